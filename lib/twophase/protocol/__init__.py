@@ -1,0 +1,9 @@
+"""What crosses between a notebook and its judge: plain values, encoded, and nothing else.
+
+This room imports no other room, so that the process that runs a notebook can have it without having the checks.
+"""
+
+from twophase.protocol.codec import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
+from twophase.protocol.errors import AnswerError, NotYet
+
+__all__ = ["AnswerError", "Callback", "NotYet", "ObjectRef", "ProtocolError", "decode", "encode", "roundtrip"]

@@ -1,0 +1,173 @@
+"""Whether what was observed is what was expected, and if not, where it differs, in one sentence.
+
+Works on plain data of any nesting. Standard library only, unless an array or tensor is met.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How near is near enough. `why` is the reason, printed in the instructor's table.
+
+    A number passes if |observed - expected| <= atol + rtol * |expected|. Strings and booleans are exact. With `dtype`
+    arrays must have the expected dtype, not only its kind (floating-point, whole, boolean).
+    """
+
+    rtol: float = 1e-9
+    atol: float = 0.0
+    dtype: bool = False
+    why: str = "float64 arithmetic in another order"
+
+
+EXACT = Tolerance(rtol=0.0, atol=0.0, why="integers and labels are exact")
+
+
+def difference(observed: Any, expected: Any, tolerance: Tolerance, where: str = "the answer") -> str | None:
+    """None if `observed` is right, else one sentence that says where and how it differs."""
+    if _is_array(expected):
+        return _array_difference(observed, expected, tolerance, where)
+    if isinstance(expected, bool):
+        got = _scalar(observed)
+        return None if isinstance(got, bool) and got is expected else _says(where, observed, expected)
+    if isinstance(expected, int | float):
+        return _number_difference(observed, expected, tolerance, where)
+    if isinstance(expected, dict):
+        return _dict_difference(observed, expected, tolerance, where)
+    if isinstance(expected, list | tuple):
+        return _sequence_difference(observed, expected, tolerance, where)
+    if type(observed) is not type(expected) or observed != expected:
+        return _says(where, observed, expected)
+    return None
+
+
+def _number_difference(observed: Any, expected: float, tolerance: Tolerance, where: str) -> str | None:
+    got = _scalar(observed)
+    if isinstance(got, bool) or not isinstance(got, int | float):
+        return f"{where} should be a number, and is {describe(observed)}"
+    if math.isnan(expected) or math.isnan(got):
+        return None if math.isnan(expected) and math.isnan(got) else _says(where, got, expected)
+    if got == expected:
+        return None
+    if math.isinf(expected) or (isinstance(got, float) and math.isinf(got)):
+        return _says(where, got, expected)
+    near = abs(got - expected) <= tolerance.atol + tolerance.rtol * abs(expected)
+    return None if near else _says(where, got, expected)
+
+
+def _dict_difference(observed: Any, expected: dict[Any, Any], tolerance: Tolerance, where: str) -> str | None:
+    if not isinstance(observed, dict):
+        return f"{where} should be a dict with the keys {_keys(expected)}, and is {describe(observed)}"
+    for key in expected:
+        if key not in observed:
+            return f"{where} lacks the key {key!r}: expected {_keys(expected)}, got {_keys(observed)}"
+    for key in observed:
+        if key not in expected:
+            return f"{where} has the unexpected key {key!r}: expected {_keys(expected)}"
+    for key, want in expected.items():
+        name = f"{where}[{key!r}]" if where != "the answer" else f"{key!r}"
+        found = difference(observed[key], want, tolerance, name)
+        if found:
+            return found
+    return None
+
+
+def _sequence_difference(observed: Any, expected: Any, tolerance: Tolerance, where: str) -> str | None:
+    if not isinstance(observed, list | tuple):
+        return f"{where} should be a list of {len(expected)}, and is {describe(observed)}"
+    if len(observed) != len(expected):
+        return f"{where} should have {len(expected)} entries, and has {len(observed)}: {describe(observed)}"
+    for i, (got, want) in enumerate(zip(observed, expected, strict=True)):
+        found = difference(got, want, tolerance, f"{where}, entry {i}" if where == "the answer" else f"{where}[{i}]")
+        if found:
+            return found
+    return None
+
+
+def _array_difference(observed: Any, expected: Any, tolerance: Tolerance, where: str) -> str | None:
+    kind = _library(expected)
+    if not _is_array(observed) or _library(observed) != kind:
+        want = f"a {kind} of shape {list(expected.shape)}"
+        return f"{where} should be {want}, and is {describe(observed)}"
+    if tuple(observed.shape) != tuple(expected.shape):
+        return f"{where} should have shape {list(expected.shape)}, and has {list(observed.shape)}"
+    got_dtype, want_dtype = _dtype(observed), _dtype(expected)
+    if tolerance.dtype and got_dtype != want_dtype:
+        return f"{where} should have dtype {want_dtype}, and has {got_dtype}"
+    if _dtype_kind(got_dtype) != _dtype_kind(want_dtype):
+        return f"{where} should hold {_dtype_kind(want_dtype)} numbers ({want_dtype}), and holds {got_dtype}"
+    return _values_difference(_float64(observed), _float64(expected), tolerance, where)
+
+
+def _values_difference(got: Any, want: Any, tolerance: Tolerance, where: str) -> str | None:
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):  # inf - inf: equal infinities are near by the first clause
+        near = (got == want) | (np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want))
+    near |= np.isnan(got) & np.isnan(want)
+    near &= np.isinf(got) == np.isinf(want)
+    if near.all():
+        return None
+    first = tuple(int(i) for i in np.argwhere(~near)[0])
+    wrong, total = int((~near).sum()), near.size
+    at = f"at {list(first)} " if first else ""
+    return f"{where} is wrong in {wrong} of {total} places: {at}it has {got[first]:.6g}, expected {want[first]:.6g}"
+
+
+def describe(value: Any, limit: int = 160) -> str:
+    """`value` for a sentence: arrays by shape and dtype, everything else shortened."""
+    if _is_array(value):
+        head = f"a {_library(value)} of shape {list(value.shape)}, {_dtype(value)}"
+        return f"{head}: {value.tolist()}" if math.prod(value.shape) <= 8 else head
+    if isinstance(value, dict):
+        text = "{" + ", ".join(f"{k!r}: {describe(v, 60)}" for k, v in list(value.items())[:12]) + "}"
+    elif isinstance(value, list | tuple) and any(_is_array(x) for x in value):
+        text = "[" + ", ".join(describe(x, 60) for x in value[:8]) + "]"
+    elif isinstance(value, float):
+        text = f"{value:.6g}"
+    else:
+        text = repr(_scalar(value))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _says(where: str, observed: Any, expected: Any) -> str:
+    return f"{where} is {describe(observed)}, expected {describe(expected)}"
+
+
+def _keys(d: dict[Any, Any]) -> str:
+    return ", ".join(map(repr, list(d)[:20]))
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and tuple(value.shape) != ()
+
+
+def _scalar(value: Any) -> Any:
+    """A zero-dimensional array, tensor or numpy scalar as the Python number it holds; anything else unchanged."""
+    if hasattr(value, "shape") and hasattr(value, "item") and tuple(value.shape) == ():
+        return value.item()
+    return value
+
+
+def _library(value: Any) -> str:
+    return "torch tensor" if type(value).__module__.startswith("torch") else "numpy array"
+
+
+def _dtype(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _dtype_kind(name: str) -> str:
+    return "boolean" if name == "bool" else "floating-point" if "float" in name else "whole"
+
+
+def _float64(value: Any) -> Any:
+    import numpy as np
+
+    if _library(value) == "torch tensor":
+        value = value.detach().cpu().double().numpy() if "float" in str(value.dtype) else value.detach().cpu().numpy()
+    return np.asarray(value, dtype=np.float64)

@@ -1,0 +1,137 @@
+"""The judge: runs an answer through an exercise's cases, compares, and names what went wrong.
+
+The same code serves the check cell in the notebook, pytest, nbgrader and the official grader. Only the `Answer` differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from twophase.checks.answer import Answer, LocalAnswer
+from twophase.checks.compare import difference
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.protocol import AnswerError
+
+Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
+FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case: right, or one sentence that says what is wrong."""
+
+    case: str
+    public: bool
+    right: bool
+    message: str = ""
+    error: str = ""  # the AnswerError's kind, if there was nothing to compare
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says of one answer."""
+
+    exercise_id: str
+    status: Status
+    points: float
+    out_of: float
+    message: str
+    misconception: str | None = None
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        return self.status == "right"
+
+
+Seen = Any  # what `Exercise.look` returned, or the AnswerError that it raised
+
+
+def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
+    try:
+        return exercise.look(answer, case)
+    except AnswerError as e:
+        return e
+
+
+def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
+    """Whether two answers behave alike on a case: the same error, or values within the exercise's tolerance."""
+    if isinstance(seen, AnswerError) or isinstance(other, AnswerError):
+        both = isinstance(seen, AnswerError) and isinstance(other, AnswerError)
+        return both and seen.kind == other.kind and seen.type_names[:1] == other.type_names[:1]
+    return difference(seen, other, exercise.compare) is None
+
+
+class Bench:
+    """An exercise with the cases of one seed and what the right answer and the wrong ones show on them, each computed once."""
+
+    def __init__(self, exercise: Exercise, seed: int | str = 0) -> None:
+        self.exercise = exercise
+        self.seed = seed
+        self.cases = exercise.make_cases(seed)
+        self.expected = [exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), c) for c in self.cases]
+        self._wrong: dict[str, list[Seen]] = {}
+
+    def wrong_answer(self, misconception: Misconception) -> list[Seen]:
+        """What this misconception shows on every case."""
+        if misconception.slug not in self._wrong:
+            answer = LocalAnswer(self.exercise.namespace(misconception.answer))
+            self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
+        return self._wrong[misconception.slug]
+
+    def judge(self, answer: Answer) -> Verdict:
+        """The verdict on `answer`. Never raises for what the answer does."""
+        seen: list[Seen] = []
+        outcomes: list[Outcome] = []
+        for case, expected in zip(self.cases, self.expected, strict=True):
+            found = _look(self.exercise, answer, case)
+            seen.append(found)
+            outcomes.append(self._outcome(case, found, expected))
+            if isinstance(found, AnswerError) and found.kind in FATAL:
+                break
+        return self._verdict(seen, tuple(outcomes))
+
+    def _outcome(self, case: Case, found: Seen, expected: Any) -> Outcome:
+        if isinstance(found, AnswerError):
+            return Outcome(case.name, case.public, False, found.message, found.kind)
+        message = difference(found, expected, self.exercise.compare)
+        return Outcome(case.name, case.public, message is None, message or "")
+
+    def _verdict(self, seen: list[Seen], outcomes: tuple[Outcome, ...]) -> Verdict:
+        exercise = self.exercise
+        failed = [o for o in outcomes if not o.right]
+        if not failed:
+            return Verdict(exercise.id, "right", exercise.points, exercise.points, "Right.", None, outcomes)
+        kinds = {o.error for o in failed}
+        status: Status = "not_yet" if "not_yet" in kinds else "missing" if "missing" in kinds else "wrong"
+        if kinds & {"timeout", "died", "protocol"}:
+            status = "failed"
+        named = self._name(seen) if status == "wrong" else None
+        message = named.says if named else self._show(failed)
+        return Verdict(exercise.id, status, 0.0, exercise.points, message, named.slug if named else None, outcomes)
+
+    def _name(self, seen: list[Seen]) -> Misconception | None:
+        """The one misconception that agrees with the answer on every case, if there is exactly one."""
+        agreeing = [
+            m
+            for m in self.exercise.misconceptions
+            if len(seen) == len(self.cases)
+            and all(_agree(s, w, self.exercise) for s, w in zip(seen, self.wrong_answer(m), strict=True))
+        ]
+        return agreeing[0] if len(agreeing) == 1 else None
+
+    def _show(self, failed: list[Outcome]) -> str:
+        """The smallest public case that fails (cases are listed smallest first)."""
+        shown = next((o for o in failed if o.public or o.error in FATAL), None)
+        if shown is None:
+            return "A case that is not shown fails: try your answer on larger and odder inputs."
+        if shown.error in FATAL:
+            return shown.message
+        return f"Case “{shown.case}”: {shown.message}"
+
+
+def judge(exercise: Exercise, namespace: Mapping[str, Any], seed: int | str = 0) -> Verdict:
+    """The verdict on the answer whose names live in `namespace`, in this process."""
+    return Bench(exercise, seed).judge(LocalAnswer(namespace))

@@ -1,0 +1,3 @@
+"""Checks of chapter 3, the KV cache."""
+
+ORDER = ("max_batch",)

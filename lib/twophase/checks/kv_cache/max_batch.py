@@ -1,0 +1,107 @@
+"""kv_cache-max_batch: how many sequences fit beside the weights."""
+
+from __future__ import annotations
+
+import random
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+
+def reference(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    """The right answer."""
+    return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))
+
+
+def weights_left_out(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    return memory_bytes // (kv_bytes_per_token * n_tokens)
+
+
+def rounded_up(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    return max(0, -((weight_bytes - memory_bytes) // (kv_bytes_per_token * n_tokens)))
+
+
+def not_rounded(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> float:
+    return max(0.0, (memory_bytes - weight_bytes) / (kv_bytes_per_token * n_tokens))
+
+
+def weights_per_sequence(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    return memory_bytes // (weight_bytes + kv_bytes_per_token * n_tokens)
+
+
+def negative_batch(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    return (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """The worked numbers; weights that do not fit; an exact fit and one byte less; then fresh ones."""
+    worked = Case("18.4B in int8 on 16 chips, 128,000 tokens", (16 * 16 * 10**9, 18_400_000_000, 262_144, 128_000))
+    fresh = []
+    for i in range(6):
+        kv, tokens = rng.randrange(1_000, 400_000), rng.randrange(100, 9_000)
+        weights = rng.randrange(10**9, 10**11)
+        memory = weights + kv * tokens * rng.randrange(1, 60) + rng.randrange(1, kv * tokens)
+        fresh.append(Case(f"fresh {i + 1}", (memory, weights, kv, tokens), public=i < 3))
+    return [
+        Case("tiny: 100 bytes of memory, 40 of weights, 10 tokens of 2 bytes", (100, 40, 2, 10)),
+        Case("the weights alone do not fit", (100, 170, 2, 10)),
+        Case("one byte short of three", (99, 40, 2, 10)),
+        worked,
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="kv_cache-max_batch",
+    title="How many sequences fit",
+    kind="formula",
+    points=2,
+    minutes=8,
+    entries=("max_batch",),
+    cases=cases,
+    reference=reference,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "weights_left_out",
+            weights_left_out,
+            "plausible",
+            "This is the batch for a memory that holds no weights: subtract them before you divide.",
+        ),
+        Misconception(
+            "rounded_up",
+            rounded_up,
+            "plausible",
+            "You rounded up: the last sequence does not fit. A batch is the largest whole number that does.",
+        ),
+        Misconception(
+            "not_rounded",
+            not_rounded,
+            "lecture notes that write B ≤ 7.08",
+            "A batch is a whole number of sequences: round down.",
+        ),
+        Misconception(
+            "weights_per_sequence",
+            weights_per_sequence,
+            "plausible",
+            "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
+        ),
+        Misconception(
+            "negative_batch",
+            negative_batch,
+            "plausible",
+            "If the weights alone do not fit, the answer is 0 sequences, not a negative number of them.",
+        ),
+    ),
+    hints=(
+        "Write down what must be in memory at once: something that is there once, and something that each sequence brings.",
+        "weights + B × (bytes per token × tokens) ≤ memory. Solve for B.",
+        "Use integer division, so that nothing is lost to rounding, and think of weights that do not fit at all.",
+    ),
+    recall=(
+        "Which part of the memory budget does not grow with the batch?",
+        "The weights: one copy serves every sequence.",
+    ),
+    # (memory - weights) / (bytes × tokens) is also the longest context of a batch: the same formula under another name
+    withholds=("twophase.theory.kv_cache.max_batch", "twophase.theory.kv_cache.max_context"),
+)

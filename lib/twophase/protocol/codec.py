@@ -1,0 +1,211 @@
+"""Plain values to bytes and back: tagged JSON for the structure, raw buffers for arrays. Never a pickle.
+
+A frame is a 4-byte big-endian header length, the header (JSON, UTF-8), then the array buffers one after another.
+What can cross: None, bool, int, float (NaN and infinities too), str, bytes; list, tuple, dict, set of these; numpy
+arrays and scalars; dense torch tensors (bfloat16 travels as its bits); a `Callback` (a function that lives on the
+sender's side); an `ObjectRef` (an object that lives on the receiver's). Types are exact: a subclass of float or str is
+refused, so that an object "equal to everything" never reaches a comparison.
+
+numpy and torch are imported only when a value of theirs is met.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+MAX_FRAME_BYTES = 64 * 2**20
+MAX_DEPTH = 32
+MAX_NODES = 500_000
+MAX_INT_BITS = 4096
+DTYPES = ("bool", "uint8", "uint16", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16")
+ITEM_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2}  # others below
+ITEM_BYTES |= {"int32": 4, "float32": 4, "int64": 8, "float64": 8}
+
+
+class ProtocolError(Exception):
+    """A value that may not cross, or bytes that are no frame. The message is one sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Callback:
+    """A function that stays on the sender's side; the other side calls it by number."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class ObjectRef:
+    """An object that stays in the notebook's process; the judge calls its methods by number."""
+
+    id: int
+
+
+class _Encoder:
+    def __init__(self) -> None:
+        self.buffers: list[bytes] = []
+        self.size = 0
+        self.nodes = 0
+
+    def value(self, v: Any, depth: int = 0) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise ProtocolError(
+                "the value is nested too deeply or has too many parts; return plain data of modest size"
+            )
+        kind = type(v)
+        if v is None or kind in (bool, str):
+            return v
+        if kind is int:
+            if v.bit_length() > MAX_INT_BITS:
+                raise ProtocolError(f"the integer has more than {MAX_INT_BITS} bits; return a number of ordinary size")
+            return v
+        if kind is float:
+            return v if math.isfinite(v) else {"#": "f", "v": repr(v)}
+        if kind is list:
+            return [self.value(x, depth + 1) for x in v]
+        if kind in (tuple, set, frozenset):
+            return {"#": "t" if kind is tuple else "s", "v": [self.value(x, depth + 1) for x in v]}
+        if kind is dict:
+            return {"#": "d", "v": [[self.value(a, depth + 1), self.value(b, depth + 1)] for a, b in v.items()]}
+        if kind is bytes:
+            return {"#": "b", "n": self._buffer(v)}
+        if kind in (Callback, ObjectRef):
+            return {"#": "c" if kind is Callback else "o", "id": v.id}
+        return self._array(v)
+
+    def _array(self, v: Any) -> Any:
+        np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+        if np is not None and type(v) is np.ndarray:
+            return self._numpy(np, v, "np")
+        if np is not None and isinstance(v, np.generic) and type(v).__module__ == "numpy":
+            return self._numpy(np, np.asarray(v), "ns")
+        if torch is not None and type(v) in (torch.Tensor, torch.nn.Parameter):
+            return self._torch(torch, v)
+        raise ProtocolError(
+            f"a value of type {type(v).__name__} is not plain data; return numbers, strings, lists, dicts, arrays or tensors"
+        )
+
+    def _numpy(self, np: Any, v: Any, tag: str) -> Any:
+        name = str(v.dtype)
+        if name not in DTYPES:
+            raise ProtocolError(f"an array of dtype {name} cannot be judged; use one of {', '.join(DTYPES)}")
+        n = self._buffer(np.ascontiguousarray(v).tobytes())
+        return {"#": tag, "dtype": name, "shape": list(v.shape), "n": n}
+
+    def _torch(self, torch: Any, v: Any) -> Any:
+        name = str(v.dtype).removeprefix("torch.")
+        if v.layout is not torch.strided or name not in DTYPES or v.is_quantized:
+            raise ProtocolError(f"a tensor of dtype {name} and layout {v.layout} cannot be judged; return a dense one")
+        if v.device.type == "meta":
+            raise ProtocolError("a tensor on the meta device has no values; return one that has")
+        flat = v.detach().cpu().contiguous()
+        bits = flat.view(torch.uint16) if name == "bfloat16" else flat
+        return {"#": "pt", "dtype": name, "shape": list(v.shape), "n": self._buffer(bits.numpy().tobytes())}
+
+    def _buffer(self, data: bytes) -> int:
+        self.size += len(data)
+        if self.size > MAX_FRAME_BYTES:
+            raise ProtocolError(f"the value is larger than {MAX_FRAME_BYTES // 2**20} MiB; return less")
+        self.buffers.append(data)
+        return len(data)
+
+
+def encode(value: Any) -> bytes:
+    """`value` as one frame. Raises ProtocolError, with a sentence, for whatever is not plain data."""
+    encoder = _Encoder()
+    try:
+        header = json.dumps(encoder.value(value), allow_nan=False, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
+    except RecursionError:
+        raise ProtocolError("the value is nested too deeply; return plain data") from None
+    if len(header) + encoder.size > MAX_FRAME_BYTES:
+        raise ProtocolError(f"the value is larger than {MAX_FRAME_BYTES // 2**20} MiB; return less")
+    return struct.pack(">I", len(header)) + header + b"".join(encoder.buffers)
+
+
+class _Decoder:
+    def __init__(self, body: memoryview) -> None:
+        self.body = body
+        self.at = 0
+        self.nodes = 0
+
+    def value(self, j: Any, depth: int = 0) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise ProtocolError("the frame is nested too deeply or has too many parts")
+        if j is None or isinstance(j, bool | int | float | str):
+            return j
+        if isinstance(j, list):
+            return [self.value(x, depth + 1) for x in j]
+        tag = j.get("#")
+        if tag == "f" and j["v"] in ("nan", "inf", "-inf"):
+            return float(j["v"])
+        if tag == "t":
+            return tuple(self.value(x, depth + 1) for x in j["v"])
+        if tag == "s":
+            return {self.value(x, depth + 1) for x in j["v"]}
+        if tag == "d":
+            return {self.value(a, depth + 1): self.value(b, depth + 1) for a, b in j["v"]}
+        if tag == "b":
+            return bytes(self._take(j["n"]))
+        if tag in ("c", "o") and type(j["id"]) is int:
+            return Callback(j["id"]) if tag == "c" else ObjectRef(j["id"])
+        if tag in ("np", "ns", "pt"):
+            return self._array(tag, j)
+        raise ProtocolError(f"the frame has an unknown tag {str(tag)[:20]!r}")
+
+    def _take(self, n: Any) -> memoryview:
+        if type(n) is not int or n < 0 or self.at + n > len(self.body):
+            raise ProtocolError("the frame's buffers are shorter than its header says")
+        self.at += n
+        return self.body[self.at - n : self.at]
+
+    def _array(self, tag: str, j: dict[str, Any]) -> Any:
+        dtype, shape = j["dtype"], tuple(j["shape"])
+        if dtype not in DTYPES or len(shape) > MAX_DEPTH or not all(type(d) is int and d >= 0 for d in shape):
+            raise ProtocolError("the frame has an array of unknown dtype or shape")
+        data = self._take(j["n"])
+        if math.prod(shape) * ITEM_BYTES[dtype] != len(data):
+            raise ProtocolError("the frame has an array whose bytes do not fit its shape")
+        import numpy as np
+
+        raw = np.frombuffer(data, dtype="uint16" if dtype == "bfloat16" else dtype).reshape(shape).copy()  # shape
+        if tag == "pt":
+            import torch
+
+            tensor = torch.from_numpy(raw)
+            return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
+        return raw[()] if tag == "ns" else raw
+
+
+def decode(frame: bytes) -> Any:
+    """The value that `encode` was given. Raises ProtocolError, and nothing else, on any bytes."""
+    try:
+        if not 4 <= len(frame) <= MAX_FRAME_BYTES + 4:
+            raise ProtocolError("the frame is empty or too long")
+        (n,) = struct.unpack(">I", frame[:4])
+        if 4 + n > len(frame):
+            raise ProtocolError("the frame is shorter than its header says")
+        header = json.loads(frame[4 : 4 + n].decode("utf-8", "surrogatepass"), parse_constant=_no_constant)
+        return _Decoder(memoryview(frame)[4 + n :]).value(header)
+    except ProtocolError:
+        raise
+    except (
+        Exception
+    ) as e:  # JSON errors, wrong types in tags, unhashable keys, recursion: all are one thing to the judge
+        raise ProtocolError(f"the frame cannot be read ({type(e).__name__})") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ProtocolError(f"the frame holds a bare {name}")
+
+
+def roundtrip(value: Any) -> Any:
+    """`value` as the other side would see it: a deep copy in plain types. Raises ProtocolError if it could not cross."""
+    return decode(encode(value))

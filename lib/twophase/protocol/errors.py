@@ -1,0 +1,44 @@
+"""The two errors that both sides know: an answer not written yet, and an answer that went wrong."""
+
+from __future__ import annotations
+
+
+class NotYet(Exception):
+    """Raised by a stub: the answer to this exercise has not been written yet."""
+
+    def __init__(self, exercise_id: str) -> None:
+        super().__init__(exercise_id)
+        self.exercise_id = exercise_id
+
+    def _render_traceback_(self) -> list[str]:
+        """One line in IPython instead of a stack: the stub has nothing to debug."""
+        return [f"NotYet: {self.exercise_id}"]
+
+
+class AnswerError(Exception):
+    """What a judge sees when an answer gives no value.
+
+    `kind` is one of: missing (the name is not defined), not_yet (the stub), raised (the answer raised), not_plain
+    (it returned something that is not data), timeout, died (its process ended), protocol (its process sent nonsense).
+    `type_names` lists the classes of the raised exception, most special first, so that a check may ask for a ValueError.
+    """
+
+    def __init__(self, kind: str, message: str, type_names: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.type_names = type_names
+
+
+def error_from(exception: BaseException) -> AnswerError:
+    """The AnswerError that stands for an exception which an answer raised."""
+    if isinstance(exception, AnswerError):
+        return exception
+    names = tuple(c.__name__ for c in type(exception).__mro__ if c not in (object, BaseException))
+    if isinstance(exception, NotYet):
+        return AnswerError("not_yet", f"{exception} is not written yet", names)
+    try:
+        text = str(exception)[:500]
+    except Exception:  # a student's exception class may break its own __str__
+        text = "(its message cannot be printed)"
+    return AnswerError("raised", f"{type(exception).__name__}: {text}", names)

@@ -1,0 +1,66 @@
+"""What several tests need of the exercises: right answers from tests/answers, stubs, every public function of the package."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import twophase
+from twophase.checks import registry
+from twophase.protocol import NotYet
+
+# not called at random by a test: these train, calibrate or start programs, and compute nothing that an exercise asks for
+SLOW_MODULES = ("twophase.models.train", "twophase.models.corpus", "twophase.measure.machine")
+
+ANSWERS = Path(__file__).parent / "answers"
+ALL_IDS = [i for t in registry.topics() for i in registry.ids(t)]
+
+
+def right_answers(exercise_id: str) -> list[Path]:
+    """The files with independently written right answers to this exercise."""
+    topic, _, slug = exercise_id.partition("-")
+    return sorted((ANSWERS / topic).glob(f"{slug}__*.py"))
+
+
+def namespace_of(path: Path) -> dict[str, Any]:
+    """The names that a file defines, run as a notebook cell would be: after the notebook's setup cell."""
+    import numpy
+    import torch
+
+    names: dict[str, Any] = {
+        "__name__": "__main__",
+        "np": numpy,
+        "torch": torch,
+        "math": importlib.import_module("math"),
+    }
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
+    return names
+
+
+def stub(exercise_id: str) -> dict[str, Any]:
+    """The names of an untouched notebook: every entry raises NotYet."""
+
+    def untouched(*args: Any, **kwargs: Any) -> Any:
+        raise NotYet(exercise_id)
+
+    return dict.fromkeys(registry.load(exercise_id).entries, untouched)
+
+
+@cache
+def public_functions() -> dict[str, Any]:
+    """Every public function and class of the package outside the checks, by dotted name."""
+    found: dict[str, Any] = {}
+    for room in ("theory", "kernels", "measure", "models"):
+        package = importlib.import_module(f"twophase.{room}")
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if info.name in SLOW_MODULES or info.name.endswith("__main__"):
+                continue
+            module = importlib.import_module(info.name)
+            for name, member in inspect.getmembers(module, callable):
+                if not name.startswith("_") and getattr(member, "__module__", "").startswith(twophase.__name__):
+                    found[f"{member.__module__}.{name}"] = member
+    return found

@@ -1,0 +1,81 @@
+"""The kill matrix: what every check rejects, names and accepts. Each test runs for every exercise that exists."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from exercise_tools import ALL_IDS, namespace_of, public_functions, right_answers, stub
+
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import Bench, _agree
+from twophase.protocol import NotYet
+
+SEEDS = (0, 7)  # the seed of the notebooks, and one that nobody has seen
+
+
+@pytest.fixture(scope="module", params=[(i, s) for i in ALL_IDS for s in SEEDS], ids=lambda p: f"{p[0]}/{p[1]}")
+def bench(request: pytest.FixtureRequest) -> Bench:
+    exercise_id, seed = request.param
+    return Bench(registry.load(exercise_id), seed)
+
+
+def test_every_misconception_is_rejected_and_named(bench: Bench) -> None:
+    for wrong in bench.exercise.misconceptions:
+        verdict = bench.judge(LocalAnswer(bench.exercise.namespace(wrong.answer)))
+        assert not verdict.right, f"{wrong.slug} passes"
+        assert verdict.misconception == wrong.slug, (
+            f"{wrong.slug} is taken for {verdict.misconception}: {verdict.message}"
+        )
+
+
+def test_the_cases_separate_every_pair_of_misconceptions(bench: Bench) -> None:
+    seen = {m.slug: bench.wrong_answer(m) for m in bench.exercise.misconceptions}
+    for a, b in combinations(seen, 2):
+        same = all(_agree(x, y, bench.exercise) for x, y in zip(seen[a], seen[b], strict=True))
+        assert not same, f"no case tells {a} from {b}"
+
+
+def test_every_right_answer_is_accepted(bench: Bench) -> None:
+    for path in right_answers(bench.exercise.id):
+        verdict = bench.judge(LocalAnswer(namespace_of(path)))
+        assert verdict.right, f"{path.name}: {verdict.message}"
+
+
+def test_the_stub_fails_and_is_called_not_written_yet(bench: Bench) -> None:
+    verdict = bench.judge(LocalAnswer(stub(bench.exercise.id)))
+    assert (verdict.status, verdict.points) == ("not_yet", 0)
+
+
+def test_no_other_public_function_of_the_package_passes(bench: Bench) -> None:
+    withheld = set(bench.exercise.withholds)
+    for name, function in public_functions().items():
+        if name in withheld or function is NotYet:
+            continue
+        verdict = bench.judge(LocalAnswer(dict.fromkeys(bench.exercise.entries, function)))
+        assert not verdict.right, f"{name} passes and is not withheld"
+
+
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_an_exercise_is_complete(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    fewest = 3 if exercise.kind == "formula" else 5
+    assert len(exercise.misconceptions) >= fewest
+    assert len({m.slug for m in exercise.misconceptions}) == len(exercise.misconceptions)
+    assert len(right_answers(exercise_id)) >= 2
+    assert all(h.strip() for h in exercise.hints)
+    assert all(m.seen and m.says for m in exercise.misconceptions)
+    assert exercise.compare.why
+    assert 5 <= exercise.minutes <= 40
+    assert any(c.public for c in exercise.make_cases(0))
+    for name in exercise.withholds:
+        assert name in public_functions(), f"{name} is withheld and does not exist"
+
+
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_cases_are_the_same_for_the_same_seed_and_fresh_for_another(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    first, again, other = (repr(exercise.make_cases(s)) for s in (0, 0, 1))
+    assert first == again
+    assert first != other
