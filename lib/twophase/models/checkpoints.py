@@ -1,0 +1,80 @@
+"""Trained checkpoints: weights as safetensors, beside a JSON card that says what they are and how they came about."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from twophase.models.transformer import Config, Transformer
+
+FOLDER = Path(__file__).with_name("checkpoints")
+
+
+def available(folder: Path = FOLDER) -> list[str]:
+    """The names that `load` knows: those with weights and a card in `folder`."""
+    return sorted(p.stem for p in folder.glob("*.safetensors") if p.with_suffix(".json").is_file())
+
+
+def card(name: str, folder: Path = FOLDER) -> dict[str, Any]:
+    """What is known about a checkpoint: its config, recipe, seed, loss, corpus, licences. Raises ValueError if unknown or unreadable."""
+    path = _find(name, folder).with_suffix(".json")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        Config(**found["config"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"the card {path} of checkpoint {name} cannot be read ({error}): restore the file.") from None
+    return found  # type: ignore[no-any-return]
+
+
+def load(
+    name: str = "gqa",
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    folder: Path = FOLDER,
+) -> Transformer:
+    """A trained model, ready to run (`eval`, no gradients), its weights cast from bf16 to `dtype`.
+
+    Raises ValueError, in one sentence, if the name is unknown or a file is damaged; nothing is half loaded.
+    """
+    config = Config(**card(name, folder)["config"])
+    path = _find(name, folder)
+    try:
+        weights = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"the weights {path} are damaged ({error}): restore the file, or train {name} again.") from None
+    model = Transformer(config)
+    if config.tied:
+        weights["lm_head.weight"] = weights.get("embed_tokens.weight", torch.empty(0))
+    expected = {key: list(value.shape) for key, value in model.state_dict().items()}
+    found = {key: list(value.shape) for key, value in weights.items()}
+    if wrong := sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)):
+        raise ValueError(
+            f"the weights {path} do not fit their card: {wrong[0]} is {found.get(wrong[0])} and should be {expected.get(wrong[0])}."
+        )
+    model.load_state_dict(weights)
+    return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+
+
+def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -> Path:
+    """Write `<name>.safetensors` (bf16, a tied output matrix once) and `<name>.json`; return the path of the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {key: value.detach().to("cpu", torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
+    if model.config.tied:
+        del state["lm_head.weight"]
+    path = folder / f"{name}.safetensors"
+    save_file(state, path.with_suffix(".tmp"))
+    os.replace(path.with_suffix(".tmp"), path)  # never a half-written file under the real name
+    text = json.dumps({"name": name, "config": model.config.to_dict(), "n_params": model.n_params, **details}, indent=2)
+    path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def _find(name: str, folder: Path) -> Path:
+    if name not in available(folder):
+        known = ", ".join(available(folder)) or f"none; there are no checkpoints in {folder}"
+        raise ValueError(f'unknown model "{name}"; known: {known}.')
+    return folder / f"{name}.safetensors"

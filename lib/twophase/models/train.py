@@ -1,0 +1,210 @@
+"""Train a model of the family on the corpus: `python -m twophase.models.train gqa`.
+
+One recipe and one budget for all, so that models differ in what they are, not in how they were trained. A killed run picks up where it was,
+at most half a minute back, and ends with the very same weights: the order of the data is a function of the seed and the step.
+"""
+
+import argparse
+import math
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from twophase.models import checkpoints, corpus
+from twophase.models.transformer import Config, Transformer
+
+FAMILY = {"gqa": Config(L=4, D=128, F=352, N=4, K=2, H=32)}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained."""
+
+    n_tokens: int = 15_000_000
+    B: int = 32  # sequences per step
+    lr: float = 3e-3  # peak of the learning rate
+    lr_end: float = 1e-4  # where the cosine ends
+    warmup_steps: int = 100
+    weight_decay: float = 0.1  # of matrices only
+    beta1: float = 0.9
+    beta2: float = 0.95
+    clip: float = 1.0  # largest norm of the gradient
+    seed: int = 1
+    autocast: bool = True  # matrix products in bf16; weights, sums and the optimizer in fp32
+
+    def steps(self, T: int) -> int:
+        """Optimizer steps that the budget of tokens pays for."""
+        return max(1, self.n_tokens // (self.B * T))
+
+    def lr_at(self, step: int, T: int) -> float:
+        """Linear warm-up, then a cosine from lr to lr_end."""
+        if step < self.warmup_steps:
+            return self.lr * (step + 1) / self.warmup_steps
+        share = (step - self.warmup_steps) / max(1, self.steps(T) - self.warmup_steps)
+        return self.lr_end + (self.lr - self.lr_end) * (1 + math.cos(math.pi * share)) / 2
+
+
+def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tensor:
+    """The sequences of one step: int64 [B, T + 1], so that token t + 1 is the target of token t.
+
+    Every epoch cuts the data into windows at a fresh offset and visits each once, in a fresh order.
+    """
+    windows = (len(data) - 1) // T - 1
+    if windows < B:
+        raise ValueError(f"{len(data)} bytes of training data do not fill one batch of {B} sequences of {T}.")
+    epoch, i = divmod(step, windows // B)
+    rng = np.random.default_rng([seed, epoch])
+    offset = int(rng.integers(T))
+    starts = offset + T * rng.permutation(windows)[i * B : (i + 1) * B]  # [B]
+    return torch.from_numpy(np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64))  # [B, T + 1]
+
+
+class Trainer:
+    """A model, its optimizer and the step they are at: all that a killed run needs to go on."""
+
+    def __init__(self, config: Config, recipe: Recipe, data: np.ndarray, device: str, data_digest: str = "") -> None:
+        torch.manual_seed(recipe.seed)
+        self.config, self.recipe, self.data, self.device = config, recipe, data, device
+        self.identity = {"config": config.to_dict(), "recipe": asdict(recipe), "corpus": data_digest}
+        self.model = Transformer(config).to(device)
+        matrices = [p for p in self.model.parameters() if p.ndim > 1]
+        vectors = [p for p in self.model.parameters() if p.ndim == 1]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+            lr=recipe.lr,
+            betas=(recipe.beta1, recipe.beta2),
+            fused=True,
+        )
+        self.step_count = 0
+        self.seconds = 0.0
+        self.total_steps = recipe.steps(config.context)
+
+    def step(self) -> torch.Tensor:
+        """One optimizer step; returns the loss in nats per byte, before it."""
+        r, T = self.recipe, self.config.context
+        tokens = batch(self.data, self.step_count, r.B, T, r.seed).to(self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = r.lr_at(self.step_count, T)
+        with torch.autocast(self.device, torch.bfloat16, enabled=r.autocast):
+            logits = self.model(tokens[:, :-1])  # [B, T, V]
+        loss = F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
+        self.optimizer.step()
+        self.step_count += 1
+        return loss.detach()
+
+    def save(self, path: Path) -> None:
+        """Write everything to `path`, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        state = {
+            "identity": self.identity,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step_count,
+            "seconds": self.seconds,
+        }
+        torch.save(state, path.with_suffix(".tmp"))
+        os.replace(path.with_suffix(".tmp"), path)
+
+    def resume(self, path: Path) -> None:
+        """Take up the run saved at `path`. Raises ValueError if it was another config, recipe or corpus."""
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        if differs := [key for key, value in self.identity.items() if state["identity"][key] != value]:
+            raise ValueError(f"the unfinished run {path} has another {differs[0]}: finish it, delete it, or choose another --out.")
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step_count, self.seconds = state["step"], state["seconds"]
+
+
+def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
+    """Run to the end of the budget, saving every half minute; a bar on a terminal, a line per save elsewhere."""
+    if state_path.is_file():
+        trainer.resume(state_path)
+    tokens_per_step = trainer.recipe.B * trainer.config.context
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task("starting", total=trainer.total_steps, completed=trainer.step_count)
+        started, saved, losses, loss = trainer.seconds - time.monotonic(), time.monotonic(), 0, 0.0
+        while trainer.step_count < trainer.total_steps:
+            loss += float(trainer.step())
+            losses += 1
+            trainer.seconds = started + time.monotonic()
+            rate = trainer.step_count * tokens_per_step / trainer.seconds
+            text = f"loss {loss / losses / math.log(2):.3f} bits/byte, {rate:,.0f} tokens/s"
+            bar.update(task, completed=trainer.step_count, description=text)
+            if time.monotonic() - saved > every_s:
+                trainer.save(state_path)
+                left_s = (trainer.total_steps - trainer.step_count) * tokens_per_step / rate
+                if not bar.console.is_terminal:
+                    print(f"step {trainer.step_count}/{trainer.total_steps}: {text}, {left_s:.0f} s left", flush=True)
+                saved, losses, loss = time.monotonic(), 0, 0.0
+    trainer.save(state_path)
+
+
+@torch.no_grad()
+def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64) -> float:
+    """Mean of −log2 of the probability of each next byte, over windows of the model's context that do not overlap."""
+    T = model.config.context
+    n = (len(data) - 1) // T
+    device = model.embed_tokens.weight.device
+    inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))  # [n, T]
+    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))  # [n, T]
+    nats = 0.0
+    for i in range(0, n, B):
+        logits = model(inputs[i : i + B].to(device)).float().flatten(0, 1)  # [B·T, V]
+        nats += float(F.cross_entropy(logits, targets[i : i + B].flatten().to(device), reduction="sum"))
+    return nats / (n * T) / math.log(2)
+
+
+def finish(trainer: Trainer, name: str, out: Path) -> Path:
+    """Save the weights in bf16, measure exactly what was saved on the held-out packages, and write the card."""
+    held_out = corpus.load("held_out")
+    path = checkpoints.save(trainer.model, name, {}, out)
+    saved = checkpoints.load(name, device=trainer.device, folder=out)
+    details: dict[str, Any] = {
+        "held_out_bits_per_byte": round(bits_per_byte(saved, held_out), 4),
+        "held_out_bytes": len(held_out),
+        "n_tokens": trainer.step_count * trainer.recipe.B * trainer.config.context,
+        "training_s": round(trainer.seconds),
+        "device": torch.cuda.get_device_name() if trainer.device == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "recipe": asdict(trainer.recipe),
+        "corpus_sha256": corpus.digest(),
+        "trained_on": {f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "train"},
+        "held_out": {f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "held_out"},
+    }
+    checkpoints.save(saved, name, details, out)
+    print(f"{path}: {details['held_out_bits_per_byte']} bits per byte on held-out packages")
+    return path
+
+
+def main() -> None:
+    """The command line of this module."""
+    parser = argparse.ArgumentParser(description="Train a model of the family on the corpus.")
+    parser.add_argument("name", choices=sorted(FAMILY), help="which model")
+    parser.add_argument("--out", type=Path, default=Path("scratch/train"), help="where the run and its result go")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--seed", type=int, default=Recipe.seed)
+    parser.add_argument("--tokens", type=int, default=Recipe.n_tokens, help="the budget")
+    args = parser.parse_args()
+    try:
+        recipe = Recipe(seed=args.seed, n_tokens=args.tokens)
+        trainer = Trainer(FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest())
+        train(trainer, args.out / f"{args.name}.run.pt")
+        finish(trainer, args.name, args.out)
+    except ValueError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
