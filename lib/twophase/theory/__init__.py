@@ -1,0 +1,1 @@
+"""Formulas as plain functions: standard library only, SI units in the names, numbers, arrays and symbols alike."""

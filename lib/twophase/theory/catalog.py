@@ -1,0 +1,53 @@
+"""Look up models and hardware by name, whatever the case and punctuation."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from twophase.theory.architecture import Architecture
+from twophase.theory.chips import CHIPS
+from twophase.theory.hardware import Hardware
+from twophase.theory.model_list import MODELS as _MODELS
+
+MODELS: dict[str, Architecture] = {arch.name: arch for arch in _MODELS}
+HARDWARE: dict[str, Hardware] = {chip.name: chip for chip in CHIPS}
+
+_ALIASES = {
+    "a100": "A100 80GB SXM",
+    "a10080gb": "A100 80GB SXM",
+    "a10040gb": "A100 40GB SXM",
+    "h100": "H100 SXM",
+    "h10080gb": "H100 SXM",
+    "h200": "H200 SXM",
+    "v5e": "TPU v5e",
+    "v5p": "TPU v5p",
+    "mixtral": "mixtral-8x7b",
+    "mistral": "mistral-7b",
+    "gpt3175b": "gpt-3",
+    "worked": "worked-18b",
+}
+
+
+def model(name: str) -> Architecture:
+    """The catalog's model of that name. ValueError lists the known ones and the closest."""
+    return MODELS[_find(name, MODELS, "model")]
+
+
+def hardware(name: str) -> Hardware:
+    """The catalog's chip of that name, "h100" for "H100 SXM". ValueError lists the known ones and the closest."""
+    return HARDWARE[_find(name, HARDWARE, "hardware")]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _find(name: str, known: Iterable[str], kind: str) -> str:
+    by_plain = {_plain(k): k for k in known}
+    wanted = _plain(name)
+    alias = _ALIASES.get(wanted)
+    if wanted in by_plain or alias in by_plain.values():
+        return by_plain.get(wanted) or str(alias)
+    close = difflib.get_close_matches(wanted, by_plain, n=1, cutoff=0.5)
+    hint = f" Did you mean {by_plain[close[0]]}?" if close else ""
+    raise ValueError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(by_plain.values())}.")

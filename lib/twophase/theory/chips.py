@@ -1,0 +1,123 @@
+"""Published figures of accelerators, each with the document it comes from. Dense FLOP/s, decimal units.
+
+Capacity is the vendor's number in GB = 10^9 bytes; what a process can use is less. NVIDIA prints most tensor-core
+rates with 2:4 sparsity; those are halved here.
+"""
+
+from twophase.theory.hardware import Hardware
+
+NVLINK = "NVLink, all links of one GPU, both directions"
+
+CHIPS = (
+    Hardware(
+        name="A100 80GB SXM",
+        flops_per_s={"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12, "int8": 624e12},
+        hbm_bytes_per_s=2.039e12,
+        hbm_bytes=80e9,
+        link_bytes_per_s=600e9,
+        link=NVLINK,
+        source="NVIDIA A100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/a100",
+        date="2021-06",
+    ),
+    Hardware(
+        name="A100 40GB SXM",
+        flops_per_s={"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12, "int8": 624e12},
+        hbm_bytes_per_s=1.555e12,
+        hbm_bytes=40e9,
+        link_bytes_per_s=600e9,
+        link=NVLINK,
+        source="NVIDIA A100 Tensor Core GPU data sheet and architecture white paper v1.0, nvidia.com",
+        date="2020-11",
+    ),
+    Hardware(
+        name="H100 SXM",
+        flops_per_s={
+            "bf16": 989e12,
+            "fp16": 989e12,
+            "tf32": 494e12,
+            "fp32": 67e12,
+            "fp8": 1979e12,
+            "int8": 1979e12,
+        },
+        hbm_bytes_per_s=3.35e12,
+        hbm_bytes=80e9,
+        link_bytes_per_s=900e9,
+        link=NVLINK,
+        source="NVIDIA H100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h100 (1,979 sparse bf16, halved)",
+        date="2023-07",
+    ),
+    Hardware(
+        name="H200 SXM",
+        flops_per_s={
+            "bf16": 989e12,
+            "fp16": 989e12,
+            "tf32": 494e12,
+            "fp32": 67e12,
+            "fp8": 1979e12,
+            "int8": 1979e12,
+        },
+        hbm_bytes_per_s=4.8e12,
+        hbm_bytes=141e9,
+        link_bytes_per_s=900e9,
+        link=NVLINK,
+        source="NVIDIA H200 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h200 (sparse rates, halved)",
+        date="2024-11",
+    ),
+    Hardware(
+        name="B200",
+        flops_per_s={
+            "bf16": 2.25e15,
+            "fp16": 2.25e15,
+            "tf32": 1.1e15,
+            "fp32": 75e12,
+            "fp8": 4.5e15,
+            "int8": 4.5e15,
+            "fp4": 9e15,
+        },
+        hbm_bytes_per_s=8e12,
+        hbm_bytes=180e9,
+        link_bytes_per_s=1.8e12,
+        link=NVLINK,
+        source="NVIDIA DGX B200 data sheet (1,440 GB and 64 TB/s over 8 GPUs) and Blackwell data sheet, nvidia.com "
+        "(sparse rates, halved); the later HGX B200 data sheet prints 7.7 TB/s",
+        date="2024-10",
+    ),
+    Hardware(
+        name="MI300X",
+        flops_per_s={
+            "bf16": 1307.4e12,
+            "fp16": 1307.4e12,
+            "tf32": 653.7e12,
+            "fp32": 163.4e12,
+            "fp8": 2614.9e12,
+            "int8": 2614.9e12,
+        },
+        hbm_bytes_per_s=5.3e12,
+        hbm_bytes=192e9,
+        link_bytes_per_s=896e9,
+        link="Infinity Fabric, seven links to other GPUs, both directions",
+        source="AMD Instinct MI300X data sheet, amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
+        date="2023-12",
+    ),
+    Hardware(
+        name="TPU v5e",
+        flops_per_s={"bf16": 1.97e14, "int8": 3.94e14},
+        hbm_bytes_per_s=8.1e11,
+        hbm_bytes=16e9,
+        link_bytes_per_s=9e10,
+        link="ICI, per axis, both directions; two axes",
+        source="Austin et al., How to Scale Your Model, jax-ml.github.io/scaling-book; cloud.google.com/tpu/docs/v5e "
+        "prints 8.19e11 B/s and 3.93e14 int8",
+        date="2025-02",
+    ),
+    Hardware(
+        name="TPU v5p",
+        flops_per_s={"bf16": 4.59e14, "int8": 9.18e14},
+        hbm_bytes_per_s=2.765e12,
+        hbm_bytes=95e9,
+        link_bytes_per_s=1.8e11,
+        link="ICI, per axis, both directions; three axes",
+        source="cloud.google.com/tpu/docs/v5p; ICI per axis from jax-ml.github.io/scaling-book",
+        date="2025-02",
+    ),
+)

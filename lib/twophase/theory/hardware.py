@@ -1,0 +1,62 @@
+"""Accelerators as four numbers: FLOP/s by format, memory bandwidth, memory size, interconnect."""
+
+from dataclasses import dataclass, field
+
+from twophase.theory._ops import Number
+from twophase.theory.arithmetic_intensity import critical_intensity
+
+BYTES_PER_VALUE: dict[str, float] = {
+    "fp64": 8,
+    "fp32": 4,
+    "tf32": 4,
+    "bf16": 2,
+    "fp16": 2,
+    "fp8": 1,
+    "int8": 1,
+    "fp4": 0.5,
+    "int4": 0.5,
+    "int3": 0.375,
+    "int2": 0.25,
+}
+
+
+def bytes_per_value(dtype: str) -> float:
+    """Bytes of one value of a format, scales not counted. ValueError for an unknown one, listing the known."""
+    if dtype not in BYTES_PER_VALUE:
+        raise ValueError(f"Unknown format {dtype!r}. Known formats: {', '.join(BYTES_PER_VALUE)}.")
+    return BYTES_PER_VALUE[dtype]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One chip. FLOP/s are dense rates: vendors print twice as much for 2:4 sparse matrices.
+
+    Bandwidth is the rate of reading main memory (HBM on accelerators, DRAM on a laptop). `link_bytes_per_s` counts
+    both directions; `link` says what it adds up. `measured` marks numbers that this package took on a machine.
+    """
+
+    name: str
+    flops_per_s: dict[str, float] = field(hash=False)
+    hbm_bytes_per_s: float
+    hbm_bytes: float
+    link_bytes_per_s: float | None = None
+    link: str = ""
+    source: str = ""
+    date: str = ""
+    measured: bool = False
+
+    def __post_init__(self) -> None:
+        rates = [*self.flops_per_s.values(), self.hbm_bytes_per_s, self.hbm_bytes]
+        if not self.flops_per_s or not all(rate > 0 for rate in rates):
+            raise ValueError(f"{self.name}: FLOP/s, bandwidth and memory must be positive, but they are {rates}.")
+
+    def peak_flops_per_s(self, dtype: str = "bf16") -> float:
+        """Dense FLOP/s in a format. ValueError if the chip has no figure for it, listing those it has."""
+        if dtype not in self.flops_per_s:
+            known = ", ".join(self.flops_per_s)
+            raise ValueError(f"{self.name} has no FLOP/s figure for {dtype!r}. It has: {known}.")
+        return self.flops_per_s[dtype]
+
+    def critical_intensity(self, dtype: str = "bf16") -> Number:
+        """FLOPs per byte at which compute and memory take equally long."""
+        return critical_intensity(self.peak_flops_per_s(dtype), self.hbm_bytes_per_s)

@@ -1,0 +1,137 @@
+"""Time of a decode step, and the latency, throughput and cost that follow from it.
+
+Sharding over n_chips divides bytes and FLOPs evenly; communication is not counted here.
+Every `overlap` switch: True takes the larger of compute and traffic (perfect overlap), False their sum (none).
+"""
+
+from collections.abc import Sequence
+
+from twophase.theory._ops import Number, formula, maximum
+
+SECONDS_PER_HOUR = 3600
+MILLION = 1_000_000
+
+
+@formula(zero_ok=("B", "cache_bytes_per_sequence"))
+def step_bytes(weight_bytes: Number, B: Number, cache_bytes_per_sequence: Number) -> Number:
+    """Bytes that one decode step reads: all weights once and each sequence's cache."""
+    return weight_bytes + B * cache_bytes_per_sequence
+
+
+@formula()
+def step_time_floor_s(weight_bytes: Number, bytes_per_s: Number, n_chips: Number = 1) -> Number:
+    """The weight-load floor: no step is faster, whatever the batch, while the weights live in main memory."""
+    return weight_bytes / (n_chips * bytes_per_s)
+
+
+@formula(zero_ok=("B", "cache_bytes_per_sequence"))
+def memory_step_time_s(
+    weight_bytes: Number, B: Number, cache_bytes_per_sequence: Number, bytes_per_s: Number, n_chips: Number = 1
+) -> Number:
+    """Seconds of a decode step if only memory traffic took time: (weights + B caches) / bandwidth."""
+    return step_bytes(weight_bytes, B, cache_bytes_per_sequence) / (n_chips * bytes_per_s)
+
+
+@formula(zero_ok=("B", "cache_bytes_per_sequence", "step_flops"))
+def step_time_s(
+    weight_bytes: Number,
+    B: Number,
+    cache_bytes_per_sequence: Number,
+    step_flops: Number,
+    bytes_per_s: Number,
+    flops_per_s: Number,
+    n_chips: Number = 1,
+    overlap: bool = True,
+) -> Number:
+    """Seconds of a decode step with `step_flops` FLOPs for the whole batch."""
+    memory_s = memory_step_time_s(weight_bytes, B, cache_bytes_per_sequence, bytes_per_s, n_chips)
+    compute_s = step_flops / (n_chips * flops_per_s)
+    return maximum(memory_s, compute_s) if overlap else memory_s + compute_s
+
+
+@formula(zero_ok=("B", "cache_bytes_per_sequence"))
+def step_time_split_s(
+    weight_bytes: Number,
+    B: Number,
+    cache_bytes_per_sequence: Number,
+    n_params: Number,
+    bytes_per_s: Number,
+    flops_per_s: Number,
+    n_chips: Number = 1,
+) -> Number:
+    """Seconds of a step when attention, always memory bound, cannot hide behind the weights' matrix products.
+
+    B x cache / bandwidth + max(2 B n_params / peak, weights / bandwidth). Lies between the max and the sum form
+    when attention's FLOPs are left out of both.
+    """
+    attention_s = B * cache_bytes_per_sequence / (n_chips * bytes_per_s)
+    weights_s = weight_bytes / (n_chips * bytes_per_s)
+    return attention_s + maximum(2 * B * n_params / (n_chips * flops_per_s), weights_s)
+
+
+@formula(zero_ok=("B",))
+def throughput_tokens_per_s(B: Number, step_s: Number, n_replicas: Number = 1) -> Number:
+    """Tokens per second of all sequences together: each step gives one token to each of B sequences."""
+    return n_replicas * B / step_s
+
+
+@formula()
+def throughput_ceiling_tokens_per_s(
+    cache_bytes_per_sequence: Number, bytes_per_s: Number, n_chips: Number = 1
+) -> Number:
+    """Where throughput goes as B grows without end, memory bound: bandwidth / cache of one sequence."""
+    return n_chips * bytes_per_s / cache_bytes_per_sequence
+
+
+@formula(zero_ok=("queue_s",))
+def ttft_s(
+    prefill_flops: Number,
+    weight_bytes: Number,
+    bytes_per_s: Number,
+    flops_per_s: Number,
+    n_chips: Number = 1,
+    queue_s: Number = 0,
+    overlap: bool = True,
+) -> Number:
+    """Time to first token: waiting, then prefill, which cannot beat one read of the weights."""
+    compute_s = prefill_flops / (n_chips * flops_per_s)
+    memory_s = weight_bytes / (n_chips * bytes_per_s)
+    return queue_s + (maximum(compute_s, memory_s) if overlap else compute_s + memory_s)
+
+
+@formula()
+def tpot_s(total_latency_s: Number, ttft_s: Number, n_output: Number) -> Number:
+    """Time per output token, measured: what came after the first token, over the n_output - 1 that came after it."""
+    if isinstance(n_output, (int, float)) and n_output <= 1:
+        raise ValueError(f"n_output must be 2 or more to have a time between tokens, but it is {n_output}.")
+    return (total_latency_s - ttft_s) / (n_output - 1)
+
+
+@formula()
+def chip_hours_per_million_tokens(tokens_per_s: Number, n_chips: Number = 1) -> Number:
+    """Chip-hours (GPU-hours) that a million tokens take at this throughput of all chips together."""
+    return MILLION / tokens_per_s * n_chips / SECONDS_PER_HOUR
+
+
+@formula(zero_ok=("price_per_chip_hour",))
+def cost_per_million_tokens(price_per_chip_hour: Number, tokens_per_s: Number, n_chips: Number = 1) -> Number:
+    """Price of a million tokens, in the currency of the price, at full use of the chips."""
+    return price_per_chip_hour * chip_hours_per_million_tokens(tokens_per_s, n_chips)
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices of the (latency, throughput) points that no other point beats, by rising latency.
+
+    A point is beaten if another has no more latency and no less throughput, and is better in one. Of equal points
+    the first stays. Raises ValueError if a coordinate is not a number.
+    """
+    for latency, throughput in points:
+        if latency != latency or throughput != throughput:
+            raise ValueError(f"Every point needs two numbers, but one is ({latency}, {throughput}).")
+    best = float("-inf")
+    front = []
+    for index in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i)):
+        if points[index][1] > best:
+            best = points[index][1]
+            front.append(index)
+    return front
