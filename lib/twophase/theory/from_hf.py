@@ -24,6 +24,17 @@ def read_config(config: Config, name: str | None = None) -> Architecture:
     return Architecture(name=name or _name(config), **_READERS[kind](config))
 
 
+def read_dtype(config: Config) -> str:
+    """The format of the weights, "bf16" style, from `dtype` (new) or `torch_dtype` (old); bf16 if neither is there."""
+    inner = config.get("text_config", config)
+    stated = next((c[k] for c in (inner, config) for k in ("dtype", "torch_dtype") if c.get(k)), "bfloat16")
+    formats = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+    plain = str(stated).removeprefix("torch.")
+    if plain not in formats:
+        raise ValueError(f"The config's dtype {stated!r} is unknown; supported: {', '.join(formats)}.")
+    return formats[plain]
+
+
 def _name(config: Config) -> str:
     return str(config.get("_name_or_path") or config.get("model_type") or "config.json")
 
@@ -158,6 +169,8 @@ def _gemma2(config: Config) -> dict[str, Any]:
 
 def _gemma3(config: Config) -> dict[str, Any]:
     theta = _rope_theta(config, default=1e6)
+    # Published files leave out what equals the library's defaults.
+    config = {"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4} | dict(config)
     return _gemma(config, 6) | {"qk_norm": True, "rope_theta": theta}
 
 
