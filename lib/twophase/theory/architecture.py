@@ -162,15 +162,17 @@ class Architecture:
 
         return matmul_params(self)
 
-    def attention_width(self) -> Number:
-        """Sum over the attention layers of N (H_qk + H_v) / 2: with it attention costs 4 x pairs x width FLOPs."""
-        width = 0.0
-        for kind in self.layer_kinds:
-            if kind == "mla" and self.mla is not None:
-                width += self.N * (self.mla.nope_dim + self.mla.rope_dim + self.mla.v_dim) / 2
-            elif kind in ("full", "sliding"):
-                width += self.N * self.H
-        return int(width) if width == int(width) else width
+    def prefill_flops(self, B: Number, T: Number, head_at_last_only: bool = False) -> Number:
+        """FLOPs of B prompts of T tokens under a causal mask, each layer by its kind."""
+        from twophase.theory.model_flops import prefill_flops
+
+        return prefill_flops(self, B, T, head_at_last_only)
+
+    def decode_step_flops(self, B: Number, S: Number) -> Number:
+        """FLOPs of one token for each of B sequences, S keys each, the new one included; MLA in its absorbed form."""
+        from twophase.theory.model_flops import decode_step_flops
+
+        return decode_step_flops(self, B, S)
 
     def cache_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
         """Cache bytes of one sequence of S positions, each layer by its kind. S may be an array or a symbol."""

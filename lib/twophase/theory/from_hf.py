@@ -13,7 +13,7 @@ def read_config(config: Config, name: str | None = None) -> Architecture:
     if not isinstance(config, Mapping):
         raise ValueError(f"A config must be a JSON object, but it is a {type(config).__name__}.")
     kind = config.get("model_type")
-    if "text_config" in config:  # a model that also sees images: its language part
+    if isinstance(config.get("text_config"), Mapping):  # a model that also sees images: its language part
         inner = dict(config["text_config"])
         inner.setdefault("model_type", f"{kind}_text")
         return read_config(inner, name or _name(config))

@@ -1,8 +1,6 @@
 """FLOPs of training, prefill, a decode step and whole generations, with and without a cache; the times people feel.
 
-`n_params` are the weights a token is multiplied with (`Architecture.n_matmul_params()`), `attention_width` is N H
-(`Architecture.attention_width()`): a query-key pair costs 4 x L x attention_width FLOPs, L layers, if each layer is
-N H wide. Softmax, norms and activations are left out. Every weight product is counted at every position, the head's
+`n_params` are the weights a token is multiplied with (`Architecture.n_matmul_params()`). Softmax, norms and activations are left out. Every weight product is counted at every position, the head's
 too, though a server needs the head only at the last position of a prompt: `head_params` takes that back.
 
 A generation of n_output tokens ends when the last is sampled: that token is never fed back.
@@ -32,9 +30,9 @@ def training_flops(n_params: Number, n_tokens: Number) -> Number:
 
 
 @formula()
-def attention_flops_per_pair(L: Number, attention_width: Number) -> Number:
+def attention_flops_per_pair(L: Number, N: Number, H: Number) -> Number:
     """FLOPs of one query meeting one key in all layers: a product for the score, one for the value."""
-    return 4 * L * attention_width
+    return 4 * L * N * H
 
 
 @formula(zero_ok=("head_params",))
@@ -43,20 +41,21 @@ def prefill_flops(
     T: Number,
     n_params: Number,
     L: Number,
-    attention_width: Number,
+    N: Number,
+    H: Number,
     causal: bool = True,
     head_params: Number = 0,
 ) -> Number:
     """FLOPs of B prompts of T tokens. `head_params` = V D: the head runs at the last position only; 0: at all."""
     pairs = half(T * (T + 1)) if causal else T * T
     weights = 2 * n_params * T - 2 * head_params * (T - 1)
-    return B * (weights + attention_flops_per_pair(L, attention_width) * pairs)
+    return B * (weights + attention_flops_per_pair(L, N, H) * pairs)
 
 
 @formula()
-def decode_step_flops(B: Number, S: Number, n_params: Number, L: Number, attention_width: Number) -> Number:
+def decode_step_flops(B: Number, S: Number, n_params: Number, L: Number, N: Number, H: Number) -> Number:
     """FLOPs of one new token for each of B sequences; S keys are attended to, the new one included."""
-    return B * (2 * n_params + attention_flops_per_pair(L, attention_width) * S)
+    return B * (2 * n_params + attention_flops_per_pair(L, N, H) * S)
 
 
 def _sum_of_integers(first: Number, count: Number) -> Number:
@@ -78,7 +77,8 @@ def naive_generation_flops(
     n_output: Number,
     n_params: Number,
     L: Number,
-    attention_width: Number,
+    N: Number,
+    H: Number,
     causal: bool = True,
 ) -> Number:
     """FLOPs of one generation that runs the whole text anew for each token: weights quadratic, pairs cubic in length.
@@ -88,7 +88,7 @@ def naive_generation_flops(
     tokens = _sum_of_integers(n_prompt, n_output)
     squares = _sum_of_squares(n_prompt, n_output)
     pairs = half(squares + tokens) if causal else squares
-    return 2 * n_params * tokens + attention_flops_per_pair(L, attention_width) * pairs
+    return 2 * n_params * tokens + attention_flops_per_pair(L, N, H) * pairs
 
 
 @formula()
@@ -97,7 +97,8 @@ def cached_generation_flops(
     n_output: Number,
     n_params: Number,
     L: Number,
-    attention_width: Number,
+    N: Number,
+    H: Number,
     causal: bool = True,
 ) -> Number:
     """FLOPs of one generation with a KV cache: weights linear, pairs quadratic in length.
@@ -107,22 +108,22 @@ def cached_generation_flops(
     steps = n_output - 1
     prefill_pairs = half(n_prompt * (n_prompt + 1)) if causal else n_prompt * n_prompt
     pairs = prefill_pairs + _sum_of_integers(n_prompt + 1, steps)
-    return 2 * n_params * (n_prompt + steps) + attention_flops_per_pair(L, attention_width) * pairs
+    return 2 * n_params * (n_prompt + steps) + attention_flops_per_pair(L, N, H) * pairs
 
 
 def naive_generation_flops_sum(
-    n_prompt: int, n_output: int, n_params: int, L: int, attention_width: int, causal: bool = True
+    n_prompt: int, n_output: int, n_params: int, L: int, N: int, H: int, causal: bool = True
 ) -> Number:
     """`naive_generation_flops`, added up step by step. Integers only."""
-    return sum(prefill_flops(1, n_prompt + i, n_params, L, attention_width, causal) for i in range(n_output))
+    return sum(prefill_flops(1, n_prompt + i, n_params, L, N, H, causal) for i in range(n_output))
 
 
 def cached_generation_flops_sum(
-    n_prompt: int, n_output: int, n_params: int, L: int, attention_width: int, causal: bool = True
+    n_prompt: int, n_output: int, n_params: int, L: int, N: int, H: int, causal: bool = True
 ) -> Number:
     """`cached_generation_flops`, added up step by step. Integers only."""
-    steps = (decode_step_flops(1, n_prompt + i, n_params, L, attention_width) for i in range(1, n_output))
-    return prefill_flops(1, n_prompt, n_params, L, attention_width, causal) + sum(steps)
+    steps = (decode_step_flops(1, n_prompt + i, n_params, L, N, H) for i in range(1, n_output))
+    return prefill_flops(1, n_prompt, n_params, L, N, H, causal) + sum(steps)
 
 
 @formula(zero_ok=("tpot_s",))
