@@ -9,6 +9,8 @@ from twophase.theory._ops import Number, formula, minimum
 
 LAYER_KINDS = ("full", "sliding", "mla", "state")
 
+MAX_LAYERS, MAX_SIZE = 10_000, 10**9
+
 
 @dataclass(frozen=True)
 class LatentAttention:
@@ -33,7 +35,7 @@ class MixtureOfExperts:
     router_bias: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.k <= self.E:
+        if not 1 <= self.k <= self.E <= MAX_SIZE:
             raise ValueError(f"k must lie between 1 and E, but k is {self.k} and E is {self.E}.")
 
 
@@ -82,6 +84,8 @@ class Architecture:
             value = getattr(self, letter)
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
                 raise ValueError(f"{self.name}: {letter} must be a positive integer, but it is {value!r}.")
+            if value > (MAX_LAYERS if letter == "L" else MAX_SIZE):
+                raise ValueError(f"{self.name}: {letter} is {value}, beyond any transformer this package plans for.")
         if self.N % self.K:
             raise ValueError(f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}.")
         if self.norm not in ("rms", "layer"):
@@ -96,6 +100,8 @@ class Architecture:
             raise ValueError(f"{self.name}: sliding layers need a positive window, but it is {self.window!r}.")
         if "mla" in kinds and self.mla is None:
             raise ValueError(f"{self.name}: mla layers need the widths in `mla`.")
+        if self.moe is not None and self.moe.n_dense_layers > self.L:
+            raise ValueError(f"{self.name}: {self.moe.n_dense_layers} dense layers are more than its {self.L} layers.")
         sources = self.kv_source
         if sources is not None and (
             len(sources) != self.L or any(not 0 <= s <= i or sources[s] != s for i, s in enumerate(sources))

@@ -19,7 +19,7 @@ def read_config(config: Config, name: str | None = None) -> Architecture:
         return read_config(inner, name or _name(config))
     if kind is None:
         raise ValueError("The config has no key 'model_type', so its layers are unknown.")
-    if kind not in _READERS:
+    if not isinstance(kind, str) or kind not in _READERS:
         raise ValueError(f"Unsupported model_type {kind!r}. Supported: {', '.join(_READERS)}.")
     return Architecture(name=name or _name(config), **_READERS[kind](config))
 
@@ -54,13 +54,29 @@ def _size(config: Config, *keys: str) -> int:
     return value
 
 
+def _count(config: Config, key: str, default: int = 0) -> int:
+    value = config.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"The config's {key!r} must be a whole number, but it is {value!r}.")
+    return value
+
+
+def _float(config: Config, key: str, default: float) -> float:
+    value = config.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
+        raise ValueError(f"The config's {key!r} must be a positive number, but it is {value!r}.")
+    return float(value)
+
+
 def _rope_theta(config: Config, default: float = 10000.0) -> float:
     """Old configs have `rope_theta`; new ones `rope_parameters`, for all layers or per kind of layer."""
     rope = config.get("rope_parameters")
     if isinstance(rope, Mapping):
         inner = rope.get("full_attention", rope)
-        return float(inner.get("rope_theta", default))
-    return float(config.get("rope_theta", default))
+        return _float(inner if isinstance(inner, Mapping) else rope, "rope_theta", default)
+    return _float(config, "rope_theta", default)
 
 
 def _common(config: Config) -> dict[str, Any]:
@@ -77,16 +93,16 @@ def _common(config: Config) -> dict[str, Any]:
         "H": _size(config, "head_dim") if config.get("head_dim") is not None else D // N,
         "V": _size(config, "vocab_size"),
         "tied_embeddings": bool(config.get("tie_word_embeddings", False)),
-        "max_context": config.get("max_position_embeddings"),
+        "max_context": _count(config, "max_position_embeddings") or None,
         "rope_theta": _rope_theta(config),
-        "norm_eps": float(config.get("rms_norm_eps", 1e-6)),
+        "norm_eps": _float(config, "rms_norm_eps", 1e-6),
         "activation": _activation(config, "hidden_act", default="silu"),
     }
 
 
 def _activation(config: Config, *keys: str, default: str) -> str:
     name = next((config[key] for key in keys if config.get(key) is not None), default)
-    return {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu"}.get(name, name)
+    return {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu"}.get(str(name), str(name))
 
 
 def _layers(config: Config, L: int, default: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,8 +110,10 @@ def _layers(config: Config, L: int, default: tuple[str, ...]) -> tuple[str, ...]
     types = config.get("layer_types")
     if types is None:
         return default
+    if not isinstance(types, (list, tuple)):
+        raise ValueError(f"The config's 'layer_types' must be a list, but it is {types!r}.")
     names = {"full_attention": "full", "sliding_attention": "sliding"}
-    unknown = sorted(set(types) - set(names))
+    unknown = [t for t in types if not isinstance(t, str) or t not in names]
     if unknown:
         raise ValueError(f"The config's 'layer_types' has {unknown[0]!r}; supported: {', '.join(names)}.")
     if len(types) != L:
@@ -133,7 +151,7 @@ def _mixtral(config: Config) -> dict[str, Any]:
 
 def _qwen2(config: Config) -> dict[str, Any]:
     sizes = _common(config) | {"qkv_bias": True}
-    first = int(config.get("max_window_layers", 0)) if config.get("use_sliding_window") else sizes["L"]
+    first = _count(config, "max_window_layers") if config.get("use_sliding_window") else sizes["L"]
     return _windowed(config, sizes, tuple("full" if i < first else "sliding" for i in range(sizes["L"])))
 
 
@@ -158,7 +176,7 @@ def _gemma(config: Config, period: int) -> dict[str, Any]:
         "norms_per_layer": 4,
         "activation": _activation(config, "hidden_activation", "hidden_act", default="gelu_tanh"),
     }
-    period = int(config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period)
+    period = _count(config, "sliding_window_pattern") or _count(config, "_sliding_window_pattern") or period
     kinds = tuple("full" if (i + 1) % period == 0 else "sliding" for i in range(sizes["L"]))
     return _windowed(config, sizes, kinds)
 
@@ -190,8 +208,8 @@ def _deepseek(config: Config) -> dict[str, Any]:
             E=_size(config, "n_routed_experts"),
             k=_size(config, "num_experts_per_tok"),
             F=_size(config, "moe_intermediate_size"),
-            n_shared=int(config.get("n_shared_experts") or 0),
-            n_dense_layers=int(config.get("first_k_dense_replace", 0)),
+            n_shared=_count(config, "n_shared_experts"),
+            n_dense_layers=_count(config, "first_k_dense_replace"),
             router_bias=config["model_type"] == "deepseek_v3",
         )
     # `head_dim` means the rotated part in newer files; a query head is the sum of its two parts.
@@ -220,11 +238,12 @@ def _gpt2(config: Config) -> dict[str, Any]:
         "norm": "layer",
         "learned_positions": positions,
         "max_context": positions,
-        "norm_eps": float(config.get("layer_norm_epsilon", 1e-5)),
+        "norm_eps": _float(config, "layer_norm_epsilon", 1e-5),
         "activation": _activation(config, "activation_function", default="gelu_tanh"),
     }
 
 
+# Model types whose layers are known.
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "llama": _llama,
     "mistral": _mistral,

@@ -1,7 +1,8 @@
 """FLOPs of training, prefill, a decode step and whole generations, with and without a cache; the times people feel.
 
-`n_params` are the weights a token is multiplied with (`Architecture.n_matmul_params()`). Softmax, norms and activations are left out. Every weight product is counted at every position, the head's
-too, though a server needs the head only at the last position of a prompt: `head_params` takes that back.
+`n_params` are the weights a token is multiplied with (`Architecture.n_matmul_params()`). Softmax, norms and activations
+are left out. Every weight product is counted at every position, the head's too, though a server needs the head only at
+the last position of a prompt: `head_params` takes that back.
 
 A generation of n_output tokens ends when the last is sampled: that token is never fed back.
 """
