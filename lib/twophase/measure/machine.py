@@ -1,0 +1,247 @@
+"""The reader's own machine as a `Hardware`: how fast it reads memory, how fast it multiplies matrices.
+
+Calibrated once in about 20 s and kept on disk. Shared machines drift from minute to minute, so `probe()` asks again, in a
+third of a second, beside each measurement.
+
+Read bandwidth is a sum over a buffer larger than the last-level cache; FLOP/s are those of the largest square GEMM that
+runs in about 50 ms. Both are medians of what torch reaches with its threads: ceilings of practice, below the data sheet's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from functools import cache, lru_cache
+from pathlib import Path
+
+import torch
+
+from twophase.theory.hardware import Hardware
+
+from .stopwatch import stopwatch
+from .system import available_bytes, device_name, last_level_cache_bytes, memory_bytes
+
+SCHEMA = 1
+GEMM_TARGET_S = 0.05
+_TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
+
+Progress = Callable[[float], None]
+Work = tuple[Callable[[], object], float]  # what to run, and how many bytes or FLOPs that is
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A machine and how steadily it was measured: `spread` is the distance of the quartiles as a share of the median."""
+
+    hardware: Hardware
+    spread: dict[str, float]
+    buffer_bytes: int
+    threads: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What the machine does at this minute."""
+
+    bytes_per_s: float
+    flops_per_s: float
+    dtype: str
+
+    @property
+    def critical_intensity(self) -> float:
+        """FLOPs per byte at which compute and memory take equally long, now."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def hardware(self, base: Hardware | None = None) -> Hardware:
+        """This machine with the probe's figures in place of the calibrated ones: other formats are scaled by the same drift."""
+        known = base or machine()
+        drift = self.flops_per_s / known.peak_flops_per_s(self.dtype)
+        rates = {dtype: rate * drift for dtype, rate in known.flops_per_s.items()}
+        return replace(known, flops_per_s=rates, hbm_bytes_per_s=self.bytes_per_s, source="probed here")
+
+
+def machine(fresh: bool = False) -> Hardware:
+    """This machine, calibrated on first use and then read from disk; `fresh=True` calibrates it again (about 20 s)."""
+    return calibration(fresh).hardware
+
+
+def calibration(fresh: bool = False, budget_s: float = 20.0, progress: Progress | None = None) -> Calibration:
+    """As `machine`, with spreads. Another processor, thread count or torch release is another machine and is measured anew."""
+    key = fingerprint()
+    if not fresh:
+        kept = _load(key)
+        if kept is not None:
+            return kept
+    measured = calibrate(budget_s, progress=progress)
+    _save(key, measured)
+    return measured
+
+
+def probe(dtype: str = "bf16", budget_s: float = 0.3, device: str | None = None) -> Probe:
+    """Read bandwidth and GEMM rate now, from `budget_s` seconds (the first call also fills a buffer).
+
+    Raises ValueError for a format that this machine's torch does not multiply.
+    """
+    device = device or default_device()
+    rates: list[float] = []
+    for function, amount in (_read(buffer_bytes(), device), _gemm(dtype, device)):
+        timing = stopwatch(function, "probe", budget_s=budget_s / 2, warmup=1, min_rounds=1)
+        rates.append(amount / timing.median_s)
+    return Probe(rates[0], rates[1], dtype)
+
+
+def calibrate(
+    budget_s: float = 20.0,
+    *,
+    read_bytes: int | None = None,
+    gemm_size: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Measure this machine now, for about `budget_s` seconds, without looking at the disk.
+
+    `read_bytes` and `gemm_size` replace the sizes chosen for it. All rates are sampled in turn, so that they share the weather.
+    `progress` is called with the share of the budget that is spent. Raises ValueError for a budget that is not positive.
+    """
+    if budget_s <= 0:
+        raise ValueError(f"budget_s is {budget_s}; calibrating takes some seconds, give a positive number.")
+    device = device or default_device()
+    start = time.perf_counter()
+    n_bytes = read_bytes or buffer_bytes()
+    works: dict[str, Work] = {"read": _read(n_bytes, device)}
+    works |= {dtype: _gemm(dtype, device, gemm_size) for dtype in supported_dtypes(device)}
+    rates: dict[str, list[float]] = {name: [] for name in works}
+    spent = 0.0
+    while spent < budget_s or len(rates["read"]) < 3:
+        for name, (function, amount) in works.items():
+            timing = stopwatch(function, name, budget_s=budget_s / 100, warmup=1, min_rounds=1)
+            rates[name].append(amount / timing.median_s)
+        spent = time.perf_counter() - start
+        if progress:
+            progress(min(1.0, spent / budget_s))
+    medians = {name: statistics.median(seen) for name, seen in rates.items()}
+    hardware = Hardware(
+        name=device_name(device),
+        flops_per_s={name: rate for name, rate in medians.items() if name != "read"},
+        hbm_bytes_per_s=medians["read"],
+        hbm_bytes=_capacity(device),
+        source="measured here",
+        date=date.today().isoformat(),
+        measured=True,
+    )
+    return Calibration(
+        hardware, {name: _spread(seen) for name, seen in rates.items()}, n_bytes, torch.get_num_threads(), device
+    )
+
+
+def default_device() -> str:
+    """`cuda` where there is one, else `cpu`."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def buffer_bytes() -> int:
+    """How much to read so that it comes from memory: twice the last-level cache, 256 MiB to 1 GiB, an eighth of what is free."""
+    return min(max(2 * last_level_cache_bytes(), 2**28), 2**30, available_bytes() // 8)
+
+
+@cache
+def supported_dtypes(device: str) -> tuple[str, ...]:
+    """Formats whose matrix product this torch has on this device: fp32, bf16, and int8 where it exists."""
+    works = []
+    for dtype in _TORCH_DTYPES:
+        try:
+            _multiply(dtype, 64, device)()
+        except (RuntimeError, NotImplementedError):
+            continue
+        works.append(dtype)
+    return tuple(works)
+
+
+def cache_path() -> Path:
+    """Where calibrations are kept: `twophase/machine.json` in the user's cache directory."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "twophase" / "machine.json"
+
+
+def fingerprint() -> str:
+    """A digest of what a calibration depends on: device, threads, torch release, how it is measured."""
+    facts = [SCHEMA, device_name(default_device()), os.cpu_count(), torch.get_num_threads(), torch.__version__]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def _buffer(n_bytes: int, device: str) -> torch.Tensor:
+    return torch.ones(max(1, n_bytes // 4), device=device)
+
+
+def _read(n_bytes: int, device: str) -> Work:
+    buffer = _buffer(n_bytes, device)
+    return lambda: buffer.sum(), buffer.numel() * 4
+
+
+def _multiply(dtype: str, size: int, device: str) -> Callable[[], object]:
+    if dtype not in _TORCH_DTYPES:
+        raise ValueError(f"No matrix product is measured in {dtype!r}; known formats: {', '.join(_TORCH_DTYPES)}.")
+    a = torch.ones(size, size, dtype=_TORCH_DTYPES[dtype], device=device)
+    return (lambda: torch._int_mm(a, a.t())) if dtype == "int8" else (lambda: torch.mm(a, a))
+
+
+def _gemm(dtype: str, device: str, size: int | None = None) -> Work:
+    chosen = size or _gemm_size(dtype, device)
+    return _multiply(dtype, chosen, device), 2.0 * chosen**3
+
+
+@cache
+def _gemm_size(dtype: str, device: str) -> int:
+    """The smallest power of two whose GEMM takes long enough, from 256 to 16384."""
+    size = 256
+    while size < 16384:
+        timing = stopwatch(_multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=1, max_rounds=1)
+        if timing.median_s >= GEMM_TARGET_S / 4:
+            break
+        size *= 2
+    return size
+
+
+def _capacity(device: str) -> int:
+    return int(torch.cuda.get_device_properties(0).total_memory) if device == "cuda" else memory_bytes()
+
+
+def _spread(seen: list[float]) -> float:
+    low, _, high = statistics.quantiles(seen, n=4, method="inclusive")
+    return (high - low) / statistics.median(seen)
+
+
+def _load(key: str) -> Calibration | None:
+    """A kept calibration; None if there is none, or the file cannot be read."""
+    try:
+        entry = json.loads(cache_path().read_text())[key]
+        return Calibration(**{**entry, "hardware": Hardware(**entry["hardware"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _save(key: str, measured: Calibration) -> None:
+    """Keep a calibration beside those of other set-ups; a cache directory that cannot be written is no reason to stop."""
+    path = cache_path()
+    try:
+        kept = json.loads(path.read_text())
+    except (OSError, ValueError):
+        kept = {}
+    kept = kept if isinstance(kept, dict) else {}
+    kept[key] = asdict(measured)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            json.dump(kept, file, indent=1)
+        os.replace(file.name, path)
+    except OSError:
+        return
