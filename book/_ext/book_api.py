@@ -1,0 +1,94 @@
+"""The API reference: one page per room, its modules found by walking the package, docstrings taken as plain text.
+
+A page says ``<!-- modules: twophase.theory -->``; every module below becomes a section. The house's docstrings are plain
+sentences with shapes such as ``[B, T, N, H]`` and products such as ``2 * B``; they are not reStructuredText, so what would be
+markup there is escaped, indented blocks are shown as they stand, and `` `code` `` is code.
+"""
+
+import importlib
+import pkgutil
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+MARKER = re.compile(r"<!-- modules: (?P<package>[\w.]+) -->")
+CODE = re.compile(r"``?([^`\n]+)``?")
+
+
+def public_modules(package: str) -> list[str]:
+    """The package and its public modules, sorted, each with a docstring."""
+    root = importlib.import_module(package)
+    paths = getattr(root, "__path__", [])
+    names = [info.name for info in pkgutil.walk_packages(paths, package + ".")]
+    names = [name for name in names if not any(part.startswith("_") for part in name.split("."))]
+    return [package, *sorted(names)]
+
+
+def expand(app: Sphinx, docname: str, source: list[str]) -> None:
+    def sections(match: re.Match[str]) -> str:
+        parts = []
+        for name in public_modules(match["package"]):
+            parts.append(
+                f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n   :show-inheritance:\n```\n"
+            )
+        return "\n".join(parts)
+
+    source[0] = MARKER.sub(sections, source[0])
+
+
+def plain(line: str) -> str:
+    """One line of plain text as reStructuredText that prints the same, with `code` as code."""
+    pieces = []
+    last = 0
+    for match in CODE.finditer(line):
+        pieces.append(_escape(line[last : match.start()]))
+        code = match[1].strip()
+        before = line[match.start() - 1] if match.start() else " "
+        after = line[match.end()] if match.end() < len(line) else " "
+        pieces.append(("" if before.isspace() else "\\ ") + f"``{code}``" + ("" if after.isspace() else "\\ "))
+        last = match.end()
+    return "".join([*pieces, _escape(line[last:])])
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\*_|`<>:])", r"\\\1", text)
+
+
+def plain_docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Paragraphs stay paragraphs; indented blocks and tables become literal blocks; ``- item`` lists stay lists."""
+    made: list[str] = []
+    literal = False
+    for line in lines:
+        indented = line.startswith("    ") or (literal and line.startswith(" "))
+        if indented and not literal:
+            made += ["", "::", ""] if not _in_list(made) else []
+            literal = not _in_list(made)
+        elif literal and line.strip() and not line.startswith(" "):
+            made.append("")
+            literal = False
+        if literal:
+            made.append(line)
+        elif line.startswith(("- ", "* ")):
+            if made and made[-1].strip() and not made[-1].startswith(("- ", "  ")):
+                made.append("")
+            made.append("- " + plain(line[2:]))
+        elif line.startswith(" ") and _in_list(made):
+            made.append("  " + plain(line.strip()))
+        else:
+            if _in_list(made) and line.strip():
+                made.append("")
+            made.append(plain(line.lstrip()))
+    lines[:] = [*made, ""]
+
+
+def _in_list(made: list[str]) -> bool:
+    return (
+        bool(made) and made[-1].startswith(("- ", "  ")) and bool(made[-1].strip()) and not made[-1].startswith("    ")
+    )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("source-read", expand)
+    app.connect("autodoc-process-docstring", plain_docstring)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,110 @@
+"""``{exercises} kv_cache``: the table of a topic's exercises. ``{kill-matrix}``: which check rejects which wrong answer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from book_chapter import page_link
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+Cell = nodes.Node | str
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], classes: Sequence[str] = ()) -> nodes.table:
+    """A docutils table with one header row; a cell is text or an inline node."""
+    group = nodes.tgroup(cols=len(header))
+    for _ in header:
+        group += nodes.colspec(colwidth=1)
+    group += nodes.thead("", _row(header))
+    body = nodes.tbody()
+    for row in rows:
+        body += _row(row)
+    group += body
+    return nodes.table("", group, classes=["tp-table", *classes])
+
+
+def _row(cells: Sequence[Cell]) -> nodes.row:
+    row = nodes.row()
+    for cell in cells:
+        paragraph = nodes.paragraph()
+        paragraph += nodes.Text(cell) if isinstance(cell, str) else cell
+        row += nodes.entry("", paragraph)
+    return row
+
+
+class Exercises(SphinxDirective):
+    """The argument is a topic. Title, kind, minutes, points, id; the title leads to the notebook's page."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        from twophase.checks import registry
+
+        topic = self.arguments[0]
+        if topic not in registry.CHAPTERS:
+            logger.warning(
+                "exercises: no topic %r; known: %s", topic, ", ".join(registry.CHAPTERS), location=self.get_location()
+            )
+            return []
+        if topic not in registry.topics():
+            return [nodes.paragraph("", "The exercises of this chapter are not written yet.")]
+        exercises = registry.load_topic(topic)
+        notebook = f"exercises/{registry.stem(topic)}"
+        rows = []
+        for number, exercise in enumerate(exercises, 1):
+            rows.append(
+                [
+                    str(number),
+                    exercise.title,
+                    exercise.kind,
+                    f"{exercise.minutes} min",
+                    str(exercise.points),
+                    nodes.literal(exercise.id, exercise.id),
+                ]
+            )
+        minutes = sum(exercise.minutes for exercise in exercises)
+        points = sum(exercise.points for exercise in exercises)
+        lead = nodes.paragraph(
+            "", f"{len(exercises)} exercises, {points} points, about {minutes} minutes (estimated): "
+        )
+        if notebook in self.env.found_docs:
+            lead += page_link(notebook, f"{registry.stem(topic)}.ipynb")
+        else:
+            lead += nodes.literal(notebook, f"{notebook}.ipynb")
+        lead += nodes.Text(". `make lab` opens your copy.".replace("`", ""))
+        return [lead, table(["", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"])]
+
+
+class KillMatrix(SphinxDirective):
+    """For every exercise: the wrong answers its check knows, where each was seen, and what the person is told."""
+
+    def run(self) -> list[nodes.Node]:
+        from twophase.checks import registry
+
+        made: list[nodes.Node] = []
+        for topic in registry.topics():
+            exercises = registry.load_topic(topic)
+            if not exercises:
+                continue
+            made.append(nodes.rubric("", f"{registry.stem(topic)}"))
+            rows: list[list[Cell]] = []
+            for exercise in exercises:
+                for wrong in exercise.misconceptions:
+                    rows.append([nodes.literal("", exercise.id), wrong.slug, wrong.says, wrong.seen])
+            made.append(
+                table(
+                    ["Exercise", "Wrong answer", "What the person is told", "Where it was seen"],
+                    rows,
+                    ["tp-kill-matrix"],
+                )
+            )
+        return made or [nodes.paragraph("", "There are no exercises yet.")]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("exercises", Exercises)
+    app.add_directive("kill-matrix", KillMatrix)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
