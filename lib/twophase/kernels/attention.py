@@ -1,14 +1,15 @@
 """Causal attention with grouped query heads (Vaswani et al., 2017, eq. 1; Ainslie et al., 2023, arXiv 2305.13245).
 
-Shapes, here and everywhere: queries [B, T, N, H], keys and values [B, S, K, H], with N = G·K. Query head n reads KV head n // G.
-The T queries are the *last* T of the S positions: query t sits at S − T + t and sees the keys up to its own. (Aligning them to the
-left instead is the classic mistake: with a cache, T = 1 and S = 100, the query would see one key.)
+Shapes, here and everywhere: queries [B, T, N, H], keys and values [B, S, K, H], with N = G·K. Query head n reads KV
+head n // G. The T queries are the *last* T of the S positions: query t sits at S − T + t and sees the keys up to its
+own. (Aligning them to the left instead is the classic mistake: with a cache, T = 1 and S = 100, the query would see
+one key.)
 """
 
 import math
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 
 def causal_attention(
@@ -22,9 +23,9 @@ def causal_attention(
     """`softmax(q kᵀ / sqrt(H) + mask) v` for any T ≤ S, without ever copying a key or a value.
 
     q: [B, T, N, H]; k, v: [B, S, K, H]; returns [B, T, N, H].
-    Ragged batches: `lengths` [B] counts the valid keys of each sequence (the rest of S is padding), `starts` [B] is the key
-    index of its first query; by default the queries end with the keys, `starts = lengths − T`. A query before the first key
-    (padding on the left) returns zeros.
+    Ragged batches: `lengths` [B] counts the valid keys of each sequence (the rest of S is padding), `starts` [B] is
+    the key index of its first query; by default the queries end with the keys, `starts = lengths − T`. A query before
+    the first key (padding on the left) returns zeros.
     Raises ValueError if shapes do not fit, or if T > S: a query without its own key has no meaning.
     """
     check_shapes(q, k, v)
@@ -32,18 +33,17 @@ def causal_attention(
     S, K = k.shape[1], k.shape[2]
     if T == S and T > 1 and lengths is None and starts is None:
         return _prefill(q, k, v)
-    # Decode: fold the G query heads that share a KV head into the query length. One view, and a plain matmul per KV head.
+    # Fold the G query heads that share a KV head into the query length: a plain matmul per KV head, nothing repeated.
     G = N // K
-    folded = q.view(B, T, K, G, H) if q.is_contiguous() else q.reshape(B, T, K, G, H)  # [B, T, K, G, H]
-    folded = folded.permute(0, 2, 3, 1, 4).reshape(B, K, G * T, H)  # [B, K, G·T, H]
-    scores = folded @ k.permute(0, 2, 3, 1) / math.sqrt(H)  # [B, K, G·T, S]
-    if T > 1 or lengths is not None or starts is not None:
+    folded = q.reshape(B, T, K, G, H).permute(0, 2, 3, 1, 4).reshape(B, K, G * T, H)  # [B, K, G·T, H]
+    scores = (folded / math.sqrt(H)) @ k.permute(0, 2, 3, 1)  # [B, K, G·T, S]
+    if T == 1 and lengths is None and starts is None:
+        weights = scores.float().softmax(-1)  # [B, K, G·T, S]: a lone last query sees every key
+    else:
         mask = visible(T, S, lengths, starts, q.device)  # [1 or B, T, S]
         mask = mask[:, None, None].expand(-1, 1, G, T, S).reshape(-1, 1, G * T, S)  # [1 or B, 1, G·T, S]
-        scores = scores.masked_fill(~mask, float("-inf"))
-        weights = torch.where(mask.any(-1, keepdim=True), scores.float().softmax(-1), 0.0)  # a row of −inf is not NaN but 0
-    else:
-        weights = scores.float().softmax(-1)  # [B, K, G·T, S]
+        weights = scores.float().masked_fill(~mask, float("-inf")).softmax(-1)  # [B, K, G·T, S]
+        weights = torch.where(mask.any(-1, keepdim=True), weights, 0.0)  # a query that sees no key: NaN becomes 0
     out = weights.to(v.dtype) @ v.transpose(1, 2)  # [B, K, G·T, H]
     return out.view(B, K, G, T, H).permute(0, 3, 1, 2, 4).reshape(B, T, N, H)  # [B, T, N, H]
 
@@ -55,7 +55,7 @@ def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     grouped = q.reshape(B, T, K, N // K, H)  # [B, T, K, G, H]
     keys, values = k.transpose(1, 2), v.transpose(1, 2)  # [B, K, S, H]
     heads = [
-        F.scaled_dot_product_attention(grouped[:, :, :, g].transpose(1, 2), keys, values, is_causal=True)
+        functional.scaled_dot_product_attention(grouped[:, :, :, g].transpose(1, 2), keys, values, is_causal=True)
         for g in range(N // K)
     ]  # G times [B, K, T, H]
     return torch.stack(heads, dim=2).permute(0, 3, 1, 2, 4).reshape(B, T, N, H)  # [B, T, N, H]

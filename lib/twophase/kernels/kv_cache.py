@@ -1,6 +1,7 @@
 """The KV cache: keys and values of every token so far, so that a decode step computes one token and reads the rest.
 
-Memory is taken once, `2·L·B·S_max·K·H` numbers, and filled from the left. `append` returns views of the filled part, never copies.
+Memory is taken once, `2·L·B·S_max·K·H` numbers, and filled from the left. `append` returns views of the filled part,
+never copies.
 """
 
 import torch
@@ -9,9 +10,10 @@ import torch
 class KVCache:
     """A cache for B sequences of one common length.
 
-    `append(layer, k, v)` takes the T new tokens of one layer, k and v [B, T, K, H], and returns that layer's keys and values so far,
-    two views [B, S, K, H]. Every layer keeps its own length, so a forward pass may append layer after layer; `length` is the
-    number of tokens that all layers hold. Overflow raises ValueError before a single number is written.
+    `append(layer, k, v)` takes the T new tokens of one layer, k and v [B, T, K, H], and returns that layer's keys and
+    values so far, two views [B, S, K, H]. Every layer keeps its own length, so a forward pass may append layer after
+    layer; `length` is the number of tokens that all layers hold. Overflow raises ValueError before a single number is
+    written.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class KVCache:
         end = start + k.shape[1]
         check_block(self.keys, k, v)
         if end > self.S_max:
-            raise ValueError(f"the cache has room for {self.S_max} tokens and holds {start}: {k.shape[1]} more do not fit.")
+            raise ValueError(
+                f"the cache has room for {self.S_max} tokens and holds {start}: {k.shape[1]} more do not fit."
+            )
         self.keys[layer, :, start:end] = k
         self.values[layer, :, start:end] = v
         self._filled[layer] = end
@@ -67,9 +71,9 @@ class KVCache:
 class RaggedKVCache:
     """A cache for B sequences, each with its own length.
 
-    `append(layer, k, v, n_new)` stores the first `n_new[b]` of the T given tokens of sequence b after what it holds, and returns
-    `(keys, values, starts, lengths)`: two views [B, S, K, H] with S the longest length, the lengths [B] before and after.
-    Hand starts and lengths to `causal_attention`; it hides the rest.
+    `append(layer, k, v, n_new)` stores the first `n_new[b]` of the T given tokens of sequence b after what it holds,
+    and returns `(keys, values, starts, lengths)`: two views [B, S, K, H] with S the longest length, the lengths [B]
+    before and after. Hand starts and lengths to `causal_attention`; it hides the rest.
     """
 
     def __init__(
@@ -121,9 +125,9 @@ class RaggedKVCache:
                 f"sequence {b} holds {int(starts[b])} of {self.S_max} tokens: {int(n_new[b])} more do not fit."
             )
         token = torch.arange(T, device=k.device)
-        b, t = (token < n_new[:, None]).nonzero(as_tuple=True)  # the valid tokens: pairs (sequence, index in the block)
-        self.keys[layer, b, starts[b] + t] = k[b, t].to(self.keys.dtype)
-        self.values[layer, b, starts[b] + t] = v[b, t].to(self.values.dtype)
+        row, t = (token < n_new[:, None]).nonzero(as_tuple=True)  # the valid tokens: which sequence, which of its T
+        self.keys[layer, row, starts[row] + t] = k[row, t].to(self.keys.dtype)
+        self.values[layer, row, starts[row] + t] = v[row, t].to(self.values.dtype)
         self._filled[layer] = lengths
         longest = int(lengths.max())
         return self.keys[layer, :, :longest], self.values[layer, :, :longest], starts, lengths

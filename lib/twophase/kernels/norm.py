@@ -10,7 +10,9 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     because in bf16 a sum of D squares keeps only 8 bits.
     """
     if weight.shape != x.shape[-1:]:
-        raise ValueError(f"rms_norm needs one weight per feature: x ends in {x.shape[-1]}, weight is {list(weight.shape)}.")
+        raise ValueError(
+            f"rms_norm needs one weight per feature: x ends in {x.shape[-1]}, weight is {list(weight.shape)}."
+        )
     wide = x.float()
     scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)  # [..., 1]
     return (wide * scale).to(x.dtype) * weight.to(x.dtype)

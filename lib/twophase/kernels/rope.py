@@ -1,8 +1,8 @@
 """Rotary position embedding, RoPE (Su et al., 2021, arXiv 2104.09864, section 3.2).
 
-Each head vector is read as H/2 points in the plane. At position p, point i is turned by the angle p·theta^(−2i/H). A dot product
-of two turned vectors depends on the difference of their positions only: turning q by a and k by b changes their product
-exactly as turning q by a − b alone. So a key is turned once, when it enters the cache, and never again.
+Each head vector is read as H/2 points in the plane. At position p, point i is turned by the angle p·theta^(−2i/H). A
+dot product of two turned vectors depends on the difference of their positions only: turning q by a and k by b changes
+their product exactly as turning q by a − b alone. So a key is turned once, when it enters the cache, and never again.
 
 Which two numbers make a point is a convention, and a checkpoint works with its own only:
 
@@ -29,8 +29,8 @@ def rope_tables(positions: torch.Tensor, H: int, theta: float = 10_000.0) -> tup
 def apply_rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, pairing: str = "half") -> torch.Tensor:
     """Turn the heads of x by the tables of `rope_tables`.
 
-    x: [B, T, N, H] (queries or keys); cos and sin: [T, H/2], or [B, T, H/2] where sequences stand at different positions.
-    Turned in fp32, returned as [B, T, N, H] in the dtype of x. `pairing`: "half" or "interleaved".
+    x: [B, T, N, H] (queries or keys); cos and sin: [T, H/2], or [B, T, H/2] where sequences stand at different
+    positions. Turned in fp32, returned as [B, T, N, H] in the dtype of x. `pairing`: "half" or "interleaved".
     """
     cos, sin = cos[..., None, :], sin[..., None, :]  # [..., T, 1, H/2]: the same for every head
     if pairing == "half":

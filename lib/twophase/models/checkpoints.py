@@ -20,7 +20,10 @@ def available(folder: Path = FOLDER) -> list[str]:
 
 
 def card(name: str, folder: Path = FOLDER) -> dict[str, Any]:
-    """What is known about a checkpoint: its config, recipe, seed, loss, corpus, licences. Raises ValueError if unknown or unreadable."""
+    """What is known about a checkpoint: its config, recipe, seed, loss, corpus, licences.
+
+    Raises ValueError if the name is unknown or the card unreadable.
+    """
     path = _find(name, folder).with_suffix(".json")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -45,7 +48,9 @@ def load(
     try:
         weights = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"the weights {path} are damaged ({error}): restore the file, or train {name} again.") from None
+        raise ValueError(
+            f"the weights {path} are damaged ({error}): restore the file, or train {name} again."
+        ) from None
     model = Transformer(config)
     if config.tied:
         weights["lm_head.weight"] = weights.get("embed_tokens.weight", torch.empty(0))

@@ -1,8 +1,9 @@
 """The training corpus: Python source that every reader already has, byte for byte the same.
 
-`corpus.txt` beside this file lists files of exactly pinned packages of requirements.txt with size and SHA-256. Bytes are tokens (V = 256); a zero
-byte ends each file. Some packages are held out whole, for validation; files that the two sides share were removed when the list was
-made. `python -m twophase.models.corpus` checks every file; `--write` makes the list anew from what is installed (for maintainers).
+`corpus.txt` beside this file lists files of exactly pinned packages of requirements.txt with size and SHA-256. Bytes
+are tokens (V = 256); a zero byte ends each file. Some packages are held out whole, for validation; files that the two
+sides share were removed when the list was made. `python -m twophase.models.corpus` checks every file; `--write` makes
+the list anew from what is installed (for maintainers).
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-LIST = Path(__file__).with_name("corpus.txt")
+LIST: Path = Path(__file__).with_name("corpus.txt")
 END = 0  # the token after each file
 HASH_DIGITS = 16  # hex digits kept of each file's SHA-256: 64 bits, enough against accidents
 
@@ -83,7 +84,9 @@ def _read(package: Package) -> list[bytes]:
         path = Path(str(installed.locate_file(source.path)))
         data = path.read_bytes() if path.is_file() else b""
         if len(data) != source.size or hashlib.sha256(data).hexdigest()[:HASH_DIGITS] != source.sha256:
-            raise ValueError(f"the training corpus reads {pin}, but its file {source.path} is not the released one: {remedy}.")
+            raise ValueError(
+                f"the training corpus reads {pin}, but its file {source.path} is not the released one: {remedy}."
+            )
         contents.append(data)
     return contents
 

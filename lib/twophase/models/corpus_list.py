@@ -91,7 +91,7 @@ def choose() -> list[tuple[str, str, str, list[tuple[str, bytes]]]]:
     return chosen
 
 
-def write(target: Path = corpus.LIST) -> None:
+def write(target: Path) -> None:
     """Write the list from the installed packages."""
     lines = ["# The training corpus: made by `python -m twophase.models.corpus --write`; see corpus_list.py."]
     lines.append("# package <name> <version> <split> <licence>, then <sha256, first 16 digits> <bytes> <path>")
@@ -108,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Check the training corpus, file by file.")
     parser.add_argument("--write", action="store_true", help="make the list from what is installed (for maintainers)")
     if parser.parse_args().write:
-        write()
+        write(corpus.LIST)
     for package in corpus.packages():
         size = sum(f.size for f in package.files)
         print(f"{package.split:9} {package.name}=={package.version}: {len(package.files)} files, {size:,} bytes")

@@ -1,7 +1,8 @@
 """Train a model of the family on the corpus: `python -m twophase.models.train gqa`.
 
-One recipe and one budget for all, so that models differ in what they are, not in how they were trained. A killed run picks up where it was,
-at most half a minute back, and ends with the very same weights: the order of the data is a function of the seed and the step.
+One recipe and one budget for all, so that models differ in what they are, not in how they were trained. A killed run
+picks up where it was, at most half a minute back, and ends with the very same weights: the order of the data is a
+function of the seed and the step.
 """
 
 import argparse
@@ -15,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch.nn import functional
 
 from twophase.models import checkpoints, corpus
 from twophase.models.transformer import Config, Transformer
@@ -95,9 +96,9 @@ class Trainer:
             group["lr"] = r.lr_at(self.step_count, T)
         with torch.autocast(self.device, torch.bfloat16, enabled=r.autocast):
             logits = self.model(tokens[:, :-1])  # [B, T, V]
-        loss = F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+        loss = functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
         self.optimizer.step()
         self.step_count += 1
@@ -120,7 +121,9 @@ class Trainer:
         """Take up the run saved at `path`. Raises ValueError if it was another config, recipe or corpus."""
         state = torch.load(path, map_location=self.device, weights_only=True)
         if differs := [key for key, value in self.identity.items() if state["identity"][key] != value]:
-            raise ValueError(f"the unfinished run {path} has another {differs[0]}: finish it, delete it, or choose another --out.")
+            raise ValueError(
+                f"the unfinished run {path} has another {differs[0]}: finish it, delete it, or choose another --out."
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step_count, self.seconds = state["step"], state["seconds"]
@@ -131,7 +134,13 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
     if state_path.is_file():
         trainer.resume(state_path)
     tokens_per_step = trainer.recipe.B * trainer.config.context
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns) as bar:
         task = bar.add_task("starting", total=trainer.total_steps, completed=trainer.step_count)
         started, saved, losses, loss = trainer.seconds - time.monotonic(), time.monotonic(), 0, 0.0
@@ -162,8 +171,13 @@ def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64) -> float:
     nats = 0.0
     for i in range(0, n, B):
         logits = model(inputs[i : i + B].to(device)).float().flatten(0, 1)  # [B·T, V]
-        nats += float(F.cross_entropy(logits, targets[i : i + B].flatten().to(device), reduction="sum"))
+        nats += float(functional.cross_entropy(logits, targets[i : i + B].flatten().to(device), reduction="sum"))
     return nats / (n * T) / math.log(2)
+
+
+def device_name(device: str) -> str:
+    """What the training ran on, for the card."""
+    return torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
 def finish(trainer: Trainer, name: str, out: Path) -> Path:
@@ -176,7 +190,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
         "held_out_bytes": len(held_out),
         "n_tokens": trainer.step_count * trainer.recipe.B * trainer.config.context,
         "training_s": round(trainer.seconds),
-        "device": torch.cuda.get_device_name() if trainer.device == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        "device": device_name(trainer.device),
         "torch": torch.__version__,
         "recipe": asdict(trainer.recipe),
         "corpus_sha256": corpus.digest(),

@@ -1,6 +1,7 @@
 """A decoder-only transformer, composed of the kernels: RMSNorm, RoPE, grouped-query attention, gated MLP.
 
-One `Config` says what is built. Parameter names are those of Llama checkpoints on Hugging Face, so that both can be read by the same code.
+One `Config` says what is built. Parameter names are those of Llama checkpoints on Hugging Face, so that both can be
+read by the same code.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from twophase.kernels.kv_cache import KVCache, RaggedKVCache
 from twophase.kernels.mlp import gated_mlp
 from twophase.kernels.norm import rms_norm
 from twophase.kernels.rope import apply_rope, rope_tables
+from twophase.theory.architecture import Architecture
 
 Cache = KVCache | RaggedKVCache
 Tables = tuple[torch.Tensor, torch.Tensor]
@@ -55,6 +57,23 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for a model card."""
         return asdict(self)
+
+    def architecture(self, name: str = "") -> Architecture:
+        """The same sizes as the record that `twophase.theory` computes with."""
+        return Architecture(
+            name=name,
+            L=self.L,
+            D=self.D,
+            F=self.F,
+            N=self.N,
+            K=self.K,
+            H=self.H,
+            V=self.V,
+            tied_embeddings=self.tied,
+            max_context=self.context,
+            rope_theta=self.rope_theta,
+            norm_eps=self.norm_eps,
+        )
 
 
 class GroupedQueryAttention(nn.Module):
@@ -155,19 +174,24 @@ class Transformer(nn.Module):
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, Block):
-            for out in (module.self_attn.o_proj, module.mlp.down_proj):
-                nn.init.normal_(out.weight, std=0.02 / (2 * self.config.L) ** 0.5)
+            for key, weight in module.named_parameters():
+                if key in ("self_attn.o_proj.weight", "mlp.down_proj.weight"):
+                    nn.init.normal_(weight, std=0.02 / (2 * self.config.L) ** 0.5)
 
     @property
     def n_params(self) -> int:
         """Numbers in the model; a tied output matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
-    def new_cache(self, B: int, S_max: int, ragged: bool = False) -> Cache:
+    def new_cache(self, B: int, S_max: int) -> KVCache:
         """An empty cache for B sequences of up to S_max tokens, in the dtype and on the device of the weights."""
         c, weight = self.config, self.embed_tokens.weight
-        kind = RaggedKVCache if ragged else KVCache
-        return kind(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
+        return KVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
+
+    def new_ragged_cache(self, B: int, S_max: int) -> RaggedKVCache:
+        """The same for B sequences that each have a length of their own."""
+        c, weight = self.config, self.embed_tokens.weight
+        return RaggedKVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
 
     def forward(
         self,
@@ -178,9 +202,9 @@ class Transformer(nn.Module):
     ) -> torch.Tensor:
         """Logits [B, T, V] for the token after each of `tokens`, int64 [B, T].
 
-        With a cache the tokens continue what it holds. `positions` ([T] or [B, T]) defaults to counting on from the cache.
-        `n_new` [B], for a ragged cache only: how many of the T tokens of each sequence are real; logits of the others mean nothing.
-        Raises ValueError if the cache has no room, before anything is written.
+        With a cache the tokens continue what it holds. `positions` ([T] or [B, T]) defaults to counting on from the
+        cache. `n_new` [B], for a ragged cache only: how many of the T tokens of each sequence are real; logits of the
+        others mean nothing. Raises ValueError if the cache has no room, before anything is written.
         """
         if positions is None:
             positions = self._positions(tokens.shape[1], cache)  # [T] or [B, T]
