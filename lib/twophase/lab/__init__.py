@@ -1,0 +1,60 @@
+"""What a learner's notebook imports: `check`, `hint`, `solution`, `progress`, and `NotYet`, which its stubs raise.
+
+`check` judges the answer that the notebook defines and raises if it is wrong; the other three only show something.
+In the process that runs a notebook for the official grader (environment variable TWOPHASE_WORKER=1) all four do nothing:
+there are no checks there, and the score is made elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from twophase.protocol import NotYet
+
+__all__ = ["NotYet", "check", "hint", "progress", "solution"]
+
+IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
+
+
+def check(exercise_id: str) -> Any:
+    """Judge this notebook's answer to an exercise.
+
+    Returns its points if the answer is right. Raises `CheckFailed`, in a few lines, if it is wrong or not written yet,
+    and `LabError` (a ValueError) if there is no such exercise or no notebook around.
+    """
+    if IN_WORKER:
+        return None
+    from twophase.lab.checking import check_answer
+
+    return check_answer(exercise_id)
+
+
+def hint(exercise_id: str) -> Any:
+    """The next hint for an exercise: each call goes one step further, up to the third. Raises `LabError` for an unknown id."""
+    if IN_WORKER:
+        return None
+    from twophase.lab.showing import next_hint
+
+    return next_hint(exercise_id)
+
+
+def solution(exercise_id: str, give_up: bool = False) -> Any:
+    """The author's answer to an exercise, once an answer of your own has been checked (or with `give_up=True`).
+
+    Raises `LabError` for an unknown id.
+    """
+    if IN_WORKER:
+        return None
+    from twophase.lab.showing import author_answer
+
+    return author_answer(exercise_id, give_up)
+
+
+def progress() -> Any:
+    """A table of this notebook's exercises and one of the course: done, tried or open, with points and minutes."""
+    if IN_WORKER:
+        return None
+    from twophase.lab.tables import Progress
+
+    return Progress.now()

@@ -1,0 +1,78 @@
+"""The check cell: finds the answer in the notebook, has it judged, and says the verdict in a few lines."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from twophase.lab import record
+from twophase.lab.shown import CheckFailed, LabError, Points
+from twophase.lab.withheld import used
+
+if TYPE_CHECKING:
+    from twophase.checks.exercise import Exercise
+    from twophase.checks.judge import Verdict
+
+SEED = 0  # the same cases on every run, so that a failing one stays in view until it passes
+touched: list[str] = []  # the exercises checked in this process, latest last
+
+
+def exercise_of(exercise_id: str) -> Exercise:
+    """The exercise of this id. Raises LabError with the nearest known one."""
+    from twophase.checks import registry
+
+    if not isinstance(exercise_id, str):
+        raise LabError('Give the exercise\'s id in quotes, as in check("kv_cache-max_batch").')
+    try:
+        return registry.load(exercise_id)
+    except ValueError as e:
+        raise LabError(str(e)) from None
+
+
+def user_namespace() -> dict[str, Any]:
+    """The names that the notebook defines. Raises LabError where there is no notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None:
+        raise LabError(
+            "check() looks for your answer in a notebook, and there is none here: open one with `make lab`, "
+            "or score a saved one with `twophase check my/03_kv_cache.ipynb`."
+        )
+    return shell.user_ns  # type: ignore[no-any-return]
+
+
+def check_answer(exercise_id: str) -> Points:
+    """The points of a right answer. Raises CheckFailed for any other."""
+    from twophase.checks.judge import judge
+
+    exercise = exercise_of(exercise_id)
+    names = user_namespace()
+    touched.append(exercise.id)
+    with contextlib.redirect_stderr(sys.stdout):  # a warning from the answer is shown, and is no error
+        verdict = judge(exercise, names, SEED)
+    if verdict.right:
+        flags = used(exercise.withholds, [names[e] for e in exercise.entries if e in names])
+        for name in flags:
+            print(f"uses {name}, which is this exercise's answer: fine for practice, flagged when graded officially")
+        record.write("check", exercise.id, status="right", points=verdict.points, uses=flags)
+        return Points(verdict.points, verdict.out_of)
+    if verdict.status not in ("not_yet", "missing"):
+        record.write("check", exercise.id, status=verdict.status, misconception=verdict.misconception)
+    raise CheckFailed(lines_of(exercise, verdict))
+
+
+def lines_of(exercise: Exercise, verdict: Verdict) -> list[str]:
+    """What to tell somebody whose answer is not right: which exercise, what is wrong, what to do next."""
+    ask = f'hint("{exercise.id}")'
+    if verdict.status == "not_yet":
+        return [
+            f"{exercise.id}: not written yet.",
+            f"Replace the line with NotYet by your answer and run its cell, then this one. A first hint: {ask}",
+        ]
+    if verdict.status == "missing":
+        return [f"{exercise.id}: nothing to check yet.", f"{verdict.message}, then this one."]
+    return [
+        f"{exercise.id}: not right yet.",
+        verdict.message,
+        f'Change your answer, run its cell, then this one. Stuck? {ask}, or after this attempt solution("{exercise.id}")',
+    ]
