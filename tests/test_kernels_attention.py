@@ -1,0 +1,111 @@
+"""Causal attention, against torch's own kernel and against the naive one."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from twophase.kernels.attention import causal_attention, naive_attention, visible
+
+SHAPES = [  # B, T, S, N, K, H; N·H is never a power of two by habit only
+    (1, 1, 1, 1, 1, 2),
+    (2, 5, 5, 6, 3, 10),
+    (1, 1, 17, 6, 2, 6),
+    (3, 4, 9, 5, 1, 14),
+    (2, 7, 8, 3, 3, 4),
+    (1, 33, 65, 8, 2, 16),
+]
+
+
+def draw(B: int, T: int, S: int, N: int, K: int, H: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    g = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(B, n, heads, H, generator=g) for n, heads in ((T, N), (S, K), (S, K)))
+
+
+def by_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    T, S = q.shape[1], k.shape[1]
+    mask = torch.ones(T, S, dtype=torch.bool).tril(diagonal=S - T)  # aligned at the bottom right
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2)
+
+
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_attention_equals_torch_for_any_T_and_S(attention, shape):
+    q, k, v = draw(*shape)
+    torch.testing.assert_close(attention(q, k, v), by_torch(q, k, v), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+def test_query_head_n_reads_kv_head_n_over_G(attention):
+    q, k, _ = draw(1, 3, 3, 6, 2, 4)
+    v = torch.stack([torch.zeros(3, 4), torch.ones(3, 4)], dim=1)[None]  # KV head 0 says 0, KV head 1 says 1
+    assert attention(q, k, v)[0, :, :, 0].round().tolist() == [[0, 0, 0, 1, 1, 1]] * 3
+
+
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+def test_a_batch_of_several_lengths_equals_its_sequences_one_by_one(attention):
+    q, k, v = draw(3, 4, 11, 4, 2, 6)
+    lengths = torch.tensor([4, 11, 7])
+    together = attention(q, k, v, lengths=lengths)
+    for b, length in enumerate(lengths.tolist()):
+        alone = naive_attention(q[b : b + 1], k[b : b + 1, :length], v[b : b + 1, :length])
+        torch.testing.assert_close(together[b : b + 1], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+def test_padding_is_never_attended_to(attention):
+    q, k, v = draw(2, 3, 8, 4, 2, 6)
+    lengths = torch.tensor([5, 8])
+    before = attention(q, k, v, lengths=lengths)
+    k[0, 5:], v[0, 5:] = 1e6, 1e6
+    torch.testing.assert_close(attention(q, k, v, lengths=lengths), before, rtol=0, atol=0)
+
+
+def test_queries_padded_on_the_right_do_not_disturb_the_valid_ones():
+    q, k, v = draw(2, 3, 6, 4, 2, 6)  # sequence 0 holds 2 keys and brings 1 query, sequence 1 holds 3 and brings 3
+    starts, lengths = torch.tensor([2, 3]), torch.tensor([3, 6])
+    out = causal_attention(q, k, v, starts=starts, lengths=lengths)
+    alone = naive_attention(q[:1, :1], k[:1, :3], v[:1, :3])
+    torch.testing.assert_close(out[:1, :1], alone, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(out[1:], naive_attention(q[1:], k[1:], v[1:]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+def test_a_query_that_sees_no_key_returns_zeros_and_not_nan(attention):
+    q, k, v = draw(1, 3, 4, 2, 1, 4)
+    out = attention(
+        q, k, v, lengths=torch.tensor([2])
+    )  # three queries, two keys: the first query is padding on the left
+    assert torch.equal(out[0, 0], torch.zeros(2, 4))
+    assert out.isfinite().all()
+
+
+def test_the_mask_of_one_query_in_a_long_cache_shows_every_key():
+    assert visible(1, 100).all()
+    assert visible(2, 4)[0].tolist() == [[True, True, True, False], [True, True, True, True]]
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "says"),
+    [
+        ((1, 3, 2, 4), (1, 2, 2, 4), "each query needs its own key"),
+        ((1, 2, 3, 4), (1, 2, 2, 4), "cannot be shared evenly"),
+        ((1, 2, 2, 4), (2, 2, 2, 4), "agree in B and H"),
+        ((2, 2, 4), (2, 2, 4), "attention needs q"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_in_one_sentence(q, k, says):
+    with pytest.raises(ValueError, match=says):
+        causal_attention(torch.zeros(q), torch.zeros(k), torch.zeros(k))
+
+
+def test_grouped_attention_never_copies_the_keys(monkeypatch):
+    q, k, v = draw(1, 1, 64, 8, 2, 16)
+    k, v = k.expand(1, 64, 2, 16), v.expand(1, 64, 2, 16)
+    monkeypatch.setattr(torch.Tensor, "repeat_interleave", lambda *_, **__: pytest.fail("keys were repeated"))
+    seen = []
+    matmul = torch.Tensor.__matmul__
+    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: seen.append(b) or matmul(a, b))
+    causal_attention(q, k, v)
+    storages = [t.untyped_storage().data_ptr() for t in seen]
+    assert storages == [k.untyped_storage().data_ptr(), v.untyped_storage().data_ptr()]
