@@ -100,7 +100,8 @@ def _print(facts: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print(
-        "Below its critical intensity a kernel waits for memory, above it for arithmetic. The critical batch is where a matrix\n"
-        "product with weights in that format passes from one to the other. Figures of a shared machine drift: look at the quartiles."
+        "Rates are upper quartiles. Below its critical intensity a kernel waits for memory, above it for arithmetic. The critical "
+        "batch is where a matrix product with weights in that format passes from one to the other. Shared machines drift: look "
+        "at how far the quartiles are apart."
     )
     console.print(f"Kept in {facts['kept_in']}.", soft_wrap=True)

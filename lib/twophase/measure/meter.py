@@ -53,7 +53,9 @@ class Meter(Count):
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _ACTIVE.remove(self)
+        _ACTIVE[:] = [
+            meter for meter in _ACTIVE if meter is not self
+        ]  # by identity: equal counts are not the same meter
         self._mode.__exit__(*exc)  # type: ignore[no-untyped-call]
 
     @contextmanager

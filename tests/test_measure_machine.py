@@ -1,0 +1,127 @@
+"""The machine's figures, kept on disk for as long as they describe it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+from typer import Typer
+from typer.testing import CliRunner
+
+import twophase.measure
+from twophase.cli.measure import measure
+from twophase.measure import calibrate, probe
+from twophase.theory.hardware import Hardware
+
+machine_module = sys.modules["twophase.measure.machine"]  # the package's attribute of that name is the function
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """A calibration of milliseconds, kept in a folder of its own; yields how often it ran."""
+    runs = []
+
+    def tiny(budget_s, progress=None):
+        runs.append(budget_s)
+        return calibrate(0.02, read_bytes=2**20, gemm_size=64, progress=progress)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine_module, "calibrate", tiny)
+    return runs
+
+
+def test_figures_are_physically_possible():
+    shares = []
+    found = calibrate(0.05, read_bytes=2**22, gemm_size=128, progress=shares.append)
+    assert isinstance(found.hardware, Hardware)
+    assert 1e7 < found.hardware.hbm_bytes_per_s < 1e14
+    assert {"fp32", "bf16"} <= set(found.hardware.flops_per_s)
+    assert all(1e6 < rate < 1e16 for rate in found.hardware.flops_per_s.values())
+    assert 1e8 < found.hardware.hbm_bytes < 1e14
+    assert found.hardware.measured
+    assert found.hardware.critical_intensity("fp32") > 0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_the_second_call_reads_the_disk_and_fresh_measures_again(quick):
+    first = twophase.measure.machine()
+    assert twophase.measure.machine() == first
+    assert len(quick) == 1
+    twophase.measure.machine(fresh=True)
+    assert len(quick) == 2
+
+
+@pytest.mark.parametrize("change", ["threads", "torch", "processor"])
+def test_another_machine_is_measured_anew_and_the_old_figures_stay(quick, monkeypatch, change):
+    twophase.measure.machine()
+    with monkeypatch.context() as patch:
+        if change == "threads":
+            patch.setattr(torch, "get_num_threads", lambda: 99)
+        elif change == "torch":
+            patch.setattr(torch, "__version__", "0.0")
+        else:
+            patch.setattr(machine_module, "device_name", lambda device: "another processor")
+        twophase.measure.machine()
+        assert len(quick) == 2
+    twophase.measure.machine()
+    assert len(quick) == 2
+
+
+@pytest.mark.parametrize("content", ["", "no json", "[]", '{"KEY": {"hardware": {}}}', '{"KEY": 3}'])
+def test_a_damaged_file_is_measured_over(quick, content):
+    path = machine_module.cache_path()
+    path.parent.mkdir(parents=True)
+    path.write_text(content.replace("KEY", machine_module.fingerprint()))
+    first = twophase.measure.machine()
+    assert (len(quick), twophase.measure.machine()) == (1, first)
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_anyone(quick, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert twophase.measure.machine().measured
+
+
+def test_a_probe_gives_this_minutes_figures_in_the_same_type(quick, monkeypatch):
+    monkeypatch.setattr(machine_module, "buffer_bytes", lambda: 2**20)
+    monkeypatch.setattr(machine_module, "_gemm_size", lambda dtype, device: 64)
+    seen = probe("fp32", budget_s=0.01)
+    assert seen.critical_intensity == seen.flops_per_s / seen.bytes_per_s
+    now = seen.hardware(twophase.measure.machine())
+    assert now.hbm_bytes_per_s == seen.bytes_per_s
+    assert now.peak_flops_per_s("fp32") == pytest.approx(seen.flops_per_s)
+    with pytest.raises(ValueError, match="known formats: fp32, bf16, int8"):
+        probe("fp3")
+
+
+def test_the_buffer_is_larger_than_the_cache_and_leaves_memory_free(monkeypatch):
+    monkeypatch.setattr(machine_module, "available_bytes", lambda: 64 * 2**30)
+    monkeypatch.setattr(machine_module, "last_level_cache_bytes", lambda: 300 * 2**20)
+    assert machine_module.buffer_bytes() == 600 * 2**20
+    monkeypatch.setattr(machine_module, "last_level_cache_bytes", lambda: 2**20)
+    assert machine_module.buffer_bytes() == 256 * 2**20
+    monkeypatch.setattr(machine_module, "available_bytes", lambda: 2**30)
+    assert machine_module.buffer_bytes() == 2**27
+
+
+def test_a_budget_that_is_not_positive_is_refused():
+    with pytest.raises(ValueError, match="budget_s"):
+        calibrate(0)
+
+
+def test_the_command_prints_a_table_or_json(quick):
+    app = Typer()
+    app.command()(measure)
+    shown = CliRunner().invoke(app, ["--fresh"], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0, shown.output
+    assert "critical intensity" in shown.output
+    facts = json.loads(CliRunner().invoke(app, ["--json", "--cached"]).stdout)
+    assert len(quick) == 1
+    bf16 = facts["formats"]["bf16"]
+    assert bf16["critical_intensity_flops_per_byte"] == pytest.approx(bf16["flops_per_s"] / facts["read_bytes_per_s"])
+    assert bf16["critical_batch_tokens"] == pytest.approx(bf16["critical_intensity_flops_per_byte"])
+    fp32 = facts["formats"]["fp32"]
+    assert fp32["critical_batch_tokens"] == pytest.approx(2 * fp32["critical_intensity_flops_per_byte"])
