@@ -74,8 +74,8 @@ class Exercises(SphinxDirective):
             lead += page_link(notebook, f"{registry.stem(topic)}.ipynb")
         else:
             lead += nodes.literal(notebook, f"{notebook}.ipynb")
-        lead += nodes.Text(". `make lab` opens your copy.".replace("`", ""))
-        return [lead, table(["", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"])]
+        lead += nodes.Text(". make lab opens your copy.")
+        return [lead, table(["No.", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"])]
 
 
 class KillMatrix(SphinxDirective):

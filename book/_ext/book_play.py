@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from book_play_formula import Input, Play, PlayError, javascript, number, read_spec
-from book_play_plot import HEIGHT, WIDTH, describe, draw, readable
+from book_play_plot import HEIGHT, PREFIXED, WIDTH, describe, draw, readable
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
@@ -45,8 +45,8 @@ def _slider(item: Input, box: str) -> str:
     text = html.escape(readable(float(item.value), item.unit))
     return (
         f'<div class="tp-control"><label for="{box}-{item.name}">{html.escape(item.label)}</label>'
-        f'<input type="range" id="{box}-{item.name}" data-input="{item.name}" min="{low:.12g}" max="{high:.12g}" step="{step:.12g}" '
-        f'value="{at:.12g}" aria-valuetext="{text}" autocomplete="off">'
+        f'<input type="range" id="{box}-{item.name}" data-input="{item.name}" min="{low:.12g}" '
+        f'max="{high:.12g}" step="{step:.12g}" value="{at:.12g}" aria-valuetext="{text}" autocomplete="off">'
         f'<span class="tp-value" aria-hidden="true">{text}</span></div>'
     )
 
@@ -118,18 +118,16 @@ def plot_figure(play: Play, state: Mapping[str, float]) -> str:
     assert plot is not None
     labels = {output.name: output.label for output in play.outputs}
     legend = "".join(
-        f'<li><svg width="34" height="10" aria-hidden="true"><line class="tp-curve tp-c{index}" x1="1" x2="33" y1="5" y2="5"/></svg> '
+        '<li><svg width="34" height="10" aria-hidden="true">'
+        f'<line class="tp-curve tp-c{index}" x1="1" x2="33" y1="5" y2="5"/></svg> '
         f"{html.escape(labels[name])}</li>"
         for index, name in enumerate(plot.curves)
     )
-    y_label = (
-        f'<p class="tp-y-label" aria-hidden="true">{html.escape(plot.y_label)}{f" ({plot.unit})" if plot.unit else ""}</p>'
-        if plot.y_label
-        else ""
-    )
+    unit = f" ({plot.unit})" if plot.unit and plot.unit not in PREFIXED else ""
+    y_label = f'<p class="tp-y-label" aria-hidden="true">{html.escape(plot.y_label + unit)}</p>' if plot.y_label else ""
     return (
-        f'{y_label}<div class="tp-plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(describe(play, state))}">'
-        f'{draw(play, state)}</svg></div><ul class="tp-legend">{legend}</ul>'
+        f'{y_label}<div class="tp-plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(describe(play, state))}">{draw(play, state)}</svg></div><ul class="tp-legend">{legend}</ul>'
     )
 
 

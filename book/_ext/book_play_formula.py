@@ -6,6 +6,7 @@ one sentence that says where.
 
 import importlib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +14,8 @@ from typing import Any
 
 import sympy
 from sympy.printing.jscode import JavascriptCodePrinter
+
+STEP = re.compile(r"\[([^\]]*)\]|\.(\w+)")
 
 
 class PlayError(ValueError):
@@ -84,26 +87,20 @@ class Play:
 
 
 def resolve(path: str) -> Any:
-    """The object of a dotted name: ``twophase.theory.hardware.H100.hbm_bytes_per_s`` or a catalog entry ``...MODELS[llama-2-13b]``."""
-    name, _, key = path.partition("[")
-    parts = name.split(".")
+    """The object of a dotted name, keys in brackets: ``twophase.theory.catalog.HARDWARE[H100 SXM].flops_per_s[bf16]``."""
+    dotted, bracket, rest = path.partition("[")
+    parts = dotted.split(".")
     for cut in range(len(parts), 0, -1):
         try:
             found: Any = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
+        except (ModuleNotFoundError, ValueError):
             continue
-        for attribute in parts[cut:]:
-            if not hasattr(found, attribute):
-                raise PlayError(f"{path!r}: {'.'.join(parts[:cut])} has no {attribute!r}")
-            found = getattr(found, attribute)
-        if not key:
-            return found
-        inner, _, rest = key.partition("]")
-        if inner not in found:
-            raise PlayError(f"{path!r}: no entry {inner!r}")
-        found = found[inner]
-        for attribute in filter(None, rest.split(".")):
-            found = getattr(found, attribute)
+        steps = [(None, name) for name in parts[cut:]] + STEP.findall(bracket + rest)
+        for key, name in steps:
+            try:
+                found = getattr(found, name) if name else found[key]
+            except (AttributeError, KeyError, TypeError):
+                raise PlayError(f"{path!r}: there is no {name or key!r}") from None
         return found
     raise PlayError(f"{path!r} cannot be imported")
 

@@ -119,6 +119,11 @@
   }
 
   function repairs() {
+    const sidebar = document.querySelector(".bd-sidebar-primary");
+    if (sidebar && !sidebar.hasAttribute("role")) {
+      sidebar.setAttribute("role", "region");
+      sidebar.setAttribute("aria-label", "Book");
+    }
     for (const element of document.querySelectorAll('[role="doc-biblioentry"], [role="doc-endnote"]')) element.removeAttribute("role");
     for (const element of document.querySelectorAll('div.citation-list[role="list"], dl[role="list"]')) element.removeAttribute("role");
   }

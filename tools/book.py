@@ -1,0 +1,88 @@
+"""Build the book: `.venv/bin/python tools/book.py`, which is what `make book` calls.
+
+Chapters are executed and their outputs kept in `_build/.jupyter_cache`. That cache looks at the text of the cells only, so this
+script clears it whenever something else a chapter may use has changed: the package, its data, the pins. When nothing at all has
+changed since the last good build, there is nothing to do. `--force` builds anyway, `--fresh` executes everything again.
+"""
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "_build"
+PAGES = BUILD / "html" / "index.html"
+# What a cell's output may depend on, besides the cell.
+BEHIND_CELLS = ["lib", "requirements.txt", "constraints.txt"]
+# What the pages are made of, besides that.
+PAGES_OF = ["_config.yml", "_toc.yml", "book", "exercises", "tools/book.py"]
+IGNORED = {"__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+
+
+def files(places: Iterable[str], root: Path = ROOT) -> list[Path]:
+    """Every file under the places, sorted, without caches and build leftovers."""
+    found = []
+    for place in places:
+        path = root / place
+        found += [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return sorted(p for p in found if not IGNORED & set(p.parts) and ".egg-info" not in str(p) and p.suffix != ".pyc")
+
+
+def fingerprint(places: Iterable[str], root: Path = ROOT) -> str:
+    """A hash of names and contents; this Python's version is part of it."""
+    total = hashlib.sha256(sys.version.encode())
+    for path in files(places, root):
+        total.update(str(path.relative_to(root)).encode() + b"\0")
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def kept(name: str) -> str:
+    path = BUILD / name
+    return path.read_text() if path.exists() else ""
+
+
+def keep(name: str, value: str) -> None:
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / name).write_text(value)
+
+
+def build() -> int:
+    """Run jupyter-book with warnings as errors; its exit status."""
+    beside = Path(sys.executable).parent / "jupyter-book"
+    program = str(beside) if beside.exists() else "jupyter-book"
+    return subprocess.run(
+        [program, "build", str(ROOT), "-W", "-n", "--keep-going", "--all"], cwd=ROOT, check=False
+    ).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the book into _build/html.")
+    parser.add_argument("--force", action="store_true", help="build even if nothing has changed")
+    parser.add_argument("--fresh", action="store_true", help="execute every chapter again")
+    options = parser.parse_args()
+    started = time.monotonic()
+    behind, everything = fingerprint(BEHIND_CELLS), fingerprint([*BEHIND_CELLS, *PAGES_OF])
+    if not (options.force or options.fresh) and kept("book.hash") == everything and PAGES.exists():
+        print(f"Nothing has changed since the last build.\n\nOpen {PAGES}")
+        return 0
+    if options.fresh or kept("cells.hash") != behind:
+        shutil.rmtree(BUILD / ".jupyter_cache", ignore_errors=True)
+        keep("cells.hash", behind)
+    shutil.rmtree(BUILD / "html", ignore_errors=True)
+    status = build()
+    keep("book.hash", everything if status == 0 else "")
+    if status:
+        print("\nThe book was not built cleanly: see the warnings above.", file=sys.stderr)
+        return status
+    print(f"\nBuilt in {time.monotonic() - started:.0f} s.\n\nOpen {PAGES}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

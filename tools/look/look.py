@@ -1,0 +1,229 @@
+"""Look at the built pages: screenshots (light, dark, phone), accessibility (axe-core), errors and outside requests.
+
+Chromium is driven over its DevTools protocol through a pipe, without any library; the network is off (README.md says how).
+"""
+
+import argparse
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HTML = ROOT / "_build" / "html"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--allow-file-access-from-files",
+]
+VIEWS = {
+    "light": (1280, 900, "light"),
+    "dark": (1280, 900, "dark"),
+    "phone": (390, 844, "light"),
+    "phone-dark": (390, 844, "dark"),
+}
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({
+  id: v.id, impact: v.impact, help: v.help,
+  nodes: v.nodes.slice(0, 4).map(n => n.html.slice(0, 160) + '  <-  ' + (n.any[0] || n.all[0] || n.none[0] || {}).message)
+}))))"""
+SETTLE = """(window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve())
+  .then(() => new Promise(r => setTimeout(r, 150)))"""
+
+
+class Browser:
+    """Chromium and one tab of it. `errors` and `outside` fill while pages load."""
+
+    def __init__(self, program: str, profile: str) -> None:
+        to_chrome, self._out = os.pipe()
+        self._in, from_chrome = os.pipe()
+
+        def wire() -> None:  # Chromium reads commands on 3 and answers on 4.
+            os.dup2(to_chrome, 60)
+            os.dup2(from_chrome, 61)
+            os.dup2(60, 3)
+            os.dup2(61, 4)
+
+        self.process = subprocess.Popen(
+            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            preexec_fn=wire,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_chrome)
+        os.close(from_chrome)
+        self._buffer = b""
+        self._last = 0
+        self.errors: list[str] = []
+        self.outside: list[str] = []
+        self.loaded = False
+        target = self._send("Target.getTargets", {}, None)["targetInfos"]
+        page = next(item["targetId"] for item in target if item["type"] == "page")
+        self.session: str = self._send("Target.attachToTarget", {"targetId": page, "flatten": True}, None)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        return self._send(method, params, self.session)
+
+    def _send(self, method: str, params: dict[str, Any], session: str | None) -> dict[str, Any]:
+        self._last += 1
+        message: dict[str, Any] = {"id": self._last, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._last:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']['message']}")
+                result: dict[str, Any] = answer["result"]
+                return result
+            self._event(answer)
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            piece = os.read(self._in, 1 << 20)
+            if not piece:
+                raise RuntimeError("Chromium has ended")
+            self._buffer += piece
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        answer: dict[str, Any] = json.loads(message)
+        return answer
+
+    def _event(self, event: dict[str, Any]) -> None:
+        method, params = event.get("method", ""), event.get("params", {})
+        if method == "Page.loadEventFired":
+            self.loaded = True
+        elif method == "Runtime.exceptionThrown":
+            details = params["exceptionDetails"]
+            self.errors.append(details.get("exception", {}).get("description", details["text"])[:300])
+        elif method == "Network.requestWillBeSent":
+            url = params["request"]["url"]
+            if not url.startswith(("file:", "data:", "about:", "blob:", "http://127.0.0.1", "http://localhost")):
+                self.outside.append(url)
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"][:300] + " " + params["entry"].get("url", ""))
+
+    def open(self, url: str, view: str) -> None:
+        width, height, scheme = VIEWS[view]
+        phone = width < 500
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.loaded = False
+        self.send("Page.navigate", url=url)
+        while not self.loaded:
+            self._event(self._read())
+        self.run(SETTLE)
+
+    def run(self, script: str) -> Any:
+        answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description")))
+        return answer["result"].get("value")
+
+    def screenshot(self, path: Path, whole: bool = True) -> None:
+        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 12000), "scale": 1}
+        options: dict[str, Any] = {"clip": clip, "captureBeyondViewport": True} if whole else {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png", **options)["data"]))
+
+    def close(self) -> None:
+        try:
+            self._send("Browser.close", {}, None)
+        except (RuntimeError, OSError):
+            self.process.terminate()
+        self.process.wait(timeout=20)
+        os.close(self._out)
+        os.close(self._in)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A fresh Chromium with its own profile, gone at the end. Raises FileNotFoundError where there is none."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        raise FileNotFoundError("no chromium, chromium-browser or google-chrome on the PATH")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        tab = Browser(program, profile)
+        try:
+            yield tab
+        finally:
+            tab.close()
+
+
+def pages(names: list[str]) -> list[Path]:
+    """The named pages (`book/index`, with or without .html), or all of the book's."""
+    if names:
+        return [HTML / (name.removesuffix(".html") + ".html") for name in names]
+    extra = {HTML / "genindex.html", HTML / "py-modindex.html"}
+    return sorted(
+        p for p in HTML.rglob("*.html") if "_static" not in p.parts and p not in extra and p != HTML / "index.html"
+    )
+
+
+def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> list[str]:
+    """Open one page in one view; the problems found, one line each."""
+    tab.errors.clear()
+    tab.outside.clear()
+    tab.open(page.as_uri(), view)
+    name = page.relative_to(HTML).with_suffix("").as_posix()
+    if out:
+        tab.screenshot(out / f"{name.replace('/', '-')}-{view}.png")
+    found = [f"asks for {url}" for url in tab.outside] + [f"error: {text}" for text in tab.errors]
+    wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    if wide > 1:
+        found.append(f"the page scrolls sideways by {wide} px")
+    if axe:
+        tab.run(axe)
+        for violation in json.loads(tab.run(RUN_AXE)):
+            found.append(f"axe {violation['id']} ({violation['impact']}): {violation['help']}")
+            found += [f"    {node}" for node in violation["nodes"]]
+    return [f"{name} [{view}] {problem}" for problem in found]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Screenshots, accessibility, errors and outside requests of the built book."
+    )
+    parser.add_argument("pages", nargs="*", help="such as book/index; all pages if none is given")
+    parser.add_argument("--views", default="light,dark,phone", help=f"of {', '.join(VIEWS)}")
+    parser.add_argument("--out", type=Path, help="folder for the screenshots; none are taken without it")
+    parser.add_argument("--no-axe", action="store_true", help="do not run axe-core")
+    options = parser.parse_args()
+    if not options.no_axe and not AXE.exists():
+        print(
+            f"axe-core is missing: run `npm install --prefix {AXE.parent.parent.parent}`, or pass --no-axe",
+            file=sys.stderr,
+        )
+        return 2
+    axe = "" if options.no_axe else AXE.read_text("utf8")
+    problems = []
+    with browser() as tab:
+        for page in pages(options.pages):
+            for view in options.views.split(","):
+                problems += look(tab, page, view, options.out, axe)
+    print("\n".join(problems) if problems else "No problem found.")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
