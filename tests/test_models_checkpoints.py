@@ -1,0 +1,92 @@
+"""Checkpoints: what is saved is what is loaded, and damage is said in one sentence."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from twophase import models
+from twophase.models import checkpoints, corpus
+from twophase.models.transformer import Config, Transformer
+
+TINY = Config(L=2, D=8, F=12, N=2, K=1, H=4, V=19)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    torch.manual_seed(0)
+    model = Transformer(TINY)
+    checkpoints.save(model, "tiny", {"note": "a test"}, tmp_path)
+    return model, tmp_path
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved_up_to_bf16(saved):
+    model, folder = saved
+    loaded = checkpoints.load("tiny", folder=folder)
+    assert loaded.config == TINY
+    for (key, a), b in zip(model.state_dict().items(), loaded.state_dict().values(), strict=True):
+        assert torch.equal(a.bfloat16().float(), b), key
+    assert loaded.lm_head.weight is loaded.embed_tokens.weight
+    assert checkpoints.load("tiny", torch.bfloat16, folder=folder).norm.weight.dtype == torch.bfloat16
+    assert checkpoints.available(folder) == ["tiny"]
+    assert checkpoints.card("tiny", folder)["note"] == "a test"
+
+
+def test_saving_what_was_loaded_changes_no_byte(saved):
+    _, folder = saved
+    before = (folder / "tiny.safetensors").read_bytes()
+    checkpoints.save(checkpoints.load("tiny", folder=folder), "tiny", {}, folder)
+    assert (folder / "tiny.safetensors").read_bytes() == before
+
+
+def test_an_unknown_name_lists_the_known_ones(saved):
+    with pytest.raises(ValueError, match='unknown model "gpt-5"; known: tiny'):
+        checkpoints.load("gpt-5", folder=saved[1])
+    with pytest.raises(ValueError, match=r'unknown model "\.\./tiny"'):
+        checkpoints.load("../tiny", folder=saved[1])
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, -1])
+def test_a_truncated_file_is_named_as_damaged(saved, keep):
+    path = saved[1] / "tiny.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"tiny\.safetensors are damaged"):
+        checkpoints.load("tiny", folder=saved[1])
+
+
+def test_weights_that_do_not_fit_their_card_are_refused(saved):
+    _, folder = saved
+    other = Transformer(Config(**{**TINY.to_dict(), "F": 16}))
+    checkpoints.save(other, "other", {}, folder)
+    shutil.copy(folder / "other.safetensors", folder / "tiny.safetensors")
+    with pytest.raises(ValueError, match=r"do not fit their card: layers\.0\.mlp\.down_proj\.weight is \[8, 16\]"):
+        checkpoints.load("tiny", folder=folder)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"config": {"L": 1}}', "[]"])
+def test_a_damaged_card_is_named(saved, text):
+    (saved[1] / "tiny.json").write_text(text)
+    with pytest.raises(ValueError, match=r"tiny\.json of checkpoint tiny cannot be read"):
+        checkpoints.load("tiny", folder=saved[1])
+
+
+def test_the_trained_model_is_about_a_megabyte_and_says_how_it_came_about():
+    card = models.card("gqa")
+    path = checkpoints.FOLDER / "gqa.safetensors"
+    assert models.load("gqa").n_params == card["n_params"]
+    assert path.stat().st_size < 2_000_000
+    assert card["corpus_sha256"] == corpus.digest()
+    assert set(card["held_out"]).isdisjoint(card["trained_on"])
+    assert {"recipe", "n_tokens", "training_s", "device", "torch", "held_out_bits_per_byte"} <= card.keys()
+    assert json.dumps(card)
+
+
+def test_the_trained_model_predicts_held_out_python_about_as_well_as_its_card_says():
+    from twophase.models.train import bits_per_byte
+
+    data = corpus.load("held_out")
+    sample = data[len(data) // 2 :][: 64 * 256 + 1]  # 16 kB from the middle: the card's number is the mean of 2.2 MB
+    assert bits_per_byte(models.load("gqa"), sample) == pytest.approx(
+        models.card("gqa")["held_out_bits_per_byte"], abs=0.5
+    )

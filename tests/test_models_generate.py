@@ -1,0 +1,116 @@
+"""The generation loop: the cache changes the time, not the text."""
+
+import math
+
+import pytest
+import torch
+
+from twophase import models
+from twophase.models.generate import Generation, complete, generate
+from twophase.models.transformer import Transformer
+
+PROMPT = list(b"def read_lines(path):\n")
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    return models.load("gqa")
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, list(b"class Node"), [0]])
+def test_cached_generation_equals_uncached_token_for_token(model, prompt):
+    cached, naive = (complete(model, prompt, 96, cache=cache).tokens for cache in (True, False))
+    assert len(cached) == 96
+    assert cached == naive
+
+
+def test_with_the_same_draws_sampling_too_is_the_same_with_and_without_cache(model):
+    def run(cache: bool) -> list[int]:
+        g = torch.Generator().manual_seed(3)
+        return complete(model, PROMPT, 64, cache=cache, temperature=1.0, top_p=0.95, generator=g).tokens
+
+    assert run(True) == run(False)
+
+
+def test_generation_goes_beyond_the_context_it_was_trained_on(model):
+    prompt = list(b"x = 1\n" * 60)  # 360 tokens against a context of 256
+    assert len(prompt) > model.config.context
+    assert complete(model, prompt, 8).tokens == complete(model, prompt, 8, cache=False).tokens
+
+
+class CallLog(torch.nn.Module):
+    """Passes calls on to a model and notes how many tokens each one was fed."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.inner, self.config, self.new_cache, self.embed_tokens = (
+            model,
+            model.config,
+            model.new_cache,
+            model.embed_tokens,
+        )
+        self.fed: list[int] = []
+
+    def forward(self, tokens, cache=None):
+        self.fed.append(tokens.shape[1])
+        return self.inner(tokens, cache)
+
+
+def test_decode_feeds_one_token_and_the_naive_loop_everything(model):
+    for cache, expected in ((True, [5, 1, 1, 1]), (False, [5, 6, 7, 8])):
+        log = CallLog(model)
+        complete(log, list(b"def f"), 4, cache=cache)
+        assert log.fed == expected
+
+
+def test_choose_is_given_the_law_of_each_token_and_its_answer_is_taken(model):
+    laws = []
+
+    def second_best(probs: torch.Tensor) -> int:
+        laws.append(probs)
+        return int(probs.topk(2).indices[1])
+
+    made = complete(model, PROMPT, 3, temperature=1.0, choose=second_best).tokens
+    logits = model(torch.tensor([PROMPT + made[:-1]]))[0, len(PROMPT) - 1 :]
+    torch.testing.assert_close(torch.stack(laws), logits.softmax(-1), rtol=1e-3, atol=1e-5)
+    assert made == [int(row.topk(2).indices[1]) for row in logits]
+
+
+def test_a_stop_sequence_ends_the_generation_and_is_its_end(model):
+    free = complete(model, PROMPT, 40)
+    stop = free.tokens[10:13]
+    first = next(i for i in range(40) if free.tokens[i : i + 3] == stop)
+    stopped = complete(model, PROMPT, 40, stop=[stop])
+    assert stopped.tokens == free.tokens[: first + 3]
+    assert (stopped.finish_reason, free.finish_reason) == ("stop", "length")
+
+
+def test_the_record_has_a_time_for_every_token_and_ttft_tpot_add_up(model):
+    record = complete(model, PROMPT, 5)
+    assert len(record.times_s) == 5
+    assert record.times_s == sorted(record.times_s)
+    assert record.ttft_s == record.times_s[0] > 0
+    assert record.ttft_s + sum(record.tpot_list_s) == pytest.approx(record.times_s[-1])
+    assert record.tpot_s == pytest.approx(sum(record.tpot_list_s) / 4)
+    assert record.tokens_per_s == pytest.approx(5 / record.times_s[-1])
+
+
+def test_nothing_asked_for_is_nothing_made(model):
+    record = complete(model, PROMPT, 0)
+    assert record.tokens == []
+    assert math.isnan(record.ttft_s)
+    assert math.isnan(Generation(times_s=[1.0]).tpot_s)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n_new", "options", "says"),
+    [
+        ([], 1, {}, "the prompt is empty"),
+        ([256], 1, {}, "token 256 is outside the vocabulary of 256"),
+        ([1], -1, {}, "at least 0"),
+        ([1], 1, {"top_p": 2.0}, "top_p"),
+    ],
+)
+def test_bad_input_is_refused_at_the_call_and_not_at_the_first_token(model, prompt, n_new, options, says):
+    with pytest.raises(ValueError, match=says):
+        generate(model, prompt, n_new, **options)

@@ -1,0 +1,101 @@
+"""The transformer: cached equals uncached, ragged equals one by one, and its size is what the theory says."""
+
+import pytest
+import torch
+
+from twophase.models.transformer import Config, Transformer
+
+# N·H = 30 is not D = 16, and no two sizes are equal, so that a mixed-up pair cannot pass unseen.
+ODD = Config(L=3, D=16, F=20, N=6, K=2, H=5 * 2, V=31, context=64)
+
+# Cached and uncached runs add the same numbers in another order (fused kernel against folded matmul): fp32 rounding
+# of a few 1e-7 per sum, through L layers. Logits are of order 1.
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    torch.manual_seed(0)
+    model = Transformer(ODD)
+    for p in model.parameters():  # initial weights are so small that every mistake would hide in the tolerance
+        if p.ndim > 1:
+            torch.nn.init.normal_(p, std=0.3)
+    return model.eval().requires_grad_(False)
+
+
+def tokens(B: int, T: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, ODD.V, (B, T), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("blocks", [[12], [1] * 12, [5, 1, 1, 5], [1, 11], [7, 4, 1]])
+def test_cached_logits_equal_uncached_ones_however_the_tokens_are_fed(model, blocks):
+    ids = tokens(2, 12)
+    cache = model.new_cache(2, 12)
+    cached = torch.cat([model(block, cache) for block in ids.split(blocks, dim=1)], dim=1)
+    torch.testing.assert_close(cached, model(ids), **TOLERANCE)
+
+
+def test_a_ragged_batch_equals_its_sequences_one_by_one(model):
+    prompts, steps = [tokens(1, n, seed=n) for n in (3, 9, 1)], tokens(3, 4, seed=7)
+    cache = model.new_ragged_cache(3, 16)
+    padded = torch.zeros(3, 9, dtype=torch.long)
+    for b, prompt in enumerate(prompts):
+        padded[b, : prompt.shape[1]] = prompt
+    counts = torch.tensor([p.shape[1] for p in prompts])
+    first = model(padded, cache, n_new=counts)
+    later = [model(steps[:, i : i + 1], cache) for i in range(4)]
+    for b, prompt in enumerate(prompts):
+        n = prompt.shape[1]
+        alone = model(torch.cat([prompt, steps[b : b + 1]], dim=1))[0]
+        torch.testing.assert_close(first[b, :n], alone[:n], **TOLERANCE)
+        torch.testing.assert_close(torch.cat([x[b] for x in later]), alone[n:], **TOLERANCE)
+    assert cache.lengths.tolist() == [7, 13, 5]
+
+
+def test_a_token_never_sees_a_later_one(model):
+    a = tokens(1, 8)
+    b = a.clone()
+    b[0, 5:] = (b[0, 5:] + 1) % ODD.V
+    assert torch.equal(model(a)[:, :5], model(b)[:, :5])
+    assert not torch.allclose(model(a)[:, 5:], model(b)[:, 5:])
+
+
+def test_the_order_of_tokens_matters_and_a_common_shift_of_positions_does_not(model):
+    ids = tokens(1, 6)
+    shifted = model(ids, positions=torch.arange(100, 106))
+    torch.testing.assert_close(shifted, model(ids), rtol=1e-3, atol=1e-4)
+    stuck = model(ids, positions=torch.zeros(6, dtype=torch.long))
+    assert not torch.allclose(stuck, model(ids), rtol=1e-3, atol=1e-3)
+
+
+def test_a_full_cache_refuses_a_forward_pass_and_stays_as_it_was(model):
+    cache = model.new_cache(1, 4)
+    model(tokens(1, 3), cache)
+    keys = cache.keys.clone()
+    with pytest.raises(ValueError, match="2 more do not fit"):
+        model(tokens(1, 2), cache)
+    assert torch.equal(cache.keys, keys)
+    assert cache.length == 3
+
+
+@pytest.mark.parametrize("config", [ODD, Config(L=1, D=8, F=12, N=2, K=2, H=4, V=17, tied=False)])
+def test_the_model_has_as_many_parameters_as_the_theory_counts(config):
+    assert Transformer(config).n_params == config.architecture().n_params()
+
+
+def test_the_cache_holds_only_the_kv_heads(model):
+    assert model.new_cache(2, 9).nbytes == 2 * ODD.L * 2 * 9 * ODD.K * ODD.H * 4
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"N": 5}, "shared evenly"),
+        ({"H": 7}, "must be even"),
+        ({"L": 0}, "at least 1"),
+        ({"attention": "mla9"}, 'unknown attention kind "mla9"; known: gqa'),
+    ],
+)
+def test_impossible_configs_are_refused(change, says):
+    with pytest.raises(ValueError, match=says):
+        Config(**{**ODD.to_dict(), **change})
