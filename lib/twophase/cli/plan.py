@@ -115,10 +115,13 @@ def show(result: Plan, console: Console) -> None:
         table.add_section()
         table.add_row()
     console.print(table)
-    console.print(f"[bold]What binds[/bold]  {BINDS[result.binds]}.")
+    notes = Table.grid(padding=(0, 2))
+    notes.add_row("[bold]What binds[/bold]", BINDS[result.binds] + ".")
     for line in result.warnings:
-        console.print(f"[yellow]Mind[/yellow]        {line}.", highlight=False)
-    console.print("[dim]Assumed[/dim]     " + "\n            ".join(result.assumptions), highlight=False)
+        notes.add_row("[yellow]Mind[/yellow]", line + ".")
+    for number, line in enumerate(result.assumptions):
+        notes.add_row("" if number else "[dim]Assumed[/dim]", line + ".")
+    console.print(notes)
 
 
 def _memory_rows(p: Plan) -> list[tuple[str, str, str]]:

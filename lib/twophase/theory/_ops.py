@@ -150,3 +150,12 @@ def where(condition: Any, yes: Number, no: Number) -> Number:
     if any(is_array(v) for v in (condition, yes, no)):
         return sys.modules["numpy"].where(condition, yes, no)
     return yes if condition else no
+
+
+def divide_or_infinity(a: Number, b: Number) -> Number:
+    """a / b where b is positive, infinity elsewhere."""
+    if any(is_symbolic(v) for v in (a, b)):
+        return where(b > 0, a / b, sys.modules["sympy"].oo)
+    if any(is_array(v) for v in (a, b)):
+        return where(b > 0, a / where(b > 0, b, 1), math.inf)
+    return a / b if b > 0 else math.inf

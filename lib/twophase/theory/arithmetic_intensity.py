@@ -7,7 +7,7 @@ heads, K key/value heads, H head width. bf16 is 2 bytes per value.
 Sources: Williams et al. 2009 (roofline); Dao et al. 2022 (FlashAttention); Pope et al. 2022 (inference costs).
 """
 
-from twophase.theory._ops import Number, at_least, formula, half, maximum, minimum
+from twophase.theory._ops import Number, at_least, divide_or_infinity, formula, half, maximum, minimum
 
 
 @formula()
@@ -213,9 +213,9 @@ def critical_batch_exact(
     bytes_per_param: Number = 2,
     bytes_per_activation: Number = 2,
 ) -> Number:
-    """The same for [B, D] @ [D, F] with its activations. Negative: activations alone keep it memory bound forever."""
+    """The same for [B, D] @ [D, F] with its activations. Infinite if they alone keep it memory bound forever."""
     ridge = flops_per_s / bytes_per_s
-    return ridge * bytes_per_param * D * F / (2 * D * F - ridge * bytes_per_activation * (D + F))
+    return divide_or_infinity(ridge * bytes_per_param * D * F, 2 * D * F - ridge * bytes_per_activation * (D + F))
 
 
 @formula()
