@@ -292,3 +292,30 @@ def test_the_table_ends_with_the_total():
     assert m.table().rows[-1][:3] == ["total", 1, 48]
     assert "aten.mm" in str(m)
     assert "<caption>" in m._repr_html_()
+
+
+def test_our_numba_matvec_is_counted_and_left_as_it_was():
+    from twophase.kernels import matvec as home
+
+    w, x, compiled = values(6, 4), values(4), home._matvec_float32
+    with Meter() as m:
+        home.matvec(w, x)
+    assert (m.matmul_flops, m.bytes_read, m.bytes_written) == (2 * 24, 4 * (24 + 4), 4 * 6)
+    ints, scales = home.quantize_rows(w)
+    with Meter() as m:
+        home.matvec(ints, x, scales)
+    assert (m.matmul_flops, m.other_flops, m.bytes_read, m.bytes_written) == (2 * 24, 6, 24 + 4 * (6 + 4), 4 * 6)
+    assert home._matvec_float32 is compiled
+
+
+@pytest.mark.parametrize(("T", "S"), [(1, 11), (3, 11), (11, 11)])
+@pytest.mark.parametrize("kernel", ["causal_attention", "naive_attention"])
+def test_our_attention_as_one_kernel_costs_exactly_what_the_theory_says(kernel, T, S):
+    from twophase.kernels import attention
+
+    B, N, K, H = 2, 6, 2, 8
+    q, k, v = (values(B, t, h, H, dtype=torch.bfloat16) for t, h in ((T, N), (S, K), (S, K)))
+    with torch.inference_mode(), Meter() as m, m.fused("attention"):
+        getattr(attention, kernel)(q, k, v)
+    assert m.matmul_flops == theory.attention_flops(B, T, S, N, H)
+    assert m.bytes == theory.attention_bytes(B, T, S, N, K, H)

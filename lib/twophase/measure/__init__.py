@@ -7,8 +7,9 @@ medians, `Table`, `compare` and `plots` show what was predicted beside what was 
 from .compare import Comparison, compare
 from .formulas import UnknownOperator, register
 from .machine import Probe, calibrate, machine, probe
-from .meter import Meter, counted, record
+from .meter import Meter
 from .regions import Count, Region
+from .reports import counted, record, watch
 from .stopwatch import Race, Timing, race, stopwatch
 from .tables import Table, binary, si
 from .traffic import Part, tensor_bytes
@@ -36,4 +37,5 @@ __all__ = [
     "si",
     "stopwatch",
     "tensor_bytes",
+    "watch",
 ]

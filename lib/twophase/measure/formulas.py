@@ -79,7 +79,12 @@ def lookup(func: torch._ops.OpOverload[Any, Any]) -> Formula | None:
     formula = _FORMULAS.get(_base(name))
     if formula is not None:
         return formula
-    if func.is_view or name in _FREE or func.namespace in {"profiler", "prim", "prims_view"}:
+    if (
+        func.is_view
+        or torch.Tag.inplace_view in func.tags
+        or name in _FREE
+        or func.namespace in {"profiler", "prim", "prims_view"}
+    ):
         return None
     if torch.Tag.pointwise in func.tags or name.startswith("aten._foreach_"):
         return _POINTWISE
@@ -118,7 +123,7 @@ _POINTWISE = Formula(other_flops=per_output)
 _REDUCTION = Formula(other_flops=per_input)
 
 # Allocation, bookkeeping and views whose schema does not say that they are views.
-_FREE_NAMES = """detach alias empty empty_like empty_strided new_empty new_empty_strided empty_permuted _unsafe_view
+_FREE_NAMES = """detach detach_ alias empty empty_like empty_strided new_empty new_empty_strided empty_permuted _unsafe_view
     _reshape_alias lift lift_fresh set_ resize_ resize_as_ is_pinned record_stream is_same_size sym_size sym_stride sym_numel
     sym_storage_offset _assert_async _assert_scalar _assert_tensor_metadata requires_grad_ _version result_type"""
 _FREE = frozenset(aten(_FREE_NAMES))

@@ -9,25 +9,22 @@ The conventions are in `twophase.measure.formulas`. Works on the meta device too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from functools import cache
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import operators  # noqa: F401  registers what torch's operators cost
+from . import kernel_costs, operators, reports  # noqa: F401  registers what torch's operators cost
 from .formulas import Formula, lookup, operator_name, tensors
 from .regions import Count, Region, plain_traffic
 from .tables import Table
 from .traffic import Access, Footprint, distinct, storage_ref
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Operator = Any  # torch._ops.OpOverload, whose type parameters differ between releases
 
-_ACTIVE: list[Meter] = []
 # They write their target without reading it.
 _WRITE_ONLY = {"copy", "fill", "zero", "uniform", "normal", "exponential", "random", "bernoulli"}
 
@@ -49,13 +46,11 @@ class Meter(Count):
 
     def __enter__(self) -> Meter:
         self._mode.__enter__()  # type: ignore[no-untyped-call]
-        _ACTIVE.append(self)
+        reports.open_meter(self)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _ACTIVE[:] = [
-            meter for meter in _ACTIVE if meter is not self
-        ]  # by identity: equal counts are not the same meter
+        reports.close_meter(self)
         self._mode.__exit__(*exc)  # type: ignore[no-untyped-call]
 
     @contextmanager
@@ -71,7 +66,7 @@ class Meter(Count):
         finally:
             if fused:
                 read, written = region.traffic()
-                self._tally(name, Count(1, 0, 0, read, written))
+                self.tally(name, Count(1, 0, 0, read, written))
                 self._hidden.update({storage: (f, region) for storage, f in region.hidden().items()})
             self._regions.pop()
             self.by_region.setdefault(name, Count())
@@ -82,7 +77,8 @@ class Meter(Count):
         """A region run as if it were one kernel: only what enters it and what leaves it moves (the FlashAttention assumption)."""
         return self.region(name, fused=True)
 
-    def _tally(self, name: str, count: Count) -> None:
+    def tally(self, name: str, count: Count) -> None:
+        """Add the cost of one operator, to the total and to the regions that are open."""
         self.include(count)
         self.by_op.setdefault(name, Count()).include(count)
         for region in self._regions:
@@ -104,7 +100,7 @@ class Meter(Count):
                 region.observe_read(access)
             for access in writes:
                 region.observe_write(access)
-        self._tally(operator_name(func), count)
+        self.tally(operator_name(func), count)
 
     def _recall(self, reads: list[Access]) -> None:
         """A tensor thought to have stayed inside a fused region is read after it: so it left, and its bytes are added."""
@@ -118,7 +114,8 @@ class Meter(Count):
 
     def _born(self, func: Operator, out: Any) -> None:
         if self._regions and self._regions[-1].fused:
-            for tensor in _fresh(func, out):
+            made = [out] if operator_name(func) == "aten.lift_fresh" else _fresh(func, out)  # a constant from Python
+            for tensor in made:
                 self._regions[-1].born(tensor)
 
     def table(self) -> Table:
@@ -195,40 +192,3 @@ def _accesses(func: Operator, formula: Formula, args: Any, kwargs: Any, out: Any
     if formula.writes:
         writes = list(formula.writes(out, *args, **kwargs))
     return distinct(reads), distinct(writes)
-
-
-def record(
-    name: str, *, flops: int = 0, matmul_flops: int | None = None, bytes_read: int = 0, bytes_written: int = 0
-) -> None:
-    """Report a kernel that torch does not see (numpy, Numba, C) to every active meter; does nothing when there is none.
-
-    `flops` are all its FLOPs; `matmul_flops` those of matrix products, all of them unless said. Raises ValueError if a
-    count is negative or there are more matmul FLOPs than FLOPs.
-    """
-    products = flops if matmul_flops is None else matmul_flops
-    if min(flops, products, bytes_read, bytes_written) < 0 or products > flops:
-        raise ValueError(
-            f"Counts of {name!r} must not be negative, and matmul_flops at most flops ({flops}); got {products}."
-        )
-    for meter in _ACTIVE:
-        meter._tally(name, Count(1, products, flops - products, bytes_read, bytes_written))
-
-
-def counted(name: str, count: Callable[..., Count]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a kernel that torch does not see, so that each call reports `count(*args, **kwargs)`.
-
-    Only for a kernel that calls no torch operator: those are counted by themselves.
-    """
-
-    def decorate(kernel: Callable[P, R]) -> Callable[P, R]:
-        @wraps(kernel)
-        def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            result = kernel(*args, **kwargs)
-            for meter in _ACTIVE:
-                cost = count(*args, **kwargs)
-                meter._tally(name, Count(1, cost.matmul_flops, cost.other_flops, cost.bytes_read, cost.bytes_written))
-            return result
-
-        return run
-
-    return decorate
