@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from twophase.protocol import AnswerError, ProtocolError, roundtrip
-from twophase.protocol.errors import error_from
+from twophase.protocol import AnswerError, roundtrip
+from twophase.protocol.invoke import crossed, find, find_method, guarded
 
 
 class Handle(Protocol):
@@ -21,6 +21,14 @@ class Answer(Protocol):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any: ...
     def new(self, name: str, *args: Any, **kwargs: Any) -> Handle: ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An answer with a clock: the judge says when a case begins and how long it may take, callbacks included."""
+
+    def start_exercise(self, limit_s: float) -> None: ...
+    def start_case(self, limit_s: float) -> None: ...
 
 
 def outcome(attempt: Callable[[], Any]) -> Any:
@@ -42,51 +50,48 @@ def refuses(attempt: Callable[[], Any], error: str = "ValueError") -> bool:
     return isinstance(seen, dict) and error in seen.get("raised", ())
 
 
-def _crossed(value: Any, what: str) -> Any:
-    try:
-        return roundtrip(value)
-    except ProtocolError as e:
-        raise AnswerError("not_plain", f"{what}: {e}") from None
+def argument(value: Any) -> Any:
+    """A copy of an argument, so that the answer cannot change the case.
 
-
-def _argument(value: Any) -> Any:
-    """A copy of an argument, so that the answer cannot change the case; a function is wrapped so that its calls are copied too."""
+    A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied too. A handle stands for its object.
+    """
+    if isinstance(value, LocalHandle):
+        return value.instance
     if callable(value):
-
-        def callback(*args: Any, **kwargs: Any) -> Any:
-            sent = [_crossed(a, "an argument of the callback") for a in args]
-            named = {k: _crossed(a, "an argument of the callback") for k, a in kwargs.items()}
-            return roundtrip(value(*sent, **named))
-
-        return callback
+        return _callback(value)
+    if type(value) in (list, tuple):
+        return type(value)(argument(v) for v in value)
+    if type(value) is dict:
+        return {roundtrip(k): argument(v) for k, v in value.items()}
     return roundtrip(value)
 
 
+def _callback(function: Callable[..., Any]) -> Callable[..., Any]:
+    def callback(*args: Any, **kwargs: Any) -> Any:
+        sent = [crossed(roundtrip, a, "an argument of the callback") for a in args]
+        named = {k: crossed(roundtrip, a, "an argument of the callback") for k, a in kwargs.items()}
+        return roundtrip(function(*sent, **named))
+
+    return callback
+
+
 def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    try:
-        return function(*map(_argument, args), **{k: _argument(v) for k, v in kwargs.items()})
-    except Exception as e:
-        raise error_from(e) from e
+    return guarded(function, tuple(map(argument, args)), {k: argument(v) for k, v in kwargs.items()})
 
 
 class LocalHandle:
     """An object of the answer in this process."""
 
     def __init__(self, instance: object) -> None:
-        self._instance = instance
+        self.instance = instance
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        function = getattr(self._instance, method, None)
-        if not callable(function):
-            raise AnswerError("missing", f"{type(self._instance).__name__} has no method {method!r}")
-        return _crossed(_run(function, args, kwargs), f"what {method} returned")
+        function = find_method(self.instance, method)
+        return crossed(roundtrip, _run(function, args, kwargs), f"what {method} returned")
 
     def get(self, attribute: str) -> Any:
-        try:
-            value = getattr(self._instance, attribute)
-        except Exception as e:  # a property may raise anything
-            raise error_from(e) from e
-        return _crossed(value, f"the attribute {attribute}")
+        value = guarded(getattr, (self.instance, attribute), {})  # a property may raise anything
+        return crossed(roundtrip, value, f"the attribute {attribute}")
 
 
 class LocalAnswer:
@@ -95,15 +100,8 @@ class LocalAnswer:
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
 
-    def _find(self, name: str) -> Callable[..., Any]:
-        found = self._namespace.get(name)
-        if not callable(found):
-            what = "is not defined" if found is None else f"is a {type(found).__name__}, not something to call"
-            raise AnswerError("missing", f"{name} {what}: run the cell that defines it")
-        return found  # type: ignore[no-any-return]
-
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return _crossed(_run(self._find(name), args, kwargs), f"what {name} returned")
+        return crossed(roundtrip, _run(find(self._namespace, name), args, kwargs), f"what {name} returned")
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> LocalHandle:
-        return LocalHandle(_run(self._find(name), args, kwargs))
+        return LocalHandle(_run(find(self._namespace, name), args, kwargs))

@@ -29,6 +29,7 @@ EXACT = Tolerance(rtol=0.0, atol=0.0, why="integers and labels are exact")
 
 def difference(observed: Any, expected: Any, tolerance: Tolerance, where: str = "the answer") -> str | None:
     """None if `observed` is right, else one sentence that says where and how it differs."""
+    expected = _scalar(expected)
     if _is_array(expected):
         return _array_difference(observed, expected, tolerance, where)
     if isinstance(expected, bool):
@@ -55,7 +56,10 @@ def _number_difference(observed: Any, expected: float, tolerance: Tolerance, whe
         return None
     if math.isinf(expected) or (isinstance(got, float) and math.isinf(got)):
         return _says(where, got, expected)
-    near = abs(got - expected) <= tolerance.atol + tolerance.rtol * abs(expected)
+    try:
+        near = abs(got - expected) <= tolerance.atol + tolerance.rtol * abs(expected)
+    except OverflowError:  # a whole number that no float can hold
+        near = False
     return None if near else _says(where, got, expected)
 
 
@@ -100,22 +104,30 @@ def _array_difference(observed: Any, expected: Any, tolerance: Tolerance, where:
         return f"{where} should have dtype {want_dtype}, and has {got_dtype}"
     if _dtype_kind(got_dtype) != _dtype_kind(want_dtype):
         return f"{where} should hold {_dtype_kind(want_dtype)} numbers ({want_dtype}), and holds {got_dtype}"
-    return _values_difference(_float64(observed), _float64(expected), tolerance, where)
-
-
-def _values_difference(got: Any, want: Any, tolerance: Tolerance, where: str) -> str | None:
-    import numpy as np
-
-    with np.errstate(invalid="ignore"):  # inf - inf: equal infinities are near by the first clause
-        near = (got == want) | (np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want))
-    near |= np.isnan(got) & np.isnan(want)
-    near &= np.isinf(got) == np.isinf(want)
+    near = _near(observed, expected, tolerance)
     if near.all():
         return None
+    import numpy as np
+
     first = tuple(int(i) for i in np.argwhere(~near)[0])
-    wrong, total = int((~near).sum()), near.size
+    got, want = (f"{_float64(x)[first]:.6g}" for x in (observed, expected))
+    if got == want:
+        got, want = (repr(x[first].item()) for x in (observed, expected))
     at = f"at {list(first)} " if first else ""
-    return f"{where} is wrong in {wrong} of {total} places: {at}it has {got[first]:.6g}, expected {want[first]:.6g}"
+    return f"{where} is wrong in {int((~near).sum())} of {near.size} places: {at}it has {got}, expected {want}"
+
+
+def _near(observed: Any, expected: Any, tolerance: Tolerance) -> Any:
+    """Elementwise, as a numpy array of truth values."""
+    import numpy as np
+
+    if "float" not in _dtype(expected) and tolerance.rtol == tolerance.atol == 0:
+        return np.asarray(observed == expected)  # as whole numbers: beyond 2**53 float64 would round them
+    got, want = _float64(observed), _float64(expected)
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf: equal infinities are near by the first clause
+        near = (got == want) | (np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want))
+    near |= np.isnan(got) & np.isnan(want)
+    return near & (np.isinf(got) == np.isinf(want))
 
 
 def describe(value: Any, limit: int = 160) -> str:

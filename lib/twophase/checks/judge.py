@@ -5,17 +5,20 @@ The same code serves the check cell in the notebook, pytest, nbgrader and the of
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from twophase.checks.answer import Answer, LocalAnswer
+from twophase.checks.answer import Answer, LocalAnswer, Timed
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.protocol import AnswerError
 
 Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
 FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
+
+PATIENCE = 3  # all cases of an exercise together may take this many times the limit of one
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,9 @@ def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
         return exercise.look(answer, case)
     except AnswerError as e:
         return e
+    except Exception as e:  # `observe` works for the right answer, so it is this answer's data that it trips over
+        said = f"{type(e).__name__}: {e}"[:200]
+        return AnswerError("unusable", f"the check can do nothing with what your answer returned ({said})")
 
 
 def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
@@ -70,22 +76,28 @@ class Bench:
     def __init__(self, exercise: Exercise, seed: int | str = 0) -> None:
         self.exercise = exercise
         self.seed = seed
+        self._lock = threading.Lock()
         self.cases = exercise.make_cases(seed)
         self.expected = [exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), c) for c in self.cases]
         self._wrong: dict[str, list[Seen]] = {}
 
     def wrong_answer(self, misconception: Misconception) -> list[Seen]:
         """What this misconception shows on every case."""
-        if misconception.slug not in self._wrong:
-            answer = LocalAnswer(self.exercise.namespace(misconception.answer))
-            self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
-        return self._wrong[misconception.slug]
+        with self._lock:  # a class is graded by several threads
+            if misconception.slug not in self._wrong:
+                answer = LocalAnswer(self.exercise.namespace(misconception.answer))
+                self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
+            return self._wrong[misconception.slug]
 
     def judge(self, answer: Answer) -> Verdict:
         """The verdict on `answer`. Never raises for what the answer does."""
         seen: list[Seen] = []
         outcomes: list[Outcome] = []
+        if isinstance(answer, Timed):
+            answer.start_exercise(PATIENCE * self.exercise.time_limit_s)
         for case, expected in zip(self.cases, self.expected, strict=True):
+            if isinstance(answer, Timed):
+                answer.start_case(self.exercise.time_limit_s)
             found = _look(self.exercise, answer, case)
             seen.append(found)
             outcomes.append(self._outcome(case, found, expected))

@@ -4,6 +4,16 @@ This room imports no other room, so that the process that runs a notebook can ha
 """
 
 from twophase.protocol.codec import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
-from twophase.protocol.errors import AnswerError, NotYet
+from twophase.protocol.errors import AnswerError, NotYet, Withheld
 
-__all__ = ["AnswerError", "Callback", "NotYet", "ObjectRef", "ProtocolError", "decode", "encode", "roundtrip"]
+__all__ = [
+    "AnswerError",
+    "Callback",
+    "NotYet",
+    "ObjectRef",
+    "ProtocolError",
+    "Withheld",
+    "decode",
+    "encode",
+    "roundtrip",
+]

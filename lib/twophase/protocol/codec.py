@@ -6,7 +6,8 @@ arrays and scalars; dense torch tensors (bfloat16 travels as its bits); a `Callb
 sender's side); an `ObjectRef` (an object that lives on the receiver's). Types are exact: a subclass of float or str is
 refused, so that an object "equal to everything" never reaches a comparison.
 
-numpy and torch are imported only when a value of theirs is met.
+numpy and torch are imported only when a value of theirs is met. The JSON and struct functions are bound when this module
+is loaded, so that a notebook which patches those libraries afterwards does not change what its own values become.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_FRAME_BYTES = 64 * 2**20
+MAX_HEADER_BYTES = 8 * 2**20  # the JSON part; a longer list belongs into an array
 MAX_DEPTH = 32
 MAX_NODES = 500_000
 MAX_INT_BITS = 4096
+MAX_KEY = 2**60  # integers beyond it could be chosen to collide in a hash table
 DTYPES = ("bool", "uint8", "uint16", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16")
 ITEM_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2}  # others below
 ITEM_BYTES |= {"int32": 4, "float32": 4, "int64": 8, "float64": 8}
+
+_LENGTH = struct.Struct(">I")
 
 
 class ProtocolError(Exception):
@@ -68,10 +73,12 @@ class _Encoder:
             return v if math.isfinite(v) else {"#": "f", "v": repr(v)}
         if kind is list:
             return [self.value(x, depth + 1) for x in v]
-        if kind in (tuple, set, frozenset):
-            return {"#": "t" if kind is tuple else "s", "v": [self.value(x, depth + 1) for x in v]}
+        if kind is tuple:
+            return {"#": "t", "v": [self.value(x, depth + 1) for x in v]}
+        if kind in (set, frozenset):
+            return {"#": "s", "v": [self.value(_key(x), depth + 1) for x in v]}
         if kind is dict:
-            return {"#": "d", "v": [[self.value(a, depth + 1), self.value(b, depth + 1)] for a, b in v.items()]}
+            return {"#": "d", "v": [[self.value(_key(a), depth + 1), self.value(b, depth + 1)] for a, b in v.items()]}
         if kind is bytes:
             return {"#": "b", "n": self._buffer(v)}
         if kind in (Callback, ObjectRef):
@@ -104,6 +111,8 @@ class _Encoder:
         if v.device.type == "meta":
             raise ProtocolError("a tensor on the meta device has no values; return one that has")
         flat = v.detach().cpu().contiguous()
+        if flat.is_neg():
+            flat = flat.resolve_neg()
         bits = flat.view(torch.uint16) if name == "bfloat16" else flat
         return {"#": "pt", "dtype": name, "shape": list(v.shape), "n": self._buffer(bits.numpy().tobytes())}
 
@@ -115,23 +124,39 @@ class _Encoder:
         return len(data)
 
 
+def _key(key: Any) -> Any:
+    """A dict's key or a set's member, if it may cross."""
+    if type(key) is int and not -MAX_KEY < key < MAX_KEY:
+        raise ProtocolError("a dict has an enormous integer as a key; use ordinary numbers or strings")
+    if type(key) is tuple:
+        return tuple(_key(k) for k in key)
+    if key is None or type(key) in (bool, int, float, str, bytes):
+        return key
+    raise ProtocolError(f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples of them")
+
+
 def encode(value: Any) -> bytes:
     """`value` as one frame. Raises ProtocolError, with a sentence, for whatever is not plain data."""
     encoder = _Encoder()
     try:
-        header = json.dumps(encoder.value(value), allow_nan=False, separators=(",", ":")).encode(
-            "utf-8", "surrogatepass"
-        )
+        header = _dumps(encoder.value(value)).encode("utf-8", "surrogatepass")
     except RecursionError:
         raise ProtocolError("the value is nested too deeply; return plain data") from None
+    except ProtocolError:
+        raise
+    except Exception as e:  # a list that changes while it is read, a tensor whose memory is gone
+        raise ProtocolError(f"the value cannot be read ({type(e).__name__}); return plain data") from None
+    if len(header) > MAX_HEADER_BYTES:
+        raise ProtocolError("the value has too many parts; return an array instead of a long list")
     if len(header) + encoder.size > MAX_FRAME_BYTES:
         raise ProtocolError(f"the value is larger than {MAX_FRAME_BYTES // 2**20} MiB; return less")
-    return struct.pack(">I", len(header)) + header + b"".join(encoder.buffers)
+    return _LENGTH.pack(len(header)) + header + b"".join(encoder.buffers)
 
 
 class _Decoder:
-    def __init__(self, body: memoryview) -> None:
+    def __init__(self, body: memoryview, plain: bool) -> None:
         self.body = body
+        self.plain = plain
         self.at = 0
         self.nodes = 0
 
@@ -139,6 +164,8 @@ class _Decoder:
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
             raise ProtocolError("the frame is nested too deeply or has too many parts")
+        if type(j) is int and j.bit_length() > MAX_INT_BITS:
+            raise ProtocolError(f"the frame has an integer of more than {MAX_INT_BITS} bits")
         if j is None or isinstance(j, bool | int | float | str):
             return j
         if isinstance(j, list):
@@ -149,12 +176,12 @@ class _Decoder:
         if tag == "t":
             return tuple(self.value(x, depth + 1) for x in j["v"])
         if tag == "s":
-            return {self.value(x, depth + 1) for x in j["v"]}
+            return {_key(self.value(x, depth + 1)) for x in j["v"]}
         if tag == "d":
-            return {self.value(a, depth + 1): self.value(b, depth + 1) for a, b in j["v"]}
+            return {_key(self.value(a, depth + 1)): self.value(b, depth + 1) for a, b in j["v"]}
         if tag == "b":
             return bytes(self._take(j["n"]))
-        if tag in ("c", "o") and type(j["id"]) is int:
+        if tag in ("c", "o") and type(j["id"]) is int and not self.plain:
             return Callback(j["id"]) if tag == "c" else ObjectRef(j["id"])
         if tag in ("np", "ns", "pt"):
             return self._array(tag, j)
@@ -175,35 +202,46 @@ class _Decoder:
             raise ProtocolError("the frame has an array whose bytes do not fit its shape")
         import numpy as np
 
-        raw = np.frombuffer(data, dtype="uint16" if dtype == "bfloat16" else dtype).reshape(shape).copy()  # shape
+        stored = {"bfloat16": "uint16", "bool": "uint8"}.get(dtype, dtype)
+        raw = np.frombuffer(data, dtype=stored).reshape(shape).copy()  # shape
+        raw = raw != 0 if dtype == "bool" else raw  # a truth value has one bit, whatever the sender's byte holds
         if tag == "pt":
             import torch
 
-            tensor = torch.from_numpy(raw)
+            tensor = torch.from_numpy(np.asarray(raw))
             return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
         return raw[()] if tag == "ns" else raw
 
 
-def decode(frame: bytes) -> Any:
-    """The value that `encode` was given. Raises ProtocolError, and nothing else, on any bytes."""
+def decode(frame: bytes, plain: bool = False) -> Any:
+    """The value that `encode` was given. Raises ProtocolError, and nothing else, on any bytes.
+
+    With `plain` a frame that holds a Callback or an ObjectRef is refused: what an answer returns has neither.
+    """
     try:
         if not 4 <= len(frame) <= MAX_FRAME_BYTES + 4:
             raise ProtocolError("the frame is empty or too long")
-        (n,) = struct.unpack(">I", frame[:4])
-        if 4 + n > len(frame):
-            raise ProtocolError("the frame is shorter than its header says")
-        header = json.loads(frame[4 : 4 + n].decode("utf-8", "surrogatepass"), parse_constant=_no_constant)
-        return _Decoder(memoryview(frame)[4 + n :]).value(header)
+        (n,) = _LENGTH.unpack(frame[:4])
+        if 4 + n > len(frame) or n > MAX_HEADER_BYTES:
+            raise ProtocolError("the frame's header is longer than the frame, or than a header may be")
+        header = _loads(bytes(frame[4 : 4 + n]).decode("utf-8", "surrogatepass"))
+        decoder = _Decoder(memoryview(frame)[4 + n :], plain)
+        value = decoder.value(header)
+        if decoder.at != len(decoder.body):
+            raise ProtocolError("the frame has bytes that belong to nothing")
+        return value
     except ProtocolError:
         raise
-    except (
-        Exception
-    ) as e:  # JSON errors, wrong types in tags, unhashable keys, recursion: all are one thing to the judge
+    except Exception as e:  # JSON errors, wrong types in tags, recursion: all are one thing to the judge
         raise ProtocolError(f"the frame cannot be read ({type(e).__name__})") from None
 
 
 def _no_constant(name: str) -> Any:
     raise ProtocolError(f"the frame holds a bare {name}")
+
+
+_dumps = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def roundtrip(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The two errors that both sides know: an answer not written yet, and an answer that went wrong."""
+"""The errors that both sides know: an answer not written yet, one that went wrong, and a function that is not there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ class NotYet(Exception):
         return [f"NotYet: {self.exercise_id}"]
 
 
+class Withheld(ImportError):
+    """Raised in the official worker by what it does not have: the checks, and library functions that are an answer."""
+
+
 class AnswerError(Exception):
     """What a judge sees when an answer gives no value.
 
     `kind` is one of: missing (the name is not defined), not_yet (the stub), raised (the answer raised), not_plain
-    (it returned something that is not data), timeout, died (its process ended), protocol (its process sent nonsense).
+    (it returned something that is not data), unusable (data that the check can do nothing with), timeout, died (its
+    process ended), protocol (its process sent nonsense).
     `type_names` lists the classes of the raised exception, most special first, so that a check may ask for a ValueError.
     """
 
@@ -34,11 +39,15 @@ def error_from(exception: BaseException) -> AnswerError:
     """The AnswerError that stands for an exception which an answer raised."""
     if isinstance(exception, AnswerError):
         return exception
-    names = tuple(c.__name__ for c in type(exception).__mro__ if c not in (object, BaseException))
-    if isinstance(exception, NotYet):
-        return AnswerError("not_yet", f"{exception} is not written yet", names)
+    names = tuple(str(c.__name__)[:100] for c in type(exception).__mro__ if c not in (object, BaseException))[:20]
+    if any(c.__name__ == "NotYet" for c in type(exception).__mro__):  # by name: the class may be another process's
+        return AnswerError("not_yet", f"{_text(exception)} is not written yet", names)
+    return AnswerError("raised", f"{type(exception).__name__}: {_text(exception)}", names)
+
+
+def _text(exception: BaseException) -> str:
+    """The exception's message, which an answer's own class may refuse to give."""
     try:
-        text = str(exception)[:500]
-    except Exception:  # a student's exception class may break its own __str__
-        text = "(its message cannot be printed)"
-    return AnswerError("raised", f"{type(exception).__name__}: {text}", names)
+        return str(exception)[:500]
+    except Exception:
+        return "(its message cannot be printed)"

@@ -1,0 +1,122 @@
+"""Messages between the judge and the official worker, over a stream socket.
+
+A message is a 4-byte big-endian length, one letter for its kind, the 8-byte id of the conversation that it belongs to, and
+a body, which is one frame of the codec or several. Values inside a body are frames themselves, so that the limits
+on depth and size are those of a value, wherever it travels.
+
+The judge asks (RUN, CALL, NEW, METHOD, GET) and the worker answers with exactly one of VALUE, OBJECT, ERROR or RAN in the same
+conversation. Before that it may ask back (CALLBACK), which the judge answers with RETURN or RAISE; while the worker waits for these
+the judge may ask again, with a new id. Anything else is a ProtocolError.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twophase.protocol.codec import MAX_FRAME_BYTES, ProtocolError, decode, encode
+
+RUN, CALL, NEW, METHOD, GET = b"R", b"C", b"N", b"M", b"G"  # the judge asks
+RAN, VALUE, OBJECT, ERROR, CALLBACK = b"r", b"V", b"O", b"E", b"B"  # the worker answers, or asks back
+RETURN, RAISE = b"T", b"X"  # the judge answers a callback
+
+HEAD = struct.Struct(">IcQ")
+MAX_BODY = MAX_FRAME_BYTES + 2**20
+
+Message = tuple[bytes, int, bytes]  # kind, conversation, body
+
+
+class Closed(Exception):
+    """The other side has gone."""
+
+
+class Channel:
+    """One end of the conversation. `deadline` is a time of `time.monotonic()`; None waits as long as it takes."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def send(self, kind: bytes, conversation: int, body: bytes, deadline: float | None = None) -> None:
+        """Send one message. Raises TimeoutError, Closed, or ProtocolError if it is too large."""
+        if len(body) > MAX_BODY:
+            raise ProtocolError(f"a message is larger than {MAX_BODY // 2**20} MiB")
+        try:
+            self._wait(deadline)
+            self._end.sendall(HEAD.pack(len(body), kind, conversation) + body)
+        except TimeoutError:
+            raise
+        except OSError as e:
+            raise Closed(str(e)) from None
+
+    def receive(self, deadline: float | None = None) -> Message:
+        """The next message. Raises TimeoutError, Closed, or ProtocolError if it says that it is too large."""
+        length, kind, conversation = HEAD.unpack(self._read(HEAD.size, deadline))
+        if length > MAX_BODY:
+            raise ProtocolError("a message says that it is larger than any may be")
+        return kind, conversation, self._read(length, deadline)
+
+    def pending(self) -> bool:
+        """Whether there is something to read, or the other side has gone: nobody asked for anything."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        self._end.close()
+
+    def _wait(self, deadline: float | None) -> None:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError
+        self._end.settimeout(left)
+
+    def _read(self, n: int, deadline: float | None) -> bytes:
+        parts = bytearray()
+        while len(parts) < n:
+            self._wait(deadline)
+            try:
+                got = self._end.recv(min(n - len(parts), 2**20))
+            except TimeoutError:
+                raise
+            except OSError as e:
+                raise Closed(str(e)) from None
+            if not got:
+                raise Closed("the other side has closed the channel")
+            parts += got
+        return bytes(parts)
+
+
+def pack_call(target: Any, args: Sequence[bytes], kwargs: Mapping[str, bytes]) -> bytes:
+    """A call: its target (a name, an object and a method, a callback's id) and its arguments, each a frame already."""
+    return encode((target, list(args), dict(kwargs)))
+
+
+def unpack_call(body: bytes, plain: bool = False) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The target, arguments and keyword arguments of a call. Raises ProtocolError."""
+    call = decode(body)
+    if not (type(call) is tuple and len(call) == 3 and type(call[1]) is list and type(call[2]) is dict):
+        raise ProtocolError("a call has another shape than it should")
+    target, args, kwargs = call
+    if not all(type(v) is bytes for v in (*args, *kwargs.values())) or not all(type(k) is str for k in kwargs):
+        raise ProtocolError("a call has arguments that are no frames")
+    return target, [decode(a, plain) for a in args], {k: decode(v, plain) for k, v in kwargs.items()}
+
+
+def pack_error(kind: str, message: str, type_names: Sequence[str]) -> bytes:
+    """An AnswerError, or an exception that a callback raised."""
+    return encode((kind[:20], message[:2000], tuple(n[:100] for n in type_names[:20])))
+
+
+def unpack_error(body: bytes) -> tuple[str, str, tuple[str, ...]]:
+    """kind, message, type names. Raises ProtocolError."""
+    error = decode(body, plain=True)
+    if not (type(error) is tuple and len(error) == 3 and type(error[2]) is tuple and len(error[2]) <= 20):
+        raise ProtocolError("an error has another shape than it should")
+    kind, message, names = error
+    if not all(type(x) is str and len(x) <= 2000 for x in (kind, message, *names)):
+        raise ProtocolError("an error has another shape than it should")
+    return kind, message, names
