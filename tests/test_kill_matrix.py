@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from exercise_tools import ALL_IDS, namespace_of, public_functions, right_answers, stub
+from exercise_tools import ALL_IDS, TooLong, cpu_limit, namespace_of, public_functions, right_answers, stub
 
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
@@ -53,8 +53,12 @@ def test_no_other_public_function_of_the_package_passes(bench: Bench) -> None:
     for name, function in public_functions().items():
         if name in withheld or function is NotYet:
             continue
-        verdict = bench.judge(LocalAnswer(dict.fromkeys(bench.exercise.entries, function)))
-        assert not verdict.right, f"{name} passes and is not withheld"
+        try:
+            with cpu_limit(2.0):  # sums over a range never end on some arguments, and so are no answer
+                right = bench.judge(LocalAnswer(dict.fromkeys(bench.exercise.entries, function))).right
+        except TooLong:
+            continue
+        assert not right, f"{name} passes and is not withheld"
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)

@@ -1,3 +1,15 @@
 """Checks of chapter 3, the KV cache."""
 
-ORDER = ("max_batch",)
+ORDER_ALL = (
+    "kv_bytes",
+    "max_batch",
+    "budget",
+    "step_bytes",
+    "cache",
+    "cache_tests",
+    "rope_cached",
+    "cached_attention",
+    "ragged",
+    "snippet",
+)
+ORDER = ("kv_bytes", "max_batch", "budget")

@@ -1,0 +1,128 @@
+"""kv_cache-kv_bytes: what one cached token costs."""
+
+from __future__ import annotations
+
+import random
+
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+
+def reference(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    """The right answer."""
+    return 2 * L * K * H * bytes_per_value
+
+
+def query_heads(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * L * N * H * bytes_per_value
+
+
+def keys_only(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return L * K * H * bytes_per_value
+
+
+def one_layer(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * K * H * bytes_per_value
+
+
+def values_not_bytes(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * L * K * H
+
+
+def always_two_bytes(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * L * K * H * 2
+
+
+def model_width(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * L * D * bytes_per_value
+
+
+def width_per_group(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * L * D * K / N * bytes_per_value
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """A tiny model, the models of the chapter, then fresh ones with N·H unlike D and every width of number."""
+    fresh = []
+    for i in range(6):
+        K, G = rng.randrange(1, 9), rng.randrange(2, 9)
+        H = rng.choice((48, 64, 80, 96, 128, 192, 256))
+        D = K * G * H + 64 * rng.randrange(1, 20)
+        sizes = (rng.randrange(2, 97), D, K * G, K, H, (1, 4, 0.5, 2, 1, 4)[i])
+        fresh.append(Case(f"fresh {i + 1}", sizes, public=i < 3))
+    return [
+        Case("tiny: L=3, D=40, N=4, K=2, H=8, one byte per value", (3, 40, 4, 2, 8, 1)),
+        Case("Llama-2-7B in fp16", (32, 4096, 32, 32, 128, 2)),
+        Case("Mistral-7B in fp16", (32, 4096, 32, 8, 128, 2)),
+        Case("the 18.4B model in int8", (64, 4096, 32, 8, 256, 1)),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="kv_cache-kv_bytes",
+    title="What a token costs",
+    kind="formula",
+    points=2,
+    minutes=8,
+    entries=("kv_bytes",),
+    cases=cases,
+    reference=reference,
+    misconceptions=(
+        Misconception(
+            "query_heads",
+            query_heads,
+            "KV calculators: LMCache #688; lecture notes on Mistral-7B",
+            "You counted the query heads. Queries are used once and forgotten; only the K key and value heads are cached.",
+        ),
+        Misconception(
+            "keys_only",
+            keys_only,
+            "plausible",
+            "This is half of it: each head caches a key and a value.",
+        ),
+        Misconception(
+            "one_layer",
+            one_layer,
+            "lecture notes that give the size per layer",
+            "This is the cache of one layer. Every layer has keys and values of its own.",
+        ),
+        Misconception(
+            "values_not_bytes",
+            values_not_bytes,
+            "a blog's formula 2·L·K·H·T, called bytes",
+            "You counted numbers, not bytes: multiply by the bytes of one number.",
+        ),
+        Misconception(
+            "always_two_bytes",
+            always_two_bytes,
+            "plausible",
+            "You took two bytes per number whatever the format: use bytes_per_value.",
+        ),
+        Misconception(
+            "model_width",
+            model_width,
+            "the rule of thumb 2·L·D for multi-head attention",
+            "D is the width of the residual stream. Keys and values have width K·H, and it need not be D.",
+        ),
+        Misconception(
+            "width_per_group",
+            width_per_group,
+            "plausible",
+            "You took D/N for the head width. H is given, and N·H need not be D.",
+        ),
+    ),
+    hints=(
+        "Which projections of a token does a later token need again?",
+        "A key and a value, for each KV head, in each layer: count the numbers, then turn them into bytes.",
+        "2 · L · K · H numbers. N and D do not occur.",
+    ),
+    recall=(
+        "Which sizes of a model decide what one cached token costs?",
+        "Layers, KV heads, head width and bytes per value, times two for key and value; neither D nor the query heads.",
+    ),
+    withholds=(
+        "twophase.theory.kv_cache.kv_bytes_per_token",
+        "twophase.theory.kv_cache.kv_bytes_per_token_per_layer",
+        "twophase.theory.kv_cache.kv_bytes_per_sequence",
+    ),
+)
