@@ -1,0 +1,10 @@
+"""The claims ledger: what five texts on inference say, recomputed line by line, each claim with a verdict.
+
+The claims are data (`claims/*.yml`, one file per text); `ledger` computes them with the formulas of `twophase.theory`.
+"""
+
+from twophase.errata.ledger import Finding, findings, judge
+#from twophase.errata.page import controls, counts, table
+from twophase.errata.rows import Claim, Source, load
+
+__all__ = ["Claim", "Finding", "Source", "controls", "counts", "findings", "judge", "load", "table"]

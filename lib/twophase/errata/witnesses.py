@@ -1,0 +1,148 @@
+"""Facts that no formula gives: what a piece of code does when it runs, what a loop counts, when something was posted."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import product
+from math import log2
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def matmul_flops_by_loop(B: int, D: int, F: int) -> int:
+    """FLOPs of [B, D] @ [D, F], one by one: a multiply and an add for every term of every output."""
+    return sum(2 for _ in product(range(B), range(F), range(D)))
+
+
+def mlp_flops_by_loop(B: int, T: int, D: int, F: int, gated: bool = True) -> int:
+    """FLOPs of the products of an MLP: up, gate if it has one, down."""
+    tokens = B * T
+    into = matmul_flops_by_loop(tokens, D, F) * (2 if gated else 1)
+    return into + matmul_flops_by_loop(tokens, F, D)
+
+
+def attention_flops_by_loop(B: int, T: int, S: int, N: int, H: int) -> int:
+    """FLOPs of scores and weighted values: each query of each head meets each key and each value."""
+    return sum(2 * H + 2 * H for _ in product(range(B), range(N), range(T), range(S)))
+
+
+def pairs_by_loop(n_prompt: int, n_output: int) -> int:
+    """Query-key pairs that a cached generation computes: each token meets itself and all before it."""
+    return sum(position + 1 for position in range(n_prompt + n_output))
+
+
+def growth(cost: Callable[[int], float], n: int) -> float:
+    """The exponent with which `cost` grows at n: 1 is linear, 2 quadratic, 3 cubic."""
+    return log2(cost(2 * n) / cost(n))
+
+
+def posted_on(post_id: int) -> str:
+    """The day a post on X (Twitter) was made: the upper bits of its id are milliseconds since 2010-11-04."""
+    milliseconds = (post_id >> 22) + 1288834974657
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()
+
+
+def seconds(clock: str) -> int:
+    """ "1:22:52" or "22:52" in seconds."""
+    total = 0
+    for part in clock.split(":"):
+        total = 60 * total + int(part)
+    return total
+
+
+class PreallocatedCache:
+    """A cache as the deep dive's snippet has it, in our words: one length for all rows, float32, no check of the end."""
+
+    def __init__(self, max_batch: int, max_length: int, heads: int, width: int) -> None:
+        import torch
+
+        self.keys = torch.zeros(max_batch, max_length, heads, width)  # [B, S, N, H]
+        self.values = torch.zeros_like(self.keys)
+        self.length = 0
+
+    def append(self, keys: "torch.Tensor", values: "torch.Tensor") -> tuple["torch.Tensor", "torch.Tensor"]:
+        """Write [B, T, N, H] behind what is there; everything so far is returned as views."""
+        rows, new = keys.shape[:2]
+        end = self.length + new
+        self.keys[:rows, self.length : end] = keys
+        self.values[:rows, self.length : end] = values
+        self.length = end
+        return self.keys[:rows, :end], self.values[:rows, :end]
+
+
+def _tokens(B: int, T: int, first: float = 1.0) -> "torch.Tensor":
+    """[B, T, 1, 4], the token at position t filled with first + t."""
+    import torch
+
+    return (first + torch.arange(T, dtype=torch.float32)).view(1, T, 1, 1).expand(B, T, 1, 4).clone()
+
+
+def tokens_lost_past_the_end(max_length: int = 4, n_tokens: int = 6) -> int:
+    """Append one token at a time, more than fit: how many are missing from what comes back. No error is raised."""
+    cache = PreallocatedCache(1, max_length, 1, 4)
+    for position in range(n_tokens):
+        token = _tokens(1, 1, first=position + 1.0)
+        kept, _ = cache.append(token, token)
+    seen = {float(v) for v in kept[0, :, 0, 0]}
+    return sum(position + 1.0 not in seen for position in range(n_tokens))
+
+
+def a_block_past_the_end_raises() -> bool:
+    """Whether a block of several tokens that only partly fits is refused."""
+    cache = PreallocatedCache(1, 4, 1, 4)
+    try:
+        cache.append(_tokens(1, 6), _tokens(1, 6))
+    except RuntimeError:
+        return True
+    return False
+
+
+def positions_returned_for_a_short_row(short: int = 2, long: int = 4) -> int:
+    """Two prompts of different lengths, padded to one block: positions the cache hands back for the short one."""
+    cache = PreallocatedCache(2, 8, 1, 4)
+    block = _tokens(2, long)
+    block[0, short:] = 0
+    kept, _ = cache.append(block, block)
+    return int(kept[0].shape[0])
+
+
+def attention_error_of_the_short_row(short: int = 2, long: int = 4) -> float:
+    """How far the short row's attention output is off when it attends to its padding too."""
+    import torch
+
+    cache = PreallocatedCache(2, 8, 1, 4)
+    block = _tokens(2, long)
+    block[0, short:] = 0
+    keys, values = cache.append(block, block)
+    query = torch.full((4,), 0.1)
+
+    def output(k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+        return torch.softmax(k @ query, 0) @ v  # [S, H] @ [H], then [S] @ [S, H]
+
+    padded = output(keys[0, :, 0], values[0, :, 0])
+    alone = output(keys[0, :short, 0], values[0, :short, 0])
+    return float((padded - alone).abs().max())
+
+
+def length_after_one_token(n_layers: int) -> int:
+    """One object used by every layer of a model: its length after a single token."""
+    cache = PreallocatedCache(1, 64, 1, 4)
+    for _ in range(n_layers):
+        cache.append(_tokens(1, 1), _tokens(1, 1))
+    return cache.length
+
+
+def bytes_per_cached_value() -> int:
+    """Bytes of one number in the cache as the snippet allocates it."""
+    return PreallocatedCache(1, 1, 1, 4).keys.element_size()
+
+
+def row_zero_after_its_sequence_left() -> float:
+    """Sequences 0 and 1 fill rows 0 and 1; 0 ends, so 1 is now the whole batch. Its first key: 101 if it kept its own."""
+    cache = PreallocatedCache(2, 8, 1, 4)
+    both = _tokens(2, 1)
+    both[1] += 100
+    cache.append(both, both)
+    kept, _ = cache.append(_tokens(1, 1, first=102.0), _tokens(1, 1, first=102.0))
+    return float(kept[0, 0, 0, 0])
