@@ -1,11 +1,18 @@
 """Parameter counts of an `Architecture`, exact to the parameter, split by part."""
 
+from functools import lru_cache
+
 from twophase.theory.architecture import Architecture
 from twophase.theory.params import attention_params, embedding_params, latent_attention_params, mlp_params
 
 
 def breakdown(arch: Architecture) -> dict[str, int]:
     """Parameters by part; see `Architecture.breakdown`."""
+    return dict(_parts(arch))
+
+
+@lru_cache(maxsize=256)
+def _parts(arch: Architecture) -> tuple[tuple[str, int], ...]:
     norm_width = arch.D * (2 if arch.norm == "layer" else 1)
     parts = {
         "embedding": embedding_params(arch.V, arch.D),
@@ -16,9 +23,10 @@ def breakdown(arch: Architecture) -> dict[str, int]:
         "norms": (arch.L * arch.norms_per_layer + 1) * norm_width + sum(_inner_norms(arch, i) for i in range(arch.L)),
         "head": 0 if arch.tied_embeddings else embedding_params(arch.V, arch.D),
     }
-    return {part: int(size) for part, size in parts.items()}
+    return tuple((part, int(size)) for part, size in parts.items())
 
 
+@lru_cache(maxsize=256)
 def matmul_params(arch: Architecture) -> int:
     """Weights that one token is multiplied with; see `Architecture.n_matmul_params`."""
     total = embedding_params(arch.V, arch.D)  # the head, tied or not
