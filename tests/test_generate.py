@@ -58,6 +58,7 @@ def test_generation_ends_before_the_stop_text():
     [
         ([""], "the prompt is empty"),
         (["x", "--tokens", "0"], "at least 1 new token"),
+        (["x", "--tokens", "1000000000"], "at most 100,000"),
         (["x", "--model", "gpt-5"], 'unknown model "gpt-5"; known: gqa'),
         (["x", "--temperature", "-1"], "the temperature"),
         (["x", "--top-k", "0"], "top_k"),
@@ -71,6 +72,13 @@ def test_nonsense_is_refused_in_one_sentence_with_exit_code_2(arguments, says):
     assert says in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+def test_a_prompt_of_bytes_that_are_no_utf8_is_taken_as_it_is():
+    result = run("x = '\udcff", "--tokens", "3")  # how Python hands on the byte 0xff of a command line
+    assert result.exit_code == 0
+    assert result.stdout.startswith("x = '\ufffd")
+    assert "after a prompt of 6 " in result.stdout
 
 
 def test_a_character_of_several_bytes_appears_whole_and_a_stray_byte_as_a_mark():

@@ -11,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from twophase.models.generate import Generation
 
+MOST_TOKENS = 100_000  # beyond that a cache, or one's patience, runs out
+
 
 def generate(
     prompt: Annotated[str, typer.Argument(help="The text to continue.")],
@@ -28,8 +30,8 @@ def generate(
 ) -> None:
     """Continue PROMPT with a model trained here; print TTFT, TPOT and tokens/s."""
     try:
-        if tokens < 1:
-            raise ValueError(f"--tokens needs at least 1 new token; got {tokens}.")
+        if not 1 <= tokens <= MOST_TOKENS:
+            raise ValueError(f"--tokens needs at least 1 new token and at most {MOST_TOKENS:,}; got {tokens}.")
         if not prompt:
             raise ValueError("the prompt is empty: give the model some text to continue.")
         if any(not s for s in stop or []):
@@ -55,14 +57,16 @@ def _generate(
     import torch  # takes a second, and `twophase --help` should not
 
     from twophase.models import checkpoints
+    from twophase.models.corpus import END
     from twophase.models.generate import Generation
     from twophase.models.generate import generate as run
 
-    stops = [s.encode() for s in stop]
+    text = prompt.encode(errors="surrogateescape")  # the very bytes of the command line
+    stops = [bytes([END]), *(s.encode(errors="surrogateescape") for s in stop)]  # the end of a file ends the text, too
     record = Generation()
     stream = run(
         checkpoints.load(name),
-        list(prompt.encode(errors="surrogateescape")),
+        list(text),
         n_new,
         cache=cache,
         temperature=temperature,
@@ -74,10 +78,10 @@ def _generate(
     )
     pieces = decode(hold_back(stream, stops))
     if as_json:
-        text = "".join(pieces)
-        typer.echo(json.dumps({"model": name, "prompt": prompt, "text": text, **_facts(record, cache)}))
+        made = "".join(pieces)
+        typer.echo(json.dumps({"model": name, "prompt": prompt, "text": made, **_facts(record, cache)}))
         return
-    typer.echo(prompt, nl=False)
+    typer.echo(text.decode(errors="replace"), nl=False)
     for piece in pieces:
         typer.echo(piece, nl=False)
     facts = _facts(record, cache)

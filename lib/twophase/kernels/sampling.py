@@ -57,6 +57,8 @@ def sample(
         return int(probs.argmax())
     if choose is not None:
         return int(choose(probs))
+    if generator is not None:
+        probs = probs.to(generator.device)
     return int(torch.multinomial(probs, 1, generator=generator))
 
 

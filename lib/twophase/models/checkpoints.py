@@ -72,6 +72,7 @@ def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -
         del state["lm_head.weight"]
     path = folder / f"{name}.safetensors"
     save_file(state, path.with_suffix(".tmp"))
+    path.with_suffix(".tmp").chmod(0o644)
     os.replace(path.with_suffix(".tmp"), path)  # never a half-written file under the real name
     text = json.dumps({"name": name, "config": model.config.to_dict(), "n_params": model.n_params, **details}, indent=2)
     path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
