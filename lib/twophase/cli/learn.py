@@ -1,0 +1,79 @@
+"""`twophase lab`, `update`, `next` and `progress`: a learner's own folder, and the way through the course."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twophase.cli import my_folder
+from twophase.lab import record
+from twophase.lab.course import COURSE
+
+Course = Annotated[Path, typer.Option("--course", hidden=True, help="The folder that holds exercises/ and my/.")]
+
+
+def lab(
+    open_lab: Annotated[bool, typer.Option("--open/--no-open", help="Open JupyterLab there.")] = True,
+    course: Course = COURSE,
+) -> None:
+    """Copy the notebooks that are missing from exercises/ to my/ and open JupyterLab there. Nothing is ever overwritten."""
+    copied = my_folder.fill(course)
+    mine = my_folder.folder(course)
+    typer.echo(f"{my_folder.shown(mine)}: {'copied ' + ', '.join(copied) if copied else 'every notebook is there'}")
+    if open_lab:
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={mine}"])
+
+
+def update(course: Course = COURSE) -> None:
+    """Bring a new release of exercises/ into my/. Every answer of yours stays, and so does every cell that you added.
+
+    Save and close the notebooks in JupyterLab first. Each notebook that changes is kept in my/.twophase/backup/.
+    """
+    failed = False
+    for report in my_folder.update(course):
+        failed = failed or report.failed
+        typer.echo(f"{report.name}: {report.lines[0]}", err=report.failed)
+        for line in report.lines[1:]:
+            typer.echo(f"  {line}")
+    if failed:
+        raise typer.Exit(2)
+
+
+def next_(course: Course = COURSE) -> None:
+    """Say where you stopped and what the next sitting is, and ask two recall questions about what you have done."""
+    from twophase.cli import sittings
+
+    file = my_folder.progress_file(course)
+    events = record.read(file)
+    for line in sittings.where_stopped(events):
+        typer.echo(line)
+    sittings.ask(sittings.recall_questions(events), file)
+
+
+def progress(
+    topic: Annotated[
+        str | None, typer.Argument(help="A topic, such as kv_cache. Default: the one you were last in.")
+    ] = None,
+    course: Course = COURSE,
+) -> None:
+    """Print which exercises are done, tried and open, with points and minutes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from twophase.cli import sittings
+    from twophase.lab.tables import COURSE_HEAD, TOPIC_HEAD, course_rows, topic_rows
+
+    events = record.read(my_folder.progress_file(course))
+    standings = record.standings(events)
+    chosen = sittings.known_topic(topic) if topic else sittings.last_topic(events)
+    tables = [(TOPIC_HEAD, topic_rows(chosen, standings))] if chosen else []
+    for head, rows in [*tables, (COURSE_HEAD, course_rows(standings))]:
+        table = Table(*head)
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)

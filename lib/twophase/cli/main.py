@@ -1,0 +1,137 @@
+"""The `twophase` command: finds the one module that a command needs, and turns whatever goes wrong into one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+BAD_INPUT, BUG = 2, 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: the module of twophase.cli that holds it, its function there, a line about it, an example."""
+
+    name: str
+    module: str
+    function: str
+    summary: str
+    example: str
+
+
+ENTRIES = (
+    Entry("lab", "learn", "lab", "Open the exercises in JupyterLab, in my/.", "twophase lab"),
+    Entry("update", "learn", "update", "Bring a new release into my/; every answer stays.", "twophase update"),
+    Entry("next", "learn", "next_", "Where you stopped, the next sitting, two recall questions.", "twophase next"),
+    Entry("progress", "learn", "progress", "What is done, tried and open.", "twophase progress kv_cache"),
+    Entry(
+        "check",
+        "grade",
+        "check",
+        "Score one notebook, as the official grader does.",
+        "twophase check my/03_kv_cache.ipynb",
+    ),
+    Entry("grade", "grade", "grade", "Score a folder of notebooks.", "twophase grade submissions/ --out grades/"),
+    Entry(
+        "plan",
+        "plan",
+        "plan",
+        "Size a deployment: memory, critical batch, latency, throughput.",
+        "twophase plan --model llama-2-13b --hardware h100 --batch 64 --context 1024",
+    ),
+    Entry("measure", "measure", "measure", "Calibrate this machine.", "twophase measure"),
+    Entry(
+        "generate",
+        "generate",
+        "generate",
+        "Stream a completion from a model trained here.",
+        'twophase generate "def read_lines(path):"',
+    ),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"twophase {version('twophase')}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole error, if there is one.")] = False,
+) -> None:
+    """Two Phases. Transformer inference, derived, run and measured."""
+
+
+def build(arguments: list[str]) -> typer.Typer:
+    """The application, with the command that `arguments` name loaded and of all others only the name and summary.
+
+    So `twophase --help` imports nothing of the course, and a command that cannot be loaded disturbs no other.
+    """
+    wanted = next((a for a in arguments if not a.startswith("-")), None)
+    app = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode="rich"
+    )
+    app.callback(epilog="Example: twophase lab. Each command has a --help of its own.")(_options)
+    for entry in ENTRIES:
+        function = _load(entry) if entry.name == wanted else _placeholder(entry)
+        shows_one = "Example:" in (function.__doc__ or "")
+        epilog = None if shows_one else f"Example: {entry.example}"
+        app.command(entry.name, short_help=entry.summary, epilog=epilog)(function)
+    return app
+
+
+def _load(entry: Entry) -> Callable[..., Any]:
+    module = importlib.import_module(f"twophase.cli.{entry.module}")
+    return getattr(module, entry.function)  # type: ignore[no-any-return]
+
+
+def _placeholder(entry: Entry) -> Callable[..., Any]:
+    def not_loaded() -> None:
+        raise AssertionError(f"{entry.name} was called and not loaded")
+
+    return not_loaded
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit: 0 done, 1 went wrong, 2 bad input, 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    args = [a for a in given if a != "--debug"]
+    try:
+        typer.main.get_command(build(args))(args=args, prog_name="twophase")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        sentence, code = explain(error)
+        print(f"twophase: {sentence}", file=sys.stderr)
+        sys.exit(code)
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """One sentence for an error, and the exit code: bad input (2), or a mistake of ours (1)."""
+    if isinstance(error, ValueError):
+        return str(error) or type(error).__name__, BAD_INPUT
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", BAD_INPUT
+    text = str(error).partition("\n")[0]
+    return (
+        f"this should not have happened ({type(error).__name__}: {text}); please report it, with the command you gave. "
+        "With --debug you see where.",
+        BUG,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Sittings of at most 45 minutes, where a learner stopped, and the questions that bring back what was done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from twophase.checks import registry
+from twophase.checks.exercise import Exercise
+from twophase.lab import record
+
+SITTING_MINUTES = 45
+QUESTIONS = 2
+STATES = {"right": "solved", "wrong": "not right yet", "failed": "not right yet"}
+
+
+def cut(exercises: Sequence[Exercise]) -> list[list[Exercise]]:
+    """A topic's exercises in sittings of at most 45 minutes, in order."""
+    sittings: list[list[Exercise]] = []
+    for exercise in exercises:
+        if sittings and sum(e.minutes for e in sittings[-1]) + exercise.minutes <= SITTING_MINUTES:
+            sittings[-1].append(exercise)
+        else:
+            sittings.append([exercise])
+    return sittings
+
+
+def known_topic(name: str) -> str:
+    """The topic called `kv_cache` or `03_kv_cache`. Raises ValueError, listing the known ones."""
+    topics = registry.topics()
+    for topic in topics:
+        if name in (topic, registry.stem(topic)):
+            return topic
+    raise ValueError(f"there is no topic {name!r} with exercises; there are {', '.join(topics)}")
+
+
+def _attempts(events: list[record.Event]) -> list[record.Event]:
+    """The checks, oldest first, of exercises that still exist."""
+    known = {i for t in registry.topics() for i in registry.ids(t)}
+    return [e for e in events if e.get("event") == "check" and e["id"] in known]
+
+
+def last_topic(events: list[record.Event]) -> str | None:
+    """The topic of the latest check."""
+    attempts = _attempts(events)
+    return str(attempts[-1]["id"]).partition("-")[0] if attempts else None
+
+
+def where_stopped(events: list[record.Event]) -> list[str]:
+    """What was done last and what to do next, in a few lines."""
+    attempts, standings = _attempts(events), record.standings(events)
+    lines = ["You have not started yet."]
+    if attempts:
+        e = attempts[-1]
+        lines = [f"Last: {e['id']}, {STATES.get(str(e.get('status')), 'tried')}, on {str(e.get('time'))[:10]}."]
+    here = last_topic(events)
+    topics = registry.topics()
+    start = topics.index(here) if here else 0
+    for topic in [*topics[start:], *topics[:start]]:
+        every = cut(registry.load_topic(topic))
+        for number, sitting in enumerate(every, 1):
+            left = [e for e in sitting if standings.get(e.id, record.Standing()).state != "done"]
+            if left:
+                minutes = sum(e.minutes for e in left)
+                of = f"sitting {number} of {len(every)}"
+                lines.append(f"Next: my/{registry.stem(topic)}.ipynb, {of}, about {minutes} minutes (estimated):")
+                return [*lines, *(f"  {e.id}  {e.title}, {e.minutes} min" for e in left)]
+    return [*lines, "Every exercise is done."]
+
+
+def recall_questions(events: list[record.Event]) -> list[Exercise]:
+    """Two exercises that are done, those not asked about for longest."""
+    done = [i for i, s in record.standings(events).items() if s.state == "done"]
+    existing = [i for t in registry.topics() for i in registry.ids(t) if i in done]
+    asked = {e["id"]: n for n, e in enumerate(events, 1) if e.get("event") == "recall"}
+    return [registry.load(i) for i in sorted(existing, key=lambda i: asked.get(i, 0))[:QUESTIONS]]
+
+
+def ask(exercises: list[Exercise], file: Path) -> None:
+    """Ask, wait for Enter, answer; where nobody sits at the keyboard, all questions and then all answers."""
+    if not exercises:
+        print("\nRecall questions come with the first exercise you solve.")
+        return
+    print("\nFrom memory:")
+    waits = sys.stdin.isatty() and sys.stdout.isatty()
+    for number, exercise in enumerate(exercises, 1):
+        print(f"{number}. {exercise.recall[0]}")
+        if waits:
+            input("   Enter shows the answer. ")
+            print(f"   {exercise.recall[1]}")
+        if file.is_file():
+            record.write("recall", exercise.id, file)
+    if not waits:
+        print("\nAnswers:")
+        for number, exercise in enumerate(exercises, 1):
+            print(f"{number}. {exercise.recall[1]}")
