@@ -319,3 +319,31 @@ def test_our_attention_as_one_kernel_costs_exactly_what_the_theory_says(kernel, 
         getattr(attention, kernel)(q, k, v)
     assert m.matmul_flops == theory.attention_flops(B, T, S, N, H)
     assert m.bytes == theory.attention_bytes(B, T, S, N, K, H)
+
+
+def test_a_decode_step_of_our_model_has_the_flops_that_its_parameter_count_says():
+    from twophase.models.transformer import Config, Transformer
+    from twophase.theory.count import matmul_params
+
+    config = Config(L=3, D=48, F=80, N=4, K=2, H=16)
+    model, tokens = Transformer(config).eval(), torch.zeros(2, 10, dtype=torch.long)
+    with torch.inference_mode():
+        cache = model.new_cache(2, 32)
+        model(tokens, cache)
+        with Meter() as step:
+            model(tokens[:, :1], cache)
+    attention = config.L * theory.attention_flops(2, 1, 11, config.N, config.H)
+    assert step.matmul_flops == 2 * 2 * matmul_params(config.architecture()) + attention
+
+
+def test_training_our_model_meets_no_unknown_operator():
+    from twophase.models.transformer import Config, Transformer
+
+    model, tokens = Transformer(Config(L=2, D=32, F=48, N=2, K=1, H=16)), torch.zeros(2, 6, dtype=torch.long)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    with Meter() as forward:
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+    with Meter() as backward:
+        loss.backward()
+        optimizer.step()
+    assert 1.9 * forward.matmul_flops < backward.matmul_flops < 2.6 * forward.matmul_flops

@@ -88,6 +88,9 @@ for _kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention
 register("aten._softmax", "aten._log_softmax", "aten._safe_softmax", other_flops=_times_input(SOFTMAX_FLOPS))
 register("aten._softmax_backward_data", "aten._log_softmax_backward_data", other_flops=_times_input(4))
 register("aten.native_layer_norm", other_flops=_times_input(7), writes=lambda out, *args, **kwargs: [out[0]])
+# Backward of a norm: twice the forward, as for a matrix product.
+register("aten.native_layer_norm_backward", other_flops=lambda out, grad, *args, **kwargs: 2 * 7 * numel(grad))
+register("aten._fused_rms_norm_backward", other_flops=lambda out, grad, *args, **kwargs: 2 * 4 * numel(grad))
 register("aten._fused_rms_norm", other_flops=_times_input(4), writes=lambda out, *args, **kwargs: [out[0]])
 register(
     *aten("topk sort argsort kthvalue multinomial cumsum cumprod cummax logcumsumexp"),
@@ -104,7 +107,7 @@ register(
     *aten("scalar_tensor arange linspace eye repeat_interleave tril_indices triu_indices"),
     *aten("rand randn randint randperm rand_like randn_like randint_like"),
     *aten("uniform normal exponential random bernoulli masked_select nonzero"),
-    *aten("slice_scatter select_scatter _local_scalar_dense _pin_memory one_hot"),
+    *aten("slice_scatter select_scatter slice_backward select_backward _local_scalar_dense _pin_memory one_hot"),
 )
 
 

@@ -1,0 +1,98 @@
+"""Matrix times vector, the work of a decode step at batch 1: what share of the memory's read bandwidth does each kernel reach?
+
+Every kernel is alternated with a read of a large buffer, in the same run; shares are medians of ratios within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import numba
+import numpy as np
+import torch
+from torch.nn import functional
+
+from twophase.kernels.matvec import matvec, quantize_rows
+from twophase.measure import Table, race, si
+from twophase.measure.machine import buffer_bytes
+
+SHAPES = ((4096, 14336), (1024, 4096))  # the MLP of an 8B model, and of a small one
+
+
+@numba.njit(fastmath=True, cache=True)
+def one_thread(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+    """The plain loop without threads: what one core reads."""
+    for row in range(w.shape[0]):
+        total = np.float32(0)
+        for i in range(w.shape[1]):
+            total += w[row, i] * x[i]
+        y[row] = total
+
+
+def kernels(n_in: int, n_out: int, copies: int) -> dict[str, tuple[Callable[[], object], int]]:
+    """Kernels by name, with the bytes of weights each reads; it goes through `copies` matrices, so that none stays in cache."""
+    fp32 = [torch.randn(n_out, n_in) for _ in range(copies)]
+    bf16 = [w.bfloat16() for w in fp32]
+    int8 = [quantize_rows(w) for w in fp32]
+    x, x16, y = torch.randn(n_in), torch.randn(1, n_in).bfloat16(), np.empty(n_out, np.float32)
+    x8 = x[None].bfloat16()
+    size = n_in * n_out
+    found: dict[str, tuple[Callable[[], object], int]] = {
+        "F.linear fp32": (lambda: [functional.linear(x[None], w) for w in fp32], 4 * size * copies),
+        "torch.mv fp32": (lambda: [torch.mv(w, x) for w in fp32], 4 * size * copies),
+        "numpy fp32": (lambda: [w.numpy() @ x.numpy() for w in fp32], 4 * size * copies),
+        "one Numba thread fp32": (lambda: [one_thread(w.numpy(), x.numpy(), y) for w in fp32], 4 * size * copies),
+        "our matvec fp32": (lambda: [matvec(w, x) for w in fp32], 4 * size * copies),
+        "F.linear bf16": (lambda: [functional.linear(x16, w) for w in bf16], 2 * size * copies),
+        "our matvec int8": (lambda: [matvec(w, x, s) for w, s in int8], size * copies),
+        "dequantize, then F.linear": (
+            lambda: [functional.linear(x[None], w * s[:, None]) for w, s in int8],
+            size * copies,
+        ),
+    }
+    scales = [s.bfloat16() for _, s in int8]
+    packed = [w for w, _ in int8]
+    if hasattr(torch, "_weight_int8pack_mm"):
+        pairs = list(zip(packed, scales, strict=True))
+        found["torch int8pack, bf16 in"] = (
+            lambda: [torch._weight_int8pack_mm(x8, w, s) for w, s in pairs],
+            size * copies,
+        )
+    return found
+
+
+def run(n_in: int, n_out: int, budget_s: float) -> Table:
+    """Race the kernels of one shape against a read of memory."""
+    n_bytes = buffer_bytes()
+    buffer = torch.ones(n_bytes // 4)
+    copies = max(1, min(8, n_bytes // (4 * n_in * n_out)))
+    found = kernels(n_in, n_out, copies)
+    result = race({"read": buffer.sum, **{name: f for name, (f, _) in found.items()}}, budget_s=budget_s)
+    read_rate = n_bytes / result["read"].median_s
+    rows: list[list[object]] = [
+        ["reading memory", n_bytes / 1e6, si(result["read"].median_s, "s"), si(read_rate, "B/s"), 1.0]
+    ]
+    for name, (_, moved) in found.items():
+        share = result.ratio("read", name) * moved / n_bytes
+        median = result[name].median_s / copies
+        rows.append([name, moved / copies / 1e6, si(median, "s"), si(moved / result[name].median_s, "B/s"), share])
+    caption = (
+        f"{n_out} x {n_in} matrix times a vector, {torch.get_num_threads()} threads, {result['read'].count} rounds"
+    )
+    return Table(rows, ["kernel", "weights read [MB]", "median", "rate", "share of read bandwidth"], caption, digits=3)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="budget per shape (default 20)")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        for n_in, n_out in SHAPES:
+            print(run(n_in, n_out, options.seconds), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()
