@@ -33,18 +33,17 @@ def causal_attention(
     S, K = k.shape[1], k.shape[2]
     if T == S and T > 1 and lengths is None and starts is None:
         return _prefill(q, k, v)
-    # Fold the G query heads that share a KV head into the query length: a plain matmul per KV head, nothing repeated.
+    # Fold the G query heads that share a KV head into the query length: nothing is repeated, one call for all heads.
     G = N // K
     folded = q.reshape(B, T, K, G, H).permute(0, 2, 3, 1, 4).reshape(B, K, G * T, H)  # [B, K, G·T, H]
-    scores = (folded / math.sqrt(H)) @ k.permute(0, 2, 3, 1)  # [B, K, G·T, S]
-    if T == 1 and lengths is None and starts is None:
-        weights = scores.float().softmax(-1)  # [B, K, G·T, S]: a lone last query sees every key
+    keys, values = k.transpose(1, 2), v.transpose(1, 2)  # [B, K, S, H], views
+    if T == 1 and lengths is None and starts is None:  # a lone last query sees every key
+        out = functional.scaled_dot_product_attention(folded, keys, values)  # [B, K, G·T, H]
     else:
         mask = visible(T, S, lengths, starts, q.device)  # [1 or B, T, S]
         mask = mask[:, None, None].expand(-1, 1, G, T, S).reshape(-1, 1, G * T, S)  # [1 or B, 1, G·T, S]
-        weights = scores.float().masked_fill(~mask, float("-inf")).softmax(-1)  # [B, K, G·T, S]
-        weights = torch.where(mask.any(-1, keepdim=True), weights, 0.0)  # a query that sees no key: NaN becomes 0
-    out = weights.to(v.dtype) @ v.transpose(1, 2)  # [B, K, G·T, H]
+        out = functional.scaled_dot_product_attention(folded, keys, values, attn_mask=mask)  # [B, K, G·T, H]
+        out = torch.where(mask.any(-1, keepdim=True), out, 0.0)  # a query that sees no key: NaN becomes 0
     return out.view(B, K, G, T, H).permute(0, 3, 1, 2, 4).reshape(B, T, N, H)  # [B, T, N, H]
 
 
