@@ -152,7 +152,7 @@ def roofline(
     ax.loglog(corners, [min(peak, i * bandwidth) for i in corners], color=color, label=f"{hardware.name}, {dtype}")
     ax.plot([ridge], [peak], "|", color=color, markersize=12)
     ax.annotate(
-        f"ridge {si(ridge)} FLOP/B", (ridge, peak), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=9
+        f"ridge {si(ridge)} FLOP/B", (ridge, peak), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=9
     )
     for number, (name, (intensity, rate)) in enumerate(marks.items()):
         dot, shade = MARKERS[number % len(MARKERS)], COLORS[(number + 1) % len(COLORS)]
