@@ -30,7 +30,7 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
         parts = []
         for name in public_modules(match["package"]):
             parts.append(
-                f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n   :show-inheritance:\n```\n"
+                f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n   :ignore-module-all:\n```\n"
             )
         return "\n".join(parts)
 
