@@ -29,7 +29,7 @@ from twophase.theory.hardware import Hardware
 from .stopwatch import stopwatch
 from .system import available_bytes, device_name, last_level_cache_bytes, memory_bytes
 
-SCHEMA = 2
+SCHEMA = 3
 GEMM_TARGET_S = 0.02
 _TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
@@ -202,10 +202,10 @@ def _gemm(dtype: str, device: str, size: int | None = None) -> Work:
 
 @cache
 def _gemm_size(dtype: str, device: str) -> int:
-    """The smallest power of two whose GEMM takes long enough, from 256 to 16384."""
-    size = 256
+    """The smallest power of two whose GEMM takes long enough even when nothing interrupts it, from 512 to 16384."""
+    size = 512
     while size < 16384:
-        timing = stopwatch(_multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=3, max_rounds=3)
+        timing = stopwatch(_multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=5, max_rounds=5)
         if min(timing.samples_s) >= GEMM_TARGET_S:
             break
         size *= 2
