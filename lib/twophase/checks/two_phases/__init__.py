@@ -1,0 +1,3 @@
+"""Checks of chapter 1, the two phases."""
+
+ORDER = ("generation_flops", "metrics", "generate", "sampler")

@@ -1,0 +1,217 @@
+"""two_phases-generate: the generation loop over a model that keeps its cache; the judge keeps the log of its calls."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+Model = Callable[[list[int]], list[float]]
+
+
+def best(scores: list[float]) -> int:
+    return max(range(len(scores)), key=lambda i: scores[i])
+
+
+def reference(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    """The right answer."""
+    generated: list[int] = []
+    fed = prompt
+    while len(generated) < max_new_tokens:
+        token = best(model(fed))
+        if token == stop_token:
+            break
+        generated.append(token)
+        fed = [token]
+    return generated
+
+
+def whole_text_again(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    text = list(prompt)
+    while len(text) - len(prompt) < max_new_tokens:
+        token = best(model(text))
+        if token == stop_token:
+            break
+        text.append(token)
+    return text[len(prompt) :]
+
+
+def one_call_too_many(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    generated: list[int] = []
+    scores = model(prompt)
+    while len(generated) < max_new_tokens:
+        token = best(scores)
+        if token == stop_token:
+            break
+        generated.append(token)
+        scores = model([token])
+    return generated
+
+
+def stop_token_kept(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    generated: list[int] = []
+    fed = prompt
+    while len(generated) < max_new_tokens and (not generated or generated[-1] != stop_token):
+        generated.append(best(model(fed)))
+        fed = generated[-1:]
+    return generated
+
+
+def stop_ignored(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    generated: list[int] = []
+    fed = prompt
+    for _ in range(max_new_tokens):
+        generated.append(best(model(fed)))
+        fed = generated[-1:]
+    return generated
+
+
+def prompt_one_by_one(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    if max_new_tokens == 0:
+        return []
+    for token in prompt[:-1]:
+        model([token])
+    return reference(model, prompt[-1:], max_new_tokens, stop_token)
+
+
+def last_prompt_token_twice(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    if max_new_tokens == 0:
+        return []
+    model(prompt)
+    return reference(model, prompt[-1:], max_new_tokens, stop_token)
+
+
+def prompt_returned(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    return prompt + reference(model, prompt, max_new_tokens, stop_token)
+
+
+class ScriptedModel:
+    """A model with a cache whose scores depend on every token it has seen and on their order."""
+
+    def __init__(self, V: int, salt: int) -> None:
+        self.V, self.salt = V, salt
+        self.seen: list[int] = []
+        self.calls: list[list[int]] = []
+
+    def __call__(self, tokens: Any) -> list[float]:
+        if hasattr(tokens, "tolist"):
+            tokens = tokens.tolist()
+        if not isinstance(tokens, list | tuple) or not all(type(t) is int and 0 <= t < self.V for t in tokens):
+            raise ValueError(f"model(tokens) wants a list of token numbers from 0 to {self.V - 1}")
+        self.calls.append(list(tokens))
+        if len(self.calls) > 200:
+            raise ValueError("the model was called 200 times: does the loop ever end?")
+        self.seen += tokens
+        rng = random.Random(f"{self.salt}/{self.seen}")
+        return [rng.random() for _ in range(self.V)]
+
+
+def observe(answer: Answer, case: Case) -> Any:
+    """The tokens that come back, and what the model was fed, call by call."""
+    prompt, max_new_tokens, stop_token, V, salt = case.args
+    model = ScriptedModel(V, salt)
+    tokens = answer.call("generate", model, prompt, max_new_tokens, stop_token)
+    return {"tokens": tokens, "calls of the model": model.calls}
+
+
+def _first_tokens(V: int, salt: int, prompt: list[int], n: int) -> list[int]:
+    return reference(ScriptedModel(V, salt), prompt, n, -1)
+
+
+def _case(name: str, V: int, salt: int, prompt: list[int], n: int, stop_at: int | None, public: bool = True) -> Case:
+    """`stop_at`: the stop token is what the model would say at this step; None: a token it never says."""
+    said = _first_tokens(V, salt, prompt, n)
+    stop = next(t for t in range(V) if t not in said) if stop_at is None else said[stop_at]
+    return Case(name, (prompt, n, stop, V, salt), public=public)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """No token at all; the limit ends it; the stop token ends it, at once or later."""
+
+    def prompt(n: int) -> list[int]:
+        return [rng.randrange(40) for _ in range(n)]
+
+    def salt() -> int:
+        return rng.getrandbits(30)
+
+    return [
+        _case("no token wanted: the model is not called", 40, salt(), prompt(3), 0, None),
+        _case("one token", 40, salt(), prompt(4), 1, None),
+        _case("five tokens, no stop", 40, salt(), prompt(3), 5, None),
+        _case("the first token is the stop token", 40, salt(), prompt(2), 4, 0),
+        _case("the stop token comes on the way", 40, salt(), prompt(5), 9, 4),
+        _case("fresh, ended by its length", 40, salt(), prompt(11), 12, None, public=False),
+        _case("fresh, stopped", 40, salt(), prompt(7), 20, 13, public=False),
+        _case("a prompt of one token", 40, salt(), prompt(1), 6, None),
+    ]
+
+
+EXERCISE = Exercise(
+    id="two_phases-generate",
+    title="The generation loop",
+    kind="kernel",
+    points=3,
+    minutes=15,
+    entries=("generate",),
+    cases=cases,
+    reference=reference,
+    observe=observe,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "whole_text_again",
+            whole_text_again,
+            "generation loops without a cache",
+            "You feed the whole text at every step. The model keeps a cache: after the prompt it wants the new token only.",
+        ),
+        Misconception(
+            "one_call_too_many",
+            one_call_too_many,
+            "loops that prefill first and call the model at the end of the body",
+            "You call the model after the last token, though nobody needs what comes next: one wasted step per request.",
+        ),
+        Misconception(
+            "stop_token_kept",
+            stop_token_kept,
+            "plausible",
+            "The stop token ends the text; it is not part of it. Leave it out of what you return.",
+        ),
+        Misconception(
+            "stop_ignored",
+            stop_ignored,
+            "plausible",
+            "You never look at the stop token, so every request runs to its limit.",
+        ),
+        Misconception(
+            "prompt_one_by_one",
+            prompt_one_by_one,
+            "plausible",
+            "You feed the prompt a token at a time: right tokens, but prefill became decode. One call takes the whole prompt.",
+        ),
+        Misconception(
+            "last_prompt_token_twice",
+            last_prompt_token_twice,
+            "loops that start decoding from the prompt's last token",
+            "The prompt's last token went in twice: the scores that prefill returns already are those for the first new token.",
+        ),
+        Misconception(
+            "prompt_returned",
+            prompt_returned,
+            "plausible",
+            "You return the prompt as well; the task asks for the new tokens only.",
+        ),
+    ),
+    hints=(
+        "What do you feed first, and what at every later step? Keep it in one variable.",
+        "One call of the model per token, the prompt's call included. Look at the limit before you call, at the stop token after.",
+        "fed = prompt; while there is room: token = argmax(model(fed)); stop?; append; fed = [token].",
+    ),
+    recall=(
+        "How many times does a cached loop call the model for n output tokens?",
+        "n times: one prefill, which gives the first token, and n − 1 decode steps.",
+    ),
+)

@@ -1,0 +1,128 @@
+"""two_phases-generation_flops: what a generation costs with and without a cache."""
+
+from __future__ import annotations
+
+import random
+
+from twophase.checks.compare import Tolerance
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+
+def _tokens_run(n_prompt: int, n_output: int, cached: bool) -> int:
+    if cached:
+        return n_prompt + n_output - 1
+    return n_output * n_prompt + n_output * (n_output - 1) // 2
+
+
+def reference(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    """The right answer."""
+    return 2 * n_params * _tokens_run(n_prompt, n_output, cached)
+
+
+def six_per_parameter(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    return 6 * n_params * _tokens_run(n_prompt, n_output, cached)
+
+
+def one_per_parameter(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    return n_params * _tokens_run(n_prompt, n_output, cached)
+
+
+def last_token_fed_back(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    if cached:
+        return 2 * n_params * (n_prompt + n_output)
+    return 2 * n_params * (n_output * n_prompt + n_output * (n_output + 1) // 2)
+
+
+def prompt_left_out(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    return 2 * n_params * (n_output if cached else n_output * (n_output + 1) // 2)
+
+
+def prompt_every_step(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    if cached:
+        return 2 * n_params * (n_prompt + n_output - 1)
+    return 2 * n_params * n_output * n_prompt
+
+
+def cache_changes_nothing(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
+    return 2 * n_params * (n_prompt + n_output - 1)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """One parameter, so that the tokens can be counted by hand; one output token; Llama-2-7B; fresh ones."""
+    fresh = [
+        Case(
+            f"fresh {i + 1}",
+            (rng.randrange(10**6, 10**11), rng.randrange(2, 4000), rng.randrange(2, 900), i % 2 == 0),
+            public=i < 2,
+        )
+        for i in range(6)
+    ]
+    return [
+        Case("1 parameter, 5 prompt tokens, 3 output tokens, cached", (1, 5, 3, True)),
+        Case("1 parameter, 5 prompt tokens, 3 output tokens, not cached", (1, 5, 3, False)),
+        Case("1 output token, cached", (10, 7, 1, True)),
+        Case("1 output token, not cached", (10, 7, 1, False)),
+        Case("Llama-2-7B, 512 in, 256 out, cached", (6_607_077_376, 512, 256, True)),
+        Case("Llama-2-7B, 512 in, 256 out, not cached", (6_607_077_376, 512, 256, False)),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="two_phases-generation_flops",
+    title="What a generation costs",
+    kind="formula",
+    points=2,
+    minutes=10,
+    entries=("generation_flops",),
+    cases=cases,
+    reference=reference,
+    compare=Tolerance(rtol=1e-12, why="a sum of integers, perhaps carried as float64"),
+    misconceptions=(
+        Misconception(
+            "six_per_parameter",
+            six_per_parameter,
+            "lecture notes that give 6 × tokens × parameters for a forward pass",
+            "6 FLOPs per parameter is training: 2 forward, 4 backward. Inference has no backward pass.",
+        ),
+        Misconception(
+            "one_per_parameter",
+            one_per_parameter,
+            "plausible",
+            "Each parameter is multiplied and then added: that is 2 FLOPs, not 1.",
+        ),
+        Misconception(
+            "last_token_fed_back",
+            last_token_fed_back,
+            "generation loops that run the model once more after the last token",
+            "You ran the model on the last token too. Once it is sampled, the generation is over: nobody needs what comes next.",
+        ),
+        Misconception(
+            "prompt_left_out",
+            prompt_left_out,
+            "plausible",
+            "The prompt is missing: its tokens go through the model as well, once with a cache, at every step without.",
+        ),
+        Misconception(
+            "prompt_every_step",
+            prompt_every_step,
+            "plausible",
+            "Without a cache each step runs the prompt and all tokens generated so far, not the prompt alone.",
+        ),
+        Misconception(
+            "cache_changes_nothing",
+            cache_changes_nothing,
+            "plausible",
+            "This is the cached cost in both cases. Without a cache step i runs the whole text again: n_prompt + i tokens.",
+        ),
+    ),
+    hints=(
+        "Count tokens first: how many go through the model in all the calls together? Then multiply.",
+        "With a cache: the prompt in one call, then one token per call. How many calls follow the first?",
+        "Without a cache call i (from 0) runs n_prompt + i tokens. Sum over i from 0 to n_output − 1.",
+    ),
+    recall=(
+        "How many FLOPs does one token cost in a forward pass, attention's pairs left out?",
+        "Two for each parameter it is multiplied with: one multiply, one add.",
+    ),
+)

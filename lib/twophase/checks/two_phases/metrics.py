@@ -1,0 +1,132 @@
+"""two_phases-metrics: TTFT, TPOT, latency from the times at which tokens arrived."""
+
+from __future__ import annotations
+
+import random
+
+from twophase.checks.compare import Tolerance
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+Metrics = dict[str, float | None]
+
+
+def _metrics(ttft_s: float, tpot_s: float | None, latency_s: float, tokens_per_s: float) -> Metrics:
+    return {"ttft_s": ttft_s, "tpot_s": tpot_s, "latency_s": latency_s, "tokens_per_s": tokens_per_s}
+
+
+def reference(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    """The right answer."""
+    first, last, n = token_times_s[0], token_times_s[-1], len(token_times_s)
+    tpot_s = (last - first) / (n - 1) if n > 1 else None
+    return _metrics(first - arrival_s, tpot_s, last - arrival_s, n / (last - arrival_s))
+
+
+def divided_by_n(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    right, n = reference(arrival_s, token_times_s), len(token_times_s)
+    tpot_s = (token_times_s[-1] - token_times_s[0]) / n if n > 1 else None
+    return {**right, "tpot_s": tpot_s}
+
+
+def ttft_in_tpot(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    right, n = reference(arrival_s, token_times_s), len(token_times_s)
+    return {**right, "tpot_s": (token_times_s[-1] - arrival_s) / n if n > 1 else None}
+
+
+def clock_for_duration(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    right = reference(arrival_s, token_times_s)
+    return {**right, "ttft_s": token_times_s[0]}
+
+
+def latency_from_first_token(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    right = reference(arrival_s, token_times_s)
+    return {**right, "latency_s": token_times_s[-1] - token_times_s[0]}
+
+
+def rate_is_inverse_tpot(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    right = reference(arrival_s, token_times_s)
+    return {**right, "tokens_per_s": 1 / right["tpot_s"] if right["tpot_s"] else 0.0}
+
+
+def zero_for_undefined(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    right = reference(arrival_s, token_times_s)
+    return {**right, "tpot_s": right["tpot_s"] or 0.0}
+
+
+def _request(rng: random.Random, n: int) -> tuple[float, list[float]]:
+    arrival_s = rng.uniform(5, 100)
+    now = arrival_s + rng.uniform(0.05, 2)
+    times = [now]
+    for _ in range(n - 1):
+        now += rng.uniform(0.005, 0.06)
+        times.append(now)
+    return arrival_s, times
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """By hand; one token only; fresh ones."""
+    fresh = [Case(f"fresh {i + 1}", _request(rng, rng.randrange(2, 40)), public=i < 2) for i in range(4)]
+    return [
+        Case("arrives at 10 s, tokens at 10.5, 10.6, 10.7 s", (10.0, [10.5, 10.6, 10.7])),
+        Case("one token only", (3.0, [3.25])),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="two_phases-metrics",
+    title="The times people feel",
+    kind="formula",
+    points=2,
+    minutes=10,
+    entries=("metrics",),
+    cases=cases,
+    reference=reference,
+    compare=Tolerance(rtol=1e-9, atol=1e-12, why="differences of float64 clock times"),
+    misconceptions=(
+        Misconception(
+            "divided_by_n",
+            divided_by_n,
+            "benchmark scripts that divide by the number of tokens",
+            "Between n tokens lie n − 1 gaps: TPOT divides by n − 1.",
+        ),
+        Misconception(
+            "ttft_in_tpot",
+            ttft_in_tpot,
+            "dashboards that report latency over tokens as time per output token",
+            "Your TPOT contains the wait for the first token. It is the time between tokens: start at the first one.",
+        ),
+        Misconception(
+            "clock_for_duration",
+            clock_for_duration,
+            "plausible",
+            "Your TTFT is a time of day. It is a duration: subtract the arrival.",
+        ),
+        Misconception(
+            "latency_from_first_token",
+            latency_from_first_token,
+            "plausible",
+            "Latency runs from the arrival to the last token; you started it at the first token.",
+        ),
+        Misconception(
+            "rate_is_inverse_tpot",
+            rate_is_inverse_tpot,
+            "lecture notes that call tokens per second a latency",
+            "1 / TPOT is the rate after the first token. The request's tokens per second count the wait for it too.",
+        ),
+        Misconception(
+            "zero_for_undefined",
+            zero_for_undefined,
+            "plausible",
+            "With one token there is no time between tokens. 0 would mean infinitely fast: return None.",
+        ),
+    ),
+    hints=(
+        "Draw a line of time: arrival, first token, last token. Each metric is the length of a stretch, or a count over one.",
+        "TPOT: the stretch from the first token to the last, over the number of gaps in it.",
+        "tokens_per_s is all tokens over the whole latency. One token has no gap: tpot_s is None.",
+    ),
+    recall=(
+        "A request gets n tokens. By what do you divide to get TPOT, and what is left out?",
+        "By n − 1, the gaps between tokens; the wait for the first token is TTFT and is left out.",
+    ),
+)

@@ -1,0 +1,209 @@
+"""two_phases-sampler: temperature, top-k and top-p, checked by the exact law of what comes out."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import Tolerance
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.law import law
+
+Choose = Callable[[list[float]], int]
+Filter = Callable[[list[float]], list[float]]
+
+
+def softmax(logits: list[float], temperature: float) -> list[float]:
+    top = max(logits)
+    weights = [math.exp((x - top) / temperature) for x in logits]
+    return [w / sum(weights) for w in weights]
+
+
+def normalized(probs: list[float]) -> list[float]:
+    return [p / sum(probs) for p in probs]
+
+
+def by_size(probs: list[float]) -> list[int]:
+    return sorted(range(len(probs)), key=lambda i: -probs[i])
+
+
+def keep_top_k(probs: list[float], top_k: int | None) -> list[float]:
+    kept = set(by_size(probs)[:top_k])
+    return [p if i in kept else 0.0 for i, p in enumerate(probs)]
+
+
+def keep_top_p(
+    probs: list[float], top_p: float | None, order: list[int] | None = None, crossing: bool = True
+) -> list[float]:
+    """Keep tokens in `order` until their mass reaches top_p; `crossing` keeps the one that reaches it."""
+    if top_p is None:
+        return probs
+    kept: set[int] = set()
+    mass = 0.0
+    for i in order if order is not None else by_size(probs):
+        if mass >= top_p or (not crossing and kept and mass + probs[i] >= top_p):
+            break
+        kept.add(i)
+        mass += probs[i]
+    return [p if i in kept else 0.0 for i, p in enumerate(probs)]
+
+
+def _greedy(logits: list[float]) -> int:
+    return max(range(len(logits)), key=lambda i: logits[i])
+
+
+def _sampler(
+    scale: Callable[[float], float] = lambda t: t,
+    k_of: Callable[[list[float], int | None], list[float]] = keep_top_k,
+    p_of: Callable[[list[float], float | None], list[float]] = keep_top_p,
+    between: Filter = normalized,
+    after: Filter = normalized,
+    greedy: Callable[[list[float]], int] = _greedy,
+) -> Callable[..., int]:
+    """The sampler with one step replaced; with none replaced it is right."""
+
+    def sample(logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose) -> int:
+        if temperature == 0:
+            return greedy(logits)
+        probs = softmax(logits, scale(temperature))
+        probs = between(k_of(probs, top_k))
+        return choose(after(p_of(probs, top_p)))
+
+    return sample
+
+
+def filters_before_temperature(
+    logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
+) -> int:
+    if temperature == 0:
+        return _greedy(logits)
+    kept = keep_top_p(normalized(keep_top_k(softmax(logits, 1.0), top_k)), top_p)
+    warm = softmax(logits, temperature)
+    return choose(normalized([w if k > 0 else 0.0 for w, k in zip(warm, kept, strict=True)]))
+
+
+def _smallest_k(probs: list[float], top_k: int | None) -> list[float]:
+    kept = set(by_size(probs)[-top_k:] if top_k is not None else range(len(probs)))
+    return [p if i in kept else 0.0 for i, p in enumerate(probs)]
+
+
+def observe(answer: Answer, case: Case) -> Any:
+    """The probability of every token, by walking all branches of `choose`."""
+    logits = case.args[0]
+
+    def run(choose: Choose) -> int | str:
+        token = answer.call("sample", *case.args, choose)
+        whole = hasattr(token, "item") and getattr(token, "shape", None) == ()
+        token = token.item() if whole else token
+        return token if type(token) is int else f"{type(token).__name__} instead of a token"
+
+    found = law(run)
+    tokens: list[Any] = [found.pop(i, 0.0) for i in range(len(logits))]
+    return {"probabilities": tokens, "not tokens": sorted(map(str, found))}
+
+
+def _logits(rng: random.Random, V: int) -> list[float]:
+    return [round(rng.gauss(0, 1.6), 6) for _ in range(V)]
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Each filter alone, then together; the largest token never first, so that an order shows."""
+    V4 = [0.1, 1.3, -0.8, 0.7]
+    fresh = [
+        Case(f"fresh {i + 1}", (_logits(rng, rng.randrange(5, 9)), rng.uniform(0.4, 2.0), k, p), public=i < 2)
+        for i, (k, p) in enumerate([(3, 0.83), (4, 0.61), (None, 0.71), (2, None)])
+    ]
+    return [
+        Case("greedy: temperature 0", (V4, 0, None, None)),
+        Case("temperature 2 alone", (V4, 2.0, None, None)),
+        Case("top_k = 2 alone", (V4, 1.0, 2, None)),
+        Case("top_p = 0.6 alone", (V4, 1.0, None, 0.6)),
+        Case("top_p below the largest probability: one token is left", (V4, 1.0, None, 0.2)),
+        Case("top_k = 3, then top_p = 0.8 of what is left", (V4, 0.7, 3, 0.8)),
+        Case("large logits", ([2000.0, 1999.0, 1997.5], 1.5, None, 0.9)),
+        *fresh,
+    ]
+
+
+def _unstable(logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose) -> int:
+    if temperature == 0:
+        return _greedy(logits)
+    weights = [math.exp(x / temperature) for x in logits]  # overflows above 709
+    return choose(normalized(keep_top_p(normalized(keep_top_k(normalized(weights), top_k)), top_p)))
+
+
+EXERCISE = Exercise(
+    id="two_phases-sampler",
+    title="A sampler",
+    kind="kernel",
+    points=4,
+    minutes=25,
+    entries=("sample",),
+    cases=cases,
+    reference=_sampler(),
+    observe=observe,
+    compare=Tolerance(rtol=1e-5, atol=1e-7, why="probabilities may pass through float32"),
+    misconceptions=(
+        Misconception(
+            "temperature_multiplied",
+            _sampler(scale=lambda t: 1 / t),
+            "plausible",
+            "You multiplied by the temperature. Logits are divided by it: a high temperature flattens.",
+        ),
+        Misconception(
+            "crossing_token_dropped",
+            _sampler(p_of=lambda p, t: keep_top_p(p, t, crossing=False)),
+            "samplers that cut where the running sum exceeds top_p",
+            "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the line stays in.",
+        ),
+        Misconception(
+            "not_renormalized",
+            _sampler(after=lambda p: p),
+            "plausible",
+            "After the filters the probabilities no longer sum to 1: divide by what is left before you draw.",
+        ),
+        Misconception(
+            "top_p_of_everything",
+            _sampler(between=lambda p: p),
+            "samplers that filter twice and normalize once",
+            "Top-p works on what top-k left, renormalized; you compared with the mass before top-k.",
+        ),
+        Misconception(
+            "filters_before_temperature",
+            filters_before_temperature,
+            "samplers that differ in the order of their steps",
+            "You chose the tokens before applying the temperature. The order here is temperature, top-k, top-p.",
+        ),
+        Misconception(
+            "vocabulary_order",
+            _sampler(p_of=lambda p, t: keep_top_p(p, t, order=list(range(len(p))))),
+            "plausible",
+            "You summed the probabilities in the order of the vocabulary. Top-p sums from the largest down.",
+        ),
+        Misconception(
+            "smallest_k",
+            _sampler(k_of=_smallest_k),
+            "plausible",
+            "You kept the k smallest probabilities: check which way your sort goes.",
+        ),
+        Misconception(
+            "overflow",
+            _unstable,
+            "softmax written as exp over sum",
+            "Large logits overflow: subtract the largest logit before the exponential; the law stays the same.",
+        ),
+    ),
+    hints=(
+        "Four steps, in this order: temperature, top-k, top-p, draw. Each turns a list of probabilities into another.",
+        "For top-p sort from the largest down, add up, and keep a token as long as the ones before it have not reached top_p.",
+        "Renormalize after top-k and after top-p. If temperature is 0, return the index of the largest logit and draw nothing.",
+    ),
+    recall=(
+        "Does top-p keep the token with which the running mass crosses p?",
+        "Yes: it keeps the smallest set whose mass reaches p, so at least one token is left.",
+    ),
+    withholds=("twophase.kernels.sampling.sample", "twophase.kernels.sampling.sampling_probs"),
+)
