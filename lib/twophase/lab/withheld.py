@@ -47,7 +47,8 @@ def _mentioned(function: FunctionType) -> list[Any]:
     names = {n for code in _codes(function.__code__) for n in code.co_names}
     found = [function.__globals__[n] for n in names if n in function.__globals__]
     found += [c.cell_contents for c in function.__closure__ or () if _filled(c)]
-    found += [*(function.__defaults__ or ()), getattr(function, "__wrapped__", None)]
+    found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    found.append(getattr(function, "__wrapped__", None))
     modules = [m for m in found if isinstance(m, ModuleType)]
     modules += [sys.modules[n] for n in names if n in sys.modules and n.startswith("twophase")]  # imports in the body
     looked: set[int] = set()

@@ -1,0 +1,128 @@
+"""The `twophase` command: help, bad input, and what happens when something breaks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from twophase.cli import main as cli
+
+NAMES = [e.name for e in cli.ENTRIES]
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(arguments))
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERMINAL_WIDTH", "160")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_each_command_shows_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(name, "--help") == 0
+    out = capsys.readouterr().out
+    assert "Example:" in out
+    assert f"twophase {name}" in out.partition("Example:")[2]
+
+
+def test_help_lists_every_command_and_imports_nothing_of_the_course() -> None:
+    code = (
+        "import sys\nfrom twophase.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in sys.modules if m in ('torch', 'numpy', 'nbformat') or m.startswith('twophase.checks')])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.splitlines()[-1] == "[]"
+    assert all(name in shown.stdout for name in NAMES)
+    assert shown.stderr == ""
+
+
+def test_the_installed_command_runs() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "twophase.cli.main", "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert (shown.returncode, shown.stdout.split()[0], shown.stderr) == (0, "twophase", "")
+
+
+def test_an_unknown_command_is_bad_input_and_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("progres") == 2
+    assert "'progress'" in capsys.readouterr().err
+
+
+BAD = (
+    ("progress", "no_such_topic"),
+    ("update", "--course", "/nonexistent"),
+    ("lab", "--no-open", "--course", "/nonexistent"),
+    ("next", "--no-such-option"),
+    ("plan", "--model", "no-such-model"),
+    ("plan", "--batch", "many"),
+)
+
+
+@pytest.mark.parametrize("arguments", BAD, ids=" ".join)
+def test_bad_input_is_a_sentence_on_stderr_and_exit_code_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.strip()
+    assert "Traceback" not in err
+    assert "report" not in err
+
+
+def breaks(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def broken() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "_load", lambda entry: broken)
+
+
+ERRORS: tuple[tuple[BaseException, int, str], ...] = (
+    (ValueError("the batch must be positive"), 2, "the batch must be positive"),
+    (FileNotFoundError(2, "No such file or directory", "x.ipynb"), 2, "x.ipynb: No such file"),
+    (RuntimeError("boom\nsecond line"), 1, "please report"),
+    (ModuleNotFoundError("No module named 'torch'"), 1, "No module named 'torch'"),
+    (KeyboardInterrupt(), 130, ""),
+)
+
+
+@pytest.mark.parametrize(("error", "code", "says"), ERRORS, ids=lambda v: type(v).__name__)
+def test_whatever_breaks_becomes_one_sentence_and_an_exit_code(
+    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    breaks(monkeypatch, error)
+    assert run("measure") == code
+    err = capsys.readouterr().err
+    assert says in err
+    assert "Traceback" not in err
+    assert err.count("\n") <= 1
+
+
+def test_debug_shows_the_whole_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks(monkeypatch, RuntimeError("boom"))
+    with pytest.raises(RuntimeError, match="boom"):
+        cli.main(["measure", "--debug"])
+
+
+def test_a_command_that_cannot_be_loaded_disturbs_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = cli.Entry("grade", "no_such_module", "grade", "Gone.", "twophase grade x")
+    monkeypatch.setattr(cli, "ENTRIES", (*(e for e in cli.ENTRIES if e.name != "grade"), gone))
+    assert run("grade", "x") == 1
+    assert run("next", "--help") == 0
+    assert run("--help") == 0
+    assert "grade" in capsys.readouterr().out
+
+
+def test_every_entry_names_a_function_that_exists() -> None:
+    loaded: dict[str, Any] = {e.name: cli._load(e) for e in cli.ENTRIES}
+    assert all(callable(f) for f in loaded.values())

@@ -1,0 +1,149 @@
+"""`twophase lab`, `next` and `progress`: sittings, where one stopped, recall questions, a folder that is never overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from twophase.checks import registry
+from twophase.cli import my_folder, sittings
+from twophase.cli.main import main
+from twophase.lab import record
+
+IDS = [i for t in registry.topics() for i in registry.ids(t)]
+
+
+def course_with(folder: Path, *names: str) -> Path:
+    (folder / "exercises").mkdir(exist_ok=True)
+    for name in names:
+        (folder / "exercises" / name).write_text(f'{{"made for": "{name}"}}')
+    return folder
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    return int(stopped.value.code or 0)
+
+
+def test_lab_copies_what_is_missing_and_never_overwrites(tmp_path: Path) -> None:
+    course = course_with(tmp_path, "01_a.ipynb", "02_b.ipynb")
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "01_a.ipynb").write_text("mine")
+    assert run("lab", "--no-open", "--course", str(course)) == 0
+    assert (tmp_path / "my" / "01_a.ipynb").read_text() == "mine"
+    assert (tmp_path / "my" / "02_b.ipynb").read_bytes() == (tmp_path / "exercises" / "02_b.ipynb").read_bytes()
+    assert my_folder.progress_file(course).read_bytes() == b""
+    record.write("check", IDS[0], my_folder.progress_file(course), status="right", points=1)
+    before = {p: p.read_bytes() for p in (tmp_path / "my").rglob("*") if p.is_file()}
+    assert run("lab", "--no-open", "--course", str(course)) == 0
+    assert {p: p.read_bytes() for p in (tmp_path / "my").rglob("*") if p.is_file()} == before
+
+
+def test_a_dangling_link_in_the_learners_folder_is_left_alone(tmp_path: Path) -> None:
+    course = course_with(tmp_path, "01_a.ipynb")
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "01_a.ipynb").symlink_to(tmp_path / "elsewhere.ipynb")
+    assert my_folder.fill(course) == []
+    assert not (tmp_path / "elsewhere.ipynb").exists()
+
+
+def exercise(minutes: int) -> Any:
+    return SimpleNamespace(minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        ([], []),
+        ([40], [[40]]),
+        ([20, 25, 5], [[20, 25], [5]]),
+        ([40, 10, 40], [[40], [10], [40]]),
+        ([15, 15, 15, 1], [[15, 15, 15], [1]]),
+    ],
+)
+def test_a_sitting_takes_at_most_45_minutes(minutes: list[int], expected: list[list[int]]) -> None:
+    assert [[e.minutes for e in s] for s in sittings.cut([exercise(m) for m in minutes])] == expected
+
+
+@pytest.mark.parametrize("topic", registry.topics())
+def test_the_sittings_of_each_topic_hold_every_exercise_once_in_order(topic: str) -> None:
+    cut = sittings.cut(registry.load_topic(topic))
+    assert [e.id for s in cut for e in s] == registry.ids(topic)
+    assert all(sum(e.minutes for e in s) <= sittings.SITTING_MINUTES for s in cut)
+
+
+def solved(*ids: str) -> list[record.Event]:
+    return [{"event": "check", "id": i, "status": "right", "points": 1, "time": "2026-05-06T07:08:09"} for i in ids]
+
+
+def test_a_newcomer_is_sent_to_the_first_exercise() -> None:
+    lines = sittings.where_stopped([])
+    assert "not started" in lines[0]
+    assert IDS[0] in lines[2]
+
+
+def test_next_names_the_last_exercise_and_what_is_left_of_its_sitting() -> None:
+    topic = registry.topics()[-1]
+    first = sittings.cut(registry.load_topic(topic))[0]
+    lines = sittings.where_stopped(solved(first[0].id))
+    assert lines[0] == f"Last: {first[0].id}, solved, on 2026-05-06."
+    minutes = sum(e.minutes for e in first[1:])
+    if minutes:
+        assert registry.stem(topic) in lines[1]
+        assert f"about {minutes} minutes" in lines[1]
+        assert [line.split()[0] for line in lines[2:]] == [e.id for e in first[1:]]
+
+
+def test_when_all_is_done_that_is_said() -> None:
+    assert sittings.where_stopped(solved(*IDS))[-1] == "Every exercise is done."
+
+
+def test_an_exercise_that_the_course_no_longer_has_is_passed_over() -> None:
+    events = [*solved(IDS[0]), *solved("kv_cache-gone", "gone-gone")]
+    assert IDS[0] in sittings.where_stopped(events)[0]
+    assert [e.id for e in sittings.recall_questions(events)] == [IDS[0]]
+
+
+def test_recall_asks_two_done_exercises_those_not_asked_for_longest() -> None:
+    done = IDS[:3]
+    events = solved(*done)
+    asked: list[str] = []
+    for _ in range(3):
+        for e in sittings.recall_questions(events):
+            asked.append(e.id)
+            events.append({"event": "recall", "id": e.id})
+    assert all(asked.count(i) == 2 for i in done)
+
+
+def test_without_a_terminal_next_prints_questions_then_answers_and_records_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    course = course_with(tmp_path, "01_a.ipynb")
+    my_folder.fill(course)
+    file = my_folder.progress_file(course)
+    for i in IDS[:2]:
+        record.write("check", i, file, status="right", points=1)
+    assert run("next", "--course", str(course)) == 0
+    out = capsys.readouterr().out
+    parts = [registry.load(i).recall[part] for part in (0, 1) for i in IDS[:2]]
+    assert sorted(out.index(p) for p in parts) == [out.index(p) for p in parts]
+    assert [e["id"] for e in record.read(file) if e["event"] == "recall"] == IDS[:2]
+
+
+def test_next_writes_nothing_where_no_folder_was_made(tmp_path: Path) -> None:
+    assert run("next", "--course", str(course_with(tmp_path))) == 0
+    assert not (tmp_path / "my").exists()
+
+
+def test_progress_prints_the_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    course = course_with(tmp_path, "01_a.ipynb")
+    my_folder.fill(course)
+    record.write("check", "kv_cache-max_batch", my_folder.progress_file(course), status="right", points=2)
+    assert run("progress", "03_kv_cache", "--course", str(course)) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "kv_cache-max_batch" in line)
+    assert "done" in row
+    assert "2 of 2" in row

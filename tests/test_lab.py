@@ -1,0 +1,279 @@
+"""The notebook's functions: what check, hint, solution and progress say, and that they write nothing outside my/."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+from exercise_tools import namespace_of, right_answers
+from nbclient import NotebookClient
+from notebook_tools import small_solution
+
+from twophase.checks import registry
+from twophase.lab import check, checking, course, hint, progress, record, showing, solution
+from twophase.lab.shown import CheckFailed, LabError
+from twophase.lab.withheld import used
+from twophase.protocol import NotYet
+
+ID = "kv_cache-max_batch"
+WITHHELD = "twophase.theory.kv_cache.max_batch"
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """The user namespace of a notebook that was just opened, in a folder that is nobody's."""
+    user_ns: dict[str, Any] = {}
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(user_ns=user_ns))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(record, "_here", [])
+    monkeypatch.setattr(checking, "touched", [])
+    monkeypatch.setattr(showing, "_given", {})
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    return user_ns
+
+
+@pytest.fixture
+def my(names: dict[str, Any], tmp_path: Path) -> Path:
+    """The record of a learner's folder that we are in."""
+    file = tmp_path / record.STATE_FOLDER / record.FILE_NAME
+    file.parent.mkdir()
+    file.touch()
+    return file
+
+
+def right(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))
+
+
+def no_weights(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+    return memory_bytes // (kv_bytes_per_token * n_tokens)
+
+
+def stub(*args: int) -> int:
+    raise NotYet(ID)
+
+
+def failure(exercise_id: str = ID) -> CheckFailed:
+    with pytest.raises(CheckFailed) as caught:
+        check(exercise_id)
+    return caught.value
+
+
+def test_a_right_answer_gives_its_points_as_a_bare_number_and_a_green_card(names: dict[str, Any]) -> None:
+    names["max_batch"] = right
+    points = check(ID)
+    assert (points, repr(points)) == (2.0, "2.0")
+    assert "Right." in points._repr_html_()
+    assert "2 of 2 points" in points._repr_html_()
+
+
+def test_every_right_answer_of_the_tests_gets_its_points(names: dict[str, Any]) -> None:
+    for path in right_answers(ID):
+        names.update(namespace_of(path))
+        assert check(ID) == registry.load(ID).points
+
+
+def test_a_wrong_answer_raises_a_few_lines_with_exercise_reason_and_next_step(names: dict[str, Any]) -> None:
+    for wrong in registry.load(ID).misconceptions:
+        names["max_batch"] = wrong.answer
+        lines = failure()._render_traceback_()
+        assert len(lines) <= 4
+        assert lines[0].startswith(ID)
+        assert wrong.says in lines
+        assert f'hint("{ID}")' in lines[-1]
+
+
+def test_an_unnamed_mistake_shows_the_smallest_failing_public_case(names: dict[str, Any]) -> None:
+    names["max_batch"] = lambda *args: 17
+    assert "tiny" in str(failure())
+
+
+def test_a_stub_is_called_not_written_yet_and_is_no_attempt(names: dict[str, Any], my: Path) -> None:
+    names["max_batch"] = stub
+    assert "not written yet" in str(failure())
+    assert my.read_bytes() == b""
+
+
+def test_a_name_that_is_not_defined_is_said_so(names: dict[str, Any]) -> None:
+    assert "max_batch is not defined" in str(failure())
+
+
+def test_an_unknown_id_gets_the_nearest_known_one(names: dict[str, Any]) -> None:
+    for call in (check, hint, solution):
+        with pytest.raises(LabError, match=f"did you mean '{ID}'"):
+            call("kv_cache-max_bach")
+
+
+def test_outside_a_notebook_check_says_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("IPython.get_ipython", lambda: None)
+    with pytest.raises(LabError, match="make lab"):
+        check(ID)
+
+
+def test_what_an_answer_writes_to_stderr_is_shown_and_goes_to_stdout(
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def noisy(*args: int) -> int:
+        print("noise", file=sys.stderr)
+        return right(*args)
+
+    names["max_batch"] = noisy
+    assert check(ID) == 2
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "noise" in out
+
+
+def test_hints_go_one_step_further_at_each_call_and_stay_at_the_third(names: dict[str, Any]) -> None:
+    shown = [repr(hint(ID)) for _ in range(4)]
+    for text, wanted in zip(shown, [*registry.load(ID).hints, registry.load(ID).hints[2]], strict=True):
+        assert wanted in text
+
+
+@pytest.fixture
+def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "solutions").mkdir()
+    nbformat.write(small_solution(), tmp_path / "solutions" / "03_kv_cache.ipynb")
+    monkeypatch.setattr(course, "COURSE", tmp_path)
+
+
+def test_the_solution_is_shown_after_an_attempt_and_not_before(names: dict[str, Any], author: None) -> None:
+    assert "Try first" in repr(solution(ID))
+    names["max_batch"] = stub
+    failure()
+    assert "Try first" in repr(solution(ID))
+    names["max_batch"] = no_weights
+    failure()
+    source = solution(ID).source
+    assert "return max(0, free" in source
+    assert "SOLUTION" not in source
+
+
+def test_the_solution_can_be_had_by_giving_up(names: dict[str, Any], author: None) -> None:
+    assert "return max(0, free" in solution(ID, give_up=True).source
+
+
+def test_without_a_learners_folder_nothing_is_written(names: dict[str, Any], tmp_path: Path) -> None:
+    names["max_batch"] = right
+    check(ID)
+    hint(ID)
+    progress()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_attempt_is_kept_in_the_learners_folder_and_survives_the_process(names: dict[str, Any], my: Path) -> None:
+    names["max_batch"] = no_weights
+    failure()
+    assert record.standings(record.read(my))[ID].state == "tried"
+    names["max_batch"] = right
+    check(ID)
+    names["max_batch"] = no_weights
+    failure()
+    assert record.standings(record.read(my))[ID] == record.Standing("done", 2.0)
+    assert record._here == []
+
+
+def test_a_torn_last_line_is_dropped_and_spoils_no_later_one(names: dict[str, Any], my: Path) -> None:
+    record.write("check", ID, status="wrong")
+    my.write_bytes(my.read_bytes() + b'{"event": "check", "id": "kv_ca')
+    record.write("check", ID, status="right", points=2)
+    my.write_bytes(my.read_bytes() + b'\xff{"id": 3}\n[1]\nnull\n')
+    assert [e["status"] for e in record.read()] == ["wrong", "right"]
+
+
+def test_two_notebooks_may_write_at_once(my: Path) -> None:
+    code = f"from twophase.lab import record\nfor i in range(300): record.write('hint', '{ID}', number=i)"
+    writers = [subprocess.Popen([sys.executable, "-c", code], cwd=my.parent) for _ in range(2)]
+    assert [w.wait(60) for w in writers] == [0, 0]
+    assert sorted(e["number"] for e in record.read()) == sorted([*range(300)] * 2)
+
+
+def test_progress_counts_done_tried_and_open(names: dict[str, Any]) -> None:
+    names["max_batch"] = no_weights
+    failure()
+    assert f"{ID}" in repr(progress())
+    assert next(r for r in progress().exercises if r[0] == ID)[1] == "tried"
+    names["max_batch"] = right
+    check(ID)
+    table = progress()
+    minutes = sum(e.minutes for e in registry.load_topic("kv_cache")) - registry.load(ID).minutes
+    row = next(r for r in table.chapters if r[0] == "03_kv_cache")
+    assert row[1:] == (f"1 of {len(registry.ids('kv_cache'))}", row[2], f"{minutes}")
+    assert row[2].startswith("2 of ")
+    assert "<table>" in table._repr_html_()
+
+
+USES: dict[str, str] = {
+    "the function itself": "from twophase.theory.kv_cache import max_batch as f",
+    "by its name": "from twophase.theory.kv_cache import max_batch as g\ndef f(*a): return g(*a)",
+    "by its module": "import twophase.theory.kv_cache as kv\ndef f(*a): return kv.max_batch(*a)",
+    "by its full name": "import twophase.theory.kv_cache\ndef f(*a): return twophase.theory.kv_cache.max_batch(*a)",
+    "imported inside": "def f(*a):\n    from twophase.theory.kv_cache import max_batch as g\n    return g(*a)",
+    "through a helper": "from twophase.theory import kv_cache\ndef h(*a): return kv_cache.max_batch(*a)\ndef f(*a): return h(*a)",
+    "in a method": "from twophase.theory import kv_cache\nclass f:\n    def m(self): return kv_cache.max_batch",
+    "in a lambda inside": "from twophase.theory import kv_cache\ndef f(*a): return (lambda: kv_cache.max_batch(*a))()",
+    "as a default": "from twophase.theory.kv_cache import max_batch\ndef f(*a, g=max_batch): return g(*a)",
+}
+
+
+@pytest.mark.parametrize("how", USES)
+def test_leaning_on_the_withheld_function_is_seen(how: str) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(USES[how], names)
+    assert used([WITHHELD], [names["f"]]) == [WITHHELD]
+
+
+OWN: tuple[Callable[..., Any], ...] = (right, no_weights, stub)
+
+
+@pytest.mark.parametrize("answer", OWN)
+def test_an_answer_of_ones_own_is_not_suspected(answer: Callable[..., Any]) -> None:
+    import twophase.theory.kv_cache  # noqa: F401
+
+    assert used([WITHHELD], [answer]) == []
+
+
+def test_using_something_else_of_the_same_module_is_not_suspected() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("from twophase.theory import kv_cache\ndef f(*a): return kv_cache.kv_bytes_per_token", names)
+    assert used([WITHHELD], [names["f"]]) == []
+
+
+def test_in_the_official_worker_all_four_do_nothing_and_bring_no_checks() -> None:
+    code = (
+        "import sys; from twophase.lab import NotYet, check, hint, solution, progress\n"
+        "assert [check('a'), hint('b'), solution('c'), solution('c', give_up=True), progress()] == [None] * 5\n"
+        "assert not [m for m in sys.modules if m.startswith(('twophase.checks', 'twophase.lab.'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], env={"TWOPHASE_WORKER": "1"}, check=True, timeout=60)
+
+
+def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_path: Path) -> None:
+    nb = nbformat.v4.new_notebook()
+    sources = (
+        "from twophase.lab import NotYet, check, hint, solution, progress",
+        f'def max_batch(*args):\n    raise NotYet("{ID}")',
+        "max_batch()",
+        f'check("{ID}")',
+        "def max_batch(memory, weights, per_token, tokens):\n    return memory // (per_token * tokens)",
+        f'check("{ID}")',
+        "def max_batch(m, w, k, n):\n    import warnings; warnings.warn('x'); return max(0, (m - w) // (k * n))",
+        f'check("{ID}")',
+        f'solution("{ID}", 1); hint("{ID}"); progress()',
+    )
+    nb.cells = [nbformat.v4.new_code_cell(s) for s in sources]
+    NotebookClient(nb, allow_errors=True, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [o for c in nb.cells for o in c.outputs]
+    assert not [o for o in outputs if o.get("name") == "stderr"]
+    errors = [o for o in outputs if o.output_type == "error"]
+    assert [e.ename for e in errors] == ["NotYet", "CheckFailed", "CheckFailed"]
+    assert all(len(e.traceback) <= 4 and "File " not in "".join(e.traceback) for e in errors)
+    verdict = nb.cells[7].outputs[-1]
+    assert verdict.data["text/plain"] == "2.0"
+    assert list(tmp_path.iterdir()) == []
