@@ -53,7 +53,8 @@ def refuses(attempt: Callable[[], Any], error: str = "ValueError") -> bool:
 def argument(value: Any) -> Any:
     """A copy of an argument, so that the answer cannot change the case.
 
-    A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied too. A handle stands for its object.
+    A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied too.
+    A handle stands for its object.
     """
     if isinstance(value, LocalHandle):
         return value.instance

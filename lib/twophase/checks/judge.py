@@ -14,6 +14,7 @@ from twophase.checks.answer import Answer, LocalAnswer, Timed
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.protocol import AnswerError
+from twophase.protocol.errors import JudgeFault
 
 Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
 FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
@@ -57,6 +58,8 @@ def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
         return exercise.look(answer, case)
     except AnswerError as e:
         return e
+    except JudgeFault:
+        raise
     except Exception as e:  # `observe` works for the right answer, so it is this answer's data that it trips over
         said = f"{type(e).__name__}: {e}"[:200]
         return AnswerError("unusable", f"the check can do nothing with what your answer returned ({said})")

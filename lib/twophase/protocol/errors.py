@@ -35,6 +35,10 @@ class AnswerError(Exception):
         self.type_names = type_names
 
 
+class JudgeFault(Exception):
+    """The judge itself cannot go on. It passes through everything that turns an answer's errors into verdicts."""
+
+
 def error_from(exception: BaseException) -> AnswerError:
     """The AnswerError that stands for an exception which an answer raised."""
     if isinstance(exception, AnswerError):

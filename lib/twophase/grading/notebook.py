@@ -1,0 +1,122 @@
+"""Reading a notebook that somebody else wrote: any file at all, in any format since 2011, without believing a word of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 8 * 2**20
+MAX_CELLS = 2_000
+
+
+class Unreadable(ValueError):
+    """The file is no notebook that can be graded. The message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its kind, its text, and what nbgrader's metadata says of it."""
+
+    kind: str
+    source: str
+    grade_id: str = ""
+    grade: bool = False
+    locked: bool = False
+    solution: bool = False
+    points: float = 0.0
+
+    @property
+    def is_code(self) -> bool:
+        return self.kind == "code"
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook's cells and the SHA-256 of its bytes."""
+
+    cells: tuple[Cell, ...]
+    digest: str
+
+
+def read(path: Path) -> Notebook:
+    """The notebook at `path`. Raises Unreadable, with the reason, and nothing else."""
+    data = read_bytes(path)
+    return parse(data)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's bytes. Raises Unreadable for what is no regular file of at most 8 MB."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as f:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
+            data = f.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        raise Unreadable("it is a folder, not a file") from None
+    except OSError as e:
+        link = (
+            "it is a link, and links are not followed"
+            if os.path.islink(path)
+            else f"it cannot be opened ({e.strerror})"
+        )
+        raise Unreadable(link) from None
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"it is larger than {MAX_BYTES // 2**20} MiB; clear its outputs and save it again")
+    if not data.strip():
+        raise Unreadable("it is empty")
+    return data
+
+
+def parse(data: bytes) -> Notebook:
+    """The notebook in these bytes. Raises Unreadable, and nothing else, on any bytes."""
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        tree = json.loads(data.decode("utf-8-sig", "replace"))
+        found = _cells(tree)
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError, MemoryError) as e:
+        raise Unreadable(f"it is no notebook: its JSON cannot be read ({type(e).__name__})") from None
+    if len(found) > MAX_CELLS:
+        raise Unreadable(f"it has more than {MAX_CELLS} cells")
+    return Notebook(tuple(_cell(c) for c in found), digest)
+
+
+def _cells(tree: Any) -> list[Any]:
+    """The list of cells: nbformat 4 has them at the top, 3 and older in worksheets."""
+    if not isinstance(tree, dict):
+        raise Unreadable("it is JSON, and no notebook: it has no cells")
+    if isinstance(tree.get("cells"), list):
+        return list(tree["cells"])
+    sheets = tree.get("worksheets")
+    if not isinstance(sheets, list):
+        raise Unreadable("it is JSON, and no notebook: it has no cells")
+    return [c for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list) for c in s["cells"]]
+
+
+def _cell(raw: Any) -> Cell:
+    """One cell, whatever it is: what has the wrong type counts as absent."""
+    if not isinstance(raw, dict):
+        return Cell("unknown", "")
+    source = raw.get("source", raw.get("input", ""))
+    if isinstance(source, list):
+        source = "".join(s for s in source if isinstance(s, str))
+    metadata = raw.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    marks = marks if isinstance(marks, dict) else {}
+    grade_id, points = marks.get("grade_id"), marks.get("points")
+    return Cell(
+        kind=raw["cell_type"] if isinstance(raw.get("cell_type"), str) else "unknown",
+        source=source if isinstance(source, str) else "",
+        grade_id=grade_id if isinstance(grade_id, str) else "",
+        grade=marks.get("grade") is True,
+        locked=marks.get("locked") is True,
+        solution=marks.get("solution") is True,
+        points=float(points) if isinstance(points, int | float) else 0.0,
+    )

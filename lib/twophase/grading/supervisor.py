@@ -1,0 +1,214 @@
+"""The judge of one submission: runs its cells in another process, judges every exercise, and blames what broke.
+
+When the process dies, hangs or talks nonsense, the cell or the exercise at fault loses; a fresh process replays the
+other cells and the rest is judged there. An exercise that fails beside the others is tried once more by itself, so that no cell
+can take away another one's points.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from twophase.checks.exercise import Exercise
+from twophase.checks.judge import Bench, Outcome, Status, Verdict
+from twophase.grading.confine import Limits
+from twophase.grading.notebook import Notebook
+from twophase.grading.plan import Flag, Plan, Step, make_plan
+from twophase.grading.release import Release
+from twophase.grading.remote import RemoteAnswer
+from twophase.grading.session import CellRun, GraderFault, Session, Zygote
+from twophase.protocol import AnswerError
+
+TROUBLE = ("timeout", "died", "protocol")
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One exercise of one submission: the verdict, and what its cell did when it ran."""
+
+    verdict: Verdict
+    cell: CellRun = field(default_factory=CellRun)
+    alone: bool = False  # right only by itself: another cell of the notebook breaks it
+
+
+@dataclass
+class Grade:
+    """Everything that grading one submission gave. `trouble` are the kinds of trouble met on the way."""
+
+    questions: list[Graded] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
+    trouble: set[str] = field(default_factory=set)
+    forks: int = 0
+
+
+class Benches:
+    """One bench per exercise and seed, made when first asked for and shared by all submissions."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._made: dict[str, Bench] = {}
+        self._lock = threading.Lock()
+
+    def of(self, exercise: Exercise) -> Bench:
+        """Raises GraderFault if the exercise's own reference does not survive its cases."""
+        with self._lock:
+            if exercise.id not in self._made:
+                try:
+                    self._made[exercise.id] = Bench(exercise, self.seed)
+                except Exception as e:
+                    raise GraderFault(f"the check of {exercise.id} fails on its own reference: {e}") from e
+            return self._made[exercise.id]
+
+
+class Supervisor:
+    """Grades submissions of one release, one at a time, in processes forked from `zygote`."""
+
+    def __init__(self, zygote: Zygote, release: Release, benches: Benches, limits: Limits) -> None:
+        self._zygote = zygote
+        self._release = release
+        self._benches = benches
+        self._limits = limits
+
+    def grade(self, notebook: Notebook) -> Grade:
+        """The grade of one submission. Raises GraderFault, and nothing for what the submission does."""
+        return _Run(self._zygote, self._release, self._benches, self._limits, notebook).grade()
+
+
+class _Run:
+    """One submission on its way through the supervisor."""
+
+    def __init__(self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, notebook: Notebook) -> None:
+        self._zygote, self._release, self._benches, self._limits = zygote, release, benches, limits
+        self._plan: Plan = make_plan(notebook, release)
+        self._until = time.monotonic() + limits.submission_s
+        self._guilty: dict[Step, AnswerError] = {}
+        self._ran: dict[Step, CellRun] = {}
+        self._grade = Grade(flags=list(self._plan.flags))
+
+    def grade(self) -> Grade:
+        together = {i: self._first(i, session) for i, session in self._sessions()}
+        for exercise_id, first in together.items():
+            graded = self._again(exercise_id, first)
+            self._grade.questions.append(graded)
+            self._flag(exercise_id, graded)
+        for step in self._plan.steps:
+            if step.role == "own" and step in self._guilty:
+                self._grade.flags.append(Flag("cell_broke", f"cell {step.number + 1}", str(self._guilty[step])))
+        return self._grade
+
+    def _sessions(self) -> Iterable[tuple[str, Callable[[], Session | None]]]:
+        """Every exercise with a way to a live process in which all innocent cells have run."""
+        current: list[Session] = []
+
+        def live() -> Session | None:
+            if not current or current[0].broken is not None:
+                for old in current:
+                    old.close()
+                current[:] = []
+                fresh = self._replay(self._plan.steps, self._limits.submission_s / 2)
+                current[:] = [fresh] if fresh else []
+            return current[0] if current else None
+
+        try:
+            for exercise_id in self._release.exercises:
+                yield exercise_id, live
+        finally:
+            for session in current:
+                session.close()
+
+    def _first(self, exercise_id: str, live: Callable[[], Session | None]) -> Graded:
+        exercise = self._release.exercises[exercise_id]
+        if exercise_id in self._plan.missing:
+            return Graded(_verdict(exercise, "missing", "The answer's cell is not in the notebook."))
+        return self._judge(exercise, live())
+
+    def _judge(self, exercise: Exercise, session: Session | None) -> Graded:
+        """The verdict on an exercise whose cells have run in `session`."""
+        step = next(s for s in self._plan.steps if s.exercise_id == exercise.id) if self._has(exercise.id) else None
+        ran = self._ran.get(step, CellRun()) if step else CellRun()
+        if step in self._guilty:
+            fault = self._guilty[step]
+            return Graded(_verdict(exercise, "failed", fault.message, fault.kind), ran)
+        if session is None:
+            return Graded(
+                _verdict(exercise, "failed", "The notebook used up its time before this was judged.", "timeout")
+            )
+        verdict = self._benches.of(exercise).judge(RemoteAnswer(session))
+        self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
+        if verdict.status == "missing" and ran.error:
+            verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
+        return Graded(verdict, ran)
+
+    def _has(self, exercise_id: str) -> bool:
+        return any(s.exercise_id == exercise_id for s in self._plan.steps)
+
+    def _again(self, exercise_id: str, first: Graded) -> Graded:
+        """A second look at what is not right, without the other answers, then without the submission's own cells either."""
+        verdict = first.verdict
+        if verdict.right or verdict.misconception or verdict.status == "not_yet" or not self._has(exercise_id):
+            return first
+        broke = {o.error for o in verdict.outcomes} & {"timeout", "died"}
+        tried = {self._plan.steps}
+        for with_own in (False,) if broke else (True, False):
+            steps = self._plan.alone(exercise_id, with_own)
+            if steps in tried:
+                continue
+            tried.add(steps)
+            own = next(s for s in steps if s.exercise_id == exercise_id)
+            blamed = self._guilty.pop(own, None)
+            session = self._replay(steps, self._limits.submission_s / 2)
+            if session is None:
+                self._guilty |= {own: blamed} if blamed else {}
+                return first
+            with session:
+                second = self._judge(self._release.exercises[exercise_id], session)
+            if blamed:
+                self._guilty.setdefault(own, blamed)
+            if second.verdict.right:
+                return replace(second, alone=True)
+        return first
+
+    def _replay(self, steps: Sequence[Step], budget_s: float) -> Session | None:
+        """A process in which the innocent steps have run; cells that break it are found guilty on the way. None if time is up."""
+        until = min(self._until, time.monotonic() + budget_s)
+        while self._grade.forks < self._limits.forks and time.monotonic() < until:
+            self._grade.forks += 1
+            session = self._zygote.fork(self._release.withholds, self._limits)
+            try:
+                for step in steps:
+                    if step not in self._guilty:
+                        self._run(session, step, until)
+                return session
+            except AnswerError as e:
+                session.close()
+                self._grade.trouble.add(e.kind)
+            except BaseException:
+                session.close()
+                raise
+        return None
+
+    def _run(self, session: Session, step: Step, until: float) -> None:
+        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is guilty."""
+        try:
+            ran = session.run_cell(step.source, max(0.01, min(self._limits.cell_s, until - time.monotonic())))
+        except AnswerError as e:
+            self._guilty[step] = e
+            raise
+        self._ran.setdefault(step, ran)
+
+    def _flag(self, exercise_id: str, graded: Graded) -> None:
+        if graded.alone:
+            says = "It is right by itself, and another cell of the notebook breaks it: judged by itself."
+            self._grade.flags.append(Flag("right_alone", exercise_id, says))
+        withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
+        if withheld or "Withheld" in graded.cell.types:
+            says = "It calls for a library function that is the answer, or for the checks: neither is there."
+            self._grade.flags.append(Flag("uses_withheld", exercise_id, says))
+
+
+def _verdict(exercise: Exercise, status: Status, message: str, kind: str = "") -> Verdict:
+    outcomes = (Outcome("running the cell", True, False, message, kind),) if kind else ()
+    return Verdict(exercise.id, status, 0.0, exercise.points, message, None, outcomes)

@@ -1,0 +1,106 @@
+"""Taking things away from the worker, after the fork and before the notebook runs: the checks, the grader, and the answers.
+
+A withheld function loses its code, not only its name: the function object itself is emptied, so that a second name, a
+closure, a decorator's `__wrapped__` or a walk through the garbage collector find a function that says that it is withheld.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from twophase.protocol import Withheld
+
+REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
+
+
+class Refuse:
+    """An import finder that refuses the checks and the grader, and a second reading of a module that an answer was taken from."""
+
+    def __init__(self, emptied: frozenset[str]) -> None:
+        self._emptied = emptied
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if any(name == r or name.startswith(r + ".") for r in REFUSED):
+            raise Withheld(f"{name} is not available here: the official grader keeps it in another process.")
+        if name in self._emptied:
+            raise Withheld(f"{name} cannot be loaded again here: an answer to this notebook has been taken out of it.")
+        return None
+
+
+def withhold(names: Iterable[str]) -> list[str]:
+    """Empty the functions and classes of these dotted names and refuse the imports above. Returns the names that were not found."""
+    modules = {n: m for n, m in list(sys.modules.items()) if n.split(".")[0] == "twophase"}
+    missing, emptied = [], set()
+    for dotted in names:
+        module, _, attribute = dotted.rpartition(".")
+        found = getattr(modules.get(module), attribute, None)
+        if found is None:
+            missing.append(dotted)
+            continue
+        emptied.add(module)
+        message = f"{dotted} is not available here: it is the answer to an exercise of this notebook."
+        _replace(modules.values(), found, _stub(message))
+        _empty(found, message)
+    for name in modules:
+        if any(name == r or name.startswith(r + ".") for r in REFUSED):
+            del sys.modules[name]
+    for r in REFUSED:
+        vars(modules["twophase"]).pop(r.split(".")[1], None)
+    sys.meta_path.insert(0, Refuse(frozenset(emptied)))
+    return missing
+
+
+def _replace(modules: Iterable[ModuleType], found: Any, stub: Any) -> None:
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if value is found:
+                setattr(module, name, stub)
+
+
+def _stub(message: str) -> Any:
+    def withheld(*args: Any, **kwargs: Any) -> Any:
+        raise Withheld(message)
+
+    return withheld
+
+
+def _empty(thing: Any, message: str, depth: int = 0) -> None:
+    """Take the code out of a function or of every function of a class, through whatever wraps it."""
+    if depth > 10:
+        return
+    if isinstance(thing, FunctionType):
+        thing.__code__ = _hollow(message, thing.__code__)
+    elif isinstance(thing, type):
+        for value in list(vars(thing).values()):
+            _empty(value, message, depth + 1)
+    for inner in _wrapped(thing):
+        _empty(inner, message, depth + 1)
+    if hasattr(thing, "cache_clear"):
+        thing.cache_clear()
+
+
+def _wrapped(thing: Any) -> Iterator[Any]:
+    if isinstance(thing, type):
+        return
+    for name in ("__wrapped__", "__func__", "fget", "fset", "py_func", "func"):
+        inner = getattr(thing, name, None)
+        if inner is not None and inner is not thing:
+            yield inner
+
+
+def _hollow(message: str, old: CodeType) -> CodeType:
+    """Code that raises Withheld, with as many free variables as the code that it replaces."""
+    free = [f"v{i}" for i in range(len(old.co_freevars))]
+    lines = ["def outer():"]
+    lines += [f"    {v} = None" for v in free]
+    lines += ["    def withheld(*args, **kwargs):"]
+    lines += [f"        if 0: {v}" for v in free]
+    lines += [f"        raise __import__('twophase.protocol', fromlist=['Withheld']).Withheld({message!r})"]
+    lines += ["    return withheld"]
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)
+    code: CodeType = names["outer"]().__code__
+    return code

@@ -1,0 +1,174 @@
+"""The side of the conversation that runs a submission: cells, calls, objects, callbacks. It decides nothing, it holds no secret.
+
+Everything here runs in the process that the submission can change at will, so nothing here is relied on for a score: whatever
+this code is made to send, the judge takes it for a value to compare, or for nonsense.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from twophase.protocol import AnswerError, ObjectRef, decode, encode
+from twophase.protocol import wire as w
+from twophase.protocol.codec import Callback
+from twophase.protocol.errors import error_from
+from twophase.protocol.invoke import crossed, find, find_method, guarded
+
+MAX_OUTPUT = 16_384  # characters kept of what one cell prints
+MAX_NESTING = 40  # calls within callbacks within calls
+
+
+class Capped(io.TextIOBase):
+    """Standard output and error of the notebook: the first MAX_OUTPUT characters, the rest counted and forgotten."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._kept = self._dropped = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        room = MAX_OUTPUT - self._kept
+        if room > 0:
+            self._parts.append(str(text[:room]))
+            self._kept += len(self._parts[-1])
+        self._dropped += max(0, len(text) - room)
+        return len(text)
+
+    def take(self) -> str:
+        """What was written since the last take."""
+        text = "".join(self._parts)
+        if self._dropped:
+            text += f"\n… {self._dropped} more characters"
+        self._parts, self._kept, self._dropped = [], 0, 0
+        return text
+
+
+class Worker:
+    """Serves one submission over `channel`: runs cells in `shell`, calls what they define."""
+
+    def __init__(self, channel: w.Channel, shell: Any) -> None:
+        self._channel = channel
+        self._shell = shell
+        self._objects: dict[int, Any] = {}
+        self._open: list[int] = []  # conversations, innermost last
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._output = Capped()
+        self._ran: set[str] = set()
+
+    def serve(self) -> None:
+        """Answer until the judge hangs up."""
+        sys.stdout = sys.stderr = self._output
+        while True:
+            self._answer(*self._channel.receive())
+
+    def _answer(self, kind: bytes, conversation: int, body: bytes) -> None:
+        self._open.append(conversation)
+        try:
+            reply = self._handle(kind, body)
+        except AnswerError as e:
+            reply = w.ERROR, w.pack_error(e.kind, e.message, e.type_names)
+        except BaseException as e:
+            said = error_from(e)
+            reply = w.ERROR, w.pack_error("raised", said.message, said.type_names)
+        self._open.pop()
+        if os.getpid() != self._pid:  # a process that the answer forked and let run on into our code
+            os._exit(0)
+        self._channel.send(reply[0], conversation, reply[1])
+
+    def _handle(self, kind: bytes, body: bytes) -> tuple[bytes, bytes]:
+        if len(self._open) > MAX_NESTING:
+            raise RecursionError("calls and callbacks are nested too deeply")
+        if kind == w.RUN:
+            return w.RAN, encode(self._run(decode(body)))
+        target, args, kwargs = w.unpack_call(body)
+        args, kwargs = [self._in(a) for a in args], {k: self._in(v) for k, v in kwargs.items()}
+        return self._invoke(kind, target, tuple(args), kwargs)
+
+    def _invoke(self, kind: bytes, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, bytes]:
+        names = self._shell.user_ns
+        if kind == w.CALL:
+            value = guarded(find(names, target), args, kwargs)
+            return w.VALUE, crossed(encode, value, f"what {target} returned")
+        if kind == w.NEW:
+            instance = guarded(find(names, target), args, kwargs)
+            self._objects[len(self._objects) + 1] = instance
+            return w.OBJECT, encode(ObjectRef(len(self._objects)))
+        reference, name = target
+        instance = self._objects[reference.id]
+        if kind == w.METHOD:
+            value = guarded(find_method(instance, name), args, kwargs)
+            return w.VALUE, crossed(encode, value, f"what {name} returned")
+        return w.VALUE, crossed(encode, guarded(getattr, (instance, name), {}), f"the attribute {name}")
+
+    def _in(self, value: Any) -> Any:
+        """An argument with its callbacks and objects put in place."""
+        if type(value) is Callback:
+            return self._callback(value.id)
+        if type(value) is ObjectRef:
+            return self._objects[value.id]
+        if type(value) in (list, tuple):
+            return type(value)(self._in(v) for v in value)
+        if type(value) is dict:
+            return {k: self._in(v) for k, v in value.items()}
+        return value
+
+    def _callback(self, number: int) -> Callable[..., Any]:
+        def callback(*args: Any, **kwargs: Any) -> Any:
+            sent = [crossed(encode, a, "an argument of the callback") for a in args]
+            named = {k: crossed(encode, a, "an argument of the callback") for k, a in kwargs.items()}
+            with self._lock:
+                return self._ask(w.pack_call(number, sent, named))
+
+        return callback
+
+    def _ask(self, body: bytes) -> Any:
+        """Ask the judge to run a callback; meanwhile it may call the answer again."""
+        if not self._open:
+            raise RuntimeError("a callback can only be called while the check is waiting for an answer")
+        conversation = self._open[-1]
+        self._channel.send(w.CALLBACK, conversation, body)
+        while True:
+            kind, about, reply = self._channel.receive()
+            if kind == w.RETURN and about == conversation:
+                return decode(reply)
+            if kind == w.RAISE and about == conversation:
+                raise _exception(*w.unpack_error(reply))
+            self._answer(kind, about, reply)
+
+    def _run(self, cell: tuple[str, str]) -> dict[str, Any]:
+        """Run a cell as a notebook would: magics and top-level await work, an exception ends the cell and nothing else."""
+        source = cell[1]
+        result = self._shell.run_cell(source, store_history=False, silent=False)
+        error = result.error_before_exec or result.error_in_exec
+        said = error_from(error) if error is not None else None
+        return {
+            "error": said.message if said else "",
+            "types": said.type_names if said else (),
+            "output": self._output.take(),
+        }
+
+
+def _exception(kind: str, message: str, names: tuple[str, ...]) -> BaseException:
+    """What a callback raised on the judge's side, as an exception that the answer can catch by its usual name."""
+    if kind != "raised":
+        return AnswerError(kind, message, names)
+    for name in names:
+        found = getattr(builtins, name, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            try:
+                return found(message)
+            except TypeError:  # UnicodeDecodeError and its like want more than a message
+                continue
+    return RuntimeError(message)

@@ -1,0 +1,153 @@
+"""The process that is forked for every submission: everything imported, nothing run, no check anywhere in its memory.
+
+`python -m twophase.grading.zygote FD` reads requests from a SOCK_SEQPACKET socket, one JSON object each:
+
+    {"do": "fork", "cwd": …, "withholds": […], "limits": {…}} with one descriptor: the child's end of the channel
+    {"do": "end", "died": …}: kill the child and everything that it left behind
+
+and answers each with one JSON object. It serves one child at a time and ends when the socket closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import random
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from twophase.grading.confine import PR_SET_CHILD_SUBREAPER, Limits, confine, kill_descendants, prctl
+from twophase.grading.withhold import withhold
+from twophase.grading.worker import Worker
+from twophase.protocol.wire import Channel, Closed
+
+ROOMS = ("protocol", "lab", "theory", "kernels", "measure", "models")
+NOT_LOADED = ("twophase.models.train", "twophase.models.corpus", "twophase.lab.checking", "twophase.lab.showing")
+LIBRARIES = ("numpy", "torch", "torch.nn.functional", "asyncio", "matplotlib.pyplot")
+
+
+def preload() -> list[str]:
+    """Import what notebooks import. Returns what could not be imported."""
+    failed = []
+    for name in LIBRARIES + tuple(_modules()):
+        try:
+            importlib.import_module(name)
+        except Exception as e:  # a module that needs what is not installed is no reason to grade nothing
+            failed.append(f"{name}: {type(e).__name__}: {e}")
+    torch = sys.modules["torch"]
+    torch.set_num_threads(1)  # a fork after an operation on several threads hangs
+    torch.set_num_interop_threads(1)
+    return failed
+
+
+def _modules() -> list[str]:
+    names = []
+    for room in ROOMS:
+        package = importlib.import_module(f"twophase.{room}")
+        names.append(package.__name__)
+        names += [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return [n for n in names if n not in NOT_LOADED and not n.endswith("__main__")]
+
+
+def make_shell() -> Any:
+    """IPython without a kernel, a history or a face."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.xmode = "Minimal"
+    config.InteractiveShell.enable_tip = False
+    shell = InteractiveShell.instance(config=config)
+    shell.ask_exit = lambda: None
+    shell.showtraceback = lambda *args, **kwargs: None  # the exception is in the result; drawing it costs 50 ms
+    shell.showsyntaxerror = lambda *args, **kwargs: None
+    shell.run_cell("None", store_history=False, silent=True)  # first-use imports happen before the fork
+    return shell
+
+
+def child(request: dict[str, Any], end: socket.socket, shell: Any) -> None:
+    """Everything that happens in a submission's process."""
+    code = 0
+    try:
+        end = confine(Limits(**request["limits"]), request["cwd"], end)
+        withhold(request["withholds"])
+        random.seed(0)
+        sys.modules["numpy"].random.seed(0)
+        sys.modules["torch"].manual_seed(0)
+        Worker(Channel(end), shell).serve()
+    except Closed:
+        pass
+    except BaseException:
+        code = 70
+    finally:
+        os._exit(code)
+
+
+class Zygote:
+    """The loop of requests."""
+
+    def __init__(self, control: socket.socket, shell: Any) -> None:
+        self._control = control
+        self._shell = shell
+        self._pid = 0
+
+    def serve(self) -> None:
+        while True:
+            data, fds, _, _ = socket.recv_fds(self._control, 2**20, 1)
+            if not data:
+                kill_descendants()
+                return
+            request = json.loads(data)
+            reply = self._fork(request, fds[0]) if request["do"] == "fork" else self._end(request["died"])
+            self._control.send(json.dumps(reply).encode())
+
+    def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
+        kill_descendants()
+        end = socket.socket(fileno=fd)
+        self._pid = os.fork()
+        if self._pid == 0:
+            child(request, end, self._shell)
+        end.close()
+        return {"pid": self._pid}
+
+    def _end(self, died: bool) -> dict[str, Any]:
+        """Kill what is left of the submission. `signal` is what ended it, if something did before us."""
+        ended = 0
+        if died and self._pid:  # its end of the channel closes a moment before it can be waited for
+            with contextlib.suppress(OSError):
+                watch = os.pidfd_open(self._pid)
+                select.select([watch], [], [], 0.5)
+                os.close(watch)
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                ended = os.WTERMSIG(status) if pid and os.WIFSIGNALED(status) else 0
+        self._pid = 0
+        return {"signal": ended, "reaped": kill_descendants()}
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    failed = preload()
+    shell = make_shell()
+    gc.collect()
+    gc.freeze()
+    control.send(json.dumps({"ready": os.getpid(), "not_loaded": failed}).encode())
+    Zygote(control, shell).serve()
+
+
+if __name__ == "__main__":
+    # by its own name, not as __main__: that name belongs to the notebook
+    from twophase.grading import zygote
+
+    zygote.main()
