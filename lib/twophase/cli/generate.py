@@ -64,8 +64,10 @@ def _generate(
     text = prompt.encode(errors="surrogateescape")  # the very bytes of the command line
     stops = [bytes([END]), *(s.encode(errors="surrogateescape") for s in stop)]  # the end of a file ends the text, too
     record = Generation()
+    network = checkpoints.load(name)
+    list(run(network, [END, END], 2))  # torch's first call sets up threads and buffers; TTFT should not pay for that
     stream = run(
-        checkpoints.load(name),
+        network,
         list(text),
         n_new,
         cache=cache,
