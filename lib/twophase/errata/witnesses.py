@@ -133,16 +133,24 @@ def length_after_one_token(n_layers: int) -> int:
     return cache.length
 
 
-def bytes_per_cached_value() -> int:
-    """Bytes of one number in the cache as the snippet allocates it."""
-    return PreallocatedCache(1, 1, 1, 4).keys.element_size()
+def bytes_per_cached_value(default: str = "float32") -> int:
+    """Bytes of one number in the cache as the snippet allocates it, under torch's default dtype `default`."""
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, default))
+    try:
+        return PreallocatedCache(1, 1, 1, 4).keys.element_size()
+    finally:
+        torch.set_default_dtype(before)
 
 
-def row_zero_after_its_sequence_left() -> float:
-    """Sequences 0 and 1 fill rows 0 and 1; 0 ends, so 1 is now the whole batch. Its first key: 101 if it kept its own."""
+def first_key_of_the_second_sequence(the_first_leaves: bool) -> float:
+    """Two sequences, the second's first key 101. Then one more token, for both or, row 0 now, for the second alone."""
     cache = PreallocatedCache(2, 8, 1, 4)
     both = _tokens(2, 1)
     both[1] += 100
     cache.append(both, both)
-    kept, _ = cache.append(_tokens(1, 1, first=102.0), _tokens(1, 1, first=102.0))
-    return float(kept[0, 0, 0, 0])
+    more = both[1:] if the_first_leaves else both
+    kept, _ = cache.append(more, more)
+    return float(kept[-1, 0, 0, 0])
