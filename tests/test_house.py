@@ -1,0 +1,129 @@
+"""The house rules of CONTRIBUTING.md that a machine can hold: which room may import which, and how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from exercise_tools import ALL_IDS
+
+from twophase.checks import registry
+
+ROOT = Path(__file__).resolve().parents[1]
+LIB = ROOT / "lib" / "twophase"
+FILES = sorted(LIB.rglob("*.py"))
+MAX_LINES = 300
+
+MODELS = {"theory", "kernels", "measure"}
+BELOW_CHECKS = {*MODELS, "models", "parallel", "serving", "protocol"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "theory": set(),
+    "protocol": set(),
+    "kernels": {"theory", "protocol"},
+    "measure": {"theory", "kernels"},
+    "models": MODELS,
+    "parallel": {*MODELS, "models"},
+    "serving": {*MODELS, "models", "parallel"},
+    "errata": BELOW_CHECKS,
+    "checks": BELOW_CHECKS,
+    "grading": {"checks", "protocol"},
+    "lab": {"checks", "protocol"},
+    "cli": {*BELOW_CHECKS, "checks", "grading", "lab", "errata"},
+}
+LATE = {("lab", "checks")}  # only inside functions: the official worker has no checks
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(LIB).parts[0].removesuffix(".py")
+
+
+def absolute(path: Path, node: ast.ImportFrom) -> str:
+    """The full name of the module in `from module import ...`, also of `from .module import ...`."""
+    if not node.level:
+        return node.module or ""
+    package = ("twophase", *path.relative_to(LIB).parts)[: -node.level]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Every module that a file imports, with whether that happens when the file itself is imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    late = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node not in late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute(path, node)
+            yield module, node not in late
+            if module == "twophase":
+                yield from ((f"twophase.{alias.name}", node not in late) for alias in node.names)
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(LIB))
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids)
+def test_a_room_imports_only_the_rooms_below_it(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        return
+    for module, now in imports(path):
+        parts = module.split(".")
+        if parts[0] != "twophase" or len(parts) == 1 or parts[1] == room or parts[1] not in MAY_IMPORT:
+            continue
+        assert parts[1] in MAY_IMPORT[room], f"{room} may not import {module}"
+        assert not (now and (room, parts[1]) in LATE), f"{room} may import {module} only inside a function"
+
+
+def test_every_room_has_its_arrows_and_its_line_in_contributing() -> None:
+    rooms = {room_of(p) for p in FILES} - {"__init__"}
+    assert rooms <= set(MAY_IMPORT)
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for room in rooms:
+        assert f"`{room}`" in text or f"`{room}.py`" in text, f"CONTRIBUTING.md does not say what {room} is"
+
+
+def test_the_arrows_have_no_cycle() -> None:
+    left = {room: set(below) for room, below in MAY_IMPORT.items()}
+    while left:
+        bottom = {room for room, below in left.items() if not below & set(left)}
+        assert bottom, f"these import each other: {sorted(left)}"
+        left = {room: below for room, below in left.items() if room not in bottom}
+
+
+@pytest.mark.parametrize("room", ["theory", "protocol", "lab"])
+def test_these_rooms_import_the_standard_library_only_when_they_are_imported(room: str) -> None:
+    """Theory always: it runs in a browser. The protocol meets numpy and torch only if a value is theirs."""
+    for path in [p for p in FILES if room_of(p) == room]:
+        for module, now in imports(path):
+            if (now or room == "theory") and module.split(".")[0] not in {*sys.stdlib_module_names, "twophase"}:
+                pytest.fail(f"{path.relative_to(LIB)} imports {module}")
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids)
+def test_no_file_of_the_package_is_longer_than_a_person_reads_at_once(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+def test_checks_of_formulas_bring_neither_numpy_nor_torch() -> None:
+    formulas = [i for i in ALL_IDS if registry.load(i).kind == "formula"]
+    code = (
+        "import sys\nfrom twophase.checks import judge, registry\n"
+        f"for i in {formulas!r}:\n"
+        "    bench = judge.Bench(registry.load(i))\n"
+        "    brought = {'numpy', 'torch'} & set(sys.modules)\n"
+        "    assert not brought, f'{i} brings {brought}'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr.splitlines()[-1]
