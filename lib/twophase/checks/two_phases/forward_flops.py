@@ -1,0 +1,189 @@
+"""two_phases-forward_flops: predict what the meter counts when a transformer runs T new tokens on a cache."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, cast
+
+import torch
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.measure import Meter
+from twophase.models.transformer import Config, Transformer
+
+Shape = dict[str, int]  # L, D, F, N, K, H, V of a model
+
+
+def _weights(m: Shape) -> int:
+    """Numbers in the matrices that every token is multiplied with."""
+    attention = 2 * m["D"] * m["N"] * m["H"] + 2 * m["D"] * m["K"] * m["H"]
+    return m["L"] * (attention + 3 * m["D"] * m["F"]) + m["D"] * m["V"]
+
+
+def metered(model: Shape, T: int, n_cached: int) -> int:
+    """What the meter counts on the model itself."""
+    torch.manual_seed(0)
+    transformer = Transformer(Config(**cast(dict[str, Any], model))).eval()
+    cache = transformer.new_cache(1, T + n_cached)
+    with torch.inference_mode():
+        if n_cached:
+            transformer(torch.zeros(1, n_cached, dtype=torch.long), cache=cache)
+        with Meter() as meter:
+            transformer(torch.zeros(1, T, dtype=torch.long), cache=cache)
+    return int(meter.matmul_flops)
+
+
+def _right(model: Shape, T: int, n_cached: int) -> int:
+    return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * T * (n_cached + T)
+
+
+def attention_left_out(model: Shape, T: int, n_cached: int) -> int:
+    return 2 * T * _weights(model)
+
+
+def cache_not_attended(model: Shape, T: int, n_cached: int) -> int:
+    return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * T * T
+
+
+def new_tokens_not_attended(model: Shape, T: int, n_cached: int) -> int:
+    return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * T * n_cached
+
+
+def kv_heads_in_attention(model: Shape, T: int, n_cached: int) -> int:
+    return 2 * T * _weights(model) + 4 * model["L"] * model["K"] * model["H"] * T * (n_cached + T)
+
+
+def width_for_heads(model: Shape, T: int, n_cached: int) -> int:
+    return 2 * T * _weights(model) + 4 * model["L"] * model["D"] * T * (n_cached + T)
+
+
+def all_heads_have_keys(model: Shape, T: int, n_cached: int) -> int:
+    return _right({**model, "K": model["N"]}, T, n_cached)
+
+
+def two_matrix_mlp(model: Shape, T: int, n_cached: int) -> int:
+    return _right(model, T, n_cached) - 2 * T * model["L"] * model["D"] * model["F"]
+
+
+def head_left_out(model: Shape, T: int, n_cached: int) -> int:
+    return _right(model, T, n_cached) - 2 * T * model["D"] * model["V"]
+
+
+def cached_tokens_run_again(model: Shape, T: int, n_cached: int) -> int:
+    return _right(model, T + n_cached, 0)
+
+
+def observe(answer: Answer, case: Case) -> int:
+    """The number predicted."""
+    return answer.call("forward_flops", *case.args)  # type: ignore[no-any-return]
+
+
+def _model(rng: random.Random) -> Shape:
+    K, G = rng.choice([1, 2, 3]), rng.choice([2, 3])
+    D = rng.randrange(5, 20)
+    H = next(h for h in (4, 6, 2, 8) if h * K * G != D)
+    return {
+        "L": rng.randrange(1, 4),
+        "D": D,
+        "F": rng.randrange(7, 40),
+        "N": K * G,
+        "K": K,
+        "H": H,
+        "V": rng.randrange(11, 60),
+    }
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Small enough to count by hand, a decode step, a prefill, a chunk on top of a cache; N·H is never D."""
+    tiny = {"L": 1, "D": 3, "F": 5, "N": 2, "K": 1, "H": 2, "V": 7}
+    fresh = []
+    for i, (T, n_cached) in enumerate([(1, 7), (6, 0), (4, 9), (3, 17)]):
+        model = _model(rng)
+        fresh.append(Case(f"fresh {i + 1}: {model}, T={T}, {n_cached} cached", (model, T, n_cached), public=i < 2))
+    return [
+        Case(f"{tiny}, one token, nothing cached", (tiny, 1, 0)),
+        Case(f"{tiny}, one token, 4 cached", (tiny, 1, 4)),
+        Case(f"{tiny}, 3 tokens, 2 cached", (tiny, 3, 2)),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="two_phases-forward_flops",
+    title="Predict the meter",
+    kind="predict",
+    points=3,
+    minutes=20,
+    entries=("forward_flops",),
+    cases=cases,
+    reference=metered,
+    observe=observe,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "attention_left_out",
+            attention_left_out,
+            "the rule of thumb 2 × parameters",
+            "2 × parameters is the weights' share. Scores and weighted values cost FLOPs too, and they grow with the context.",
+        ),
+        Misconception(
+            "cache_not_attended",
+            cache_not_attended,
+            "plausible",
+            "The new tokens attend to the cached ones as well: each meets n_cached + T keys.",
+        ),
+        Misconception(
+            "new_tokens_not_attended",
+            new_tokens_not_attended,
+            "cached steps that leave out the current token",
+            "The new tokens' own keys are attended to as well: each query meets n_cached + T keys.",
+        ),
+        Misconception(
+            "kv_heads_in_attention",
+            kv_heads_in_attention,
+            "plausible",
+            "Scores are computed for every query head. GQA shares keys between heads, it does not save their products.",
+        ),
+        Misconception(
+            "width_for_heads",
+            width_for_heads,
+            "notes that state N × H = D",
+            "You used D where N·H belongs: the heads together need not be as wide as the model.",
+        ),
+        Misconception(
+            "all_heads_have_keys",
+            all_heads_have_keys,
+            "calculators that count query heads for KV heads",
+            "The key and value projections are K·H wide, not N·H.",
+        ),
+        Misconception(
+            "two_matrix_mlp",
+            two_matrix_mlp,
+            "formulas for the MLP of 2017",
+            "The MLP is gated: three matrices (gate, up, down), not two.",
+        ),
+        Misconception(
+            "head_left_out",
+            head_left_out,
+            "plausible",
+            "The output matrix [D, V] is missing: it turns each position into V scores.",
+        ),
+        Misconception(
+            "cached_tokens_run_again",
+            cached_tokens_run_again,
+            "generation loops without a cache",
+            "You run the cached tokens through the model again: not doing that is what the cache is for.",
+        ),
+    ),
+    hints=(
+        "Two kinds of products: tokens with weights, and queries with keys and values. Count the first kind by listing the matrices.",
+        "Weights: per layer q and o [D, N·H], k and v [D, K·H], three of [D, F]; once [D, V]. Each costs 2 FLOPs per number and token.",
+        "Attention: per layer and query head, T × (n_cached + T) pairs, each 2·H FLOPs for the score and 2·H for the value.",
+    ),
+    recall=(
+        "Which part of a forward pass's FLOPs grows with the number of cached tokens?",
+        "Scores and weighted values: 4 × L × N × H for each pair of query and key. The weights' part does not.",
+    ),
+)
