@@ -12,6 +12,8 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+from twophase.checks import registry
+
 MARKER = re.compile(r"<!-- modules: (?P<package>[\w.]+) -->")
 CODE = re.compile(r"``?([^`\n]+)``?")
 
@@ -22,7 +24,12 @@ def public_modules(package: str) -> list[str]:
     paths = getattr(root, "__path__", [])
     names = [info.name for info in pkgutil.walk_packages(paths, package + ".")]
     names = [name for name in names if not any(part.startswith("_") for part in name.split("."))]
-    return [package, *sorted(names)]
+    return [package, *sorted(name for name in names if not holds_answers(name))]
+
+
+def holds_answers(name: str) -> bool:
+    """Whether the module is a topic's exercises, or one of them: their references and hints are for later."""
+    return name.startswith("twophase.checks.") and name.split(".")[2] in registry.CHAPTERS
 
 
 def expand(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -82,6 +89,13 @@ def plain_docstring(app: Sphinx, what: str, name: str, obj: object, options: obj
     lines[:] = [*made, ""]
 
 
+def readable_defaults(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Defaults that print as ``<factory>`` or ``<object at 0x…>`` would keep Sphinx from reading the signature."""
+    return (re.sub(r"<[^<>]*>", "...", signature) if signature else signature), returns
+
+
 def _in_list(made: list[str]) -> bool:
     return (
         bool(made) and made[-1].startswith(("- ", "  ")) and bool(made[-1].strip()) and not made[-1].startswith("    ")
@@ -91,4 +105,5 @@ def _in_list(made: list[str]) -> bool:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", expand)
     app.connect("autodoc-process-docstring", plain_docstring)
+    app.connect("autodoc-process-signature", readable_defaults)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

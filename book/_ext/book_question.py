@@ -191,7 +191,10 @@ def depart_choice(self: Any, node: nodes.Element) -> None:
 
 
 def visit_label(self: Any, node: nodes.Element) -> None:
-    self.body.append(f'<label for="{node["target"]}">')
+    # Some readers skip formulas when they compute a name, so a choice that is only a formula is named by its number.
+    spoken = any(not isinstance(child, nodes.math) and child.astext().strip() for child in node.children)
+    number = "" if spoken else f'<span class="tp-quiet">Choice {node["target"].rpartition("-")[2]}: </span>'
+    self.body.append(f'<label for="{node["target"]}">{number}')
 
 
 def depart_label(self: Any, node: nodes.Element) -> None:

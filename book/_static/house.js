@@ -125,10 +125,10 @@
       sidebar.setAttribute("aria-label", "Book");
     }
     for (const button of document.querySelectorAll(".search-button-field[aria-label]")) button.removeAttribute("aria-label");
-    for (const button of document.querySelectorAll("button.theme-switch-button")) {
-      const names = [...button.children].map((child) => child.getAttribute("aria-label") || child.title).filter(Boolean);
-      button.dataset.modes = names.join(", ");
-      for (const child of button.children) child.setAttribute("aria-hidden", "true");
+    for (const icon of document.querySelectorAll(".theme-switch-button [title]")) icon.removeAttribute("title"); // the button has a name
+    for (const summary of document.querySelectorAll(".bd-sidebar-primary nav summary")) {
+      const link = summary.closest("li").querySelector("a");
+      summary.setAttribute("aria-label", "Pages of " + (link ? link.textContent.trim() : "this section"));
     }
     for (const element of document.querySelectorAll('[role="doc-biblioentry"], [role="doc-endnote"]')) element.removeAttribute("role");
     for (const element of document.querySelectorAll('div.citation-list[role="list"], dl[role="list"]')) element.removeAttribute("role");
