@@ -1,6 +1,6 @@
 """Checks of chapter 3, the KV cache."""
 
-ORDER_ALL = (
+ORDER = (
     "kv_bytes",
     "max_batch",
     "budget",
@@ -12,4 +12,3 @@ ORDER_ALL = (
     "ragged",
     "snippet",
 )
-ORDER = ("kv_bytes", "max_batch", "budget")

@@ -79,7 +79,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same with 15 % overhead", (100, 10, 2, 2, 2, 4, 15)),
         Case("the weights do not fit", (100, 60, 2, 2, 2, 4, 10)),
         Case("Llama-2-7B in fp16 on 24 GB", (24 * 10**9, 6_738_415_616, 2, 1, 524_288, 500_000_000, 15)),
-        Case("Mistral-7B in fp16 on 24 GB, four sequences", (24 * 10**9, 7_241_732_096, 2, 4, 131_072, 750_000_000, 10)),
+        Case(
+            "Mistral-7B in fp16 on 24 GB, four sequences", (24 * 10**9, 7_241_732_096, 2, 4, 131_072, 750_000_000, 10)
+        ),
         *fresh,
     ]
 

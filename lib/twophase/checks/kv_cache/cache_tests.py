@@ -1,0 +1,195 @@
+"""kv_cache-cache_tests: write the test that finds every broken cache."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.kv_cache._broken_caches import MUTANTS, Buffer, Cache
+
+
+def passes(make: Callable[[int], Cache], script: dict[str, Any]) -> bool:
+    """Whether a cache answers every step of a script as the script expects."""
+    cache = make(script["S_max"])
+    for step in script["steps"]:
+        if step == "reset":
+            cache.reset()
+        elif cache.append(list(step[0])) != (step[1] if step[1] == "refused" else list(step[1])):
+            return False
+    return True
+
+
+def problem(scripts: Any) -> str:
+    """What makes the scripts no scripts, in one sentence; empty if nothing does."""
+    if not isinstance(scripts, list | tuple) or not 1 <= len(scripts) <= 20:
+        return "cache_tests() must return a list of 1 to 20 scripts"
+    for script in scripts:
+        if not isinstance(script, dict) or set(script) != {"S_max", "steps"}:
+            return 'a script is a dict with the keys "S_max" and "steps"'
+        if type(script["S_max"]) is not int or not 1 <= script["S_max"] <= 50:
+            return '"S_max" must be a whole number from 1 to 50'
+        steps = script["steps"]
+        if not isinstance(steps, list | tuple) or len(steps) > 50 or not all(map(_is_step, steps)):
+            return 'a step is "reset", (tokens, expected) or (tokens, "refused"), with lists of whole numbers'
+    return ""
+
+
+def _is_step(step: Any) -> bool:
+    if isinstance(step, str):
+        return step == "reset"
+    if not isinstance(step, list | tuple) or len(step) != 2:
+        return False
+    tokens, expected = step
+    return _is_tokens(tokens) and len(tokens) > 0 and (expected == "refused" or _is_tokens(expected))
+
+
+def _is_tokens(tokens: Any) -> bool:
+    return isinstance(tokens, list | tuple) and len(tokens) <= 60 and all(type(t) is int for t in tokens)
+
+
+def observe(answer: Answer, case: Case) -> dict[str, Any]:
+    """Whether the right caches pass, or whether the case's broken one is caught."""
+    scripts = answer.call("cache_tests")
+    found = problem(scripts)
+    if found:
+        return {"the scripts": found}
+    right = all(passes(make, s) for make in (Cache, Buffer) for s in scripts)
+    if not case.args:
+        return {"the scripts": "", "every right cache passes": right}
+    return {"the scripts": "", "caught": not all(passes(MUTANTS[case.args[0]], s) for s in scripts)}
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """The right caches first, then the broken ones in an order of the seed's choosing."""
+    names = sorted(MUTANTS)
+    rng.shuffle(names)
+    return [Case("right caches"), *(Case(f"a cache that {name}", (name,)) for name in names)]
+
+
+def _script(S_max: int, *steps: Any) -> dict[str, Any]:
+    return {"S_max": S_max, "steps": list(steps)}
+
+
+OVERFLOW = _script(
+    5, ([1, 2, 3], [1, 2, 3]), ([4, 5, 6], "refused"), ([7], [1, 2, 3, 7]), ([8], [1, 2, 3, 7, 8]), ([9], "refused")
+)
+RESET = _script(4, ([1, 2, 3], [1, 2, 3]), "reset", ([4, 5], [4, 5]))
+
+
+def reference() -> list[dict[str, Any]]:
+    """The right answer (one of many)."""
+    return [OVERFLOW, RESET]
+
+
+def happy_path() -> list[dict[str, Any]]:
+    return [_script(9, ([1, 2, 3], [1, 2, 3]), ([4], [1, 2, 3, 4]), ([5], [1, 2, 3, 4, 5]))]
+
+
+def no_reset() -> list[dict[str, Any]]:
+    return [OVERFLOW]
+
+
+def single_tokens() -> list[dict[str, Any]]:
+    steps = [([1], [1]), ([2], [1, 2]), ([3], [1, 2, 3]), ([4], "refused"), "reset", ([5], [5])]
+    return [_script(3, *steps)]
+
+
+def equal_tokens() -> list[dict[str, Any]]:
+    steps = [([7, 7], [7, 7]), ([7, 7], "refused"), ([7], [7, 7, 7]), ([7], "refused"), "reset", ([7, 7], [7, 7])]
+    return [_script(3, *steps)]
+
+
+def stops_at_the_refusal() -> list[dict[str, Any]]:
+    return [_script(4, ([1, 2], [1, 2]), ([3, 4], [1, 2, 3, 4]), ([5], "refused")), RESET]
+
+
+def far_from_the_edge() -> list[dict[str, Any]]:
+    steps = [([1, 2, 3], [1, 2, 3]), ([4, 5, 6, 7], "refused"), ([8], [1, 2, 3, 8])]
+    return [_script(5, *steps), RESET]
+
+
+def expects_only_the_new() -> list[dict[str, Any]]:
+    return [_script(5, ([1, 2, 3], [1, 2, 3]), ([4, 5, 6], "refused"), ([7], [7])), RESET]
+
+
+def expects_truncation() -> list[dict[str, Any]]:
+    return [_script(4, ([1, 2, 3], [1, 2, 3]), ([4, 5], [1, 2, 3, 4])), RESET]
+
+
+EXERCISE = Exercise(
+    id="kv_cache-cache_tests",
+    title="Find every broken cache",
+    kind="test",
+    points=4,
+    minutes=15,
+    entries=("cache_tests",),
+    cases=cases,
+    observe=observe,
+    reference=reference,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "happy_path",
+            happy_path,
+            "graded tests that looked at shapes (TinyTorch #1953)",
+            "Your scripts never fill a cache and never reset one: most of what can break lies there.",
+        ),
+        Misconception(
+            "no_reset",
+            no_reset,
+            "plausible",
+            "No script resets a cache and goes on: a pointer that survives is not noticed.",
+        ),
+        Misconception(
+            "single_tokens",
+            single_tokens,
+            "tests of the decode step only",
+            "Every append has one token: a prompt is a block, and blocks have faults of their own. Refuse one and go on.",
+        ),
+        Misconception(
+            "equal_tokens",
+            equal_tokens,
+            "constant inputs that accept a wrong index (mojo-gpu-puzzles #31)",
+            "All tokens are alike: a cache that mixes up their order passes. Use different numbers.",
+        ),
+        Misconception(
+            "stops_at_the_refusal",
+            stops_at_the_refusal,
+            "plausible",
+            "Your scripts end with the refusal: go on after it, and see whether the cache is as it was.",
+        ),
+        Misconception(
+            "far_from_the_edge",
+            far_from_the_edge,
+            "plausible",
+            "Your scripts stay away from the edge: fill a cache exactly, then try one token more.",
+        ),
+        Misconception(
+            "expects_only_the_new",
+            expects_only_the_new,
+            "plausible",
+            "You expect an append to return the new tokens only: right caches return all they hold, and fail your test.",
+        ),
+        Misconception(
+            "expects_truncation",
+            expects_truncation,
+            "plausible",
+            "You expect a block that does not fit to be cut: right caches refuse it whole, and fail your test.",
+        ),
+    ),
+    hints=(
+        "Think of the edges: the token that fills the cache, the one after it, a block that half fits, the time after a reset.",
+        "After a refusal append something that fits: only then you see whether the refusal left a trace.",
+        'One script can do most of it: S_max 5; append 3 (fine), 3 more ("refused"), 1, 1 (now full), 1 ("refused"). Another '
+        "one resets and goes on.",
+    ),
+    recall=(
+        "A cache refuses a block that is too long. What must a test do next?",
+        "Append something that fits and look at everything: a refusal must leave no trace.",
+    ),
+    withholds=(),
+)

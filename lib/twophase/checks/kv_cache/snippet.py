@@ -1,0 +1,290 @@
+"""kv_cache-snippet: a cache class as it circulates, its three faults exposed and repaired. The notebook prints `Printed`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from twophase.checks.answer import Answer, outcome
+from twophase.checks.compare import Tolerance, difference
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.kv_cache import _snippet_caches as caches
+from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
+from twophase.checks.kv_cache._snippet_caches import FAULTS, Right
+
+Tensor = torch.Tensor
+Script = dict[str, Any]
+Sizes = tuple[int, int, int, int, str]
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+COMPARE = Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS)
+
+
+def _play(make: Callable[..., Right], script: Script) -> list[Any]:
+    """What a cache of the judge's own shows of a script, with numbers that differ from place to place."""
+    cache, seen = make(script["n_sequences"], script["S_max"], 1, 2, script["dtype"]), []
+    for i, (rows, T) in enumerate(script["blocks"]):
+        block = (torch.arange(len(rows) * T * 2) + 1000 * i).view(len(rows), T, 1, 2)  # [n, T, 1, 2]
+        block = block.to(getattr(torch, script["dtype"]))
+        try:
+            cache.update(list(rows), block, -block)
+        except (ValueError, RuntimeError) as e:
+            seen.append(type(e).__name__)
+    return seen + [list(cache.read(b)) for b in range(script["n_sequences"])]
+
+
+def problem(scripts: Any) -> str:
+    """Why the scripts are no valid input, in one sentence; empty if they are."""
+    if not isinstance(scripts, list | tuple) or not 1 <= len(scripts) <= 10:
+        return "expose() must return a list of 1 to 10 scripts"
+    return next((p for p in map(_script_problem, scripts) if p), "")
+
+
+def _script_problem(script: Any) -> str:
+    if not isinstance(script, dict) or set(script) != {"n_sequences", "S_max", "dtype", "blocks"}:
+        return 'a script is a dict with the keys "n_sequences", "S_max", "dtype", "blocks"'
+    n_sequences, blocks = script["n_sequences"], script["blocks"]
+    if not _between(1, n_sequences, 8) or not _between(1, script["S_max"], 64):
+        return "n_sequences must be a whole number from 1 to 8, S_max one from 1 to 64"
+    if script["dtype"] not in DTYPES:
+        return f"dtype must be one of {', '.join(DTYPES)}"
+    if not isinstance(blocks, list | tuple) or not 1 <= len(blocks) <= 20:
+        return "blocks must be a list of 1 to 20 pairs [rows, T]"
+    return next((p for p in (_block_problem(block, n_sequences) for block in blocks) if p), "")
+
+
+def _block_problem(block: Any, n_sequences: int) -> str:
+    if not isinstance(block, list | tuple) or len(block) != 2 or not _between(1, block[1], 64):
+        return "a block is a pair [rows, T], T a whole number from 1 to 64"
+    rows = block[0]
+    if not isinstance(rows, list | tuple) or not rows or not all(_between(0, b, n_sequences - 1) for b in rows):
+        return "rows must be a list of sequences, each from 0 to n_sequences − 1, at least one"
+    return "" if len(set(rows)) == len(rows) else "rows must not name a sequence twice"
+
+
+def _between(low: int, value: Any, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def observe(answer: Answer, case: Case) -> Any:
+    """A case with a fault's name asks whether `expose` shows it; one with sizes and blocks runs the repaired cache."""
+    if isinstance(case.args[0], str):
+        scripts = answer.call("expose")
+        found = problem(scripts)
+        if found:
+            return {"the scripts": found}
+        fault = FAULTS[case.args[0]]
+        shown = any(difference(_play(fault, s), _play(Right, s), COMPARE) for s in scripts)
+        return {"the scripts": "", "a script shows it": shown}
+    return _repaired(answer, *case.args)
+
+
+def _repaired(answer: Answer, sizes: Sizes, blocks: list[tuple[list[int], Tensor, Tensor]]) -> dict[str, Any]:
+    cache = answer.new("Cache", *sizes)
+    updates: list[str] = []
+    held: set[int] = set()
+    for block in blocks:
+        said = outcome(lambda block=block: cache.call("update", *block))  # type: ignore[misc]
+        raised = said["raised"] if isinstance(said, dict) and "raised" in said else []
+        updates.append("refused" if "ValueError" in raised else raised[0] if raised else "taken")
+        held |= set(block[0]) if not raised else set()
+    return {"updates": updates, "read": {f"sequence {b}": _pair(cache.call("read", b)) for b in sorted(held)}}
+
+
+def _pair(found: Any) -> Any:
+    return list(found) if isinstance(found, list | tuple) else found
+
+
+def _run(rng: random.Random, name: str, sizes: Sizes, blocks: list[tuple[list[int], int]]) -> Case:
+    _, _, K, H, dtype = sizes
+
+    def made(n: int, T: int) -> Tensor:
+        return normal(rng, n, T, K, H, dtype=dtype)
+
+    return Case(f"repaired: {name}", (sizes, [(rows, made(len(rows), T), made(len(rows), T)) for rows, T in blocks]))
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Runs of the repaired cache, then the faults that `expose` must show."""
+    both, all3, ends = [0, 1], [0, 1, 2], [0, 2]
+    return [
+        _run(rng, "one sequence, 2 tokens, then 1", (1, 4, 1, 2, "float32"), [([0], 2), ([0], 1)]),
+        _run(rng, "two sequences, then one token for the first only", (2, 4, 1, 2, "float32"), [(both, 2), ([0], 1)]),
+        _run(
+            rng,
+            "one token for the second, then one for both",
+            (2, 5, 2, 3, "float32"),
+            [(both, 2), ([1], 1), (both, 1)],
+        ),
+        _run(
+            rng, "room for 3: filled, then one token too many", (1, 3, 2, 2, "float32"), [([0], 2), ([0], 1), ([0], 1)]
+        ),
+        _run(rng, "room for 3: 2 tokens, then 2 more", (1, 3, 2, 2, "float32"), [([0], 2), ([0], 2), ([0], 1)]),
+        _run(rng, "bfloat16", (2, 6, 1, 4, "bfloat16"), [(both, 3), ([0], 1)]),
+        _run(
+            rng,
+            "room for 4: the second sequence is full, then one for both, one for the first",
+            (2, 4, 1, 3, "float32"),
+            [(both, 2), ([1], 2), (both, 1), ([0], 1)],
+        ),
+        _run(
+            rng,
+            "three sequences in any order",
+            (3, 7, 2, 2, "float32"),
+            [(all3, 2), ([2, 0], 1), ([1], 3), (ends, 2), ([2, 1], 2)],
+        ),
+        *(Case(f"exposed: {fault}", (fault,)) for fault in FAULTS),
+    ]
+
+
+def _script(n_sequences: int, S_max: int, dtype: str, *blocks: Any) -> Script:
+    return {"n_sequences": n_sequences, "S_max": S_max, "dtype": dtype, "blocks": list(blocks)}
+
+
+def expose() -> list[Script]:
+    """The right answer (one of many)."""
+    return [
+        _script(2, 8, "float32", ([0, 1], 3), ([0], 1)),
+        _script(1, 2, "float32", ([0], 2), ([0], 1)),
+        _script(1, 2, "bfloat16", ([0], 1)),
+    ]
+
+
+def expose_full_batches() -> list[Script]:
+    return [_script(2, 3, "bfloat16", ([0, 1], 3), ([0, 1], 1))]
+
+
+def expose_no_overflow() -> list[Script]:
+    return [_script(2, 4, "float16", ([0, 1], 3), ([0], 1))]
+
+
+def expose_default_dtype() -> list[Script]:
+    return expose()[:2]
+
+
+def expose_too_many_sequences() -> list[Script]:
+    return [_script(2, 4, "bfloat16", ([0, 1, 2], 2), ([0], 3))]
+
+
+def _wrong(slug: str, cache: type, shows: Callable[[], list[Script]], seen: str, says: str) -> Misconception:
+    return Misconception(slug, {"Cache": cache, "expose": shows}, seen, says)
+
+
+EXERCISE = Exercise(
+    id="kv_cache-snippet",
+    title="Repair a cache that circulates",
+    kind="fault",
+    points=6,
+    minutes=20,
+    entries=("expose", "Cache"),
+    cases=cases,
+    observe=observe,
+    reference={"Cache": Right, "expose": expose},
+    compare=COMPARE,
+    misconceptions=(
+        _wrong(
+            "unrepaired",
+            caches.Printed,
+            expose,
+            "a blog's cache class",
+            "The class is still the printed one: all three faults are in it.",
+        ),
+        _wrong(
+            "length_still_shared",
+            caches.LengthStillShared,
+            expose,
+            "a blog's cache class",
+            "One length serves all sequences: a sequence left out of an update gets a hole of zeros. Keep one length for each.",
+        ),
+        _wrong(
+            "overflow_still_lost",
+            caches.OverflowStillLost,
+            expose,
+            "a blog's cache class",
+            "Nothing looks at the room yet: the token after the last vanishes without an error.",
+        ),
+        _wrong(
+            "still_float32",
+            caches.StillFloat32,
+            expose,
+            "a blog's cache class",
+            "The buffers are float32 whatever dtype says: hand it to torch.zeros.",
+        ),
+        _wrong(
+            "truncates",
+            caches.Truncates,
+            expose,
+            "plausible",
+            "You store what fits and drop the rest: the contract says ValueError.",
+        ),
+        _wrong(
+            "half_refused",
+            caches.HalfRefused,
+            expose,
+            "plausible",
+            "The update is refused after earlier sequences were written: look at the room of all rows first.",
+        ),
+        _wrong(
+            "all_must_have_room",
+            caches.AllMustHaveRoom,
+            expose,
+            "plausible",
+            "A full sequence that is not in rows must not refuse the update: only those in rows need room.",
+        ),
+        _wrong(
+            "first_must_have_room",
+            caches.FirstMustHaveRoom,
+            expose,
+            "plausible",
+            "You look at the room of the first of the rows only: any of them may be full.",
+        ),
+        _wrong(
+            "first_rows_written",
+            caches.FirstRowsWritten,
+            expose,
+            "a blog's cache class, which writes to the first rows of the buffer",
+            "You write to the first len(rows) sequences: block i belongs to sequence rows[i].",
+        ),
+        _wrong(
+            "exposed_full_batches",
+            Right,
+            expose_full_batches,
+            "tests with one batch size",
+            "All your updates are for all sequences: then one shared length is right, and that fault stays hidden.",
+        ),
+        _wrong(
+            "exposed_no_overflow",
+            Right,
+            expose_no_overflow,
+            "tests that never fill a cache",
+            "None of your scripts overfills a cache: the missing check stays hidden.",
+        ),
+        _wrong(
+            "exposed_default_dtype",
+            Right,
+            expose_default_dtype,
+            "tests in float32",
+            "All your scripts use float32, which is what the printed code always stores: ask for another dtype.",
+        ),
+        _wrong(
+            "exposed_too_many_sequences",
+            Right,
+            expose_too_many_sequences,
+            "plausible",
+            "Your script breaks the contract (a sequence that does not exist): a failure on invalid input shows nothing.",
+        ),
+    ),
+    hints=(
+        "Read the contract sentence by sentence, and ask of each what in the code keeps it.",
+        "Three scripts: an update for some of the sequences; one token after the last place; a dtype other than float32.",
+        "Repair: a list of lengths, one per sequence; before anything is written, check that each of the rows has room for T; "
+        "torch.zeros(…, dtype=getattr(torch, dtype)).",
+    ),
+    recall=(
+        "Which fault of a cache never raises an error and only makes the text worse?",
+        "A hole: places between real tokens that hold zeros and are attended to.",
+    ),
+    withholds=(),
+)

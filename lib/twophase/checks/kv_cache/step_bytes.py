@@ -1,0 +1,161 @@
+"""kv_cache-step_bytes: predict what one decode step of attention moves; the meter decides."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.kernels.attention import causal_attention
+from twophase.kernels.kv_cache import KVCache
+from twophase.measure.meter import Meter
+
+DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
+
+
+def measured(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    """The right answer is not computed but counted, while one layer's step runs."""
+    dtype = DTYPES[bytes_per_value]
+    cache = KVCache(1, B, S_max, K, H, dtype=dtype)
+    cache.append(0, torch.randn(B, S, K, H).to(dtype), torch.randn(B, S, K, H).to(dtype))
+    q, k, v = torch.randn(B, 1, N, H).to(dtype), torch.randn(B, 1, K, H).to(dtype), torch.randn(B, 1, K, H).to(dtype)
+    with Meter() as meter:
+        keys, values = cache.append(0, k, v)
+        with meter.fused("attention"):
+            causal_attention(q, keys, values)
+    return meter.bytes
+
+
+def _predicted(B: int, kv_values: int, query_values: int, new_values: int, bytes_per_value: int) -> int:
+    """Keys and values read, q read and output written, new keys and values read and written."""
+    return B * bytes_per_value * (kv_values + 2 * query_values + 2 * new_values)
+
+
+def query_heads(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * (S + 1) * N * H, N * H, 2 * N * H, bytes_per_value)
+
+
+def one_token_short(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * S * K * H, N * H, 2 * K * H, bytes_per_value)
+
+
+def whole_buffer(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * S_max * K * H, N * H, 2 * K * H, bytes_per_value)
+
+
+def keys_only(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, (S + 1) * K * H, N * H, K * H, bytes_per_value)
+
+
+def cache_alone(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * (S + 1) * K * H, 0, 0, bytes_per_value)
+
+
+def append_left_out(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * (S + 1) * K * H, N * H, 0, bytes_per_value)
+
+
+def cache_rewritten(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * (S + 1) * K * H, N * H, 2 * (S + 1) * K * H, bytes_per_value)
+
+
+def cache_shared(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return 2 * (S + 1) * K * H * bytes_per_value + _predicted(B, 0, N * H, 2 * K * H, bytes_per_value)
+
+
+def scores_stored(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    return _predicted(B, 2 * (S + 1) * K * H + 2 * N * (S + 1), N * H, 2 * K * H, bytes_per_value)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Tiny shapes, then shapes that nobody has seen; S_max is always larger than what is held."""
+
+    def case(B: int, S: int, S_max: int, N: int, K: int, H: int, width: int, public: bool = True) -> Case:
+        return Case(
+            f"B={B}, S={S}, S_max={S_max}, N={N}, K={K}, H={H}, {width} bytes",
+            (B, S, S_max, N, K, H, width),
+            public=public,
+        )
+
+    unseen = []
+    for i in range(4):
+        K, S = rng.randrange(2, 5), rng.randrange(10, 200)
+        sizes = (rng.randrange(2, 6), S, S + rng.randrange(5, 60), K * rng.randrange(2, 6), K, 2 * rng.randrange(3, 20))
+        unseen.append(case(*sizes, rng.choice((2, 4, 8)), public=i < 2))
+    return [case(1, 3, 8, 2, 1, 4, 4), case(1, 9, 32, 4, 2, 8, 2), case(3, 9, 32, 6, 2, 8, 2), *unseen]
+
+
+EXERCISE = Exercise(
+    id="kv_cache-step_bytes",
+    title="Predict what a decode step moves",
+    kind="predict",
+    points=4,
+    minutes=15,
+    entries=("step_bytes",),
+    cases=cases,
+    reference=measured,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "query_heads",
+            query_heads,
+            "KV calculators (modular handbook #131, LMCache #688)",
+            "You counted N heads for the cache: it holds K key and value heads, each read once for its whole group.",
+        ),
+        Misconception(
+            "one_token_short",
+            one_token_short,
+            "the cached step that excluded the current token",
+            "You are short by one token: attention reads S + 1 keys and values, and the append both reads and writes one.",
+        ),
+        Misconception(
+            "whole_buffer",
+            whole_buffer,
+            "static caches without views",
+            "You let attention read all S_max places: it reads the filled part, a view.",
+        ),
+        Misconception("keys_only", keys_only, "plausible", "Keys are half of it: values are stored and read as well."),
+        Misconception(
+            "cache_alone",
+            cache_alone,
+            "the usual estimate, 2·B·S·K·H values",
+            "This is the cache being read, nearly all of it. Exactly, q is read, the output written, and the new token stored.",
+        ),
+        Misconception(
+            "append_left_out",
+            append_left_out,
+            "plausible",
+            "The append is missing: the new key and value are read once and written once.",
+        ),
+        Misconception(
+            "cache_rewritten",
+            cache_rewritten,
+            "caches grown by torch.cat",
+            "You let the append copy the whole cache, as torch.cat would: here it writes one token in place.",
+        ),
+        Misconception(
+            "cache_shared",
+            cache_shared,
+            "plausible",
+            "The batch does not share the cache: each of the B sequences reads its own.",
+        ),
+        Misconception(
+            "scores_stored",
+            scores_stored,
+            "attention without a fused kernel",
+            "You counted the scores: in a fused kernel they never leave the chip.",
+        ),
+    ),
+    hints=(
+        "Go through the step: append (read the new k and v, write them into the cache), then attention (q, keys, values → output).",
+        "Attention reads 2·B·(S + 1)·K·H numbers of the cache and B·N·H of q, and writes B·N·H.",
+        "The append reads 2·B·K·H numbers and writes as many. Add up and multiply by bytes_per_value.",
+    ),
+    recall=(
+        "Which part of what a decode step moves grows with the context?",
+        "Only reading the cache; what is written per step is one token, whatever the context.",
+    ),
+    withholds=(),
+)
