@@ -20,7 +20,17 @@ UNITS = {
     "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "MiB": 2**20, "GiB": 2**30, "ms": 1e-3, "s": 1.0, "Ki": 1024,
     "million": 1e6, "billion": 1e9, "percent": 0.01,
 }  # fmt: skip
-PLAIN = {"all": all, "any": any, "abs": abs, "len": len, "max": max, "min": min, "range": range, "sum": sum, "log2": math.log2}
+PLAIN = {
+    "all": all,
+    "any": any,
+    "abs": abs,
+    "len": len,
+    "max": max,
+    "min": min,
+    "range": range,
+    "sum": sum,
+    "log2": math.log2,
+}
 SLOT = re.compile(r"\{([^{}]+?)(?::([^{}:]*))?\}")
 
 
@@ -29,6 +39,7 @@ class Outcome:
     """One reading, computed: what it assumes (empty for the plain one), its values on each case, and whether it agrees."""
 
     assumption: str
+    changes: Mapping[str, str | float]
     expression: str
     values: tuple[Any, ...]
     agrees: bool
@@ -94,7 +105,7 @@ def _outcome(claim: Claim, reading: Reading | None) -> Outcome:
             stated = replace(stated, value=eval(_compiled(claim.formula), scope))
         values.append(value)
         verdicts.append(claim.rule == "none" or agrees(value, stated, claim.rule))
-    return Outcome(reading.assumption if reading else "", expression, tuple(values), all(verdicts))
+    return Outcome(reading.assumption if reading else "", changes, expression, tuple(values), all(verdicts))
 
 
 def _verdict(claim: Claim, outcomes: tuple[Outcome, ...]) -> str:

@@ -18,7 +18,13 @@ TOPICS = {
     "kv_cache": "3 KV cache",
     "latency_throughput": "4 Latency and throughput",
 }
-FILES = ("scaling_book_notes", "inference_basics", "cs336_lecture10_notes", "cs336_lecture10_summary", "deep_dive_part6")
+FILES = (
+    "scaling_book_notes",
+    "inference_basics",
+    "cs336_lecture10_notes",
+    "cs336_lecture10_summary",
+    "deep_dive_part6",
+)
 MAX_WORDS = 25  # of a source, in one row
 REQUIRED = ("id", "where", "topic", "claim", "verdict", "correction")
 OPTIONAL = ("inputs", "let", "stated", "rule", "expression", "readings")
@@ -118,7 +124,8 @@ def _build(raw: Mapping[str, Any], source: str) -> Claim:
     if not known_rule(rule):
         raise ValueError(f"unknown rule {rule!r}.")
     readings = tuple(
-        Reading(item["assumption"], item.get("inputs", {}), _text(item.get("expression"))) for item in raw.get("readings", [])
+        Reading(item["assumption"], item.get("inputs", {}), _text(item.get("expression")))
+        for item in raw.get("readings", [])
     )
     let = {key: str(value) for key, value in raw.get("let", {}).items()}
     expression = _text(raw.get("expression"))

@@ -14,8 +14,8 @@ DEFAULT_ABOUT = 5.0  # per cent, where a text writes "about" or a wave
 RULES = {
     "digits": "agrees to the stated digits: rounded, or cut off where that loses less than 1 %",
     "N digits": "agrees to the first N digits (the zeros behind them only fill up)",
-    "about": f"the text says about: within {DEFAULT_ABOUT:g} %",
-    "about N %": "the text says about: within N %",
+    "about": f"what is printed is approximate: within {DEFAULT_ABOUT:g} %",
+    "about N %": "what is printed is approximate: within N %",
     "exactly": "equal, but for floating point",
     "within": "every recomputed value lies in the stated range",
     "truth": "the statement, as a condition on numbers, is true",
@@ -100,9 +100,15 @@ def known_rule(rule: str) -> bool:
     return rule in RULES or bool(re.fullmatch(r"\d+ digits|about [\d.]+ %", rule))
 
 
+def describe_rule(rule: str) -> str:
+    """The rule in words, its number filled in."""
+    if rule in RULES:
+        return RULES[rule]
+    key = re.sub(r"[\d.]+", "N", rule)
+    return re.sub(r"\bN\b", rule.replace("about ", "").split()[0], RULES[key])
+
+
 def same(values: Iterable[Any]) -> bool:
     """Whether all values are equal, but for floating point."""
     first, *others = list(values)
-    return all(
-        v == first or (isinstance(v, (int, float)) and math.isclose(v, first, rel_tol=1e-6)) for v in others
-    )
+    return all(v == first or (isinstance(v, (int, float)) and math.isclose(v, first, rel_tol=1e-6)) for v in others)
