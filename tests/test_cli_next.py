@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,15 @@ def test_lab_copies_what_is_missing_and_never_overwrites(tmp_path: Path) -> None
     before = {p: p.read_bytes() for p in (tmp_path / "my").rglob("*") if p.is_file()}
     assert run("lab", "--no-open", "--course", str(course)) == 0
     assert {p: p.read_bytes() for p in (tmp_path / "my").rglob("*") if p.is_file()} == before
+
+
+def test_lab_opens_jupyterlab_in_the_learners_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda program, arguments: started.append([program, *arguments]))
+    monkeypatch.chdir(tmp_path)
+    assert run("lab", "--course", str(course_with(tmp_path, "01_a.ipynb"))) == 0
+    assert started[0][:4] == [sys.executable, sys.executable, "-m", "jupyterlab"]
+    assert Path.cwd() == tmp_path / "my"
 
 
 def test_a_dangling_link_in_the_learners_folder_is_left_alone(tmp_path: Path) -> None:

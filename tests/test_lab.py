@@ -209,6 +209,14 @@ def test_progress_counts_done_tried_and_open(names: dict[str, Any]) -> None:
     assert "<table>" in table._repr_html_()
 
 
+def test_progress_knows_the_notebook_by_its_file_name_before_any_check(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert progress().topic is None
+    monkeypatch.setenv("JPY_SESSION_NAME", "/somewhere/my/03_kv_cache.ipynb")
+    assert [row[0] for row in progress().exercises] == registry.ids("kv_cache")
+
+
 USES: dict[str, str] = {
     "the function itself": "from twophase.theory.kv_cache import max_batch as f",
     "by its name": "from twophase.theory.kv_cache import max_batch as g\ndef f(*a): return g(*a)",

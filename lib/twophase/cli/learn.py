@@ -26,7 +26,9 @@ def lab(
     typer.echo(f"{my_folder.shown(mine)}: {'copied ' + ', '.join(copied) if copied else 'every notebook is there'}")
     if open_lab:
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={mine}"])
+        root = ["--allow-root"] if os.geteuid() == 0 else []  # in a container there is often nobody else
+        os.chdir(mine)  # JupyterLab's extensions look for their files where it starts
+        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", *root])
 
 
 def update(course: Course = COURSE) -> None:
