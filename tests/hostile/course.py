@@ -1,4 +1,4 @@
-"""A course of its own for the grader's tests: a formula, a class, a sampler with a callback, an array. None of it is in the book."""
+"""A course of its own for the grader's tests: a formula, a class, a sampler with a callback, an array."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def exercise(slug: str, entry: str, reference: Any, wrong: Any, cases: Any, **mo
         misconceptions=(Misconception(wrong.__name__, wrong, "plausible", f"This is {wrong.__name__}."),),
         hints=(f"First hint of {slug}.", "Second.", "Third."),
         recall=("?", "!"),
-        **{"time_limit_s": 2.0, **more},
+        **{"time_limit_s": 1.0, **more},
     )
 
 

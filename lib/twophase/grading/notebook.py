@@ -50,7 +50,7 @@ def read(path: Path) -> Notebook:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's bytes. Raises Unreadable for what is no regular file of at most 8 MB."""
+    """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no regular file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as f:
@@ -66,15 +66,15 @@ def read_bytes(path: Path) -> bytes:
             else f"it cannot be opened ({e.strerror})"
         )
         raise Unreadable(link) from None
-    if len(data) > MAX_BYTES:
-        raise Unreadable(f"it is larger than {MAX_BYTES // 2**20} MiB; clear its outputs and save it again")
-    if not data.strip():
-        raise Unreadable("it is empty")
     return data
 
 
 def parse(data: bytes) -> Notebook:
     """The notebook in these bytes. Raises Unreadable, and nothing else, on any bytes."""
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"it is larger than {MAX_BYTES // 2**20} MiB; clear its outputs and save it again")
+    if not data.strip():
+        raise Unreadable("it is empty")
     digest = hashlib.sha256(data).hexdigest()
     try:
         tree = json.loads(data.decode("utf-8-sig", "replace"))

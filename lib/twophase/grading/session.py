@@ -38,6 +38,7 @@ class Zygote:
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
         self._control: socket.socket | None = None
+        self.stopped = False  # no process is started any more
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Zygote:
@@ -93,7 +94,9 @@ class Zygote:
         """A fresh process for a submission. Raises GraderFault if there is none to be had."""
         cwd = tempfile.TemporaryDirectory(prefix="twophase-cwd-", ignore_cleanup_errors=True)
         request = {"do": "fork", "cwd": cwd.name, "withholds": list(withholds), "limits": asdict(limits)}
-        for _ in range(2):  # a submission may have killed the zygote: then the next one starts it again
+        for _ in (
+            () if self.stopped else range(2)
+        ):  # a submission may have killed the zygote: then the next one starts it again
             if self._control is None:
                 self.start()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -148,7 +151,15 @@ class Zygote:
             return False
         return True
 
+    def stop(self) -> None:
+        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
+        self.stopped = True
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
+        self.stopped = True
         self._stop()
         self._home.cleanup()
 

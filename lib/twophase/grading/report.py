@@ -1,0 +1,140 @@
+"""The report that a person reads: a page per submission and an index. Standalone, without script, every text of theirs escaped."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from twophase.grading.records import Record
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5b6470; --line: #d5d9df; --box: #f4f6f8;
+  --good: #14663a; --bad: #a3231d; --note: #7a5200; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181b; --soft: #a4adb8; --line: #3a4048; --box: #212529;
+  --good: #6fd39b; --bad: #ff9b93; --note: #f0c061; } }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem; margin: 2rem auto;
+  padding: 0 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .3rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+pre { background: var(--box); border: 1px solid var(--line); padding: .6rem; overflow: auto; max-height: 20rem;
+  white-space: pre-wrap; }
+.right { color: var(--good); } .wrong, .failed, .missing { color: var(--bad); } .not_yet, .flag { color: var(--note); }
+.soft { color: var(--soft); font-size: .9rem; } a { color: inherit; }
+"""
+WORDS = {
+    "right": "right",
+    "wrong": "not right",
+    "not_yet": "not written yet",
+    "missing": "missing",
+    "failed": "could not be judged",
+}
+STATUS_WORDS = {
+    "ok": "graded",
+    "partial": "graded; some of it broke while it ran",
+    "protocol": "graded; it spoke out of turn on the grader's channel",
+    "unreadable": "not graded: the file cannot be read",
+    "internal": "not graded: the grader failed, not the work",
+}
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # also what reorders text
+
+
+def text(value: object) -> str:
+    """Somebody else's text, safe in a page: escaped, without control characters."""
+    return html.escape(CONTROL.sub("�", str(value)), quote=True)
+
+
+def page_name(file: str) -> str:
+    """A file name for a submission's page that no submission's name can choose."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", file.removesuffix(".ipynb")).strip("-")[:60]
+    return f"{readable or 'submission'}-{hashlib.sha256(file.encode('utf-8', 'replace')).hexdigest()[:10]}.html"
+
+
+def write(folder: Path, records: Iterable[Record]) -> Path:
+    """Write `feedback/` below `folder`: a page per record and `index.html`, whose path is returned."""
+    feedback = folder / "feedback"
+    feedback.mkdir(parents=True, exist_ok=True)
+    rows = list(records)
+    for record in rows:
+        _write(feedback / page_name(record["file"]), page(record))
+    index = feedback / "index.html"
+    _write(index, index_page(rows))
+    return index
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8", errors="replace")
+
+
+def points(record: Record) -> str:
+    """`6 of 8`, or a dash for work that was not graded."""
+    return "–" if record["points"] is None else f"{record['points']:g} of {record['out_of']:g}"
+
+
+def page(record: Record) -> str:
+    """The page of one submission."""
+    parts = [f"<h1>{text(record['file'])}</h1>", f"<p><strong>{points(record)}</strong> points"]
+    parts.append(f"<span class=soft>({text(STATUS_WORDS[record['status']])})</span></p>")
+    if record["message"]:
+        parts.append(f"<p class=failed>{text(record['message'])}</p>")
+    parts += [_question(q) for q in record["questions"]]
+    if record["flags"]:
+        rows = "".join(f"<tr><td>{text(f['where'])}<td>{text(f['says'])}" for f in record["flags"])
+        parts.append(f"<h2>Noticed</h2><table class=flag><tr><th>where<th>what{rows}</table>")
+    digests, where = record["digests"], record["environment"]
+    parts.append(
+        f"<p class=soft>Seed {text(record['seed'])}; confined by {text(', '.join(record['confined_by']))}; "
+        f"twophase {text(where['twophase'])}, Python {text(where['python'])}, torch {text(where['torch'])}; "
+        f"submission {text(digests['submission'][:16])}, release {text(digests['release'][:16])}.</p>"
+    )
+    return _html(record["file"], "\n".join(parts))
+
+
+def _question(q: Record) -> str:
+    head = f"<h2>{text(q['title'])} <span class={text(q['status'])}>{WORDS[q['status']]}</span></h2>"
+    parts = [head, f"<p class=soft>{text(q['id'])} · {q['points']:g} of {q['out_of']:g} points</p>"]
+    if q["status"] != "right":
+        named = f"<strong>{text(q['misconception'].replace('_', ' '))}</strong>: " if q["misconception"] else ""
+        parts.append(f"<p>{named}{text(q['message'])}</p>")
+        if q["hint"] and q["status"] in ("wrong", "failed"):
+            parts.append(f"<p>A hint: {text(q['hint'])}</p>")
+        shown = [c for c in q["cases"] if c["public"]]
+        if shown and q["status"] == "wrong":
+            rows = "".join(_case(c) for c in shown)
+            parts.append(f"<table><tr><th>case<th>verdict{rows}</table>")
+            hidden = len(q["cases"]) - len(shown)
+            parts.append(f"<p class=soft>{hidden} more cases are not shown.</p>" if hidden else "")
+    if q["cell"]["error"]:
+        parts.append(f"<p class=soft>Its cell stopped with</p><pre>{text(q['cell']['error'])}</pre>")
+    if q["cell"]["output"].strip():
+        parts.append(f"<p class=soft>Its cell printed</p><pre>{text(q['cell']['output'])}</pre>")
+    return "\n".join(parts)
+
+
+def _case(c: Record) -> str:
+    verdict = "<span class=right>right</span>" if c["right"] else f"<span class=wrong>{text(c['message'])}</span>"
+    return f"<tr><td>{text(c['case'])}<td>{verdict}"
+
+
+def index_page(records: list[Record]) -> str:
+    """The list of all submissions."""
+    rows = "".join(
+        f'<tr><td><a href="{page_name(r["file"])}">{text(r["file"])}</a><td>{text(r["topic"])}<td class=n>{points(r)}'
+        f"<td>{text(STATUS_WORDS[r['status']])}<td class=n>{len(r['flags']) or ''}"
+        for r in records
+    )
+    head = "<tr><th>submission<th>topic<th>points<th>status<th>flags"
+    return _html("Results", f"<h1>Results</h1><p>{len(records)} submissions.</p><table>{head}{rows}</table>")
+
+
+def _html(title: str, body: str) -> str:
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )

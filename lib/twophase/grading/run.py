@@ -1,0 +1,150 @@
+"""Grading many submissions: finds them, skips what is done, grades on several processes, writes as it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from twophase.grading import notebook, release
+from twophase.grading.confine import Limits
+from twophase.grading.notebook import Notebook, Unreadable
+from twophase.grading.records import Record, Results, blank, filled, key
+from twophase.grading.release import Release
+from twophase.grading.session import GraderFault, Zygote
+from twophase.grading.supervisor import Benches, Supervisor
+
+DEFAULT_SEED = 1  # the notebooks practise with seed 0
+
+
+@dataclass
+class Course:
+    """What submissions are graded against. `releases` finds a topic's release; a test puts its own here."""
+
+    seed: int = DEFAULT_SEED
+    limits: Limits = field(default_factory=Limits)
+    releases: Callable[[str], Release] = release.load
+    benches: Benches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.benches = Benches(self.seed)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A file that was found, and its name: the path below the folder, as text that can be printed."""
+
+    path: Path
+    name: str
+
+
+def find(folder: Path) -> list[Submission]:
+    """Every `.ipynb` below `folder`, whatever it turns out to be. Raises ValueError if there is none, or no such folder."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; give the folder that holds the submissions")
+    found = sorted(_walk(folder), key=os.fsencode)
+    if not found:
+        raise ValueError(f"there is no .ipynb file in {folder} or below it")
+    return [Submission(p, _printable(p.relative_to(folder))) for p in found]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for here, folders, files in os.walk(folder):
+        named = [f for f in folders if f.endswith(".ipynb")]
+        yield from (Path(here, f) for f in (*files, *named) if f.endswith(".ipynb"))
+        folders[:] = [f for f in folders if f != ".ipynb_checkpoints" and f not in named]
+
+
+def _printable(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def grade_one(submission: Submission, course: Course, zygote: Zygote, done: set[tuple[str, ...]]) -> Record | None:
+    """The record of one submission, or None if `done` has it. Never raises for what the submission is or does."""
+    began = time.monotonic()
+    record = blank(submission.name, "", course.seed)
+    try:
+        data = notebook.read_bytes(submission.path)
+        record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
+        work = notebook.parse(data)
+        record["topic"] = release.topic_of(work, submission.path.name)
+        released = course.releases(record["topic"])
+        record["digests"]["release"] = released.digest
+        if key(record) in done:
+            return None
+        record = _judged(record, work, released, course, zygote)
+    except Unreadable as e:
+        record |= {"status": "unreadable", "message": f"This file could not be graded: {e}."}
+        if key(record) in done:
+            return None
+    except Exception as e:  # our own fault, whatever it is: said, and never a zero
+        record |= {
+            "status": "internal",
+            "message": f"The grader failed here ({type(e).__name__}: {e}): not graded."[:2000],
+        }
+    record["varies"]["seconds"] = round(time.monotonic() - began, 3)
+    return record
+
+
+def _judged(record: Record, work: Notebook, released: Release, course: Course, zygote: Zygote) -> Record:
+    grade = Supervisor(zygote, released, course.benches, course.limits).grade(work)
+    return filled(record, grade, released.exercises)
+
+
+def grade_folder(
+    submissions: list[Submission],
+    course: Course,
+    results: Results,
+    workers: int,
+    told: Callable[[Record | None], None] = lambda record: None,
+) -> None:
+    """Grade all, append to `results`, call `told` after each (None: it was done before).
+
+    Interrupted, it stops where it is: what is in `results` stays, and the next run goes on from there.
+    """
+    done = {key(r) for r in results.records if r["status"] != "internal"}
+    todo: queue.SimpleQueue[Submission] = queue.SimpleQueue()
+    for submission in submissions:
+        todo.put(submission)
+    answers: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+    zygotes = [Zygote() for _ in range(max(1, min(workers, len(submissions))))]
+
+    def work(zygote: Zygote) -> None:
+        with zygote:
+            while not zygote.stopped:
+                try:
+                    submission = todo.get_nowait()
+                except queue.Empty:
+                    return
+                answers.put(grade_one(submission, course, zygote, done))
+
+    threads = [threading.Thread(target=work, args=(z,), daemon=True) for z in zygotes]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in submissions:
+            record = _next(answers, threads)
+            if record is not None:
+                results.append(record)
+            told(record)
+    finally:
+        for zygote in zygotes:
+            zygote.stop()
+        for thread in threads:
+            thread.join()
+
+
+def _next(answers: queue.SimpleQueue[Record | None], threads: list[threading.Thread]) -> Record | None:
+    """The next result, or GraderFault if nobody is left to give one."""
+    while True:
+        alive = any(t.is_alive() for t in threads)
+        try:
+            return answers.get(timeout=1.0 if alive else 0.0)
+        except queue.Empty:
+            if not alive:
+                raise GraderFault("the grader's threads ended before the work was done") from None
