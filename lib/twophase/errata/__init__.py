@@ -4,19 +4,19 @@ The claims are data (`claims/*.yml`, one file per text); `ledger` computes them 
 """
 
 from twophase.errata.ledger import Finding, findings, judge
-from twophase.errata.page import controls, counts, describe, rules, table
+from twophase.errata.page import agreement, controls, counts, describe, table
 from twophase.errata.rows import Claim, Source, load
 
 __all__ = [
     "Claim",
     "Finding",
     "Source",
+    "agreement",
     "controls",
     "counts",
     "describe",
     "findings",
     "judge",
     "load",
-    "rules",
     "table",
 ]

@@ -160,7 +160,7 @@ def counts() -> Html:
     )
 
 
-def rules() -> Html:
+def agreement() -> Html:
     """The rules of tolerance, as a list."""
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in RULES.items())
     return Html(f"<dl>{items}</dl>")
