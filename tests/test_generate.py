@@ -22,7 +22,7 @@ def test_a_completion_is_streamed_after_its_prompt_with_ttft_tpot_and_tokens_per
     assert result.exit_code == 0
     assert result.stdout.startswith("def read_lines(path):")
     assert re.search(
-        r"12 tokens after a prompt of 21 .*TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s\n$", result.stdout
+        r"12 tokens after a prompt of 22 .*TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s\n$", result.stdout
     )
 
 
@@ -78,7 +78,7 @@ def test_a_prompt_of_bytes_that_are_no_utf8_is_taken_as_it_is():
     result = run("x = '\udcff", "--tokens", "3")  # how Python hands on the byte 0xff of a command line
     assert result.exit_code == 0
     assert result.stdout.startswith("x = '\ufffd")
-    assert "after a prompt of 6 " in result.stdout
+    assert "after a prompt of 7 " in result.stdout
 
 
 def test_a_character_of_several_bytes_appears_whole_and_a_stray_byte_as_a_mark():

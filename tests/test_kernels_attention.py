@@ -86,6 +86,11 @@ def test_the_mask_of_one_query_in_a_long_cache_shows_every_key():
     assert visible(2, 4)[0].tolist() == [[True, True, True, False], [True, True, True, True]]
 
 
+def test_a_query_beyond_the_valid_keys_sees_no_padding():
+    padded = visible(2, 4, lengths=torch.tensor([3]), starts=torch.tensor([2]))  # the second query is padding
+    assert padded[0].tolist() == [[True, True, True, False]] * 2
+
+
 @pytest.mark.parametrize(
     ("q", "k", "says"),
     [

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from twophase import models
-from twophase.models.generate import Generation, complete, generate
+from twophase.models.generate import Generation, complete, decode, encode, generate
 from twophase.models.transformer import Transformer
 
-PROMPT = list(b"def read_lines(path):\n")
+PROMPT = encode("def read_lines(path):")
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +17,11 @@ def model() -> Transformer:
     return models.load("gqa")
 
 
-@pytest.mark.parametrize("prompt", [PROMPT, list(b"class Node"), [0]])
+@pytest.mark.parametrize("prompt", [PROMPT, encode("class Node"), list(b"\0import")])
 def test_cached_generation_equals_uncached_token_for_token(model, prompt):
     cached, naive = (complete(model, prompt, 96, cache=cache).tokens for cache in (True, False))
     assert len(cached) == 96
+    assert len(set(cached)) > 10  # a text, not one byte repeated, which any bug would repeat too
     assert cached == naive
 
 
@@ -93,6 +94,12 @@ def test_the_record_has_a_time_for_every_token_and_ttft_tpot_add_up(model):
     assert record.ttft_s + sum(record.tpot_list_s) == pytest.approx(record.times_s[-1])
     assert record.tpot_s == pytest.approx(sum(record.tpot_list_s) / 4)
     assert record.tokens_per_s == pytest.approx(5 / record.times_s[-1])
+
+
+def test_text_becomes_bytes_after_a_newline_and_back():
+    assert encode("é") == [10, 0xC3, 0xA9]
+    assert decode(encode("a €")) == "\na €"
+    assert decode([0x61, 0xFF]) == "a\ufffd"
 
 
 def test_nothing_asked_for_is_nothing_made(model):

@@ -20,7 +20,7 @@ def generate(
     tokens: Annotated[int, typer.Option(help="New tokens at most (a token is a byte).")] = 200,
     temperature: Annotated[float, typer.Option(help="0 takes the likeliest token each time.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Draw among the k likeliest tokens only.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw among the likeliest tokens that hold this mass.")] = None,
+    top_p: Annotated[float, typer.Option(help="Draw among the likeliest tokens that hold this mass.")] = 0.9,
     seed: Annotated[int, typer.Option(help="Same seed, same text on the same machine.")] = 0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Run the whole sequence for every token.")] = False,
@@ -58,17 +58,16 @@ def _generate(
 
     from twophase.models import checkpoints
     from twophase.models.corpus import END
-    from twophase.models.generate import Generation
+    from twophase.models.generate import Generation, encode
     from twophase.models.generate import generate as run
 
-    text = prompt.encode(errors="surrogateescape")  # the very bytes of the command line
     stops = [bytes([END]), *(s.encode(errors="surrogateescape") for s in stop)]  # the end of a file ends the text, too
     record = Generation()
     network = checkpoints.load(name)
     list(run(network, [END, END], 2))  # torch's first call sets up threads and buffers; TTFT should not pay for that
     stream = run(
         network,
-        list(text),
+        encode(prompt),
         n_new,
         cache=cache,
         temperature=temperature,
@@ -83,7 +82,7 @@ def _generate(
         made = "".join(pieces)
         typer.echo(json.dumps({"model": name, "prompt": prompt, "text": made, **_facts(record, cache)}))
         return
-    typer.echo(text.decode(errors="replace"), nl=False)
+    typer.echo(prompt.encode(errors="surrogateescape").decode(errors="replace"), nl=False)
     for piece in pieces:
         typer.echo(piece, nl=False)
     facts = _facts(record, cache)
@@ -121,7 +120,7 @@ def decode(tokens: Iterable[int]) -> Iterator[str]:
 def _facts(record: "Generation", cache: bool) -> dict[str, int | float | str | bool | None]:
     """The measurements as plain data; a TPOT needs two tokens and is null otherwise."""
     return {
-        "n_prompt_tokens": len(record.prompt),
+        "n_prompt_tokens": len(record.prompt),  # the bytes of the prompt and the newline before it
         "n_tokens": len(record.tokens),
         "finish_reason": record.finish_reason,
         "cache": cache,

@@ -45,6 +45,19 @@ class Generation:
         return len(self.tokens) / self.times_s[-1] if self.times_s else float("nan")
 
 
+def encode(text: str) -> list[int]:
+    """The tokens of a text: its UTF-8 bytes after a newline, which tells the model that the text begins a line.
+
+    Without it a model of code cannot know how far the first line is indented, and guesses badly.
+    """
+    return list(b"\n" + text.encode(errors="surrogateescape"))
+
+
+def decode(tokens: Sequence[int]) -> str:
+    """The text of tokens; bytes that are no UTF-8 become U+FFFD."""
+    return bytes(tokens).decode(errors="replace")
+
+
 def generate(
     model: Transformer,
     prompt_tokens: Sequence[int],
