@@ -5,7 +5,7 @@
 - `online_softmax`: softmax in one pass, partial attention and its merge, FlashAttention in blocks.
 - `kv_cache`: `KVCache`, and `RaggedKVCache` whose sequences have their own lengths.
 - `sampling`: temperature, top-k, top-p, stop conditions.
-- `matvec`: matrix times vector at the speed of memory, fp32 and int8.
+- `matvec`: matrix times vector in Numba, fp32 and int8.
 
 Shapes everywhere: queries [B, T, N, H], keys and values [B, S, K, H], the residual stream [B, T, D].
 """
