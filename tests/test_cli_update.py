@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -170,6 +171,11 @@ def test_a_deleted_cell_of_the_release_comes_back() -> None:
     assert at(merged, f"{ID}-check") == at(merged, ID) + 1
 
 
+@cache
+def releases() -> tuple[NotebookNode, ...]:
+    return released(), released(retitled), released(new_stub), with_other()
+
+
 WORDS = st.sampled_from(["", "a = 1", "# note", ANSWER, "## A task\n\nWrite it.", "é\n\n\u2028x", "\ud800"])
 EDITS = st.lists(
     st.tuples(st.sampled_from(["own", "edit", "copy", "delete", "move"]), st.integers(0, 30), WORDS), max_size=8
@@ -181,9 +187,7 @@ EDITS = st.lists(
 def test_whatever_a_learner_did_to_the_notebook_their_text_survives_and_a_second_update_is_idle(
     edits: list[tuple[str, int, str]], which: int
 ) -> None:
-    releases = [released(), released(retitled), released(new_stub), with_other()]
-    mine = with_other()
-    written: list[str] = []
+    release, mine = releases()[which], copy.deepcopy(releases()[3])
     for n, (what, where, words) in enumerate(edits):
         i = where % len(mine.cells)
         if what == "own":
@@ -198,10 +202,10 @@ def test_whatever_a_learner_did_to_the_notebook_their_text_survives_and_a_second
         elif what == "move":
             mine.cells.append(mine.cells.pop(i))
     written = [c.source for c in mine.cells if merge.key(c) is None or merge.edited(c)]
-    merged = merge.merge(mine, releases[which])
+    merged = merge.merge(mine, release)
     assert all(sources(merged.notebook).count(s) >= written.count(s) for s in written)
     nbformat.validate(merged.notebook)
-    assert not merge.merge(merged.notebook, releases[which]).changed
+    assert not merge.merge(merged.notebook, release).changed
 
 
 @pytest.fixture
