@@ -100,6 +100,8 @@ class ScriptedModel:
     def __call__(self, tokens: Any) -> list[float]:
         if hasattr(tokens, "tolist"):
             tokens = tokens.tolist()
+        if isinstance(tokens, list | tuple):  # np.argmax and tensor.argmax give numbers of their own
+            tokens = [t.item() if hasattr(t, "item") and t.shape == () else t for t in tokens]
         if not isinstance(tokens, list | tuple) or not all(type(t) is int and 0 <= t < self.V for t in tokens):
             raise ValueError(f"model(tokens) wants a list of token numbers from 0 to {self.V - 1}")
         self.calls.append(list(tokens))
