@@ -125,6 +125,8 @@
       sidebar.setAttribute("aria-label", "Book");
     }
     for (const button of document.querySelectorAll(".search-button-field[aria-label]")) button.removeAttribute("aria-label");
+    // The toggle's own text is its name; the theme adds another.
+    for (const summary of document.querySelectorAll("details.hide > summary[aria-label]")) summary.removeAttribute("aria-label");
     for (const icon of document.querySelectorAll(".theme-switch-button [title]")) icon.removeAttribute("title"); // the button has a name
     for (const summary of document.querySelectorAll(".bd-sidebar-primary nav summary")) {
       const link = summary.closest("li").querySelector("a");

@@ -139,12 +139,14 @@ class Browser:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description")))
         return answer["result"].get("value")
 
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 12000), "scale": 1}
-        options: dict[str, Any] = {"clip": clip, "captureBeyondViewport": True} if whole else {}
+    def screenshot(self, path: Path, view: str) -> None:
+        """The whole page: the window is made as tall as the page, since capturing beyond it misplaces what is sticky."""
+        width, height, _ = VIEWS[view]
+        tall = min(max(height, int(self.run("document.documentElement.scrollHeight"))), 12000)
+        size = {"width": width, "height": tall, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png", **options)["data"]))
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
 
     def close(self) -> None:
         try:
@@ -187,7 +189,7 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     tab.open(page.as_uri(), view)
     name = page.relative_to(HTML).with_suffix("").as_posix()
     if out:
-        tab.screenshot(out / f"{name.replace('/', '-')}-{view}.png")
+        tab.screenshot(out / f"{name.replace('/', '-')}-{view}.png", view)
     found = [f"asks for {url}" for url in tab.outside] + [f"error: {text}" for text in tab.errors]
     wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:

@@ -1,0 +1,106 @@
+"""The build script knows what has changed; no page asks another host."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import book_api  # noqa: E402
+import book_offline  # noqa: E402
+
+spec = importlib.util.spec_from_file_location("book_script", ROOT / "tools" / "book.py")
+assert spec is not None
+assert spec.loader is not None
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+
+def test_the_fingerprint_changes_with_content_and_names_and_with_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_text("x = 1")
+    first = script.fingerprint(["lib"], tmp_path)
+    (tmp_path / "lib" / "__pycache__").mkdir()
+    (tmp_path / "lib" / "__pycache__" / "a.pyc").write_bytes(b"compiled")
+    assert script.fingerprint(["lib"], tmp_path) == first
+    (tmp_path / "lib" / "a.py").write_text("x = 2")
+    second = script.fingerprint(["lib"], tmp_path)
+    assert second != first
+    (tmp_path / "lib" / "a.py").rename(tmp_path / "lib" / "b.py")
+    assert script.fingerprint(["lib"], tmp_path) not in (first, second)
+
+
+@pytest.mark.parametrize(
+    ("tag", "asks"),
+    [
+        ('<script src="https://unpkg.com/x.js"></script>', True),
+        ('<script src="//unpkg.com/x.js"></script>', True),
+        ('<link rel="stylesheet" href="https://fonts.example/a.css">', True),
+        ('<link href="https://fonts.example" rel="preconnect">', True),
+        ('<img alt="" src="http://example.org/a.png">', True),
+        ('<a href="https://example.org">elsewhere</a>', False),
+        ('<link rel="canonical" href="https://example.org/page">', False),
+        ('<script src="../_static/house.js"></script>', False),
+    ],
+)
+def test_only_what_a_browser_would_fetch_counts_as_an_outside_request(tag: str, asks: bool) -> None:
+    assert bool(book_offline.outside_requests(f"<p>{tag}</p>")) is asks
+
+
+def test_mathjax_and_its_fonts_come_from_an_installed_package() -> None:
+    folder = book_offline.mathjax_folder()
+    assert (folder / "tex-chtml.js").is_file()
+    assert list((folder / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))
+
+
+def test_our_scripts_and_styles_name_no_host() -> None:
+    for path in (ROOT / "book" / "_static").iterdir():
+        text = path.read_text("utf8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|url\(|@import", text), path
+
+
+def test_every_page_of_the_contents_exists_and_every_page_is_in_the_contents() -> None:
+    listed = set(re.findall(r"file: ([\w/]+)", re.sub(r"^#.*$", "", (ROOT / "_toc.yml").read_text("utf8"), flags=re.M)))
+    listed.add(yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))["root"])
+    pages = {
+        p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "book").rglob("*.md") if "_ext" not in p.parts
+    }
+    pages |= {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "exercises").glob("*.ipynb")}
+    assert listed == pages
+
+
+def test_the_self_test_has_ten_questions() -> None:
+    assert (ROOT / "book" / "index.md").read_text("utf8").count(":::{question}") == 10
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("a shape [B, T] and 2 * B", r"a shape [B, T] and 2 \* B"),
+        ("`B` sequences", "``B`` sequences"),
+        ("``B`` sequences", "``B`` sequences"),
+        ("x_ and |y|", r"x\_ and \|y\|"),
+        ("the `kv`s", r"the ``kv``\ s"),
+    ],
+)
+def test_docstrings_are_plain_text(line: str, wanted: str) -> None:
+    assert book_api.plain(line) == wanted
+
+
+def test_indented_lines_of_a_docstring_stand_as_they_are() -> None:
+    lines = ["Reads.", "", "    a = b * c", "", "After."]
+    book_api.plain_docstring(None, "function", "f", None, None, lines)  # type: ignore[arg-type]
+    assert "    a = b * c" in lines
+    assert "::" in lines[: lines.index("    a = b * c")]
+    assert lines.index("After.") > lines.index("    a = b * c")
+
+
+def test_the_reference_leaves_out_the_exercises() -> None:
+    modules = book_api.public_modules("twophase.checks")
+    assert "twophase.checks.judge" in modules
+    assert not [name for name in modules if name.startswith("twophase.checks.kv_cache")]

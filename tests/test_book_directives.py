@@ -1,0 +1,214 @@
+"""The book's directives on small books of their own: what they render, and what they warn about."""
+
+import json
+import re
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+PARTS = ["book_question", "book_sources_say", "book_chapter", "book_exercises", "book_figures", "book_glossary"]
+SETTINGS = {
+    "extensions": ["myst_nb", "sphinx.ext.mathjax", *PARTS],
+    "myst_enable_extensions": ["colon_fence", "dollarmath"],
+    "nb_execution_mode": "off",
+    "html_theme": "basic",
+    "root_doc": "index",
+}
+
+
+def make_book(folder: Path, pages: dict[str, str]) -> tuple[Path, str]:
+    """Builds the pages; the folder of HTML and all warnings as one text."""
+    source = folder / "source"
+    for name, text in {"index": "# Index\n", **pages}.items():
+        path = source / (name if "." in name else f"{name}.md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf8")
+    warnings = StringIO()
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(
+            str(source), None, str(folder / "out"), str(folder / "doctrees"), "html", SETTINGS, StringIO(), warnings
+        )
+        app.build()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue())
+    return folder / "out", "\n".join(line for line in plain.splitlines() if "isn't included in any toctree" not in line)
+
+
+QUESTION = """# Page
+:::{question} Which term of $a + b$ **doubles**?
+:id: kv-batch
+- [ ] The weights. || Read once, `B` or not.
+- [x] The cache, $B$. || Each sequence
+      brings its own.
+:::
+"""
+
+
+def test_a_question_is_a_fieldset_whose_choices_are_labelled_and_carry_their_reasons(tmp_path: Path) -> None:
+    out, warnings = make_book(tmp_path, {"page": QUESTION})
+    html = (out / "page.html").read_text("utf8")
+    assert warnings == ""
+    assert html.count('type="radio"') == 2
+    assert "<fieldset>" in html
+    assert re.search(r"<legend>.*<strong>doubles</strong>", html)
+    for number, verdict in ((1, "No."), (2, "Right.")):
+        assert f'<input type="radio" id="q-kv-batch-{number}"' in html
+        assert f'<label for="q-kv-batch-{number}">' in html
+        choice = html.split(f'id="q-kv-batch-{number}"')[1].split("</details>")[0]
+        assert f"<strong>{verdict}</strong>" in choice
+    assert "brings its own" in html.split('id="q-kv-batch-2"')[1]
+    assert 'aria-live="polite"' in html
+
+
+def test_a_question_with_two_right_choices_has_boxes_to_tick(tmp_path: Path) -> None:
+    out, warnings = make_book(tmp_path, {"page": QUESTION.replace("[ ]", "[x]")})
+    assert warnings == ""
+    assert (out / "page.html").read_text("utf8").count('type="checkbox"') == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("[x]", "[ ]"), "no choice is marked correct"),
+        ((" || Read once, `B` or not.", ""), "choice 1 has no reason"),
+        ((":id: kv-batch\n", ""), "needs an `:id:`"),
+        (("The weights. ||", "||"), "choice 1 is empty"),
+    ],
+)
+def test_a_question_that_cannot_teach_is_a_warning(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
+    assert complaint in make_book(tmp_path, {"page": QUESTION.replace(*change)})[1]
+
+
+def test_an_id_used_on_two_pages_is_a_warning_that_names_the_other(tmp_path: Path) -> None:
+    warnings = make_book(tmp_path, {"page": QUESTION, "second": QUESTION})[1]
+    assert warnings.count("the id 'kv-batch' is used on") == 1
+
+
+LEDGER = '# Ledger\n\n<table><tr id="claim-002-kv"><td>row</td></tr></table>\n'
+
+
+def test_the_sources_say_links_to_the_ledgers_row(tmp_path: Path) -> None:
+    page = "# Page\n:::{sources-say} 100 kB\n:claim: 002-kv\nNo.\n:::\n"
+    out, warnings = make_book(tmp_path, {"book/page": page, "book/errata": LEDGER})
+    assert warnings == ""
+    html = (out / "book" / "page.html").read_text("utf8")
+    assert 'href="errata.html#claim-002-kv"' in html
+    assert "The sources say: 100 kB" in html
+
+
+def test_a_claim_that_the_ledger_does_not_have_is_a_warning(tmp_path: Path) -> None:
+    page = "# Page\n:::{sources-say}\n:claim: 002-k\nNo.\n:::\n"
+    assert "the ledger has no claim '002-k'" in make_book(tmp_path, {"book/page": page, "book/errata": LEDGER})[1]
+
+
+CHAPTER = "# Page\n:::{chapter}\n:sittings: 35, 40\n:needs: 01_first\n- count bytes;\n:::\n"
+
+
+def test_the_head_of_a_chapter_adds_its_sittings_and_links_what_it_needs(tmp_path: Path) -> None:
+    out, warnings = make_book(tmp_path, {"book/02_second": CHAPTER, "book/01_first": "# First\n"})
+    html = (out / "book" / "02_second.html").read_text("utf8")
+    assert warnings == ""
+    assert "75 minutes" in html
+    assert 'href="01_first.html"' in html
+    assert "count bytes" in html
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("35, 40", "35, 50"), "a sitting of 50 minutes is longer than 45"),
+        (("01_first", "01_fist"), "there is no page book/01_fist"),
+        (("35, 40", "half an hour"), "sittings are minutes separated by commas"),
+    ],
+)
+def test_a_head_that_promises_too_much_is_a_warning(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
+    pages = {"book/02_second": CHAPTER.replace(*change), "book/01_first": "# First\n"}
+    assert complaint in make_book(tmp_path, pages)[1]
+
+
+def test_the_table_of_exercises_lists_every_exercise_of_the_registry(tmp_path: Path) -> None:
+    from twophase.checks import registry
+
+    out, warnings = make_book(tmp_path, {"page": "# Page\n:::{exercises} kv_cache\n:::\n"})
+    html = (out / "page.html").read_text("utf8")
+    exercises = registry.load_topic("kv_cache")
+    assert warnings == ""
+    assert exercises
+    for exercise in exercises:
+        row = html.split(exercise.id)[0].rpartition("<tr")[2]
+        assert f"<p>{exercise.minutes} min</p>" in row
+        assert f"<p>{exercise.points}</p>" in row
+        assert f"<p>{exercise.kind}</p>" in row
+
+
+def test_a_topic_that_does_not_exist_is_a_warning(tmp_path: Path) -> None:
+    assert "no topic 'kv_cash'" in make_book(tmp_path, {"page": "# Page\n:::{exercises} kv_cash\n:::\n"})[1]
+
+
+def test_the_kill_matrix_lists_every_misconception(tmp_path: Path) -> None:
+    from twophase.checks import registry
+
+    out, warnings = make_book(tmp_path, {"page": "# Page\n:::{kill-matrix}\n:::\n"})
+    rows = re.findall(r"<p>([^<]+)</p></td>", (out / "page.html").read_text("utf8"))
+    wrong = [
+        m.slug
+        for topic in registry.topics()
+        for exercise in registry.load_topic(topic)
+        for m in exercise.misconceptions
+    ]
+    assert warnings == ""
+    assert len(wrong) > 5
+    for slug in wrong:
+        assert slug in rows
+
+
+def picture_cell(alt: str | None) -> str:
+    """A notebook with one stored picture, a single pixel."""
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    metadata = {"mystnb": {"image": {"alt": alt}}} if alt else {}
+    output = {"output_type": "display_data", "data": {"image/png": pixel, "text/plain": "<Figure>"}, "metadata": {}}
+    cell = {
+        "cell_type": "code",
+        "id": "a",
+        "execution_count": 1,
+        "metadata": metadata,
+        "source": "draw()",
+        "outputs": [output],
+    }
+    title = {"cell_type": "markdown", "id": "b", "metadata": {}, "source": "# Page"}
+    return json.dumps(
+        {
+            "cells": [title, cell],
+            "metadata": {"language_info": {"name": "python", "pygments_lexer": "python"}},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+    )
+
+
+def test_a_cells_alt_text_reaches_the_page(tmp_path: Path) -> None:
+    out, warnings = make_book(tmp_path, {"page.ipynb": picture_cell("a line that rises")})
+    assert warnings == ""
+    assert 'alt="a line that rises"' in (out / "page.html").read_text("utf8")
+
+
+def test_a_picture_without_alt_text_is_a_warning(tmp_path: Path) -> None:
+    assert "this picture has no alt text" in make_book(tmp_path, {"page.ipynb": picture_cell(None)})[1]
+
+
+def test_a_term_carries_its_definition_and_only_its_own(tmp_path: Path) -> None:
+    glossary = "# Glossary\n:::{glossary}\nKV cache\n  Keys and values, kept.\n\nbatch\n  Sequences in a pass.\n:::\n"
+    page = "# Page\nThe {term}`KV cache` of a {term}`batch`.\n"
+    out, warnings = make_book(tmp_path, {"glossary": glossary, "page": page})
+    html = (out / "page.html").read_text("utf8")
+    assert warnings == ""
+    assert re.findall(r'title="([^"]*)"><span class="xref std std-term">([^<]*)<', html) == [
+        ("Keys and values, kept.", "KV cache"),
+        ("Sequences in a pass.", "batch"),
+    ]
