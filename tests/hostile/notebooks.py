@@ -61,11 +61,9 @@ CLOSE = "import os; os.closerange(3, 4096)"
 PATCH_PROTOCOL = """import json, struct, twophase.protocol as p, twophase.protocol.codec as c, twophase.protocol.wire as w
 json.dumps = json.loads = struct.pack = lambda *a, **k: 'full marks'
 p.encode = p.decode = c.encode = c.decode = w.encode = lambda *a, **k: b'full marks'"""
-PATCH_WORKER = """import sys
-frame = sys._getframe()
-while type(frame.f_locals.get('self')).__name__ != 'Worker':
-    frame = frame.f_back
-type(frame.f_locals['self'])._invoke = lambda *a: (b'V', b'full marks')"""
+PATCH_WORKER = """import gc
+worker = [o for o in gc.get_objects() if type(o).__name__ == 'Worker'][0]
+type(worker)._invoke = lambda *a: (b'V', b'full marks')"""
 ORPHANS = """import os, threading
 if os.fork() == 0:
     os.setsid()
@@ -173,8 +171,9 @@ WITHHOLDING = [
     _softmax(
         "found in memory",
         "import gc\ngc.unfreeze()\ndef softmax(x):\n"
-        "    found = [f for f in gc.get_objects() if getattr(f, '__name__', '') == 'online_softmax']\n"
+        "    found = [f for f in gc.get_objects() if type(f).__name__ == 'function' and f.__name__ == 'online_softmax']\n"
         "    return found[0](x)",
+        flag="",  # there may be nothing left to find
     ),
 ]
 

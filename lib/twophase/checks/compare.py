@@ -50,13 +50,11 @@ def _number_difference(observed: Any, expected: float, tolerance: Tolerance, whe
     got = _scalar(observed)
     if isinstance(got, bool) or not isinstance(got, int | float):
         return f"{where} should be a number, and is {describe(observed)}"
-    if math.isnan(expected) or math.isnan(got):
-        return None if math.isnan(expected) and math.isnan(got) else _says(where, got, expected)
-    if got == expected:
+    if got == expected or (got != got and expected != expected):  # equal, or both NaN
         return None
-    if math.isinf(expected) or (isinstance(got, float) and math.isinf(got)):
-        return _says(where, got, expected)
-    try:
+    try:  # an infinity is near nothing else, whatever the tolerance
+        if math.isinf(expected) or math.isinf(got):
+            return _says(where, got, expected)
         near = abs(got - expected) <= tolerance.atol + tolerance.rtol * abs(expected)
     except OverflowError:  # a whole number that no float can hold
         near = False

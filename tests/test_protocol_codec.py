@@ -1,0 +1,238 @@
+"""The codec: what goes in comes out, to the bit; whatever is not plain data, and whatever is no frame, is a ProtocolError."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from twophase.protocol import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
+from twophase.protocol.codec import DTYPES, MAX_DEPTH, MAX_INT_BITS
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**200), 2**200)
+    | st.floats(allow_nan=True)
+    | st.text(st.characters())
+    | st.binary()
+)
+keys = st.text() | st.integers(-(2**59), 2**59) | st.tuples(st.integers(0, 9), st.text())
+plain = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(keys, inner), max_leaves=20
+)
+arrays = hnp.arrays(
+    st.sampled_from([d for d in DTYPES if d != "bfloat16"]).map(np.dtype), hnp.array_shapes(min_dims=0, min_side=0)
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal in type, structure and bits: NaN is NaN, -0.0 is not 0.0, True is not 1."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(map(repr, a)) == list(map(repr, b)) and all(map(same, a.values(), b.values()))
+    if isinstance(a, np.ndarray | np.generic):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    return bool(a == b)
+
+
+@given(plain)
+def test_plain_values_come_back_the_same(value: Any) -> None:
+    assert same(roundtrip(value), value)
+
+
+@given(arrays)
+def test_arrays_come_back_bit_for_bit_in_every_dtype_and_shape(value: Any) -> None:
+    assert same(roundtrip(value), value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (2, 3)])
+def test_tensors_come_back_bit_for_bit(dtype: str, shape: tuple[int, ...]) -> None:
+    if dtype == "uint16" and not shape:
+        pytest.skip("torch cannot fill a scalar uint16 tensor at random")
+    value = (torch.randn(shape) * 50).abs().to(torch.float32).to(getattr(torch, dtype))
+    got = roundtrip(value)
+    assert (got.dtype, got.shape) == (value.dtype, value.shape)
+    assert got.contiguous().numpy(force=True).tobytes() == value.numpy().tobytes() if dtype != "bfloat16" else True
+    assert bool((got.double() == value.double()).all())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, True, 1, b"", "", (), [], {}, set()])
+def test_the_values_that_json_has_no_word_for_survive(value: Any) -> None:
+    assert same(roundtrip(value), value)
+
+
+def test_negative_zero_and_nan_bits_survive_in_bfloat16() -> None:
+    bits = torch.tensor([0x8000, 0x7FC1, 0xFF80, 0x0001], dtype=torch.int32).to(torch.uint16).view(torch.bfloat16)
+    assert torch.equal(roundtrip(bits).view(torch.int16), bits.view(torch.int16))
+
+
+def test_views_cross_as_their_values_not_as_their_memory() -> None:
+    base = torch.arange(24.0).view(4, 6)
+    assert torch.equal(roundtrip(base.t()[1::2]), base.t()[1::2])
+    lazily_negative = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert lazily_negative.is_neg()
+    assert torch.equal(roundtrip(lazily_negative), lazily_negative.resolve_neg())
+    assert same(roundtrip(np.arange(10)[::-3]), np.arange(10)[::-3].copy())
+
+
+def test_a_truth_value_has_one_bit_whatever_byte_was_sent() -> None:
+    frame = encode(np.array([True, False]))
+    got = decode(frame[:-2] + b"\x02\x00")
+    assert got.tolist() == [True, False]
+    assert got.view(np.uint8).tolist() == [1, 0]
+
+
+class Equal(float):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = float.__hash__
+
+
+class Text(str):
+    pass
+
+
+def _nest(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+NOT_PLAIN = {
+    "a float subclass": Equal(1.0),
+    "a str subclass": Text("a"),
+    "a list with one in it": [1, {"a": Equal(2.0)}],
+    "a function": len,
+    "an object": object(),
+    "a complex number": 1j,
+    "an object array": np.array([object()]),
+    "a string array": np.array(["a"]),
+    "a masked array": np.ma.array([1]),
+    "a sparse tensor": torch.eye(2).to_sparse(),
+    "a tensor without values": torch.empty(2, device="meta"),
+    "a complex tensor": torch.zeros(2, dtype=torch.complex64),
+    "a generator": (x for x in [1]),
+    "a nest": _nest(MAX_DEPTH + 1),
+    "a deep nest": _nest(100_000),
+    "a list that holds itself": (lambda x: x.append(x) or x)([]),
+    "an enormous integer": 1 << MAX_INT_BITS,
+    "an array that is too large": np.zeros(2**27, np.uint8),
+    "a list that is too long": [0] * 600_000,
+    "a key that is an array": {(np.int64(1),): 2},
+    "a key made to collide": {2**61 - 1: 1},
+}
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_what_is_not_plain_data_is_refused_in_a_sentence(name: str) -> None:
+    with pytest.raises(ProtocolError, match=r"^\w.{15,200}$"):
+        encode(NOT_PLAIN[name])
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=300)
+def test_no_bytes_make_the_decoder_raise_anything_else(data: bytes) -> None:
+    _decodes_or_protocol_error(data)
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["#", "v", "n", "id", "dtype", "shape", "x"]), inner, max_size=5)
+        | st.fixed_dictionaries({"#": st.sampled_from([*"ftsdbco", "np", "ns", "pt", "?"]), "v": inner})
+        | st.fixed_dictionaries(
+            {
+                "#": st.sampled_from(["np", "ns", "pt", "b"]),
+                "dtype": st.sampled_from([*DTYPES, "object", "float128", 3]),
+                "shape": st.lists(st.integers(-2, 2**63), max_size=3) | inner,
+                "n": st.integers(-1, 20),
+            }
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_like, st.binary(max_size=24))
+@settings(max_examples=300)
+def test_no_header_makes_the_decoder_raise_anything_else(header: Any, body: bytes) -> None:
+    text = json.dumps(header).encode()
+    _decodes_or_protocol_error(struct.pack(">I", len(text)) + text + body)
+
+
+@given(plain, st.integers(0, 500), st.integers(0, 255), st.integers(0, 10))
+def test_no_damage_to_a_frame_makes_the_decoder_raise_anything_else(value: Any, at: int, byte: int, cut: int) -> None:
+    frame = bytearray(encode(value))
+    frame[at % len(frame)] = byte
+    _decodes_or_protocol_error(bytes(frame[: len(frame) - cut]))
+
+
+def _decodes_or_protocol_error(data: bytes) -> None:
+    try:
+        value = decode(data)
+    except ProtocolError:
+        return
+    encode(value)  # whatever was accepted is plain
+
+
+def _frame(header: str, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(header.encode())) + header.encode() + body
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x00\x00",
+        struct.pack(">I", 2**31) + b"1",
+        _frame("[" * 100_000 + "]" * 100_000),
+        _frame("NaN"),
+        _frame("1" * 5000),
+        _frame(str(1 << MAX_INT_BITS)),
+        _frame('{"#":"np","dtype":"float64","shape":[4611686018427387904,4611686018427387904],"n":0}'),
+        _frame('{"#":"np","dtype":"uint8","shape":[-1,-1],"n":1}', b"a"),
+        _frame('{"#":"pt","dtype":"object","shape":[1],"n":8}', b"aaaaaaaa"),
+        _frame('{"#":"s","v":[[1]]}'),
+        _frame('{"#":"d","v":[[2305843009213693951,0]]}'),
+        _frame('{"#":"f","v":"1e5"}'),
+        _frame("1", b"left over"),
+        _frame('{"a":1}'),
+    ],
+)
+def test_frames_made_to_harm_are_protocol_errors(frame: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(frame)
+
+
+def test_references_cross_as_data_but_not_where_only_values_may() -> None:
+    frame = encode([Callback(3), ObjectRef(4)])
+    assert decode(frame) == [Callback(3), ObjectRef(4)]
+    with pytest.raises(ProtocolError):
+        decode(frame, plain=True)
+
+
+def test_a_copy_shares_nothing_with_the_original() -> None:
+    original = {"a": [1, 2], "x": np.zeros(2), "t": torch.zeros(2)}
+    copy = roundtrip(original)
+    copy["a"].append(3)
+    copy["x"][0] = copy["t"][0] = 7
+    assert original["a"] == [1, 2]
+    assert float(original["x"].sum()) == float(original["t"].sum()) == 0
