@@ -1,0 +1,242 @@
+"""An answer in another process is judged exactly as the same answer in this one."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exercise_tools import ALL_IDS, namespace_of, right_answers
+from hostile.worker import LIMITS, zygote
+
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import Bench
+from twophase.grading.remote import RemoteAnswer
+from twophase.grading.session import Session
+from twophase.protocol import AnswerError
+
+SETUP = "import math\nimport numpy as np\nimport torch\n"
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with zygote().fork((), LIMITS) as one:
+        yield one
+
+
+def remote(session: Session, source: str) -> RemoteAnswer:
+    ran = session.run_cell(source, 20.0)
+    assert not ran.error, ran.error
+    return RemoteAnswer(session)
+
+
+CASES = [(i, p) for i in ALL_IDS for p in right_answers(i)]
+
+
+@pytest.mark.parametrize(("exercise_id", "path"), CASES, ids=[p.stem for _, p in CASES])
+def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(exercise_id: str, path: Path) -> None:
+    exercise = registry.load(exercise_id)
+    bench = Bench(exercise, 3)
+    with zygote().fork(exercise.withholds, LIMITS) as session:
+        there = bench.judge(remote(session, SETUP + path.read_text(encoding="utf-8")))
+    assert there == bench.judge(LocalAnswer(namespace_of(path)))
+    assert there.right, there.message
+
+
+def source_of(exercise_id: str) -> str:
+    """A check's module as a cell: without the exercise itself and without what it imports from the checks."""
+    module = sys.modules[f"twophase.checks.{exercise_id.replace('-', '.')}"]
+    tree = ast.parse(inspect.getsource(module))
+
+    def is_ours(node: ast.stmt) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            return not (node.module or "").startswith("twophase.checks")
+        return not (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXERCISE")
+
+    return ast.unparse(ast.Module([n for n in tree.body if is_ours(n)], []))
+
+
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    bench = Bench(exercise, 3)
+    source, module = source_of(exercise_id), f"twophase.checks.{exercise_id.replace('-', '.')}"
+    compared = 0
+    with zygote().fork((), LIMITS) as session:
+        if session.run_cell(source, 20.0).error:
+            pytest.skip("its wrong answers are made of another module of the checks")
+        for wrong in exercise.misconceptions:
+            names = exercise.namespace(wrong.answer)
+            if not all(
+                getattr(f, "__module__", "") == module and f.__qualname__.isidentifier() for f in names.values()
+            ):
+                continue  # made by a factory or a lambda: no source of its own
+            session.run_cell("\n".join(f"{n} = {f.__name__}" for n, f in names.items()), 20.0)
+            there, here = bench.judge(RemoteAnswer(session)), bench.judge(LocalAnswer(names))
+            assert (there.status, there.misconception, there.points) == (here.status, here.misconception, here.points)
+            assert [o.right for o in there.outcomes] == [o.right for o in here.outcomes]
+            compared += 1
+    if not compared:
+        pytest.skip("none of its wrong answers has a source of its own")
+
+
+def both(session: Session, source: str, look: Any) -> list[Any]:
+    """What `look` sees of the same source here and there: a value, or an error's kind, message and class names."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    seen = []
+    for answer in (LocalAnswer(names), remote(session, source)):
+        try:
+            seen.append(look(answer))
+        except AnswerError as e:
+            seen.append((e.kind, e.message, e.type_names))
+    return seen
+
+
+def _nested(answer: Any) -> Any:
+    log: list[int] = []
+
+    def ask(n: int) -> int:
+        log.append(n)
+        return 1 if n == 0 else n * int(answer.call("factorial", ask, n - 1))
+
+    return answer.call("factorial", ask, 6), log
+
+
+def _kept(answer: Any) -> Any:
+    engine = answer.new("Engine", lambda tokens: sum(tokens))
+    return engine.call("step", [1, 2]), engine.call("step", [5]), engine.get("steps")
+
+
+LOOKS = {
+    "a value": ("def f(x): return {'a': [x, (1.5, None)], 'b': b'x'}", lambda a: a.call("f", 3)),
+    "a keyword": ("def f(*a, **k): return [a, k]", lambda a: a.call("f", 1, b=[2], c=(3,))),
+    "a name that is missing": ("", lambda a: a.call("f")),
+    "a name that is no function": ("f = 3", lambda a: a.call("f")),
+    "an exception": ("def f(): raise FileNotFoundError(2, 'gone')", lambda a: a.call("f")),
+    "a class of its own": ("class Odd(KeyError): pass\ndef f(): raise Odd('k')", lambda a: a.call("f")),
+    "a stub": ("class NotYet(Exception): pass\ndef f(): raise NotYet('kv_cache-x')", lambda a: a.call("f")),
+    "an exit": ("import sys\ndef f(): sys.exit(3)", lambda a: a.call("f")),
+    "an object": ("def f(): return object()", lambda a: a.call("f")),
+    "a nest at the limit": ("def f(x): return x", lambda a: a.call("f", [[[[[[[[[[1]]]]]]]]]])),
+    "a nest beyond it": (
+        "def f():\n    x = 1\n    for _ in range(33): x = [x]\n    return x",
+        lambda a: a.call("f"),
+    ),
+    "calls within callbacks": ("def factorial(ask, n): return ask(n)", _nested),
+    "a callback kept by an object": (
+        "class Engine:\n    def __init__(self, model): self.model, self.steps = model, 0\n"
+        "    def step(self, t):\n        self.steps += 1\n        return self.model(t)",
+        _kept,
+    ),
+    "callbacks in a list and a dict": (
+        "def f(fs, d): return [g(1) for g in fs] + [d['h'](2)]",
+        lambda a: a.call("f", [lambda x: x, lambda x: -x], {"h": lambda x: x * 9}),
+    ),
+    "a handle as an argument": (
+        "class C:\n    n = 4\ndef f(c): return c.n",
+        lambda a: a.call("f", a.new("C")),
+    ),
+    "a callback that raises": (
+        "def f(g):\n    try: g()\n    except ZeroDivisionError as e: return str(e)",
+        lambda a: a.call("f", lambda: 1 // 0),
+    ),
+    "a callback's exception that passes": ("def f(g): return g()", lambda a: a.call("f", lambda: [].index(3))),
+    "a callback given an object": ("def f(g): return g(object())", lambda a: a.call("f", lambda x: x)),
+    "a method that is missing": ("class C: pass", lambda a: a.new("C").call("go")),
+    "an attribute that is missing": ("class C: pass", lambda a: a.new("C").get("n")),
+    "a property that raises": (
+        "class C:\n    @property\n    def n(self): raise ValueError('no')",
+        lambda a: a.new("C").get("n"),
+    ),
+    "a constructor that raises": (
+        "class C:\n    def __init__(self, n): raise ValueError(n)",
+        lambda a: a.new("C", "no"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_here_and_there_look_the_same(session: Session, name: str) -> None:
+    source, look = LOOKS[name]
+    here, there = both(session, source, look)
+    assert here == there
+    assert session.broken is None
+
+
+def test_an_answer_cannot_change_an_argument_on_our_side(session: Session) -> None:
+    mine = [1, 2]
+    assert remote(session, "def f(x):\n    x.append(3)\n    return x").call("f", mine) == [1, 2, 3]
+    assert mine == [1, 2]
+
+
+def test_callbacks_count_against_the_deadline(session: Session) -> None:
+    answer = remote(session, "def f(g):\n    while True: g()")
+    answer.start_case(0.2)
+    with pytest.raises(AnswerError, match=r"f took longer than 0\.2 s") as caught:
+        answer.call("f", lambda: None)
+    assert caught.value.kind == "timeout"
+
+
+def test_after_a_time_out_nothing_more_is_asked_of_that_process(session: Session) -> None:
+    answer = remote(session, "def f():\n    while True: pass\ndef g(): return 1")
+    answer.start_case(0.2)
+    with pytest.raises(AnswerError):
+        answer.call("f")
+    with pytest.raises(AnswerError) as caught:
+        answer.call("g")
+    assert caught.value.kind == "timeout"
+
+
+FORGED = """
+import os, struct, twophase.protocol.wire as w
+from twophase.protocol import encode, ObjectRef
+fd = [int(n) for n in os.listdir('/proc/self/fd') if 63 < int(n) < 256][0]
+import gc
+worker = [o for o in gc.get_objects() if type(o).__name__ == 'Worker'][0]
+def say(kind, body, conversation=None):
+    n = worker._open[-1] if conversation is None else conversation
+    os.write(fd, w.HEAD.pack(len(body), kind, n) + body)
+def f(): {}
+"""
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "say(w.VALUE, b'')",
+        "say(w.VALUE, encode(ObjectRef(1)))",
+        "say(w.VALUE, encode(1), 12345)",
+        "say(w.OBJECT, encode(1))",
+        "say(w.RAN, encode(1))",
+        "say(b'?', encode(1))",
+        "say(w.ERROR, encode(1))",
+        "say(w.ERROR, w.pack_error('internal', 'the grader failed', ()))",
+        "say(w.ERROR, w.pack_error('timeout', 'the grader failed', ()))",
+        "say(w.CALLBACK, w.pack_call(99, [], {}))",
+        "say(w.CALLBACK, w.pack_call('__import__', [], {}))",
+        "say(w.CALLBACK, b'junk')",
+        "os.write(fd, struct.pack('>I', 2**32 - 1) + bytes(100))",
+        "os.write(fd, os.urandom(1000))",
+    ],
+)
+def test_whatever_a_worker_says_out_of_turn_is_a_protocol_error(session: Session, attack: str) -> None:
+    answer = remote(session, FORGED.format(attack))
+    answer.start_case(2.0)
+    with pytest.raises(AnswerError) as caught:
+        answer.call("f")
+    assert caught.value.kind == "protocol"
+    assert session.broken is not None
+
+
+def test_a_value_sent_ahead_of_time_is_no_more_than_a_value(session: Session) -> None:
+    answer = remote(session, FORGED.format("say(w.VALUE, encode(41))"))
+    assert answer.call("f") == 41
+    with pytest.raises(AnswerError) as caught:
+        answer.call("f")
+    assert caught.value.kind == "protocol"
