@@ -1,0 +1,76 @@
+"""The most memory that tensors made inside a block held at one time: the activations of a forward pass.
+
+    with PeakBytes() as p, torch.inference_mode():
+        model(tokens)
+    p.peak_bytes
+
+Counts the storages that torch operators create, from the moment they exist until nothing refers to them. What was there before
+(weights, a cache) is not counted, nor is a kernel's private workspace. Works on the meta device too, where a model of any size
+runs without memory; attention is taken for the CPU's fused kernel there, since torch's stand-in would store the scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .formulas import operator_name, tensors
+from .meter import _is_composite
+
+
+class PeakBytes(TorchDispatchMode):
+    """A context manager; `peak_bytes` is the peak so far, `live_bytes` what is still held."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.peak_bytes = 0
+        self._given: dict[int, StorageWeakRef] = {}  # a reference held keeps its number from being used again
+        self._made: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the tensors made inside that still exist."""
+        self._made = {name: (ref, size) for name, (ref, size) in self._made.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+        return sum(size for _, size in self._made.values())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if operator_name(func) == "aten.scaled_dot_product_attention" and args[0].is_meta:
+            with self:
+                return _fused_attention(*args, **kwargs)
+        if _is_composite(func):  # under inference_mode linear, reshape and attention arrive whole: look inside
+            with self:
+                return func.decompose(*args, **kwargs)
+        for tensor in tensors([args, kwargs]):
+            ref = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+            if ref.cdata not in self._made:
+                self._given[ref.cdata] = ref
+        out = func(*args, **kwargs)
+        for tensor in tensors(out):
+            ref = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+            if ref.cdata not in self._given:
+                self._made[ref.cdata] = (ref, tensor.untyped_storage().nbytes())
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        return out
+
+
+def _fused_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    **renamed: Any,
+) -> torch.Tensor:
+    """What scaled_dot_product_attention calls on a CPU; takes its arguments."""
+    mask, causal = renamed.get("attn_mask", mask), renamed.get("is_causal", causal)
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out: torch.Tensor = kernel(q, k, v, dropout, causal, attn_mask=mask, scale=scale)[0]
+    return out
