@@ -155,10 +155,8 @@ AS_AN_ANSWER = [
 ]
 
 
-def _softmax(name: str, source: str) -> Hostile:
-    return Hostile(
-        f"withheld: {name}", dump(cells(RIGHT | {"softmax": source})), frozenset({"softmax"}), "uses_withheld"
-    )
+def _softmax(name: str, source: str, flag: str = "uses_withheld") -> Hostile:
+    return Hostile(f"withheld: {name}", dump(cells(RIGHT | {"softmax": source})), frozenset({"softmax"}), flag)
 
 
 WITHHOLDING = [

@@ -1,0 +1,115 @@
+"""The worker has neither the checks nor the withheld functions, by whatever road they are looked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hostile.worker import LIMITS, zygote
+
+from twophase.checks import registry
+from twophase.grading.session import Session
+
+FUNCTION, CLASS = "twophase.kernels.online_softmax.online_softmax", "twophase.kernels.kv_cache.KVCache"
+FORMULA = "twophase.theory.kv_cache.max_batch"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with zygote().fork((FUNCTION, CLASS, FORMULA), LIMITS) as one:
+        yield one
+
+
+def output(session: Session, source: str) -> str:
+    ran = session.run_cell(source, 20.0)
+    assert not ran.error, ran.error
+    return ran.output.strip()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import twophase.checks",
+        "import twophase.checks.kv_cache.max_batch",
+        "from twophase import checks",
+        "from twophase import grading",
+        "from twophase.grading import worker",
+        "import importlib; importlib.import_module('twophase.checks.registry')",
+        "import importlib.util; importlib.util.find_spec('twophase.checks')",
+        "import twophase.cli",
+        "from twophase.lab.checking import check_answer; check_answer('kv_cache-max_batch')",
+        "import sys; [sys.modules[n] for n in list(sys.modules) if 'twophase.checks' in n][0]",
+        "import twophase.kernels.online_softmax as m; m.online_softmax(None)",
+        "from twophase.kernels.kv_cache import KVCache; KVCache(1, 1, 1, 1, 1)",
+        "from twophase.kernels.kv_cache import KVCache; KVCache.append(object(), 0, None, None)",
+        "from twophase.theory.kv_cache import max_batch; max_batch(100, 40, 2, 10)",
+        "from twophase.theory.kv_cache import max_batch; max_batch.__wrapped__(100, 40, 2, 10)",
+        "import importlib, twophase.theory.kv_cache as m; importlib.reload(m)",
+        "import sys; del sys.modules['twophase.theory.kv_cache']; import twophase.theory.kv_cache",
+    ],
+)
+def test_this_road_ends_in_an_error(session: Session, source: str) -> None:
+    ran = session.run_cell(source, 20.0)
+    assert {"ImportError", "ModuleNotFoundError", "AttributeError", "IndexError"} & set(ran.types), ran
+    session.run_cell(
+        "import sys, twophase.theory as t; sys.modules.setdefault('twophase.theory.kv_cache', t.kv_cache)", 5.0
+    )
+
+
+def test_the_error_is_one_sentence_that_says_why(session: Session) -> None:
+    ran = session.run_cell("from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0)
+    assert ran.error == f"Withheld: {FORMULA} is not available here: it is the answer to an exercise of this notebook."
+    ran = session.run_cell("import twophase.checks", 20.0)
+    assert (
+        ran.error == "Withheld: twophase.checks is not available here: the official grader keeps it in another process."
+    )
+
+
+def test_what_is_not_withheld_works(session: Session) -> None:
+    assert output(session, "from twophase.theory.kv_cache import kv_bytes_per_token as f; print(f(2, 3, 4))") == "96"
+    assert output(session, "import torch; print(torch.ones(2, 2).matmul(torch.ones(2, 2)).sum().item())") == "8.0"
+
+
+def test_what_the_notebook_imports_for_practice_does_nothing(session: Session) -> None:
+    source = "from twophase.lab import NotYet, check, hint, solution, progress\nprint(check('x'), hint('x'), solution('x'), progress())"
+    assert output(session, source) == "None None None None"
+
+
+def test_no_exercise_and_no_case_is_in_the_workers_memory(session: Session) -> None:
+    source = """
+import gc
+gc.unfreeze()
+print(sorted({type(o).__module__ for o in gc.get_objects() if str(type(o).__module__).startswith(('twophase.checks', 'twophase.cli'))}))
+"""
+    assert output(session, source) == "[]"
+
+
+def test_the_worker_has_no_descriptor_but_its_own_and_no_secret_in_its_environment() -> None:
+    os.environ["SECRET_TOKEN"] = "hunter2"
+    try:
+        with zygote().fork((), LIMITS) as one:
+            fds = output(one, "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])")
+            assert len(eval(fds)) == 4  # 0, 1, 2 lead nowhere; one is the channel
+            assert output(one, "print([os.readlink(f'/proc/self/fd/{n}') for n in range(3)])") == str(["/dev/null"] * 3)
+            assert output(one, "print(os.environ.get('SECRET_TOKEN'), os.listdir('.'))") == "None []"
+            assert output(one, "print(os.getpgrp() == os.getpid() == os.getsid(0))") == "True"
+    finally:
+        del os.environ["SECRET_TOKEN"]
+
+
+def test_limits_hold_in_the_worker() -> None:
+    with zygote().fork((), LIMITS) as one:
+        assert "MemoryError" in one.run_cell("x = bytearray(2 * 10**9)", 20.0).types
+        assert "OSError" in one.run_cell("open('big', 'wb').write(bytes(2 * 2**20))", 20.0).types
+        assert "OSError" in one.run_cell("files = [open('/dev/null') for _ in range(300)]", 20.0).types
+
+
+@pytest.mark.parametrize("topic", registry.topics())
+def test_every_withheld_name_of_a_topic_is_emptied(topic: str) -> None:
+    names = sorted({n for e in registry.load_topic(topic) for n in e.withholds})
+    with zygote().fork(names, LIMITS) as one:
+        for name in names:
+            module, _, attribute = name.rpartition(".")
+            ran = one.run_cell(f"import inspect\nfrom {module} import {attribute} as f\nf()", 20.0)
+            assert "Withheld" in ran.types, (name, ran)
