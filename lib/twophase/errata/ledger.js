@@ -18,8 +18,8 @@ document.addEventListener("DOMContentLoaded", () => {
       row.hidden = !fits;
       shown += fits;
     });
-    for (const table of document.querySelectorAll("table.tp-ledger"))
-      table.hidden = !table.querySelector("tbody tr:not([hidden])");
+    for (const table of document.querySelectorAll("table.tp-ledger")) // a source without a row left: its whole section
+      (table.closest("section") ?? table).hidden = !table.querySelector("tbody tr:not([hidden])");
     form.querySelector("output").textContent = `${shown} of ${rows.length} claims`;
   }
   function arrive() {

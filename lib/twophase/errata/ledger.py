@@ -36,11 +36,13 @@ SLOT = re.compile(r"\{([^{}]+?)(?::([^{}:]*))?\}")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One reading, computed: what it assumes (empty for the plain one), its values on each case, and whether it agrees."""
+    """One reading, computed on each case: what it assumes (empty for the plain one) and changes, what the claim's own
+    formula gives (`printed`, empty if it prints a number), the values, and whether they agree."""
 
     assumption: str
     changes: Mapping[str, str | float]
     expression: str
+    printed: tuple[Any, ...]
     values: tuple[Any, ...]
     agrees: bool
 
@@ -96,16 +98,19 @@ def scope_of(claim: Claim, inputs: Mapping[str, str | float]) -> dict[str, Any]:
 def _outcome(claim: Claim, reading: Reading | None) -> Outcome:
     changes = reading.inputs if reading else {}
     expression = (reading.expression if reading else None) or claim.expression or ""
-    values, verdicts = [], []
+    values, printed, verdicts = [], [], []
     for inputs in claim.cases:
         scope = scope_of(claim, {**inputs, **changes})
         value = eval(_compiled(expression), scope)
         stated = claim.stated
         if claim.formula is not None:
             stated = replace(stated, value=eval(_compiled(claim.formula), scope))
+            printed.append(stated.value)
         values.append(value)
         verdicts.append(claim.rule == "none" or agrees(value, stated, claim.rule))
-    return Outcome(reading.assumption if reading else "", changes, expression, tuple(values), all(verdicts))
+    return Outcome(
+        reading.assumption if reading else "", changes, expression, tuple(printed), tuple(values), all(verdicts)
+    )
 
 
 def _verdict(claim: Claim, outcomes: tuple[Outcome, ...]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -36,9 +36,10 @@ def number(value: Any, places: int = 0) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _values(claim: Claim, outcome: Outcome) -> str:
-    shown = [number(value, claim.stated.digits_after_point) for value in outcome.values[:SHOWN]]
-    more = len(outcome.values) - len(shown)
+def _values(claim: Claim, values: Sequence[Any]) -> str:
+    places = claim.stated.digits_after_point if claim.formula is None else 0
+    shown = [number(value, places) for value in values[:SHOWN]]
+    more = len(values) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
@@ -46,9 +47,11 @@ def _unit(claim: Claim) -> str:
     return f" {escape(claim.stated.unit)}" if claim.stated.unit else ""
 
 
-def _printed(claim: Claim) -> str:
+def _printed(finding: Finding) -> str:
+    claim = finding.claim
     if claim.formula is not None:
-        return f"<code>{escape(claim.formula)}</code>{_unit(claim)}"
+        values = _values(claim, finding.outcomes[0].printed)
+        return f"<code>{escape(claim.formula)}</code> = {values}{_unit(claim)}"
     if claim.rule == "none":
         return "nothing"
     if isinstance(claim.stated.value, bool):
@@ -63,7 +66,7 @@ def _recomputed(finding: Finding) -> str:
     claim = finding.claim
     plain = finding.plain
     outcomes = [plain] if plain else finding.outcomes
-    return " or ".join(_values(claim, outcome) for outcome in outcomes) + _unit(claim)
+    return " or ".join(_values(claim, outcome.values) for outcome in outcomes) + _unit(claim)
 
 
 def _condition(finding: Finding) -> str:
@@ -88,7 +91,9 @@ def _reading(finding: Finding, outcome: Outcome) -> str:
     if outcome.changes:
         label += f" ({_named(outcome.changes)})"
     code = escape(" ".join(outcome.expression.split()))
-    return f"<li>{label}: <code>{code}</code> = {_values(finding.claim, outcome)}{_unit(finding.claim)}{mark}</li>"
+    return (
+        f"<li>{label}: <code>{code}</code> = {_values(finding.claim, outcome.values)}{_unit(finding.claim)}{mark}</li>"
+    )
 
 
 def _how(finding: Finding) -> str:
@@ -109,7 +114,7 @@ def _row(finding: Finding) -> str:
         f'<td data-label="Claim"><p class="tp-claim">{escape(claim.claim)}</p>'
         f'<p class="tp-where">{escape(claim.where)} · chapter {escape(chapter)} · '
         f'<a href="#claim-{claim.id}">{claim.id}</a></p></td>'
-        f'<td data-label="Printed">{_printed(claim)}</td><td data-label="Recomputed">{_recomputed(finding)}</td>'
+        f'<td data-label="Printed">{_printed(finding)}</td><td data-label="Recomputed">{_recomputed(finding)}</td>'
         f'<td data-label="Verdict"><span class="tp-verdict tp-{finding.verdict.replace(" ", "-")}">{finding.verdict}</span>'
         f"{_condition(finding)}</td>"
         f'<td data-label="What is right"><p>{escape(finding.correction)}</p>{_how(finding)}</td></tr>'
