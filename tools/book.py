@@ -3,6 +3,9 @@
 Chapters are executed and their outputs kept in `_build/.jupyter_cache`. That cache looks at the text of the cells only, so this
 script clears it whenever something else a chapter may use has changed: the package, its data, the pins. When nothing at all has
 changed since the last good build, there is nothing to do. `--force` builds anyway, `--fresh` executes everything again.
+
+`--with book/05_topic` builds a page that is not in `_toc.yml` yet (and its notebook, if there is one) beside all others, into a folder of
+its own, `_build/with-05_topic/_build/html`, with a cache of its own: for writing a chapter without touching the book.
 """
 
 import argparse
@@ -65,7 +68,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("--force", action="store_true", help="build even if nothing has changed")
     parser.add_argument("--fresh", action="store_true", help="execute every chapter again")
+    parser.add_argument("--with", dest="page", metavar="PAGE", help="build with a page that is not in the contents yet")
     options = parser.parse_args()
+    if options.page:
+        return build_with(options.page)
     started = time.monotonic()
     behind, everything = fingerprint(BEHIND_CELLS), fingerprint([*BEHIND_CELLS, *PAGES_OF])
     if not (options.force or options.fresh) and kept("book.hash") == everything and PAGES.exists():

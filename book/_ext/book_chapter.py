@@ -115,7 +115,19 @@ class Sitting(SphinxDirective):
         return [box]
 
 
+def warn_two_titles(app: Sphinx, doctree: nodes.document) -> None:
+    """A page has one title. (With two, the numbering of sphinx-external-toc fails as well, in words that help nobody.)"""
+    titles = [child[0].astext() for child in doctree.children if isinstance(child, nodes.section)]
+    if len(titles) > 1:
+        logger.warning(
+            "a page has one title, but this one has %s; write ## for all but the first",
+            titles,
+            location=app.env.docname,
+        )
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("chapter", Chapter)
     app.add_directive("sitting", Sitting)
+    app.connect("doctree-read", warn_two_titles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -35,6 +35,19 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
     return row
 
 
+def load_topic(topic: str, location: Any) -> list[Any]:
+    """The topic's exercises; a warning and nothing where one of them cannot be loaded, so that all pages are still checked."""
+    from twophase.checks import registry
+
+    try:
+        return registry.load_topic(topic)
+    except Exception as error:
+        logger.warning(
+            "the exercises of %s cannot be loaded: %s: %s", topic, type(error).__name__, error, location=location
+        )
+        return []
+
+
 class Exercises(SphinxDirective):
     """The argument is a topic. Title, kind, minutes, points, id; the title leads to the notebook's page."""
 
@@ -51,7 +64,7 @@ class Exercises(SphinxDirective):
             return []
         if topic not in registry.topics():
             return [nodes.paragraph("", "The exercises of this chapter are not written yet.")]
-        exercises = registry.load_topic(topic)
+        exercises = load_topic(topic, self.get_location())
         notebook = f"exercises/{registry.stem(topic)}"
         rows = []
         for number, exercise in enumerate(exercises, 1):
@@ -86,7 +99,7 @@ class KillMatrix(SphinxDirective):
 
         made: list[nodes.Node] = []
         for topic in registry.topics():
-            exercises = registry.load_topic(topic)
+            exercises = load_topic(topic, self.get_location())
             if not exercises:
                 continue
             made.append(nodes.rubric("", f"{registry.stem(topic)}"))

@@ -173,9 +173,12 @@ def browser() -> Iterator[Browser]:
 
 
 def pages(names: list[str]) -> list[Path]:
-    """The named pages (`book/index`, with or without .html), or all of the book's."""
+    """The named pages (`book/index`, with or without .html), or all of the book's. FileNotFoundError if there are none."""
     if names:
-        return [HTML / (name.removesuffix(".html") + ".html") for name in names]
+        named = [HTML / (name.removesuffix(".html") + ".html") for name in names]
+        if missing := [str(page) for page in named if not page.exists()]:
+            raise FileNotFoundError(f"no page {', '.join(missing)}: build the book first, with tools/book.py")
+        return named
     extra = {HTML / "genindex.html", HTML / "py-modindex.html"}
     return sorted(
         p for p in HTML.rglob("*.html") if "_static" not in p.parts and p not in extra and p != HTML / "index.html"
