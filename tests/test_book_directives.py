@@ -135,7 +135,7 @@ def test_a_head_that_promises_too_much_is_a_warning(tmp_path: Path, change: tupl
 def test_a_page_with_two_titles_is_a_warning(tmp_path: Path) -> None:
     warnings = make_book(tmp_path, {"page": "# One\n\n## Section\n\n# Two\n", "other": "# One\n\n## Section\n"})[1]
     assert warnings.count("a page has one title") == 1
-    assert "page: WARNING" in warnings
+    assert "page.md: WARNING" in warnings
 
 
 def test_the_table_of_exercises_lists_every_exercise_of_the_registry(tmp_path: Path) -> None:

@@ -55,13 +55,39 @@ def keep(name: str, value: str) -> None:
     (BUILD / name).write_text(value)
 
 
-def build() -> int:
+def build(*more: str) -> int:
     """Run jupyter-book with warnings as errors; its exit status."""
     beside = Path(sys.executable).parent / "jupyter-book"
     program = str(beside) if beside.exists() else "jupyter-book"
-    return subprocess.run(
-        [program, "build", str(ROOT), "-W", "-n", "--keep-going", "--all"], cwd=ROOT, check=False
-    ).returncode
+    command = [program, "build", str(ROOT), "-W", "-n", "--keep-going", "--all", *more]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def contents_with(page: str) -> str:
+    """`_toc.yml` with the page and its notebook added, unless they are there. ValueError if the page does not exist."""
+    if not (ROOT / f"{page}.md").exists():
+        raise ValueError(f"there is no page {page}.md")
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
+    notebook = page.replace("book/", "exercises/", 1)
+    entry: dict[str, Any] = {"file": page}
+    if (ROOT / f"{notebook}.ipynb").exists():
+        entry["sections"] = [{"file": notebook}]
+    if f"'{page}'" not in str(contents):
+        contents["parts"].insert(0, {"caption": "Being written", "numbered": 1, "chapters": [entry]})
+    return yaml.safe_dump(contents, sort_keys=False)
+
+
+def build_with(page: str) -> int:
+    """Build the book with one more page, apart from the book itself."""
+    page = page.removesuffix(".md")
+    folder = BUILD / f"with-{Path(page).stem}"
+    contents = folder / "_toc.yml"
+    text = contents_with(page)
+    folder.mkdir(parents=True, exist_ok=True)
+    contents.write_text(text, "utf8")
+    status = build("--toc", str(contents), "--path-output", str(folder))
+    print(f"\n{'Built' if status == 0 else 'Not clean, see above'}: {folder / '_build' / 'html' / page}.html")
+    return status
 
 
 def main() -> int:
