@@ -16,6 +16,9 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "_build"
