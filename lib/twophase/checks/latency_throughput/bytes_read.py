@@ -1,0 +1,239 @@
+"""latency_throughput-bytes_read: predict what one decode step of a whole transformer reads; the meter decides."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.measure.meter import Meter
+from twophase.models.transformer import Config, Transformer
+
+Sizes = dict[str, Any]
+DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
+
+
+def measured(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    """The right answer is not computed but counted, while a transformer runs one step as if it were one kernel."""
+    transformer = Transformer(Config(**model)).to(DTYPES[bytes_per_value]).eval()
+    cache = transformer.new_cache(B, S + 3)
+    with torch.inference_mode():
+        transformer(torch.zeros(B, S, dtype=torch.long), cache)
+        with Meter() as meter, meter.fused("step"):
+            transformer(torch.arange(B).view(B, 1), cache)
+    return int(meter.bytes_read)
+
+
+def _values(
+    m: Sizes,
+    B: int,
+    S: int,
+    *,
+    heads_cached: str = "K",
+    heads_projected: str = "K",
+    tokens: int = 1,
+    caches: int | None = None,
+    rows: int | None = None,
+    tables: int | None = None,
+    norms: bool = True,
+    mlp: int = 3,
+    width: int | None = None,
+) -> int:
+    """Numbers that the step reads, with parts replaced; with none replaced it is right."""
+    NH = m["N"] * m["H"] if width is None else width
+    layer = 2 * m["D"] * NH + 2 * m["D"] * m[heads_projected] * m["H"] + mlp * m["D"] * m["F"]
+    layer += 2 * m["D"] * norms
+    table = m["V"] * m["D"] * (1 if tables is None else tables)
+    looked_up = (0 if m["tied"] else B * m["D"]) if rows is None else rows
+    cache = (B if caches is None else caches) * (S + tokens) * m["L"] * 2 * m[heads_cached] * m["H"]
+    return int(m["L"] * layer + m["D"] * norms + table + looked_up + cache)
+
+
+def query_heads(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, heads_cached="N", heads_projected="N")
+
+
+def query_heads_cached(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, heads_cached="N")
+
+
+def all_parameters(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, rows=0, tables=1 if model["tied"] else 2)
+
+
+def two_tables(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, rows=0, tables=2)
+
+
+def rows_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, rows=0)
+
+
+def rows_read_twice(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, rows=B * model["D"])
+
+
+def head_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, tables=0, rows=B * model["D"])
+
+
+def new_token_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, tokens=0)
+
+
+def one_cache(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, caches=1)
+
+
+def cache_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, caches=0)
+
+
+def weights_per_sequence(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    weights = _values(model, B, S, caches=0)
+    return bytes_per_value * (B * weights + _values(model, B, S) - weights)
+
+
+def norms_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, norms=False)
+
+
+def two_matrix_mlp(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, mlp=2)
+
+
+def heads_as_wide_as_the_model(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    return bytes_per_value * _values(model, B, S, width=model["D"])
+
+
+def _model(rng: random.Random, tied: bool) -> Sizes:
+    K, G, H = rng.randrange(2, 4), rng.randrange(2, 4), rng.choice((4, 6, 10))
+    D = K * G * H + rng.choice((-5, -3, 3, 7))
+    sizes = {"L": rng.randrange(2, 4), "D": D, "F": rng.randrange(20, 60), "N": K * G, "K": K, "H": H}
+    return {**sizes, "V": rng.randrange(30, 90), "tied": tied}
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Small enough for pencil and paper, tied and not; then shapes that nobody has seen. N·H is never D."""
+
+    def case(model: Sizes, B: int, S: int, width: int, public: bool = True) -> Case:
+        return Case(f"{model}, B={B}, S={S}, {width} bytes", (model, B, S, width), public=public)
+
+    tiny = {"L": 1, "D": 3, "F": 5, "N": 2, "K": 1, "H": 2, "V": 7, "tied": True}
+    unseen = [
+        case(_model(rng, tied), rng.randrange(2, 9), rng.randrange(5, 90), rng.choice((2, 4, 8)), public=i < 2)
+        for i, tied in enumerate([True, False, False, True])
+    ]
+    return [case(tiny, 1, 4, 2), case({**tiny, "tied": False}, 1, 4, 2), case(tiny, 3, 4, 4), *unseen]
+
+
+EXERCISE = Exercise(
+    id="latency_throughput-bytes_read",
+    title="Predict what a decode step reads",
+    kind="predict",
+    points=4,
+    minutes=20,
+    entries=("bytes_read",),
+    cases=cases,
+    reference=measured,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "query_heads",
+            query_heads,
+            "notes that know only multi-head attention",
+            "You gave every query head keys and values of its own: there are K of them, in the projections and in the cache.",
+        ),
+        Misconception(
+            "query_heads_cached",
+            query_heads_cached,
+            "KV calculators (modular handbook #131, LMCache #688)",
+            "The cache holds K heads, not N: with GQA you count it G times too large.",
+        ),
+        Misconception(
+            "all_parameters",
+            all_parameters,
+            "the rule “all weights once”",
+            "Nearly: of an untied embedding the step reads only the rows of its B tokens, not the whole table.",
+        ),
+        Misconception(
+            "two_tables",
+            two_tables,
+            "plausible",
+            "You read two whole tables of V × D. Tied, there is one; untied, only B rows of the embedding are read.",
+        ),
+        Misconception(
+            "rows_left_out",
+            rows_left_out,
+            "plausible",
+            "An untied embedding is looked up: B rows of D numbers are missing.",
+        ),
+        Misconception(
+            "rows_read_twice",
+            rows_read_twice,
+            "plausible",
+            "With tied tables the rows looked up are part of the output matrix, which is read anyway: count them once.",
+        ),
+        Misconception(
+            "head_left_out",
+            head_left_out,
+            "plausible",
+            "The output matrix, V × D, is missing: each step scores the whole vocabulary.",
+        ),
+        Misconception(
+            "new_token_left_out",
+            new_token_left_out,
+            "the cached step that excluded the current token",
+            "The new token is appended to the cache and attended to: each sequence reads S + 1 keys and values.",
+        ),
+        Misconception(
+            "one_cache",
+            one_cache,
+            "plausible",
+            "Each of the B sequences has a cache of its own.",
+        ),
+        Misconception(
+            "cache_left_out",
+            cache_left_out,
+            "the pop quiz of a public set of notes, first attempt",
+            "These are the weights alone: the caches of all B sequences are read as well.",
+        ),
+        Misconception(
+            "weights_per_sequence",
+            weights_per_sequence,
+            "plausible",
+            "You read the weights once per sequence: one read serves the whole batch.",
+        ),
+        Misconception(
+            "norms_left_out",
+            norms_left_out,
+            "parameter counts of lecture notes",
+            "The norms are missing: two of D numbers in each layer, and one at the end.",
+        ),
+        Misconception(
+            "two_matrix_mlp",
+            two_matrix_mlp,
+            "formulas for the MLP of 2017",
+            "The MLP is gated: three matrices of D × F.",
+        ),
+        Misconception(
+            "heads_as_wide_as_the_model",
+            heads_as_wide_as_the_model,
+            "notes that state N × H = D",
+            "You used D for N·H: the heads together need not be as wide as the model.",
+        ),
+    ),
+    hints=(
+        "Two kinds of things are read: weights, once, and caches, one per sequence. List the matrices of a layer first.",
+        "A layer: q and o of D × N·H, k and v of D × K·H, three of D × F, two norms of D. At the end a norm and the output matrix V × D.",
+        "An untied embedding gives B rows more. Each sequence's cache: (S + 1) × L × 2 × K·H. Times bytes_per_value.",
+    ),
+    recall=(
+        "Which part of a model's weights does a decode step not read?",
+        "The embedding table, if it is not tied to the output matrix: only the rows of the B tokens are looked up.",
+    ),
+    withholds=(),
+)

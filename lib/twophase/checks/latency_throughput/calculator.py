@@ -1,0 +1,199 @@
+"""latency_throughput-calculator: a KV calculator as it circulates, eight times too big; exposed and repaired."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.latency_throughput import _calculators as k
+
+Call = list[Any]
+
+
+def observe(answer: Answer, case: Case) -> Any:
+    """A case with a fault's name asks whether `expose` shows it; one with a config runs the repaired function."""
+    if not isinstance(case.args[0], str):
+        return answer.call("kv_cache_bytes", *case.args)
+    calls = answer.call("expose")
+    found = k.problem(calls)
+    if found:
+        return {"the calls": found, "a call shows it": False}
+    fault = k.FAULTS[case.args[0]]
+    return {"the calls": "valid", "a call shows it": any(fault(*call) != k.RIGHT(*call) for call in calls)}
+
+
+def _config(L: int, D: int, N: int, dtype: str, **optional: int | None) -> k.Config:
+    required = {"num_hidden_layers": L, "hidden_size": D, "num_attention_heads": N, "torch_dtype": dtype}
+    return {**required, **optional}
+
+
+def _fresh(rng: random.Random, i: int) -> Case:
+    K, G, H = rng.randrange(2, 9), rng.randrange(2, 9), rng.randrange(20, 200)
+    given: dict[str, int | None] = {"num_key_value_heads": K, "head_dim": H}
+    D = K * G * rng.randrange(30, 150)
+    config = _config(rng.randrange(4, 90), D, K * G, rng.choice(list(k.BYTES)), **given)
+    return Case(f"repaired: fresh {i + 1}", (config, rng.randrange(2, 60), rng.randrange(100, 9000)), public=i < 1)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Configs with and without the optional keys, then the faults that `expose` must show."""
+    plain = _config(2, 12, 3, "float16")
+    llama2 = _config(40, 5120, 40, "float16")
+    llama3 = _config(80, 8192, 64, "bfloat16", num_key_value_heads=8)
+    gemma = _config(42, 3584, 16, "bfloat16", num_key_value_heads=8, head_dim=256)
+    return [
+        Case("repaired: neither optional key", (plain, 1, 5)),
+        Case("repaired: float32", (_config(2, 12, 3, "float32"), 2, 5)),
+        Case("repaired: both optional keys are None", ({**plain, "num_key_value_heads": None, "head_dim": None}, 1, 5)),
+        Case("repaired: Llama-2-13B, 64 sequences of 1,024", (llama2, 64, 1024)),
+        Case("repaired: Llama-3-70B, one sequence of 8,192", (llama3, 1, 8192)),
+        Case("repaired: Gemma-2-9B, whose heads are not D / N wide", (gemma, 3, 4096)),
+        *(_fresh(rng, i) for i in range(3)),
+        *(Case(f"exposed: {fault}", (fault,)) for fault in k.FAULTS),
+    ]
+
+
+def expose() -> list[Call]:
+    """The right answer (one of many)."""
+    return [[_config(1, 64, 8, "bfloat16", num_key_value_heads=2, head_dim=16), 1, 10]]
+
+
+def expose_mha_only() -> list[Call]:
+    return [[_config(1, 64, 8, "bfloat16", head_dim=16), 1, 10], [_config(1, 64, 8, "float16"), 2, 10]]
+
+
+def expose_square_heads() -> list[Call]:
+    return [[_config(1, 64, 8, "bfloat16", num_key_value_heads=2), 1, 10]]
+
+
+def expose_float16_only() -> list[Call]:
+    return [[_config(1, 64, 8, "float16", num_key_value_heads=2, head_dim=16), 1, 10]]
+
+
+def expose_uneven_groups() -> list[Call]:
+    return [[_config(1, 64, 8, "bfloat16", num_key_value_heads=3, head_dim=16), 1, 10]]
+
+
+def _wrong(
+    slug: str,
+    calculator: Callable[..., int],
+    shows: Callable[[], list[Call]],
+    seen: str,
+    says: str,
+) -> Misconception:
+    return Misconception(slug, {"kv_cache_bytes": calculator, "expose": shows}, seen, says)
+
+
+EXERCISE = Exercise(
+    id="latency_throughput-calculator",
+    title="A calculator that is eight times too big",
+    kind="fault",
+    points=4,
+    minutes=15,
+    entries=("expose", "kv_cache_bytes"),
+    cases=cases,
+    observe=observe,
+    reference={"kv_cache_bytes": k.RIGHT, "expose": expose},
+    compare=EXACT,
+    misconceptions=(
+        _wrong(
+            "unrepaired",
+            k.PRINTED,
+            expose,
+            "KV calculators (modular handbook #131, LMCache #688)",
+            "The function is still the printed one: all three faults are in it.",
+        ),
+        _wrong(
+            "query_heads_still",
+            k.calculator(heads=k.query_heads),
+            expose,
+            "KV calculators (modular handbook #131, LMCache #688)",
+            "You still multiply by the query heads. Only num_key_value_heads of them are stored.",
+        ),
+        _wrong(
+            "head_dim_still",
+            k.calculator(width=k.width_over_heads),
+            expose,
+            "calculators tried on Llama only",
+            "You still take hidden_size / num_attention_heads for the head's width: where head_dim is given, it decides.",
+        ),
+        _wrong(
+            "width_over_kv_heads",
+            k.calculator(width=k.width_over_kv_heads),
+            expose,
+            "plausible",
+            "You divide the width by the KV heads. A head is hidden_size / num_attention_heads wide, GQA or not.",
+        ),
+        _wrong(
+            "bfloat16_still",
+            k.calculator(size=k.only_float16_is_short),
+            expose,
+            "plausible",
+            "bfloat16 is still taken for four bytes: it has two.",
+        ),
+        _wrong(
+            "always_two_bytes",
+            k.calculator(size=lambda c: 2),
+            expose,
+            "calculators for half precision",
+            "float32 has four bytes; you take two for every dtype.",
+        ),
+        _wrong(
+            "keys_required",
+            k.calculator(heads=lambda c: int(c["num_key_value_heads"]), width=lambda c: int(c["head_dim"])),
+            expose,
+            "plausible",
+            "num_key_value_heads and head_dim may be missing: then K = N, and a head is hidden_size / N wide.",
+        ),
+        _wrong(
+            "none_not_expected",
+            k.calculator(heads=k.get_kv_heads, width=k.get_head_dim),
+            expose,
+            "plausible",
+            "A key may be there and hold None, which get(key, default) returns as it is: treat None like a missing key.",
+        ),
+        _wrong(
+            "exposed_mha_only",
+            k.RIGHT,
+            expose_mha_only,
+            "tests on Llama-2",
+            "In all your configs every query head has its own keys: there the two numbers of heads are equal, and the "
+            "first fault stays hidden.",
+        ),
+        _wrong(
+            "exposed_square_heads",
+            k.RIGHT,
+            expose_square_heads,
+            "tests on Llama",
+            "In none of your configs is head_dim other than hidden_size / num_attention_heads: that fault stays hidden.",
+        ),
+        _wrong(
+            "exposed_float16_only",
+            k.RIGHT,
+            expose_float16_only,
+            "tests in float16",
+            "None of your configs is in bfloat16, so that fault stays hidden.",
+        ),
+        _wrong(
+            "exposed_uneven_groups",
+            k.RIGHT,
+            expose_uneven_groups,
+            "plausible",
+            "The query heads of your config cannot be shared evenly among its KV heads: an invalid config shows nothing.",
+        ),
+    ),
+    hints=(
+        "Go through the contract key by key. Which keys does the printed code never look at, which values of torch_dtype?",
+        "One config can show all three: fewer KV heads than query heads, a head_dim that is not hidden_size / heads, bfloat16.",
+        "K = config.get('num_key_value_heads'), and if that is None, K = num_attention_heads; likewise head_dim.",
+    ),
+    recall=(
+        "By how much does a calculator that counts query heads overstate the cache of Llama-3-70B (N = 64, K = 8)?",
+        "By G = N / K = 8 times.",
+    ),
+    withholds=("twophase.theory.architecture.Architecture",),
+)

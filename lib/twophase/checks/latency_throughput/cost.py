@@ -1,0 +1,139 @@
+"""latency_throughput-cost: chip-hours and price of a million tokens."""
+
+from __future__ import annotations
+
+import random
+
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+MILLION = 1_000_000
+
+
+def reference(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+    """The right answer."""
+    hours = MILLION / (tokens_per_s * busy) / 3600 * n_chips
+    return hours, hours * price_per_chip_hour
+
+
+def wall_clock_hours(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+    hours = MILLION / (tokens_per_s * busy) / 3600
+    return hours, hours * price_per_chip_hour
+
+
+def price_of_one_chip(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
+    hours = MILLION / (tokens_per_s * busy) / 3600
+    return hours * n_chips, hours * price_per_chip_hour
+
+
+def seconds_for_hours(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
+    seconds = MILLION / (tokens_per_s * busy) * n_chips
+    return seconds, seconds * price_per_chip_hour
+
+
+def inverted(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+    hours = tokens_per_s * busy * 3600 / MILLION * n_chips
+    return hours, hours * price_per_chip_hour
+
+
+def idle_hours_free(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+    return reference(tokens_per_s, n_chips, price_per_chip_hour, 1.0)
+
+
+def idleness_makes_cheap(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
+    hours = MILLION / tokens_per_s / 3600 * n_chips * busy
+    return hours, hours * price_per_chip_hour
+
+
+def one_token(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+    hours, price = reference(tokens_per_s, n_chips, price_per_chip_hour, busy)
+    return hours / MILLION, price / MILLION
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """An hour for a million tokens; the chapter's batches; several chips, busy part of the time."""
+    fresh = []
+    for i in range(5):
+        given = (rng.uniform(50, 40_000), rng.randrange(2, 33), rng.uniform(0.5, 9), rng.uniform(0.1, 0.95))
+        fresh.append(Case(f"fresh {i + 1}", given, public=i < 2))
+    return [
+        Case("a million tokens an hour on one chip at 2 per hour", (MILLION / 3600, 1, 2, 1)),
+        Case("Llama-2-13B on one H100 at 3 per hour, B=1", (124.7, 1, 3, 1)),
+        Case("B=64, busy a quarter of the time", (2689.5, 1, 3, 0.25)),
+        Case("4 chips, 9,000 tokens/s together, busy half of the time", (9000.0, 4, 2.5, 0.5)),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="latency_throughput-cost",
+    title="What a million tokens cost",
+    kind="formula",
+    points=2,
+    minutes=8,
+    entries=("cost",),
+    cases=cases,
+    reference=reference,
+    misconceptions=(
+        Misconception(
+            "wall_clock_hours",
+            wall_clock_hours,
+            "plausible",
+            "These are hours on the clock. All n_chips work, and are paid, during each of them.",
+        ),
+        Misconception(
+            "price_of_one_chip",
+            price_of_one_chip,
+            "plausible",
+            "Your chip-hours are right, but the price is for one of the chips: multiply the chip-hours by the price.",
+        ),
+        Misconception(
+            "seconds_for_hours",
+            seconds_for_hours,
+            "plausible",
+            "These are chip-seconds; an hour has 3,600 of them.",
+        ),
+        Misconception(
+            "inverted",
+            inverted,
+            "plausible",
+            "This is how many million tokens an hour gives. A higher throughput must make a million tokens cheaper.",
+        ),
+        Misconception(
+            "idle_hours_free",
+            idle_hours_free,
+            "price tables that divide by the peak throughput",
+            "You charge for busy time only. Idle chips are paid, too: a million tokens take 1 / busy times as long.",
+        ),
+        Misconception(
+            "idleness_makes_cheap",
+            idleness_makes_cheap,
+            "plausible",
+            "You multiplied by the busy share, so that idle chips make tokens cheaper: divide by it.",
+        ),
+        Misconception(
+            "one_token",
+            one_token,
+            "plausible",
+            "This is for one token; the task asks for a million.",
+        ),
+    ),
+    hints=(
+        "How many seconds until a million tokens are there? The rate is reached only a share `busy` of the time.",
+        "Seconds: 1,000,000 / (tokens_per_s × busy). Hours: that over 3,600.",
+        "Every hour on the clock is n_chips chip-hours; the price is chip-hours × price_per_chip_hour.",
+    ),
+    recall=(
+        "A server is busy a fifth of the time. What does that do to the price of a token?",
+        "It makes it five times the price at full use: idle hours are paid.",
+    ),
+    withholds=(
+        "twophase.theory.latency_throughput.chip_hours_per_million_tokens",
+        "twophase.theory.latency_throughput.cost_per_million_tokens",
+    ),
+)

@@ -1,0 +1,185 @@
+"""latency_throughput-front: which operating points of a server no other one beats."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+Points = list[tuple[float, float]]
+
+
+def _by_latency(points: Points, kept: list[int]) -> list[int]:
+    return sorted(kept, key=lambda i: points[i][0])
+
+
+def _front(beats: Callable[[Points, int, int], bool]) -> Callable[[Points], list[int]]:
+    """Every point that no other one `beats(points, other, it)`, by rising latency."""
+
+    def front(points: Points) -> list[int]:
+        n = range(len(points))
+        return _by_latency(points, [i for i in n if not any(beats(points, j, i) for j in n if j != i)])
+
+    return front
+
+
+def _right(points: Points, j: int, i: int) -> bool:
+    (a, x), (b, y) = points[j], points[i]
+    return a <= b and x >= y and (a < b or x > y or j < i)
+
+
+def _worse_in_both(points: Points, j: int, i: int) -> bool:
+    (a, x), (b, y) = points[j], points[i]
+    return (a < b and x > y) or (points[j] == points[i] and j < i)
+
+
+def _all_equals_kept(points: Points, j: int, i: int) -> bool:
+    (a, x), (b, y) = points[j], points[i]
+    return a <= b and x >= y and (a < b or x > y)
+
+
+def _equals_beat_each_other(points: Points, j: int, i: int) -> bool:
+    (a, x), (b, y) = points[j], points[i]
+    return a <= b and x >= y
+
+
+def _most_of_both(points: Points, j: int, i: int) -> bool:
+    (a, x), (b, y) = points[j], points[i]
+    return a >= b and x >= y and (a > b or x > y or j < i)
+
+
+reference = _front(_right)
+
+
+def given_order(points: Points) -> list[int]:
+    return sorted(reference(points))
+
+
+def better_than_the_one_before(points: Points) -> list[int]:
+    order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i))
+    return [i for n, i in enumerate(order) if n == 0 or points[i][1] > points[order[n - 1]][1]]
+
+
+def hull(points: Points) -> list[int]:
+    """Only the corners of the upper hull."""
+    kept: list[int] = []
+    for i in reference(points):
+        while len(kept) >= 2 and _above(points[kept[-2]], points[kept[-1]], points[i]):
+            kept.pop()
+        kept.append(i)
+    return kept
+
+
+def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Whether the line from a to c passes over b, or through it."""
+    return (c[1] - a[1]) * (b[0] - a[0]) >= (b[1] - a[1]) * (c[0] - a[0])
+
+
+def the_points_themselves(points: Points) -> Points:
+    return [points[i] for i in reference(points)]
+
+
+def _cloud(rng: random.Random, n: int) -> Points:
+    """Measured points: throughput mostly rises with latency, with noise, ties and repetitions."""
+    steps = [round(rng.uniform(5, 80)) for _ in range(n)]
+    points = [(s / 1000, float(round(s * rng.uniform(20, 40) + 400))) for s in steps]
+    twin, tied, level = (rng.randrange(n) for _ in range(3))
+    best = max(range(n), key=lambda i: points[i][1])
+    points += [points[twin], (points[tied][0], points[tied][1] - 50), (points[level][0] + 0.003, points[level][1])]
+    points += [points[best], (points[best][0] + 0.004, points[best][1])]
+    rng.shuffle(points)
+    return points
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Nothing, one point, ties and equal points by hand, then clouds in any order."""
+    return [
+        Case("no point", ([],)),
+        Case("one point", ([(0.01, 100.0)],)),
+        Case("the second is better in both", ([(0.02, 100.0), (0.01, 200.0)],)),
+        Case("the same latency, less throughput", ([(0.01, 200.0), (0.01, 100.0), (0.03, 300.0)],)),
+        Case("the same throughput, more latency", ([(0.02, 200.0), (0.01, 200.0), (0.03, 300.0)],)),
+        Case("two equal points", ([(0.03, 300.0), (0.01, 200.0), (0.01, 200.0)],)),
+        Case("below the line between its neighbors", ([(0.01, 100.0), (0.05, 120.0), (0.06, 600.0)],)),
+        Case(
+            "a poor point followed by a better one, both beaten",
+            ([(0.01, 500.0), (0.02, 100.0), (0.03, 300.0), (0.04, 900.0)],),
+        ),
+        *(Case(f"cloud {i + 1}", (_cloud(rng, 6 + 9 * i),), public=i < 2) for i in range(4)),
+    ]
+
+
+EXERCISE = Exercise(
+    id="latency_throughput-front",
+    title="The front",
+    kind="kernel",
+    points=3,
+    minutes=15,
+    entries=("front",),
+    cases=cases,
+    reference=reference,
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "worse_in_both",
+            _front(_worse_in_both),
+            "fronts with two strict comparisons",
+            "You drop a point only if another is better in both. It is beaten as soon as one is better in one and no worse in the other.",
+        ),
+        Misconception(
+            "all_equals_kept",
+            _front(_all_equals_kept),
+            "plausible",
+            "You keep every copy of equal points: of those, the task asks for the one with the smallest index.",
+        ),
+        Misconception(
+            "equals_beat_each_other",
+            _front(_equals_beat_each_other),
+            "fronts with two comparisons ≤ and ≥",
+            "Equal points beat each other in your code, so that none is left: to beat, a point must be better in one of the two.",
+        ),
+        Misconception(
+            "most_of_both",
+            _front(_most_of_both),
+            "plausible",
+            "You look for high latency: throughput is better when higher, latency when lower.",
+        ),
+        Misconception(
+            "better_than_the_one_before",
+            better_than_the_one_before,
+            "plausible",
+            "You compare each point with the one just before it: it must be better than the best of all with less latency.",
+        ),
+        Misconception(
+            "hull",
+            hull,
+            "plausible",
+            "This is the convex hull. A point under the line between two others is still the best at its latency: a server "
+            "cannot run at a mixture.",
+        ),
+        Misconception(
+            "given_order",
+            given_order,
+            "plausible",
+            "The right points in the order in which they were given: sort them by latency.",
+        ),
+        Misconception(
+            "the_points_themselves",
+            the_points_themselves,
+            "plausible",
+            "These are the points; the task asks for their indices.",
+        ),
+    ),
+    hints=(
+        "When does a point lose? When some other has latency ≤, throughput ≥, and is strictly better in one of the two.",
+        "Sort by latency, highest throughput first where latencies are equal, then smallest index.",
+        "Walk through that order and keep a point if its throughput is above the best so far.",
+    ),
+    recall=(
+        "What does it mean that a batch size is on the latency-throughput front?",
+        "No other one gives at least its throughput at no more latency: to gain in one you must lose in the other.",
+    ),
+    withholds=("twophase.theory.latency_throughput.pareto_front",),
+)

@@ -1,0 +1,235 @@
+"""latency_throughput-step_log: read an engine's log of decode steps and say what limits it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from statistics import mean, median
+from typing import Any
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+Events = list[dict[str, Any]]
+Server = dict[str, Any]
+Step = dict[str, Any]
+Signs = dict[str, Callable[[Events, Server], bool]]
+
+
+def memory_s(e: Step, s: Server) -> float:
+    return float((s["weight_bytes"] + e["cached_tokens"] * s["kv_bytes_per_token"]) / s["bytes_per_s"])
+
+
+def compute_s(e: Step, s: Server) -> float:
+    return float(2 * s["n_params"] * e["new_tokens"] / s["flops_per_s"])
+
+
+def most(events: Events, holds: Callable[[Step], bool]) -> bool:
+    return sum(map(holds, events)) * 2 > len(events)
+
+
+def free(e: Step, s: Server) -> float:
+    return float(1 - e["cached_tokens"] / s["capacity_tokens"])
+
+
+def _ratios(events: Events, s: Server) -> list[float]:
+    return [e["step_s"] / max(memory_s(e, s), compute_s(e, s)) for e in events]
+
+
+SIGNS: Signs = {
+    "preempting": lambda es, s: sum(e["preempted"] > 0 for e in es) > 0.05 * len(es),
+    "overhead-bound": lambda es, s: median(_ratios(es, s)) > 2,
+    "underfilled": lambda es, s: most(es, lambda e: e["waiting"] > 0 and free(e, s) > 0.5),
+    "compute-bound": lambda es, s: most(es, lambda e: compute_s(e, s) > memory_s(e, s)),
+}
+
+
+def _diagnosis(otherwise: str = "healthy", **replaced: Callable[[Events, Server], bool]) -> Callable[..., str]:
+    """The first sign that applies, with signs replaced (`overhead_bound=...`); with none replaced it is right."""
+    signs = SIGNS | {label.replace("_bound", "-bound"): sign for label, sign in replaced.items()}
+
+    def diagnose(events: Events, server: Server) -> str:
+        return next((label for label, sign in signs.items() if sign(events, server)), otherwise)
+
+    return diagnose
+
+
+def least_specific_first(events: Events, server: Server) -> str:
+    return next((label for label in reversed(SIGNS) if SIGNS[label](events, server)), "healthy")
+
+
+def _weights_only(es: Events, s: Server) -> bool:
+    floor = s["weight_bytes"] / s["bytes_per_s"]
+    return bool(median(e["step_s"] / max(floor, compute_s(e, s)) for e in es) > 2)
+
+
+def _above_the_critical_batch(es: Events, s: Server) -> bool:
+    critical = s["flops_per_s"] / s["bytes_per_s"] * s["weight_bytes"] / (2 * s["n_params"])
+    return most(es, lambda e: e["new_tokens"] > critical)
+
+
+def _server(rng: random.Random) -> Server:
+    """A model of 6 to 15 billion parameters on a large accelerator; the critical batch lies between 150 and 300."""
+    n_params = rng.randrange(6_000, 15_000) * 1_000_000
+    bytes_per_s = rng.uniform(1.5e12, 4e12)
+    server = {
+        "n_params": n_params,
+        "weight_bytes": 2 * n_params,
+        "kv_bytes_per_token": rng.randrange(100, 400) * 1024,
+        "bytes_per_s": bytes_per_s,
+        "flops_per_s": bytes_per_s * rng.uniform(150, 300),
+    }
+    return server | {"capacity_tokens": int(5 * server["weight_bytes"] / server["kv_bytes_per_token"])}
+
+
+def _log(
+    rng: random.Random,
+    s: Server,
+    n: int,
+    *,
+    tokens: float = 0.3,
+    held: float = 0.2,
+    waiting: int = 0,
+    slow: float = 1.15,
+    preemptions: int = 0,
+    evicted: int = 1,
+    spikes: int = 0,
+) -> Events:
+    """A log: `tokens` in critical batches, `held` is the filled share of the cache, `slow` times the roofline's time."""
+    critical = s["flops_per_s"] / s["bytes_per_s"]
+    events: Events = []
+    for i in range(n):
+        e: Step = {
+            "step": 100 + i,
+            "new_tokens": max(1, round(critical * tokens * rng.uniform(0.96, 1.04))),
+            "cached_tokens": round(s["capacity_tokens"] * held * rng.uniform(0.97, 1.03)),
+            "waiting": waiting and rng.randrange(waiting, 3 * waiting),
+            "preempted": 0,
+        }
+        e["step_s"] = max(memory_s(e, s), compute_s(e, s)) * slow * rng.uniform(0.96, 1.06)
+        events.append(e)
+    for e in rng.sample(events, preemptions):
+        e["preempted"] = evicted + rng.randrange(2) * (evicted > 1)
+    for e in rng.sample(events, spikes):
+        e["step_s"] *= rng.uniform(40, 60)
+    return events
+
+
+SCENES: dict[str, dict[str, Any]] = {
+    "an ordinary evening": {},
+    "long contexts": {"held": 0.85},
+    "long contexts and a large batch": {"held": 0.9, "tokens": 1.8},
+    "few users": {"held": 0.05, "tokens": 0.02},
+    "a full server, a queue": {"held": 0.95, "waiting": 7},
+    "two hiccups": {"spikes": 2},
+    "one sequence preempted once": {"held": 0.95, "preemptions": 1},
+    "many sequences preempted in one step": {"held": 0.95, "preemptions": 1, "evicted": 9},
+    "preempting": {"held": 0.96, "waiting": 4, "preemptions": 6},
+    "preempting, slow as well": {"held": 0.96, "waiting": 4, "preemptions": 9, "slow": 3.0},
+    "overhead": {"held": 0.05, "tokens": 0.02, "slow": 6.0},
+    "overhead where reading and computing take equally long": {"held": 0.2, "tokens": 2.0, "slow": 2.7},
+    "overhead, and a cap on the batch": {"held": 0.1, "tokens": 0.05, "slow": 4.0, "waiting": 9},
+    "a cap on the batch": {"held": 0.15, "tokens": 0.1, "waiting": 12},
+    "a cap on the batch, long prompts": {"held": 0.2, "tokens": 3.2, "waiting": 5},
+    "large chunks of prompts": {"held": 0.2, "tokens": 3.5},
+    "short contexts, a large batch": {"held": 0.7, "tokens": 8.0, "waiting": 3},
+}
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Every scene once, named; then some again, longer and unnamed."""
+    shown = [Case(name, (_log(rng, s := _server(rng), 24, **scene), s)) for name, scene in SCENES.items()]
+    hidden = [
+        Case(f"log {i + 1}", (_log(rng, s := _server(rng), rng.randrange(40, 70), **scene), s), public=False)
+        for i, scene in enumerate(rng.sample(list(SCENES.values()), 6))
+    ]
+    return shown + hidden
+
+
+EXERCISE = Exercise(
+    id="latency_throughput-step_log",
+    title="What limits this server?",
+    kind="trace",
+    points=4,
+    minutes=20,
+    entries=("diagnose",),
+    cases=cases,
+    reference=_diagnosis(),
+    compare=EXACT,
+    misconceptions=(
+        Misconception(
+            "any_preemption",
+            _diagnosis(preempting=lambda es, s: any(e["preempted"] for e in es)),
+            "plausible",
+            "One preempted step is nothing to act on: it must happen in more than 5 % of the steps.",
+        ),
+        Misconception(
+            "sequences_counted",
+            _diagnosis(preempting=lambda es, s: sum(e["preempted"] for e in es) > 0.05 * len(es)),
+            "plausible",
+            "You added up preempted sequences. The rule counts the steps in which there were any.",
+        ),
+        Misconception(
+            "mean_ratio",
+            _diagnosis(overhead_bound=lambda es, s: mean(_ratios(es, s)) > 2),
+            "dashboards that average",
+            "Two hiccups lift the mean of a whole log. Take the median.",
+        ),
+        Misconception(
+            "cache_left_out",
+            _diagnosis(overhead_bound=_weights_only),
+            "the pop quiz of a public set of notes, first attempt",
+            "You compare with the weights' floor. Long caches are read, too: that time is not overhead.",
+        ),
+        Misconception(
+            "sum_for_max",
+            _diagnosis(
+                overhead_bound=lambda es, s: median(e["step_s"] / (memory_s(e, s) + compute_s(e, s)) for e in es) > 2
+            ),
+            "plausible",
+            "You compare with the sum of reading and computing. They overlap: the rule compares with the larger.",
+        ),
+        Misconception(
+            "free_is_underfilled",
+            _diagnosis(underfilled=lambda es, s: most(es, lambda e: free(e, s) > 0.5)),
+            "alerts on memory alone",
+            "A half-empty cache is no fault when nobody waits: there is just little to do.",
+        ),
+        Misconception(
+            "waiting_is_underfilled",
+            _diagnosis(underfilled=lambda es, s: most(es, lambda e: e["waiting"] > 0)),
+            "alerts on the queue alone",
+            "A queue before a full server is load, not a fault. Underfilled means: they wait although there is room.",
+        ),
+        Misconception(
+            "critical_batch_alone",
+            _diagnosis(compute_bound=_above_the_critical_batch),
+            "the rule “above the critical batch, compute-bound”",
+            "Above the critical batch the weights' products take longer than reading the weights; with long caches reading all "
+            "of it still takes longer.",
+        ),
+        Misconception(
+            "never_healthy",
+            _diagnosis(otherwise="memory-bound"),
+            "plausible",
+            "Decode bound by memory is its healthy state, and memory-bound is not one of the labels.",
+        ),
+        Misconception(
+            "least_specific_first",
+            least_specific_first,
+            "plausible",
+            "You ask the four questions in another order. The first that applies in the order of the task decides.",
+        ),
+    ),
+    hints=(
+        "For every step compute two times: reading (weights + cached tokens × bytes per token) and computing (2 FLOPs per "
+        "parameter and new token).",
+        "Then four questions in the task's order; the first yes gives the label. Shares are counted over steps, the ratio is a median.",
+        "sum(e['preempted'] > 0 for e in events) > 0.05·n; median(step_s / max(read, compute)) > 2; waiting and 1 − cached/capacity "
+        "> 0.5 in more than half; compute > read in more than half.",
+    ),
+    recall=(
+        "Requests wait, and half of the KV cache is free. What do you look at first?",
+        "The scheduler's cap on the batch (max_num_seqs and the like): there is room, and it is not used.",
+    ),
+)
