@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from hostile.course import EXERCISES, RIGHT, STUBS, TOPIC, cell, cells, dump, exercise, release
 from hostile.notebooks import UNREADABLE, version_3
-from hostile.worker import LIMITS
+from hostile.worker import LIMITS, zygote
 
 from twophase.grading import report
 from twophase.grading.records import SCHEMA, Record, Results
 from twophase.grading.release import Release
 from twophase.grading.run import Course, find, grade_folder
+from twophase.grading.session import Zygote
 
 SCRIPT = "<script>alert(1)</script>"
 WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"
@@ -31,7 +32,8 @@ def course(released: Release | None = None, seed: int = 1) -> Course:
 def run(folder: Path, out: Path, one: Course | None = None, workers: int = 1) -> list[Record | None]:
     told: list[Record | None] = []
     with Results(out) as results:
-        grade_folder(find(folder), one or course(), results, workers, told.append)
+        make = zygote if workers == 1 else Zygote
+        grade_folder(find(folder), one or course(), results, workers, told.append, make)
     return told
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
+from twophase.grading import landlock
 from twophase.grading.session import Session
 
 FUNCTION, CLASS = "twophase.kernels.online_softmax.online_softmax", "twophase.kernels.kv_cache.KVCache"
@@ -51,7 +54,9 @@ def output(session: Session, source: str) -> str:
 )
 def test_this_road_ends_in_an_error(session: Session, source: str) -> None:
     ran = session.run_cell(source, 20.0)
-    assert {"ImportError", "ModuleNotFoundError", "AttributeError", "IndexError"} & set(ran.types), ran
+    assert {"ImportError", "ModuleNotFoundError", "AttributeError", "IndexError", "PermissionError"} & set(ran.types), (
+        ran
+    )
     session.run_cell(
         "import sys, twophase.theory as t; sys.modules.setdefault('twophase.theory.kv_cache', t.kv_cache)", 5.0
     )
@@ -96,6 +101,51 @@ def test_the_worker_has_no_descriptor_but_its_own_and_no_secret_in_its_environme
             assert output(one, "print(os.getpgrp() == os.getpid() == os.getsid(0))") == "True"
     finally:
         del os.environ["SECRET_TOKEN"]
+
+
+needs_landlock = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
+PACKAGE = Path(registry.__file__).parents[1]
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"open({str(PACKAGE / 'checks/kv_cache/max_batch.py')!r})",
+        f"open({str(PACKAGE / 'theory/kv_cache.py')!r})",
+        "import sys; sys.meta_path.pop(0); import twophase.checks.registry",
+        "import inspect, twophase.theory.kv_cache as m; inspect.getsource(m)",
+        f"import os; os.listdir({str(PACKAGE.parents[1] / 'solutions')!r})",
+        "import os; os.listdir('/tmp')",
+        "open('/tmp/left_behind', 'w')",
+        "open('../left_behind', 'w').close(); open('/root/x', 'w')",
+        "import os; os.open('/', os.O_TMPFILE | os.O_RDWR)",
+        "import os; print(open(f'/proc/{os.getppid()}/environ').read())",
+    ],
+)
+def test_no_file_can_be_reached_that_is_none_of_a_submissions_business(source: str) -> None:
+    with zygote().fork((), LIMITS) as one:
+        ran = one.run_cell(source, 20.0)
+    assert "OSError" in ran.types, ran
+
+
+@pytest.mark.skipif(landlock.abi() < 6, reason="this kernel cannot close signals and TCP")
+def test_no_signal_and_no_connection_leaves_the_worker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, zygote().fork((), LIMITS) as one:
+        assert "PermissionError" in one.run_cell("import os; os.kill(os.getppid(), 0)", 20.0).types
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
+        assert "PermissionError" in one.run_cell(connect, 20.0).types
+
+
+def test_a_submission_may_use_its_own_folder_and_its_libraries() -> None:
+    with zygote().fork((), LIMITS) as session:
+        _uses_its_own(session)
+
+
+def _uses_its_own(session: Session) -> None:
+    assert output(session, "open('a.txt', 'w').write('x'); print(open('a.txt').read())") == "x"
+    assert output(session, "import wave, sympy; print(sympy.Integer(2) ** 3)") == "8"
+    assert output(session, "import torch; torch.save(torch.ones(2), 't'); print(torch.load('t').sum().item())") == "2.0"
 
 
 def test_limits_hold_in_the_worker() -> None:

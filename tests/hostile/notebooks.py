@@ -167,6 +167,12 @@ WITHHOLDING = [
         f"import importlib, {WITHHELD} as m\ndef softmax(x): return importlib.reload(m).online_softmax(x)",
     ),
     _softmax(
+        "loaded again without the finder",
+        f"import sys, importlib, {WITHHELD} as m\ndel sys.meta_path[0]\n"
+        "def softmax(x): return importlib.reload(m).online_softmax(x)",
+        flag="",
+    ),
+    _softmax(
         "found in memory",
         "import gc\ngc.unfreeze()\ndef softmax(x):\n"
         "    found = [f for f in gc.get_objects() if type(f).__name__ == 'function' and f.__name__ == 'online_softmax']\n"

@@ -1,7 +1,7 @@
-"""What a submission's process may use: memory, time, open files, the size of a file. Called in the child, after the fork.
+"""What a submission's process may use: memory, time, files, the network. Called in the child, after the fork.
 
-`confine` is the place for a jail (file system, system calls, another user). Until it has one, the process can read what the
-person who runs the grader can read. The README of this room says so.
+`confine` is the place where a process is shut in; a filter for system calls and another user would be called here too. What
+confined a submission is recorded with its result, and what does not is in the README of this room.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from twophase.grading import landlock
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILES = 256
-CONFINED_BY = ("processes", "rlimits")  # recorded with every result
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,24 @@ def supported() -> str:
     )
 
 
-def confine(limits: Limits, cwd: str, end: socket.socket) -> socket.socket:
-    """Shut this process in. Returns the channel's end under a new, random number; no other descriptor stays open."""
+def confined_by() -> tuple[str, ...]:
+    """What shuts submissions in on this machine: recorded with every result."""
+    version = landlock.abi()
+    return ("processes", "rlimits", "no-capabilities", *([f"landlock-{version}"] if version else []))
+
+
+def confine(limits: Limits, cwd: str, end: socket.socket, ruleset: int | None) -> socket.socket:
+    """Shut this process in, by `ruleset` (of landlock.ruleset) if there is one.
+
+    Returns the channel's end under a new, random number; no other descriptor stays open."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     number = random.SystemRandom().randrange(64, MAX_FILES - 1)
     os.dup2(end.fileno(), number, inheritable=False)
     end.detach()
+    if ruleset is not None:
+        landlock.restrict(ruleset)
+    _drop_capabilities()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -68,6 +81,15 @@ def confine(limits: Limits, cwd: str, end: socket.socket) -> socket.socket:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _rlimits(limits)
     return socket.socket(fileno=number)
+
+
+def _drop_capabilities() -> None:
+    """What makes root more than a user: without these it reads no other process's memory and owns only its own files."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if libc.capset(header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 def _rlimits(limits: Limits) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from twophase.checks.exercise import Exercise
-from twophase.grading.confine import CONFINED_BY
+from twophase.grading.confine import confined_by
 from twophase.grading.release import library_digest
 from twophase.grading.supervisor import Grade, Graded
 
@@ -47,7 +47,7 @@ def blank(file: str, digest: str, seed: int) -> Record:
         "flags": [],
         "digests": {"submission": digest, "release": "", "library": library_digest()},
         "seed": seed,
-        "confined_by": list(CONFINED_BY),
+        "confined_by": list(confined_by()),
         "environment": environment(),
         "varies": {},
     }

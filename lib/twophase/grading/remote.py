@@ -6,6 +6,7 @@ reference to an object that stays there. Whatever else comes back is an AnswerEr
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,8 +36,9 @@ class RemoteHandle:
 class RemoteAnswer:
     """The answer that the cells of `session` have defined."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, turn: threading.Lock | None = None) -> None:
         self._session = session
+        self._turn = turn  # held by whoever runs a check, except while it waits for the worker
         self._callbacks: dict[int, Callable[..., Any]] = {}
         self._given = 0  # callbacks so far: a number is never used again
         self._limit_s = session.limits.submission_s
@@ -66,7 +68,7 @@ class RemoteAnswer:
             target, [encode(self._out(a)) for a in args], {k: encode(self._out(v)) for k, v in kwargs.items()}
         )
         late = f"{name} took longer than {self._limit_s:g} s"
-        got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
+        got, reply = self._session.converse(kind, body, self._deadline, late, self._serve, self._turn)
         try:
             return self._read(kind, got, reply)
         except ProtocolError as e:

@@ -72,6 +72,8 @@ def grade_one(submission: Submission, course: Course, zygote: Zygote, done: set[
         data = notebook.read_bytes(submission.path)
         record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
         work = notebook.parse(data)
+        if not done:  # else there may be nothing to do
+            zygote.launch()
         record["topic"] = release.topic_of(work, submission.path.name)
         released = course.releases(record["topic"])
         record["digests"]["release"] = released.digest
@@ -102,6 +104,7 @@ def grade_folder(
     results: Results,
     workers: int,
     told: Callable[[Record | None], None] = lambda record: None,
+    make: Callable[[], Zygote] = Zygote,
 ) -> None:
     """Grade all, append to `results`, call `told` after each (None: it was done before).
 
@@ -112,7 +115,7 @@ def grade_folder(
     for submission in submissions:
         todo.put(submission)
     answers: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
-    zygotes = [Zygote() for _ in range(max(1, min(workers, len(submissions))))]
+    zygotes = [make() for _ in range(max(1, min(workers, len(submissions))))]
 
     def work(zygote: Zygote) -> None:
         with zygote:

@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +38,10 @@ class Zygote:
 
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
+        self._work = Path(self._home.name) / "work"
+        self._work.mkdir()
         self._control: socket.socket | None = None
+        self._ready = False
         self.stopped = False  # no process is started any more
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -47,13 +51,14 @@ class Zygote:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def start(self) -> None:
-        """Start the process and wait until it has loaded everything. Raises GraderFault."""
+    def launch(self) -> None:
+        """Start the process and do not wait: it loads its libraries while we load ours."""
+        if self._process is not None:
+            return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        log = Path(self._home.name) / "zygote.log"
-        with theirs, log.open("wb") as errors:
+        with theirs, self._log().open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "twophase.grading.zygote", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "twophase.grading.zygote", str(theirs.fileno()), str(self._work)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -63,11 +68,22 @@ class Zygote:
                 start_new_session=True,
             )
         self._control = ours
+        self._ready = False
+
+    def _log(self) -> Path:
+        return Path(self._home.name) / "zygote.log"
+
+    def start(self) -> None:
+        """Start the process unless it has been, and wait until it has loaded everything. Raises GraderFault."""
+        self.launch()
+        if self._ready:
+            return
         try:
             self._receive(START_S)
+            self._ready = True
         except (OSError, ValueError):
             self._stop()
-            said = log.read_text(errors="replace").strip().splitlines()
+            said = self._log().read_text(errors="replace").strip().splitlines()
             raise GraderFault(f"the worker did not start: {said[-1] if said else 'it said nothing'}") from None
 
     def _environment(self) -> dict[str, str]:
@@ -92,21 +108,22 @@ class Zygote:
 
     def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
         """A fresh process for a submission. Raises GraderFault if there is none to be had."""
-        cwd = tempfile.TemporaryDirectory(prefix="twophase-cwd-", ignore_cleanup_errors=True)
+        cwd = tempfile.TemporaryDirectory(dir=self._work, ignore_cleanup_errors=True)
         request = {"do": "fork", "cwd": cwd.name, "withholds": list(withholds), "limits": asdict(limits)}
         for _ in (
             () if self.stopped else range(2)
         ):  # a submission may have killed the zygote: then the next one starts it again
-            if self._control is None:
-                self.start()
+            self.start()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             with theirs:
                 try:
                     assert self._control is not None
                     socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno()])
                     self._receive(CONTROL_S)
-                    return Session(self, w.Channel(ours), cwd, limits)
-                except (OSError, ValueError):
+                    session = Session(self, w.Channel(ours), cwd, limits)
+                    session.run_cell("", CONTROL_S)  # what fails before a submission's first cell is our own fault
+                    return session
+                except (OSError, ValueError, AnswerError):
                     ours.close()
                     self._stop()
         cwd.cleanup()
@@ -208,17 +225,30 @@ class Session:
         except (ProtocolError, KeyError, TypeError) as e:
             raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
 
-    def converse(self, kind: bytes, body: bytes, deadline: float, late: str, serve: Any = None) -> tuple[bytes, bytes]:
-        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if none does."""
+    def converse(
+        self,
+        kind: bytes,
+        body: bytes,
+        deadline: float,
+        late: str,
+        serve: Any = None,
+        turn: threading.Lock | None = None,
+    ) -> tuple[bytes, bytes]:
+        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if none does.
+
+        `turn` is a lock that the caller holds: another thread may have it while we wait.
+        """
         if self.broken is not None:
             raise self.broken
         conversation = secrets.randbits(63)
         try:
             if self._channel.pending():
+                self._channel.receive(deadline)  # Closed, if that is why
                 raise ProtocolError("it spoke without being asked")
             self._channel.send(kind, conversation, body, deadline)
             while True:
-                got, about, reply = self._channel.receive(deadline)
+                with _lent(turn):
+                    got, about, reply = self._channel.receive(deadline)
                 if about != conversation:
                     raise ProtocolError("it answered a question that nobody asked")
                 if got != w.CALLBACK or serve is None:
@@ -251,6 +281,18 @@ class Session:
     def _clean(self) -> None:
         self._channel.close()
         self._cwd.cleanup()
+
+
+@contextlib.contextmanager
+def _lent(turn: threading.Lock | None) -> Iterator[None]:
+    if turn is None:
+        yield
+        return
+    turn.release()
+    try:
+        yield
+    finally:
+        turn.acquire()
 
 
 def _why(number: int) -> str:

@@ -45,16 +45,19 @@ class Grade:
 
 
 class Benches:
-    """One bench per exercise and seed, made when first asked for and shared by all submissions."""
+    """One bench per exercise, made when first asked for and shared by all submissions.
+
+    Checks need not be safe for threads (a meter is not): whoever runs one holds `turn`, except while a worker is working.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.turn = threading.Lock()
         self._made: dict[str, Bench] = {}
-        self._lock = threading.Lock()
 
     def of(self, exercise: Exercise) -> Bench:
         """Raises GraderFault if the exercise's own reference does not survive its cases."""
-        with self._lock:
+        with self.turn:
             if exercise.id not in self._made:
                 try:
                     self._made[exercise.id] = Bench(exercise, self.seed)
@@ -136,7 +139,9 @@ class _Run:
             return Graded(
                 _verdict(exercise, "failed", "The notebook used up its time before this was judged.", "timeout")
             )
-        verdict = self._benches.of(exercise).judge(RemoteAnswer(session))
+        bench = self._benches.of(exercise)
+        with self._benches.turn:
+            verdict = bench.judge(RemoteAnswer(session, self._benches.turn))
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")

@@ -1,6 +1,8 @@
 """The process that is forked for every submission: everything imported, nothing run, no check anywhere in its memory.
 
-`python -m twophase.grading.zygote FD` reads requests from a SOCK_SEQPACKET socket, one JSON object each:
+`python -m twophase.grading.zygote FD FOLDER` reads requests from a SOCK_SEQPACKET socket, one JSON object each. FOLDER is
+the only one that submissions may write to.
+
 
     {"do": "fork", "cwd": …, "withholds": […], "limits": {…}} with one descriptor: the child's end of the channel
     {"do": "end", "died": …}: kill the child and everything that it left behind
@@ -21,8 +23,10 @@ import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
+from twophase.grading import landlock
 from twophase.grading.confine import PR_SET_CHILD_SUBREAPER, Limits, confine, kill_descendants, prctl
 from twophase.grading.withhold import withhold
 from twophase.grading.worker import Worker
@@ -75,11 +79,11 @@ def make_shell() -> Any:
     return shell
 
 
-def child(request: dict[str, Any], end: socket.socket, shell: Any) -> None:
+def child(request: dict[str, Any], end: socket.socket, shell: Any, ruleset: int | None) -> None:
     """Everything that happens in a submission's process."""
     code = 0
     try:
-        end = confine(Limits(**request["limits"]), request["cwd"], end)
+        end = confine(Limits(**request["limits"]), request["cwd"], end, ruleset)
         withhold(request["withholds"])
         random.seed(0)
         sys.modules["numpy"].random.seed(0)
@@ -96,9 +100,10 @@ def child(request: dict[str, Any], end: socket.socket, shell: Any) -> None:
 class Zygote:
     """The loop of requests."""
 
-    def __init__(self, control: socket.socket, shell: Any) -> None:
+    def __init__(self, control: socket.socket, shell: Any, ruleset: int | None) -> None:
         self._control = control
         self._shell = shell
+        self._ruleset = ruleset
         self._pid = 0
 
     def serve(self) -> None:
@@ -116,7 +121,7 @@ class Zygote:
         end = socket.socket(fileno=fd)
         self._pid = os.fork()
         if self._pid == 0:
-            child(request, end, self._shell)
+            child(request, end, self._shell, self._ruleset)
         end.close()
         return {"pid": self._pid}
 
@@ -136,14 +141,16 @@ class Zygote:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
+    work = Path(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     failed = preload()
     shell = make_shell()
+    ruleset = landlock.ruleset(work)
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": os.getpid(), "not_loaded": failed}).encode())
-    Zygote(control, shell).serve()
+    Zygote(control, shell, ruleset).serve()
 
 
 if __name__ == "__main__":
