@@ -138,6 +138,15 @@ def test_a_page_with_two_titles_is_a_warning(tmp_path: Path) -> None:
     assert "page.md: WARNING" in warnings
 
 
+def test_the_sittings_of_a_notebook_become_sections_of_its_one_title(tmp_path: Path) -> None:
+    notebook = "# Exercises\n\nIntro.\n\n# Sitting 1\n\n## First\n\n# Sitting 2\n\n## Second\n"
+    out, warnings = make_book(tmp_path, {"exercises/03_kv_cache": notebook})
+    html = (out / "exercises" / "03_kv_cache.html").read_text("utf8")
+    assert warnings == ""
+    headings = re.findall(r"<h(\d)>([^<]*)", html)
+    assert headings[:5] == [("1", "Exercises"), ("2", "Sitting 1"), ("3", "First"), ("2", "Sitting 2"), ("3", "Second")]
+
+
 def test_the_table_of_exercises_lists_every_exercise_of_the_registry(tmp_path: Path) -> None:
     from twophase.checks import registry
 

@@ -6,6 +6,7 @@ from typing import Any
 from book_chapter import page_link
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -117,7 +118,22 @@ class KillMatrix(SphinxDirective):
         return made or [nodes.paragraph("", "There are no exercises yet.")]
 
 
+class NestSittings(SphinxTransform):
+    """A notebook may write each sitting as ``#``; on its page they become sections of the one title, exercises below them."""
+
+    default_priority = 300
+
+    def apply(self, **kwargs: Any) -> None:
+        if not self.env.docname.startswith("exercises/"):
+            return
+        top = [child for child in self.document.children if isinstance(child, nodes.section)]
+        for section in top[1:]:
+            self.document.remove(section)
+            top[0] += section
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("exercises", Exercises)
     app.add_directive("kill-matrix", KillMatrix)
+    app.add_transform(NestSittings)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -44,7 +44,7 @@ RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.str
   nodes: v.nodes.slice(0, 4).map(n => n.html.slice(0, 160) + '  <-  ' + (n.any[0] || n.all[0] || n.none[0] || {}).message)
 }))))"""
 SETTLE = """(window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve())
-  .then(() => new Promise(r => setTimeout(r, 150)))"""
+  .then(() => document.fonts.ready).then(() => new Promise(r => setTimeout(r, 150)))"""
 
 
 class Browser:
