@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,24 +48,29 @@ def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(exerci
     assert there.right, there.message
 
 
-def source_of(exercise_id: str) -> str:
-    """A check's module as a cell: without the exercise itself and without what it imports from the checks."""
-    module = sys.modules[f"twophase.checks.{exercise_id.replace('-', '.')}"]
-    tree = ast.parse(inspect.getsource(module))
+CORE = {f"twophase.checks.{name}" for name in ("answer", "compare", "exercise", "judge", "registry")}
 
-    def is_ours(node: ast.stmt) -> bool:
-        if isinstance(node, ast.ImportFrom):
-            return not (node.module or "").startswith("twophase.checks")
-        return not (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXERCISE")
 
-    return ast.unparse(ast.Module([n for n in tree.body if is_ours(n)], []))
+def source_of(module: str) -> str:
+    """A check's module as a cell: without the exercise, with the source of the helper modules that it imports from the checks."""
+    parts = []
+    for node in ast.parse(inspect.getsource(importlib.import_module(module))).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXERCISE":
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("twophase.checks"):
+            if node.module not in CORE:
+                parts.append(source_of(str(node.module)))
+        elif not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            parts.append(ast.unparse(node))
+    return "\n".join(parts)
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)
 def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(exercise_id: str) -> None:
     exercise = registry.load(exercise_id)
     bench = Bench(exercise, 3)
-    source, module = source_of(exercise_id), f"twophase.checks.{exercise_id.replace('-', '.')}"
+    module = f"twophase.checks.{exercise_id.replace('-', '.')}"
+    source = f"from __future__ import annotations\n{source_of(module)}"
     compared = 0
     with zygote().fork((), LIMITS) as session:
         if session.run_cell(source, 20.0).error:
