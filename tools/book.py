@@ -88,6 +88,10 @@ def build_with(page: str) -> int:
     text = contents_with(page)
     folder.mkdir(parents=True, exist_ok=True)
     contents.write_text(text, "utf8")
+    behind = fingerprint(BEHIND_CELLS)
+    if kept(f"{folder.name}/cells.hash") != behind:
+        shutil.rmtree(folder / "_build" / ".jupyter_cache", ignore_errors=True)
+        keep(f"{folder.name}/cells.hash", behind)
     status = build("--toc", str(contents), "--path-output", str(folder))
     print(f"\n{'Built' if status == 0 else 'Not clean, see above'}: {folder / '_build' / 'html' / page}.html")
     return status
