@@ -119,6 +119,13 @@ def test_data_that_the_check_trips_over_is_the_answers_fault_and_not_a_crash() -
     assert (seen.status, seen.outcomes[0].error) == ("wrong", "unusable")
 
 
+def test_a_message_stays_short_whatever_the_answer_returned() -> None:
+    keyed = exercise("keyed", "f", lambda: {"a": 1}, lambda: {"a": 2}, lambda rng: [Case("one")])
+    seen = Bench(keyed, 1).judge(LocalAnswer({"f": lambda: {"k" * 10**6: 1, "a": 1}}))
+    assert seen.message.startswith("Case “one”: the answer has the unexpected key")
+    assert len(seen.message) < 1000
+
+
 def test_the_judges_own_fault_is_not_taken_for_the_answers() -> None:
     def observe(answer: Any, case: Case) -> Any:
         if answer.call("f") == 0:

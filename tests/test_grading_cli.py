@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from exercise_tools import ALL_IDS, right_answers
 from hostile.course import cell, dump
+from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
+from twophase.cli.main import main
 from twophase.grading import release
 from twophase.grading.notebook import Cell
+from twophase.grading.run import Course, Submission, grade_one
 
 TOPIC = "kv_cache"
 
@@ -82,23 +85,45 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path
         (["grade", "full", "--out", "notes"], "is no result of this version"),
     ],
 )
-def test_bad_use_is_one_sentence_and_exit_2(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_bad_use_is_one_sentence_and_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
     (tmp_path / "broken.ipynb").write_bytes(b"{")
     (tmp_path / "other.ipynb").write_bytes(dump([cell("1")]))
     for name in ("empty", "full", "notes"):
         (tmp_path / name).mkdir()
     (tmp_path / "full/a.ipynb").write_bytes(b"{")
     (tmp_path / "notes/results.jsonl").write_text("my notes\n")
-    done = twophase(*arguments, cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert says in done.stderr + done.stdout
-    assert "Traceback" not in done.stderr + done.stdout
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = "".join(capsys.readouterr())
+    assert ended.value.code == 2, said
+    assert says in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("topic", registry.topics())
 def test_the_release_of_a_topic_asks_every_exercise_that_has_a_check(topic: str) -> None:
     assert list(release.load(topic).exercises) == registry.ids(topic)
     assert ALL_IDS
+
+
+def released_solutions() -> list[str]:
+    return [
+        t for t in registry.topics() if (release.course_root() / "solutions" / f"{registry.stem(t)}.ipynb").is_file()
+    ]
+
+
+@pytest.mark.parametrize("topic", released_solutions())
+def test_the_released_solutions_get_full_marks_without_what_is_withheld(topic: str) -> None:
+    path = release.course_root() / "solutions" / f"{registry.stem(topic)}.ipynb"
+    record = grade_one(Submission(path, path.name), Course(limits=LIMITS), zygote(), set())
+    assert record is not None
+    assert (record["status"], record["points"]) == ("ok", record["out_of"]), [
+        (q["id"], q["message"]) for q in record["questions"] if q["status"] != "right"
+    ] or record["message"]
+    assert record["flags"] == []
 
 
 def test_a_release_that_asks_what_has_no_check_is_our_fault() -> None:

@@ -139,6 +139,20 @@ def test_a_last_line_that_a_crash_cut_short_is_dropped_and_graded_again(tmp_path
     assert [r["file"] for r in lines(tmp_path / "out")] == ["a.ipynb", "b.ipynb"]
 
 
+def test_an_interrupted_run_keeps_what_it_has_and_the_next_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        (tmp_path / f"in/{name}.ipynb").write_bytes(dump(cells(dict(RIGHT))))
+
+    def interrupted(record: Record | None) -> None:
+        raise KeyboardInterrupt
+
+    with Results(tmp_path / "out") as results, pytest.raises(KeyboardInterrupt):
+        grade_folder(find(tmp_path / "in"), course(), results, 1, interrupted)
+    assert [(r["file"], r["points"]) for r in lines(tmp_path / "out")] == [("a.ipynb", 8)]
+    assert [r and r["points"] for r in run(tmp_path / "in", tmp_path / "out")] == [None, 8, 8]
+
+
 def test_a_file_that_is_no_results_file_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text("my notes\n")
     with pytest.raises(ValueError, match=r"line 1 of .* is no result"):

@@ -227,7 +227,11 @@ def _with_junk(right: list[dict]) -> bytes:
 
 def version_3() -> bytes:
     """The right answers in the format of 2013."""
-    old = [{**{k: v for k, v in c.items() if k != "source"}, "input": c["source"]} for c in cells(dict(RIGHT))]
+    old = []
+    for c in cells(dict(RIGHT)):
+        code = {"input": c["source"], "outputs": [], "language": "python", "collapsed": False}
+        rest = code if c["cell_type"] == "code" else {"source": c["source"]}
+        old.append({"cell_type": c["cell_type"], "metadata": c["metadata"], **rest})
     return json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": old}]}).encode()
 
 

@@ -19,6 +19,7 @@ from twophase.protocol.errors import JudgeFault
 Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
 FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
 
+LONGEST_MESSAGE = 800  # characters; an answer's own keys and strings may be megabytes
 PATIENCE = 3  # all cases of an exercise together may take this many times the limit of one
 
 
@@ -112,7 +113,7 @@ class Bench:
         if isinstance(found, AnswerError):
             return Outcome(case.name, case.public, False, found.message, found.kind)
         message = difference(found, expected, self.exercise.compare)
-        return Outcome(case.name, case.public, message is None, message or "")
+        return Outcome(case.name, case.public, message is None, (message or "")[:LONGEST_MESSAGE])
 
     def _verdict(self, seen: list[Seen], outcomes: tuple[Outcome, ...]) -> Verdict:
         exercise = self.exercise

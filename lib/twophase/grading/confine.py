@@ -135,5 +135,16 @@ def _kill(how: Any, pid: int) -> None:
 
 def _children() -> list[int]:
     me = os.getpid()
-    with open(f"/proc/self/task/{me}/children", encoding="ascii") as f:
-        return [int(pid) for pid in f.read().split()]
+    try:
+        with open(f"/proc/self/task/{me}/children", encoding="ascii") as f:
+            return [int(pid) for pid in f.read().split()]
+    except FileNotFoundError:  # a kernel without it: ask every process for its parent
+        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me]
+
+
+def _parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            return int(f.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
