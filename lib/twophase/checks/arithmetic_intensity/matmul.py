@@ -1,0 +1,153 @@
+"""arithmetic_intensity-matmul: FLOPs per byte of one matrix product, exactly."""
+
+from __future__ import annotations
+
+import random
+
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+
+def reference(B: int, D: int, F: int, bytes_per_param: float, bytes_per_activation: float) -> float:
+    """The right answer: read x and W, write y."""
+    moved = bytes_per_activation * B * D + bytes_per_param * D * F + bytes_per_activation * B * F
+    return 2 * B * D * F / moved
+
+
+def output_left_out(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return 2 * B * D * F / (activation * B * D + param * D * F)
+
+
+def input_left_out(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return 2 * B * D * F / (activation * B * F + param * D * F)
+
+
+def weights_only(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return 2 * B / param
+
+
+def simply_the_batch(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return float(B)
+
+
+def one_flop_per_term(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return reference(B, D, F, param, activation) / 2
+
+
+def weights_per_row(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return 2 * B * D * F / (activation * B * D + param * B * D * F + activation * B * F)
+
+
+def one_width_for_all(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return reference(B, D, F, param, param)
+
+
+def always_bf16(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return reference(B, D, F, 2, 2)
+
+
+def widths_swapped(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return reference(B, D, F, activation, param)
+
+
+def bytes_per_flop(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return 1 / reference(B, D, F, param, activation)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """A product that can be counted by hand, the chapter's, then fresh ones of every format."""
+    fresh = []
+    for i in range(6):
+        sizes = (rng.randrange(2, 5000), rng.randrange(100, 9000), rng.randrange(100, 30_000))
+        widths = (rng.choice((0.5, 1, 2, 4)), rng.choice((1, 2, 4)))
+        fresh.append(Case(f"fresh {i + 1}", (*sizes, *widths), public=i < 3))
+    return [
+        Case("[2, 3] @ [3, 5], 4 bytes each", (2, 3, 5, 4, 4)),
+        Case("[1, 3] @ [3, 5], weights of 1 byte, activations of 2", (1, 3, 5, 1, 2)),
+        Case("[100, 4096] @ [4096, 16384] in bf16", (100, 4096, 16384, 2, 2)),
+        Case("the same with int4 weights", (100, 4096, 16384, 0.5, 2)),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="arithmetic_intensity-matmul",
+    title="FLOPs per byte of a matrix product",
+    kind="formula",
+    points=2,
+    minutes=8,
+    entries=("intensity",),
+    cases=cases,
+    reference=reference,
+    misconceptions=(
+        Misconception(
+            "output_left_out",
+            output_left_out,
+            "plausible",
+            "The output is missing from the bytes: its B·F numbers are written to memory.",
+        ),
+        Misconception(
+            "input_left_out",
+            input_left_out,
+            "plausible",
+            "The input is missing from the bytes: its B·D numbers are read.",
+        ),
+        Misconception(
+            "weights_only",
+            weights_only,
+            "the usual approximation, 2·B / bytes per weight",
+            "You left the activations out. That is the approximation for B much smaller than D and F; here the exact ratio is asked for.",
+        ),
+        Misconception(
+            "simply_the_batch",
+            simply_the_batch,
+            "a public lecture's rule",
+            "B is the limit for bf16 and for D and F without end: put the formats and the activations in.",
+        ),
+        Misconception(
+            "one_flop_per_term",
+            one_flop_per_term,
+            "counting multiply-adds",
+            "A multiply and an add are two FLOPs: 2·B·D·F. Peak rates on data sheets count them so.",
+        ),
+        Misconception(
+            "weights_per_row",
+            weights_per_row,
+            "plausible",
+            "You read the weights once for each row. All B rows share one reading: that is what a batch is for.",
+        ),
+        Misconception(
+            "one_width_for_all",
+            one_width_for_all,
+            "formulas in one format",
+            "Activations have their own width: input and output take bytes_per_activation.",
+        ),
+        Misconception(
+            "always_bf16",
+            always_bf16,
+            "formulas with the 2 of bf16 written in",
+            "You took two bytes for everything, whatever the arguments say.",
+        ),
+        Misconception(
+            "widths_swapped",
+            widths_swapped,
+            "plausible",
+            "The two widths are swapped: the weights are the D × F matrix.",
+        ),
+        Misconception(
+            "bytes_per_flop",
+            bytes_per_flop,
+            "plausible",
+            "This is bytes per FLOP, upside down: intensity is FLOPs divided by bytes.",
+        ),
+    ),
+    hints=(
+        "Three matrices cross the border between chip and memory. Which, how many numbers has each, how wide is a number?",
+        "Bytes: bytes_per_activation · B·D + bytes_per_param · D·F + bytes_per_activation · B·F.",
+        "FLOPs: each of the B·F results is a sum of D products, 2·D FLOPs. Divide FLOPs by bytes.",
+    ),
+    recall=(
+        "In bf16 the intensity of [B, D] @ [D, F] is 1 / (1/B + 1/D + 1/F). What is it at least, what at most?",
+        "Less than the smallest of B, D and F; at least a third of it.",
+    ),
+    withholds=("twophase.theory.arithmetic_intensity.matmul_intensity",),
+)

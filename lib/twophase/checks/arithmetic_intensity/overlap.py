@@ -1,0 +1,155 @@
+"""arithmetic_intensity-overlap: three times for one step, by what is allowed to overlap."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from twophase.checks.exercise import Case, Exercise, Misconception
+
+Kernels = Sequence[tuple[float, float]]
+Times = list[float]
+
+
+def _pairs(kernels: Kernels, C: float, W: float) -> list[tuple[float, float]]:
+    """Seconds of computing and of traffic, kernel by kernel."""
+    return [(flops / C, n_bytes / W) for flops, n_bytes in kernels]
+
+
+def across(kernels: Kernels, C: float, W: float) -> float:
+    pairs = _pairs(kernels, C, W)
+    return max(sum(c for c, _ in pairs), sum(m for _, m in pairs))
+
+
+def within(kernels: Kernels, C: float, W: float) -> float:
+    return sum(max(pair) for pair in _pairs(kernels, C, W))
+
+
+def nothing(kernels: Kernels, C: float, W: float) -> float:
+    return sum(sum(pair) for pair in _pairs(kernels, C, W))
+
+
+def slowest_kernel(kernels: Kernels, C: float, W: float) -> float:
+    return max(max(pair) for pair in _pairs(kernels, C, W))
+
+
+def smaller(kernels: Kernels, C: float, W: float) -> float:
+    return sum(min(pair) for pair in _pairs(kernels, C, W))
+
+
+def smaller_across(kernels: Kernels, C: float, W: float) -> float:
+    return nothing(kernels, C, W) - across(kernels, C, W)
+
+
+def twice(kernels: Kernels, C: float, W: float) -> float:
+    return 2 * within(kernels, C, W)
+
+
+def largest_pair(kernels: Kernels, C: float, W: float) -> float:
+    return max(sum(pair) for pair in _pairs(kernels, C, W))
+
+
+Part = Callable[[Kernels, float, float], float]
+
+
+def _times(a: Part = across, b: Part = within, c: Part = nothing) -> Callable[[Kernels, float, float], Times]:
+    """The three times with some replaced; with none replaced they are right."""
+
+    def step_times(kernels: Kernels, flops_per_s: float, bytes_per_s: float) -> Times:
+        return [part(kernels, flops_per_s, bytes_per_s) for part in (a, b, c)]
+
+    return step_times
+
+
+def rates_swapped(kernels: Kernels, C: float, W: float) -> Times:
+    return _times()(kernels, W, C)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """One kernel, two that are bound differently, some without FLOPs or alike, then fresh steps."""
+    fresh = []
+    for i in range(5):
+        C, W = rng.uniform(1e14, 1e15), rng.uniform(5e11, 5e12)
+        step = []
+        for _ in range(rng.randrange(3, 7)):
+            n_bytes = rng.uniform(1e6, 1e9)
+            step.append((n_bytes * C / W * rng.choice((0.01, 0.3, 0.9, 1.2, 5.0)) * rng.uniform(0.9, 1.1), n_bytes))
+        fresh.append(Case(f"fresh {i + 1}", (step, C, W), public=i < 2))
+    return [
+        Case("one kernel: 200 FLOPs, 50 bytes; 100 FLOP/s, 10 B/s", ([(200.0, 50.0)], 100.0, 10.0)),
+        Case("two kernels, the second bound by compute", ([(200.0, 50.0), (900.0, 20.0)], 100.0, 10.0)),
+        Case("three, the last only copies", ([(200.0, 50.0), (900.0, 20.0), (0.0, 30.0)], 100.0, 10.0)),
+        *fresh,
+    ]
+
+
+EXERCISE = Exercise(
+    id="arithmetic_intensity-overlap",
+    title="Three times for one step",
+    kind="formula",
+    points=3,
+    minutes=10,
+    entries=("step_times",),
+    cases=cases,
+    reference=_times(),
+    misconceptions=(
+        Misconception(
+            "sums_then_max",
+            _times(b=across),
+            "step times as one max(compute, memory)",
+            "You gave the first time twice. Kernels that run one after another each take their own maximum: add those up.",
+        ),
+        Misconception(
+            "max_each_time",
+            _times(a=within),
+            "plausible",
+            "Your first time hides traffic behind its own kernel only. Across the step it is the larger of two totals.",
+        ),
+        Misconception(
+            "first_two_swapped",
+            _times(a=within, b=across),
+            "plausible",
+            "The first two are swapped: the more may overlap, the shorter the time.",
+        ),
+        Misconception(
+            "slowest_kernel",
+            _times(b=slowest_kernel),
+            "plausible",
+            "You took the slowest kernel: they run one after another, so their times add up.",
+        ),
+        Misconception(
+            "smaller_not_larger",
+            _times(a=smaller_across, b=smaller),
+            "plausible",
+            "You took the smaller time: what overlaps is finished when the longer of the two is.",
+        ),
+        Misconception(
+            "twice_the_overlapped",
+            _times(c=twice),
+            "“without overlap it takes twice as long”",
+            "Twice the overlapped time is the worst case, at the ridge. In general it is the sum of computing and traffic.",
+        ),
+        Misconception(
+            "largest_sum",
+            _times(c=largest_pair),
+            "plausible",
+            "Your third time is that of one kernel: add up all of them.",
+        ),
+        Misconception(
+            "rates_swapped",
+            rates_swapped,
+            "plausible",
+            "The rates are swapped: FLOPs go with flops_per_s, bytes with bytes_per_s.",
+        ),
+    ),
+    hints=(
+        "For each kernel write two numbers: c, seconds of computing, and m, seconds of traffic.",
+        "Everything overlaps: max(Σ c, Σ m). Nothing does: Σ (c + m).",
+        "Inside a kernel it is max(c, m), and kernels wait for each other: Σ max(c, m).",
+    ),
+    recall=(
+        "How much longer can a kernel take without any overlap than with perfect overlap, at most, and where?",
+        "Twice as long, at the ridge, where computing and traffic take equally long.",
+    ),
+    withholds=(),
+)

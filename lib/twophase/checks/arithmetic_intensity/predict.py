@@ -1,0 +1,195 @@
+"""arithmetic_intensity-predict: FLOPs and bytes of an MLP and of attention; the meter decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.kernels.attention import causal_attention
+from twophase.kernels.mlp import gated_mlp
+from twophase.measure.meter import Meter
+
+DTYPES = {2: torch.bfloat16, 4: torch.float32}
+Counts = dict[str, int]
+
+
+def measured(B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, bytes_per_value: int) -> Counts:
+    """The right answer is not computed but counted, while both kernels run."""
+
+    def made(*shape: int) -> torch.Tensor:
+        return torch.ones(*shape, dtype=DTYPES[bytes_per_value])
+
+    x, gate, up, down = made(B, T, D), made(F, D), made(F, D), made(D, F)
+    q, k, v = made(B, T, N, H), made(B, S, K, H), made(B, S, K, H)
+    with Meter() as meter:
+        with meter.fused("mlp"):
+            gated_mlp(x, gate, up, down)
+        with meter.fused("attention"):
+            causal_attention(q, k, v)
+    mlp, attention = meter.by_region["mlp"], meter.by_region["attention"]
+    return {
+        "mlp_flops": mlp.matmul_flops,
+        "mlp_bytes": mlp.bytes,
+        "attention_flops": attention.matmul_flops,
+        "attention_bytes": attention.bytes,
+    }
+
+
+def _predict(
+    mlp_flops: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 6 * B * T * D * F,
+    mlp_values: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 3 * D * F,
+    attention_flops: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 4 * B * T * S * N * H,
+    attention_values: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 2 * B * T * N * H + 2 * B * S * K * H,
+) -> Callable[..., Counts]:
+    """The prediction with parts replaced; with none replaced it is what the meter counts."""
+
+    def predict(B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, bytes_per_value: int) -> Counts:
+        sizes = (B, T, S, D, F, N, K, H)
+        return {
+            "mlp_flops": mlp_flops(*sizes),
+            "mlp_bytes": mlp_values(*sizes) * bytes_per_value,
+            "attention_flops": attention_flops(*sizes),
+            "attention_bytes": attention_values(*sizes) * bytes_per_value,
+        }
+
+    return predict
+
+
+BY_FORMULA = _predict()
+
+
+def _wrong(slug: str, answer: Callable[..., Counts], seen: str, says: str) -> Misconception:
+    return Misconception(slug, answer, seen, says)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """A tiny decode step, prefill, a few queries over a longer cache; then shapes that nobody has seen."""
+
+    def case(*sizes: int, public: bool = True) -> Case:
+        names = ("B", "T", "S", "D", "F", "N", "K", "H")
+        shown = ", ".join(f"{n}={v}" for n, v in zip(names, sizes[:-1], strict=True))
+        return Case(f"{shown}, {sizes[-1]} bytes", sizes, public=public)
+
+    unseen = []
+    for i in range(4):
+        T, K = rng.randrange(2, 12), rng.randrange(2, 4)
+        N, H = K * rng.randrange(2, 5), 2 * rng.randrange(2, 9)
+        sizes = (rng.randrange(2, 5), T, T + rng.randrange(3, 40), N * H + rng.randrange(1, 9), rng.randrange(60, 200))
+        unseen.append(case(*sizes, N, K, H, rng.choice((2, 4)), public=i < 2))
+    return [
+        case(1, 1, 5, 10, 7, 4, 2, 2, 4),
+        case(2, 6, 6, 10, 14, 4, 2, 4, 2),
+        case(3, 2, 9, 21, 30, 6, 2, 4, 4),
+        *unseen,
+    ]
+
+
+EXERCISE = Exercise(
+    id="arithmetic_intensity-predict",
+    title="Predict what the meter counts",
+    kind="predict",
+    points=4,
+    minutes=15,
+    entries=("predict",),
+    cases=cases,
+    reference=measured,
+    compare=EXACT,
+    misconceptions=(
+        _wrong(
+            "factor_f_missing",
+            _predict(mlp_flops=lambda B, T, S, D, F, N, K, H: 6 * B * T * D),
+            "public notes: “6 * B * T * D”",
+            "The MLP's FLOPs lack the factor F: each of its three products is D × F.",
+        ),
+        _wrong(
+            "two_matrix_mlp",
+            _predict(
+                lambda B, T, S, D, F, N, K, H: 4 * B * T * D * F,
+                lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * D * F,
+            ),
+            "formulas for the MLP of 2017",
+            "The MLP is gated: three matrices, up, gate and down.",
+        ),
+        _wrong(
+            "middle_stored",
+            _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * T * F + 3 * D * F),
+            "a public lecture, which writes up and gate to memory",
+            "You stored the F-wide middle. In one fused kernel it never leaves the chip.",
+        ),
+        _wrong(
+            "three_separate_products",
+            _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 3 * B * T * (D + F) + 3 * D * F),
+            "adding up three matrix products",
+            "You added up three separate products. In one fused kernel x is read once, the output written once, and nothing between.",
+        ),
+        _wrong(
+            "mlp_weights_per_sequence",
+            _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 3 * B * D * F),
+            "plausible",
+            "You read the MLP's weights once for each sequence: the whole batch shares one reading.",
+        ),
+        _wrong(
+            "width_for_heads",
+            _predict(
+                attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * D,
+                attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * S * D,
+            ),
+            "public notes: “4 * B * S * T * D”, “4 * B * S * D + 4 * B * T * D”",
+            "You took D for attention's widths. Queries are N·H wide and keys K·H, and neither need be D.",
+        ),
+        _wrong(
+            "query_heads_read",
+            _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * (T + S) * N * H),
+            "KV calculators (modular handbook #131, LMCache #688)",
+            "You read N heads of keys and values: there are K, each read once for its whole group.",
+        ),
+        _wrong(
+            "kv_heads_computed",
+            _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * K * H),
+            "plausible",
+            "You counted attention's FLOPs with K heads: each of the N query heads has scores of its own.",
+        ),
+        _wrong(
+            "values_left_out",
+            _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 2 * B * T * S * N * H),
+            "public notes that count Q·K only",
+            "These are the FLOPs of the scores. The weighted sum of the values costs as many again.",
+        ),
+        _wrong(
+            "mask_saves_work",
+            _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * N * H * (T * S - T * (T - 1) // 2)),
+            "plausible",
+            "You counted only the pairs that the mask lets through: a fair count, but this meter counts all T·S.",
+        ),
+        _wrong(
+            "scores_stored",
+            _predict(
+                attention_values=lambda B, T, S, D, F, N, K, H: (
+                    2 * B * T * N * H + 2 * B * S * K * H + 4 * B * N * T * S
+                )
+            ),
+            "attention without a fused kernel",
+            "You counted the scores: in a fused kernel they never leave the chip.",
+        ),
+        _wrong(
+            "queries_left_out",
+            _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * S * K * H),
+            "the estimate for decode",
+            "Queries and output are missing from attention's bytes: little in decode, and half of all in prefill.",
+        ),
+    ),
+    hints=(
+        "For each of the two kernels list what enters, what leaves, and which matrix products run inside.",
+        "MLP: x and y are [B, T, D], three D × F matrices, 2·B·T·D·F FLOPs each.",
+        "Attention: q and output [B, T, N, H], keys and values [B, S, K, H]; two products of 2·B·N·T·S·H FLOPs.",
+    ),
+    recall=(
+        "Which of attention's two counts, FLOPs and bytes, does GQA change?",
+        "The bytes: K heads are read instead of N. The FLOPs stay, every query head has its own scores.",
+    ),
+    withholds=(),
+)
