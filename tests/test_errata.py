@@ -207,6 +207,13 @@ def test_the_snippet_confuses_ragged_rows_layers_and_sequences() -> None:
     assert witnesses.first_key_of_the_second_sequence(True) == 1
 
 
+def test_the_snippet_keeps_the_last_request_and_the_graph_of_every_step() -> None:
+    assert witnesses.keys_of_the_request_before(3, new_object=False) == 3
+    assert witnesses.keys_of_the_request_before(3, new_object=True) == 0
+    assert witnesses.steps_kept_for_a_backward_pass(4, without_gradients=False) == 4
+    assert witnesses.steps_kept_for_a_backward_pass(4, without_gradients=True) == 0
+
+
 def test_the_date_of_a_post_is_in_its_id() -> None:
     assert witnesses.posted_on(0) == "2010-11-04"
     assert witnesses.posted_on(1756089361609981993) == "2024-02-09"  # the date the notes give, and rightly

@@ -154,3 +154,32 @@ def first_key_of_the_second_sequence(the_first_leaves: bool) -> float:
     more = both[1:] if the_first_leaves else both
     kept, _ = cache.append(more, more)
     return float(kept[-1, 0, 0, 0])
+
+
+def keys_of_the_request_before(first: int, new_object: bool) -> int:
+    """A request of `first` tokens, then one token of the next: keys of the first request that come back with it."""
+    cache = PreallocatedCache(1, first + 8, 1, 4)
+    old = _tokens(1, first, first=100.0)
+    cache.append(old, old)
+    if new_object:
+        cache = PreallocatedCache(1, first + 8, 1, 4)
+    token = _tokens(1, 1)
+    kept, _ = cache.append(token, token)
+    return int((kept[0, :, 0, 0] >= 100).sum())
+
+
+def steps_kept_for_a_backward_pass(steps: int, without_gradients: bool) -> int:
+    """Keys from a weight that requires gradients, appended step by step: writes that the cache's graph still holds."""
+    import torch
+
+    cache = PreallocatedCache(1, steps, 1, 4)
+    weight = torch.eye(4, requires_grad=True)
+    with torch.set_grad_enabled(not without_gradients):
+        for _ in range(steps):
+            key = _tokens(1, 1) @ weight  # [B, T, N, H] @ [H, H]
+            cache.append(key, key)
+    writes, node = 0, cache.keys.grad_fn
+    while node is not None:
+        writes += 1
+        node = node.next_functions[0][0]
+    return writes
