@@ -1,0 +1,155 @@
+"""What the checks of chapter 2 rest on, beyond the kill matrix."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import math
+import random
+import re
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.arithmetic_intensity import choose, critical_batch, flash, matmul, merge, overlap, predict
+from twophase.checks.arithmetic_intensity import online_softmax as online
+from twophase.checks.judge import Bench
+from twophase.kernels.attention import naive_attention
+from twophase.theory import arithmetic_intensity as theory
+
+ROOT = Path(__file__).resolve().parents[1]
+INF = float("inf")
+
+
+def test_the_function_printed_in_the_notebook_is_the_one_that_the_check_judges() -> None:
+    cells = json.loads((ROOT / "solutions" / "02_arithmetic_intensity.ipynb").read_text(encoding="utf-8"))["cells"]
+    task = next("".join(c["source"]) for c in cells if c["id"] == "arithmetic_intensity-merge-task")
+    found = re.search(r"```python\n(.*?)```", task, re.DOTALL)
+    assert found is not None
+    ours = ast.parse(textwrap.dedent(inspect.getsource(merge.printed)).replace("def printed", "def merge")).body[0]
+    assert isinstance(ours, ast.FunctionDef)
+    ours.body = ours.body[1:]  # without docstring and annotations, which the notebook leaves out
+    ours.returns = None
+    for argument in ours.args.args:
+        argument.annotation = None
+    assert ast.dump(ours) == ast.dump(ast.parse(found[1]).body[0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_references_of_the_formulas_are_the_theory(seed: int) -> None:
+    rng = random.Random(seed)
+    for case in matmul.cases(rng):
+        assert matmul.reference(*case.args) == pytest.approx(theory.matmul_intensity(*case.args), rel=1e-12)
+    for case in critical_batch.cases(rng):
+        C, W, param, _, E, k = case.args
+        assert critical_batch.reference(*case.args) == pytest.approx(theory.critical_batch(C, W, param / 8, E, k))
+
+
+def test_the_meter_counts_what_the_theory_says() -> None:
+    for case in predict.cases(random.Random(4)):
+        B, T, S, D, F, N, K, H, width = case.args
+        assert predict.measured(*case.args) == {
+            "mlp_flops": theory.mlp_flops(B, T, D, F),
+            "mlp_bytes": theory.mlp_bytes(B, T, D, F, True, width, width),
+            "attention_flops": theory.attention_flops(B, T, S, N, H),
+            "attention_bytes": theory.attention_bytes(B, T, S, N, K, H, width, width),
+        }
+
+
+def test_the_three_times_are_ordered_and_the_last_is_at_most_twice_the_second() -> None:
+    for seed in range(20):
+        for case in overlap.cases(random.Random(seed)):
+            everything, within, nothing = overlap._times()(*case.args)
+            assert everything <= within * (1 + 1e-12)
+            assert within <= nothing * (1 + 1e-12) <= 2 * within * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_state_of_online_softmax_gives_the_softmax_of_all_blocks_together(seed: int) -> None:
+    for case in online.cases(random.Random(seed)):
+        (blocks,) = case.args
+        m, l = torch.full((len(blocks[0]),), -INF), torch.zeros(len(blocks[0]))
+        for block in blocks:
+            m, l = online.reference(m, l, block)
+        torch.testing.assert_close(m + l.log(), torch.cat(blocks, -1).logsumexp(-1), rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attention_in_blocks_is_attention(seed: int) -> None:
+    exercise = flash.EXERCISE
+    for case in flash.cases(random.Random(seed)):
+        q, k, v, _ = case.args
+        seen = exercise.look(LocalAnswer(exercise.reference), case)
+        whole = naive_attention(*(x.double()[None, :, None] for x in (q, k, v)))[0, :, 0]
+        torch.testing.assert_close(seen["output"].double(), whole, rtol=1e-3, atol=1e-4)
+
+
+def test_the_size_of_a_state_counts_every_number_in_it() -> None:
+    assert (
+        flash.size({"out": torch.zeros(3, 4), "m": [torch.zeros(3), 1.0], "n": 2, "none": None}) == 12 + 3 + 1 + 1 + 1
+    )
+    assert flash.size("a text") == math.inf
+
+
+@pytest.mark.parametrize("fault", merge.FAULTS)
+def test_each_fault_alone_is_shown_by_the_author_s_calls_and_not_by_a_harmless_one(fault: str) -> None:
+    one = merge.FAULTS[fault]
+    assert any(merge._shows(one, call) for call in merge.expose())
+    assert not merge._shows(one, [[[1.0]], [60.0], [[3.0]], [-20.0]])
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        None,
+        [],
+        [[[[1.0]], [1.0], [[1.0]]]],
+        [[[[1.0]], [1.0], [[1.0, 2.0]], [1.0]]],
+        [[[[1.0]], [1.0, 2.0], [[1.0]], [1.0]]],
+        [[[[1.0]], [INF], [[1.0]], [1.0]]],
+        [[[[1.0]], [float("nan")], [[1.0]], [1.0]]],
+        [[[[1.0]], [-INF], [[0.0]], [1.0]]],
+        [[[[float("nan")]], [1.0], [[0.0]], [1.0]]],
+        [[[[]], [1.0], [[]], [1.0]]],
+        [[[[True]], [1.0], [[1.0]], [1.0]]],
+        [[[["1"]], [1.0], [[1.0]], [1.0]]],
+        [["abcd", [1.0], [[1.0]], [1.0]]],
+    ],
+)
+def test_calls_outside_the_contract_expose_nothing(calls: object) -> None:
+    assert merge.problem(calls)
+
+
+def test_merged_parts_are_attention_over_all_their_keys_in_any_order() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, v = 3 * torch.randn(4, 20, generator=generator), torch.randn(20, 5, generator=generator)
+    parts = [
+        (scores[:, i : i + 5].softmax(-1) @ v[i : i + 5], scores[:, i : i + 5].logsumexp(-1)) for i in (10, 0, 15, 5)
+    ]
+    out, lse = parts[0]
+    for part in parts[1:]:
+        out, lse = merge.RIGHT(out, lse, *part)
+    torch.testing.assert_close(out, scores.softmax(-1) @ v)
+    torch.testing.assert_close(lse, scores.logsumexp(-1))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_trap_of_the_choice_catches_its_wrong_answer_and_has_a_right_one(seed: int) -> None:
+    bench = Bench(choose.EXERCISE, seed)
+    right = {"the batch": "", "memory": "fits", "step": "in time", "throughput": "within 5 % of the best"}
+    assert all(expected == right for expected in bench.expected)
+    for case, wrong in zip(bench.cases[2:], choose.TRAPS.values(), strict=True):
+        assert choose.EXERCISE.look(LocalAnswer({"choose": wrong}), case) != right
+
+
+def test_a_step_never_gets_shorter_with_a_larger_batch() -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        w, m = choose._draw(rng)
+        times = [choose.step_s(w, m, B) for B in range(1, 300)]
+        assert all(a <= b for a, b in pairwise(times))
