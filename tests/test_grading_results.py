@@ -15,10 +15,10 @@ from hostile.notebooks import UNREADABLE, version_3
 from hostile.worker import LIMITS, zygote
 
 from twophase.grading import report
+from twophase.grading.forks import Zygote
 from twophase.grading.records import SCHEMA, Record, Results
 from twophase.grading.release import Release
 from twophase.grading.run import Course, find, grade_folder
-from twophase.grading.session import Zygote
 
 SCRIPT = "<script>alert(1)</script>"
 WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"

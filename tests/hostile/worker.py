@@ -8,8 +8,8 @@ from functools import cache
 from hostile.course import release
 
 from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
 from twophase.grading.notebook import parse
-from twophase.grading.session import Zygote
 from twophase.grading.supervisor import Benches, Grade, Supervisor
 
 LIMITS = Limits(cell_s=1.5, submission_s=60.0, memory_bytes=10**9)

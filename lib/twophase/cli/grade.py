@@ -14,9 +14,9 @@ from rich.text import Text
 
 from twophase.grading import report
 from twophase.grading.confine import Limits, supported
+from twophase.grading.forks import Zygote
 from twophase.grading.records import Record, Results
 from twophase.grading.run import DEFAULT_SEED, Course, Submission, find, grade_folder, grade_one
-from twophase.grading.session import Zygote
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
 GRADED, SOME_UNREADABLE = 0, 1

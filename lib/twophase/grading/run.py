@@ -13,10 +13,11 @@ from pathlib import Path
 
 from twophase.grading import notebook, release
 from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
 from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record, Results, blank, filled, key
 from twophase.grading.release import Release
-from twophase.grading.session import GraderFault, Zygote
+from twophase.grading.session import GraderFault
 from twophase.grading.supervisor import Benches, Supervisor
 
 DEFAULT_SEED = 1  # the notebooks practise with seed 0

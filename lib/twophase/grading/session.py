@@ -1,184 +1,26 @@
-"""The judge's side of one submission's process: start it, run its cells, call its answers, kill it."""
+"""The judge's side of one submission's process: run its cells, ask its answers, kill it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import secrets
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-import twophase
 from twophase.grading.confine import Limits
 from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.errors import JudgeFault
 
-START_S = 120.0
-CONTROL_S = 20.0
-
 
 class GraderFault(JudgeFault):
     """The grader itself cannot go on: no fault of the submission."""
-
-
-class Zygote:
-    """A process to fork submissions from, started when it is first needed and again if it has been killed."""
-
-    def __init__(self) -> None:
-        self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
-        self._work = Path(self._home.name) / "work"
-        self._work.mkdir()
-        self._control: socket.socket | None = None
-        self._ready = False
-        self.stopped = False  # no process is started any more
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Zygote:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def launch(self) -> None:
-        """Start the process and do not wait: it loads its libraries while we load ours."""
-        if self._process is not None:
-            return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._log().open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "twophase.grading.zygote", str(theirs.fileno()), str(self._work)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=[theirs.fileno()],
-                cwd=self._home.name,
-                env=self._environment(),
-                start_new_session=True,
-            )
-        self._control = ours
-        self._ready = False
-
-    def _log(self) -> Path:
-        return Path(self._home.name) / "zygote.log"
-
-    def start(self) -> None:
-        """Start the process unless it has been, and wait until it has loaded everything. Raises GraderFault."""
-        self.launch()
-        if self._ready:
-            return
-        try:
-            self._receive(START_S)
-            self._ready = True
-        except (OSError, ValueError):
-            self._stop()
-            said = self._log().read_text(errors="replace").strip().splitlines()
-            raise GraderFault(f"the worker did not start: {said[-1] if said else 'it said nothing'}") from None
-
-    def _environment(self) -> dict[str, str]:
-        """Nothing of ours but what finds the interpreter and the package: no tokens, no proxies, no paths of the course."""
-        keep = ("PATH", "LD_LIBRARY_PATH", "TZ", "SYSTEMROOT")
-        return (
-            {k: os.environ[k] for k in keep if k in os.environ}
-            | {
-                "HOME": self._home.name,
-                "IPYTHONDIR": f"{self._home.name}/ipython",
-                "MPLCONFIGDIR": f"{self._home.name}/matplotlib",
-                "TMPDIR": self._home.name,
-                "PYTHONPATH": str(Path(twophase.__path__[0]).parent),
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONHASHSEED": "0",
-                "LC_ALL": "C.UTF-8",
-                "MPLBACKEND": "Agg",
-                "TWOPHASE_WORKER": "1",
-            }
-            | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")}
-        )
-
-    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
-        """A fresh process for a submission. Raises GraderFault if there is none to be had."""
-        cwd = tempfile.TemporaryDirectory(dir=self._work, ignore_cleanup_errors=True)
-        request = {"do": "fork", "cwd": cwd.name, "withholds": list(withholds), "limits": asdict(limits)}
-        for _ in (
-            () if self.stopped else range(2)
-        ):  # a submission may have killed the zygote: then the next one starts it again
-            self.start()
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            with theirs:
-                try:
-                    assert self._control is not None
-                    socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno()])
-                    self._receive(CONTROL_S)
-                    session = Session(self, w.Channel(ours), cwd, limits)
-                    session.run_cell("", CONTROL_S)  # what fails before a submission's first cell is our own fault
-                    return session
-                except (OSError, ValueError, AnswerError):
-                    ours.close()
-                    self._stop()
-        cwd.cleanup()
-        raise GraderFault("the worker cannot be started again")
-
-    def end(self, died: bool) -> int:
-        """Kill the submission's process and all it left behind. Returns the signal that ended it, if one did."""
-        if self._control is None:
-            return 0
-        try:
-            self._control.send(json.dumps({"do": "end", "died": died}).encode())
-            return int(self._receive(CONTROL_S)["signal"])
-        except (OSError, ValueError):
-            self._stop()
-            return 0
-
-    def _receive(self, seconds: float) -> dict[str, Any]:
-        assert self._control is not None
-        self._control.settimeout(seconds)
-        data = self._control.recv(2**20)
-        if not data:
-            raise OSError("the worker has gone")
-        reply: dict[str, Any] = json.loads(data)
-        return reply
-
-    def _stop(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            with contextlib.suppress(OSError):
-                self._process.wait(0.5) if self._gone() else os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def _gone(self) -> bool:
-        """Whether the zygote ends by itself when its control socket closes, which kills what it forked."""
-        assert self._process is not None
-        try:
-            self._process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def stop(self) -> None:
-        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
-        self.stopped = True
-        if self._process is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        self.stopped = True
-        self._stop()
-        self._home.cleanup()
 
 
 @dataclass(frozen=True)
@@ -194,9 +36,9 @@ class Session:
     """One process of one submission. `broken` is why it can no longer be used, once it cannot."""
 
     def __init__(
-        self, zygote: Zygote, channel: w.Channel, cwd: tempfile.TemporaryDirectory[str], limits: Limits
+        self, end: Callable[[bool], int], channel: w.Channel, cwd: tempfile.TemporaryDirectory[str], limits: Limits
     ) -> None:
-        self._zygote = zygote
+        self._end = end  # kills the process; given whether it died first, returns the signal that ended it
         self._channel = channel
         self._cwd = cwd
         self.limits = limits
@@ -265,7 +107,7 @@ class Session:
     def fail(self, kind: str, message: str) -> AnswerError:
         """Kill the process and remember why."""
         if self.broken is None:
-            ended = self._zygote.end(died=kind == "died")
+            ended = self._end(kind == "died")
             if kind == "died":
                 message = f"Its process ended{_why(ended)}"
             self.broken = AnswerError(kind, message + ".")
@@ -275,7 +117,7 @@ class Session:
     def close(self) -> None:
         if self.broken is None:
             self.broken = AnswerError("died", "The session is over.")
-            self._zygote.end(died=False)
+            self._end(False)
             self._clean()
 
     def _clean(self) -> None:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench, Outcome, Status, Verdict
 from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
 from twophase.grading.notebook import Notebook
 from twophase.grading.plan import Flag, Plan, Step, make_plan
 from twophase.grading.release import Release
 from twophase.grading.remote import RemoteAnswer
-from twophase.grading.session import CellRun, GraderFault, Session, Zygote
+from twophase.grading.session import CellRun, GraderFault, Session
 from twophase.protocol import AnswerError
 
 TROUBLE = ("timeout", "died", "protocol")

@@ -204,7 +204,8 @@ class _Decoder:
 
         stored = {"bfloat16": "uint16", "bool": "uint8"}.get(dtype, dtype)
         raw = np.frombuffer(data, dtype=stored).reshape(shape).copy()  # shape
-        raw = np.asarray(raw != 0) if dtype == "bool" else raw  # a truth value has one bit, whatever the sender's byte holds
+        if dtype == "bool":  # a truth value has one bit, whatever the sender's byte holds
+            raw = np.asarray(raw != 0)
         if tag == "pt":
             import torch
 
