@@ -57,5 +57,5 @@ def _as_floats(probs: Any) -> list[float]:
     except (TypeError, ValueError):
         raise ValueError("choose(probs) wants a one-dimensional list, array or tensor of probabilities") from None
     if any(p < 0 or p != p for p in mass):
-        raise ValueError("choose was given a negative probability or NaN")
+        raise ValueError("choose was given a negative probability or NaN (inf / inf, after an overflow, is NaN)")
     return mass

@@ -4,9 +4,9 @@ def diagnose(events):
     if (started - arrived) / (tokens[0] - arrived) > 0.5:
         return "queued"
     gaps = [tokens[i + 1] - tokens[i] for i in range(len(tokens) - 1)]
-    typical = sorted(gaps)[len(gaps) // 2]
-    if max(gaps) / typical > 10:
-        return "stalled"
     n = len(gaps) // 4
     early, late = sorted(gaps[:n])[n // 2], sorted(gaps[-n:])[n // 2]
-    return "no_cache" if late / early > 2 else "healthy"
+    if late / early > 2:
+        return "no_cache"
+    typical = sorted(gaps)[len(gaps) // 2]
+    return "stalled" if max(gaps) / typical > 10 else "healthy"

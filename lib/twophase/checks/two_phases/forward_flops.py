@@ -85,7 +85,7 @@ def _model(rng: random.Random) -> Shape:
     D = rng.randrange(5, 20)
     H = next(h for h in (4, 6, 2, 8) if h * K * G != D)
     return {
-        "L": rng.randrange(1, 4),
+        "L": rng.randrange(2, 5),
         "D": D,
         "F": rng.randrange(7, 40),
         "N": K * G,

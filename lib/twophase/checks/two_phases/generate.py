@@ -89,6 +89,17 @@ def prompt_returned(model: Model, prompt: list[int], max_new_tokens: int, stop_t
     return prompt + reference(model, prompt, max_new_tokens, stop_token)
 
 
+def stop_token_0_is_none(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    return reference(model, prompt, max_new_tokens, stop_token or -1)
+
+
+def best_starts_at_0(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+    def positive(tokens: list[int]) -> list[float]:
+        return [max(x, 0.0) for x in model(tokens)]
+
+    return reference(positive, prompt, max_new_tokens, stop_token)
+
+
 class ScriptedModel:
     """A model with a cache whose scores depend on every token it has seen and on their order."""
 
@@ -108,8 +119,9 @@ class ScriptedModel:
         if len(self.calls) > 200:
             raise ValueError("the model was called 200 times: does the loop ever end?")
         self.seen += tokens
-        rng = random.Random(f"{self.salt}/{self.seen}")
-        return [rng.random() for _ in range(self.V)]
+        scores = [-1 - i / 4 for i in range(self.V)]  # logits may all be negative; no two are equal in any float type
+        random.Random(f"{self.salt}/{self.seen}").shuffle(scores)
+        return scores
 
 
 def observe(answer: Answer, case: Case) -> Any:
@@ -124,31 +136,39 @@ def _first_tokens(V: int, salt: int, prompt: list[int], n: int) -> list[int]:
     return reference(ScriptedModel(V, salt), prompt, n, -1)
 
 
-def _case(name: str, V: int, salt: int, prompt: list[int], n: int, stop_at: int | None, public: bool = True) -> Case:
-    """`stop_at`: the stop token is what the model would say at this step; None: a token it never says."""
-    said = _first_tokens(V, salt, prompt, n)
-    stop = next(t for t in range(V) if t not in said) if stop_at is None else said[stop_at]
-    return Case(name, (prompt, n, stop, V, salt), public=public)
+def _case(
+    rng: random.Random,
+    name: str,
+    n_prompt: int,
+    n: int,
+    stop_at: int | None,
+    stop: int | None = None,
+    shown: bool = True,
+) -> Case:
+    """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token that is."""
+    V = 40
+    while True:
+        salt, prompt = rng.getrandbits(30), [rng.randrange(1, V) for _ in range(n_prompt)]
+        said = _first_tokens(V, salt, prompt, n)
+        if stop_at is not None and said.index(said[stop_at]) == stop_at and stop in (None, said[stop_at]):
+            return Case(name, (prompt, n, said[stop_at], V, salt), public=shown)
+        if stop_at is None and prompt[0] not in said:  # that the prompt holds the stop token does not matter
+            return Case(name, (prompt, n, prompt[0], V, salt), public=shown)
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """No token at all; the limit ends it; the stop token ends it, at once or later."""
-
-    def prompt(n: int) -> list[int]:
-        return [rng.randrange(40) for _ in range(n)]
-
-    def salt() -> int:
-        return rng.getrandbits(30)
-
+    """No token at all; the limit ends it; the stop token ends it, at once or later, and may be token 0."""
     return [
-        _case("no token wanted: the model is not called", 40, salt(), prompt(3), 0, None),
-        _case("one token", 40, salt(), prompt(4), 1, None),
-        _case("five tokens, no stop", 40, salt(), prompt(3), 5, None),
-        _case("the first token is the stop token", 40, salt(), prompt(2), 4, 0),
-        _case("the stop token comes on the way", 40, salt(), prompt(5), 9, 4),
-        _case("fresh, ended by its length", 40, salt(), prompt(11), 12, None, public=False),
-        _case("fresh, stopped", 40, salt(), prompt(7), 20, 13, public=False),
-        _case("a prompt of one token", 40, salt(), prompt(1), 6, None),
+        _case(rng, "no token wanted: the model is not called", 3, 0, None),
+        _case(rng, "one token", 4, 1, None),
+        _case(rng, "five tokens; the stop token is in the prompt only", 3, 5, None),
+        _case(rng, "the first token is the stop token", 2, 4, 0),
+        _case(rng, "the stop token comes on the way", 5, 9, 4),
+        _case(rng, "the stop token is token 0", 3, 6, 2, stop=0),
+        _case(rng, "the stop token comes in the last step", 2, 4, 3),
+        _case(rng, "a prompt of one token", 1, 6, None),
+        _case(rng, "fresh, ended by its length", 11, 12, None, shown=False),
+        _case(rng, "fresh, stopped", 7, 20, 13, shown=False),
     ]
 
 
@@ -205,6 +225,18 @@ EXERCISE = Exercise(
             prompt_returned,
             "plausible",
             "You return the prompt as well; the task asks for the new tokens only.",
+        ),
+        Misconception(
+            "stop_token_0_is_none",
+            stop_token_0_is_none,
+            "plausible",
+            "Token 0 is a token like any other, but it counts as false: compare with stop_token, do not ask whether there is one.",
+        ),
+        Misconception(
+            "best_starts_at_0",
+            best_starts_at_0,
+            "plausible",
+            "All scores may be negative: start the search for the largest at the first score, not at 0.",
         ),
     ),
     hints=(

@@ -48,7 +48,7 @@ def cache_changes_nothing(n_params: int, n_prompt: int, n_output: int, cached: b
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One parameter, so that the tokens can be counted by hand; one output token; Llama-2-7B; fresh ones."""
+    """One parameter, so that the tokens can be counted by hand; one token in or out; Llama-2-7B; fresh ones."""
     fresh = [
         Case(
             f"fresh {i + 1}",
@@ -62,6 +62,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("1 parameter, 5 prompt tokens, 3 output tokens, not cached", (1, 5, 3, False)),
         Case("1 output token, cached", (10, 7, 1, True)),
         Case("1 output token, not cached", (10, 7, 1, False)),
+        Case("1 prompt token, 4 output tokens, cached", (10, 1, 4, True)),
+        Case("1 prompt token, 4 output tokens, not cached", (10, 1, 4, False)),
         Case("Llama-2-7B, 512 in, 256 out, cached", (6_607_077_376, 512, 256, True)),
         Case("Llama-2-7B, 512 in, 256 out, not cached", (6_607_077_376, 512, 256, False)),
         *fresh,

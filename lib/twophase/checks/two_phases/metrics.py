@@ -68,6 +68,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("arrives at 10 s, tokens at 10.5, 10.6, 10.7 s", (10.0, [10.5, 10.6, 10.7])),
         Case("one token only", (3.0, [3.25])),
+        Case("arrives at 0 s, tokens at 0.25 and 0.75 s", (0.0, [0.25, 0.75])),
         *fresh,
     ]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import accumulate
+from operator import sub
 from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.law import law
+from twophase.protocol import AnswerError
 
 Choose = Callable[[list[float]], int]
 Filter = Callable[[list[float]], list[float]]
@@ -90,40 +93,68 @@ def _smallest_k(probs: list[float], top_k: int | None) -> list[float]:
     return [p if i in kept else 0.0 for i, p in enumerate(probs)]
 
 
+def _possible(logits: list[float], temperature: float, top_k: int | None, top_p: float | None) -> int:
+    """How many tokens can come out."""
+    if temperature == 0:
+        return 1
+    return sum(p > 0 for p in keep_top_p(normalized(keep_top_k(softmax(logits, temperature), top_k)), top_p))
+
+
 def observe(answer: Answer, case: Case) -> Any:
     """The probability of every token, by walking all branches of `choose`."""
     logits = case.args[0]
+    draws = 0
 
     def run(choose: Choose) -> int | str:
-        token = answer.call("sample", *case.args, choose)
+        def counted(probs: list[float]) -> int:
+            nonlocal draws
+            draws += 1
+            return choose(probs)
+
+        token = answer.call("sample", *case.args, counted)
         whole = hasattr(token, "item") and getattr(token, "shape", None) == ()
         token = token.item() if whole else token
-        return token if type(token) is int else f"{type(token).__name__} instead of a token"
+        return token if type(token) is int else f"{token!r} ({type(token).__name__})"
 
     found = law(run)
+    if not draws and _possible(*case.args) > 1:
+        raise AnswerError("raised", "sample never called choose: hand it the probabilities, and let it draw")
     tokens: list[Any] = [found.pop(i, 0.0) for i in range(len(logits))]
-    return {"probabilities": tokens, "not tokens": sorted(map(str, found))}
+    return {"returned and no token": sorted(map(str, found)), "probabilities": tokens}
 
 
-def _logits(rng: random.Random, V: int) -> list[float]:
-    return [round(rng.gauss(0, 1.6), 6) for _ in range(V)]
+def _fresh(rng: random.Random, name: str, top_k: int | None, top_p: float | None, public: bool) -> Case:
+    """Logits on which no mass is near top_p, and on which top_k before top_p shows."""
+    while True:
+        logits = [round(rng.gauss(0, 1.6), 6) for _ in range(rng.randrange(5, 9))]
+        temperature = rng.uniform(0.4, 2.0)
+        probs = sorted(softmax(logits, temperature), reverse=True)
+        left = normalized(probs[:top_k])
+        clear = top_p is None or min(abs(mass - top_p) for mass in accumulate(left)) > 1e-3
+        shows = None in (top_k, top_p) or keep_top_p(left, top_p).count(0) != keep_top_p(probs[:top_k], top_p).count(0)
+        if clear and shows and min(map(sub, probs, probs[1:])) > 1e-3:
+            return Case(name, (logits, temperature, top_k, top_p), public=public)
 
 
 def cases(rng: random.Random) -> list[Case]:
     """Each filter alone, then together; the largest token never first, so that an order shows."""
-    V4 = [0.1, 1.3, -0.8, 0.7]
-    fresh = [
-        Case(f"fresh {i + 1}", (_logits(rng, rng.randrange(5, 9)), rng.uniform(0.4, 2.0), k, p), public=i < 2)
-        for i, (k, p) in enumerate([(3, 0.83), (4, 0.61), (None, 0.71), (2, None)])
-    ]
+    V4, V5 = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6]
+    filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
+    fresh = [_fresh(rng, f"fresh {i + 1}", k, p, public=i < 2) for i, (k, p) in enumerate(filters)]
     return [
         Case("greedy: temperature 0", (V4, 0, None, None)),
         Case("temperature 2 alone", (V4, 2.0, None, None)),
         Case("top_k = 2 alone", (V4, 1.0, 2, None)),
         Case("top_p = 0.6 alone", (V4, 1.0, None, 0.6)),
         Case("top_p below the largest probability: one token is left", (V4, 1.0, None, 0.2)),
-        Case("top_k = 3, then top_p = 0.8 of what is left", (V4, 0.7, 3, 0.8)),
-        Case("large logits", ([2000.0, 1999.0, 1997.5], 1.5, None, 0.9)),
+        Case("temperature 2, then top_p = 0.75", (V5, 2.0, None, 0.75)),
+        Case("top_k = 3, then top_p = 0.7 of what is left", (V5, 2.0, 3, 0.7)),
+        Case("top_k = 3 and top_p = 1, which takes nothing away", (V5, 1.0, 3, 1.0)),
+        Case("top_k = 1: one token is left", (V5, 2.0, 1, 0.7)),
+        Case("top_k = 5, all there are", (V5, 1.0, 5, None)),
+        Case("temperature 0 and two logits that almost tie", ([0.4, 1.3, 1.300001], 0, 2, 0.9)),
+        Case("temperature 0.05: low is not zero", ([0.4, 1.3, 1.2], 0.05, None, None)),
+        Case("large logits", ([1999.0, 2000.0, 1997.5], 2.0, None, 0.8)),
         *fresh,
     ]
 
@@ -169,7 +200,7 @@ EXERCISE = Exercise(
             "top_p_of_everything",
             _sampler(between=lambda p: p),
             "samplers that filter twice and normalize once",
-            "Top-p works on what top-k left, renormalized; you compared with the mass before top-k.",
+            "Top-p works on what top-k left, renormalized; you compared with the mass before top-k, or applied top-p first.",
         ),
         Misconception(
             "filters_before_temperature",

@@ -11,6 +11,7 @@ from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 Events = list[dict[str, Any]]
+Gaps = list[float]
 
 
 def _times(events: Events) -> tuple[float, float, list[float]]:
@@ -71,21 +72,33 @@ def never_healthy(events: Events) -> str:
     return "stalled" if found == "healthy" else found
 
 
-def _log(rng: random.Random, label: str, n: int, slow_prefill: bool, where: str = "late") -> Events:
-    """One request. Faults are far from their thresholds; noise and long prefills are not faults."""
-    step = rng.uniform(0.008, 0.03)
-    prefill = step * (rng.uniform(40, 80) if slow_prefill else rng.uniform(3, 5))
-    wait = prefill * (rng.uniform(6, 12) if label == "queued" else rng.uniform(0.01, 0.2))
-    gaps = [step * rng.uniform(0.9, 1.15) for _ in range(n)]
-    if label == "no_cache":
-        gaps = [g * (1 + 6 * i / n) for i, g in enumerate(gaps)]
-    if label == "stalled":
-        at = n - 1 - rng.randrange(n // 4) if where == "late" else rng.randrange(1, n // 4)
-        gaps[at] = step * rng.uniform(60, 90)
-    if (
-        label == "healthy" and not slow_prefill
-    ):  # a hiccup at the start and one at the end: noise, not growth, not a stall
-        gaps[0], gaps[-1], gaps[n // 2] = step * 0.12, step * 2.6, step * 0.11
+def halves_for_quarters(events: Events) -> str:
+    waited, ttft, gaps = _times(events)
+    n = len(gaps) // 2
+    return _label(waited > ttft / 2, median(gaps[-n:]) > 2 * median(gaps[:n]), max(gaps) > 10 * median(gaps))
+
+
+def stall_first(events: Events) -> str:
+    waited, ttft, gaps = _times(events)
+    if waited <= ttft / 2 and max(gaps) > 10 * median(gaps):
+        return "stalled"
+    return reference(events)
+
+
+def wait_against_prefill(events: Events) -> str:
+    waited, ttft, gaps = _times(events)
+    early, late = _quarters(gaps)
+    return _label(waited > (ttft - waited) / 2, median(late) > 2 * median(early), max(gaps) > 10 * median(gaps))
+
+
+def far_above_the_mean(events: Events) -> str:
+    waited, ttft, gaps = _times(events)
+    early, late = _quarters(gaps)
+    return _label(waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * mean(gaps))
+
+
+def _events(rng: random.Random, wait: float, prefill: float, gaps: Gaps) -> Events:
+    """The log of a request: the wait before its prefill, the prefill, the gaps between its tokens."""
     now = rng.uniform(100, 900)
     events: Events = [{"event": "arrived", "t_s": now}, {"event": "started", "t_s": now + wait}]
     now += wait + prefill
@@ -95,26 +108,65 @@ def _log(rng: random.Random, label: str, n: int, slow_prefill: bool, where: str 
     return events
 
 
+def _steady(rng: random.Random, step: float, n: int) -> Gaps:
+    return [step * rng.uniform(0.93, 1.08) for _ in range(n)]
+
+
+def _growing(rng: random.Random, step: float, n: int, by: float = 3.0) -> Gaps:
+    """From `step` to `1 + by` times as much. By 3 the last quarter is at more than twice the first, the halves are not."""
+    return [g * (1 + by * i / (n - 1)) for i, g in enumerate(_steady(rng, step, n))]
+
+
+def _hiccups(rng: random.Random, step: float, n: int) -> Gaps:
+    """Noise at the first gap, at the last, and between: neither growth nor a stall."""
+    gaps = _steady(rng, step, n)
+    gaps[0], gaps[n // 2], gaps[-1] = step * 0.12, step * 0.11, step * 1.9
+    return gaps
+
+
+def _stalled(gaps: Gaps, times: float, *, late: bool = True) -> Gaps:
+    at = len(gaps) - 2 if late else 1
+    return [median(gaps) * times if i == at else g for i, g in enumerate(gaps)]
+
+
+def _logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
+    """One log for each way to be slow, and for two at once. n gaps. Faults are clear of their thresholds, but not far."""
+    step = rng.uniform(0.008, 0.03)
+    short, long = step * rng.uniform(3, 5), step * rng.uniform(40, 80)
+
+    def steady() -> Gaps:
+        return _steady(rng, step, n)
+
+    def growing() -> Gaps:
+        return _growing(rng, step, n)
+
+    def log(wait: float, prefill: float, gaps: Gaps) -> Events:
+        """`wait` as a part of the prefill: at 1 it is half of the time to first token."""
+        return _events(rng, wait * prefill, prefill, gaps)
+
+    return [
+        ("healthy", log(0.1, short, _hiccups(rng, step, n))),
+        ("healthy, one gap is six times the others", log(0.1, short, _stalled(steady(), 6))),
+        ("healthy, a long prefill", log(0.02, long, steady())),
+        ("healthy, waited for a third of its time to first token", log(0.6, long, steady())),
+        ("healthy, the gaps grow a little", log(0.1, short, _growing(rng, step, n, by=0.8))),
+        ("queued", log(8.0, short, steady())),
+        ("queued for two thirds of its time to first token", log(1.7, long, steady())),
+        ("no_cache", log(0.2, short, growing())),
+        ("no_cache, a long prefill", log(0.3, long, growing())),
+        ("stalled", log(0.1, short, _stalled(steady(), 70))),
+        ("stalled early, a long prefill", log(0.02, long, _stalled(steady(), 14, late=False))),
+        ("queued, and the gaps grow", log(5.0, short, growing())),
+        ("queued, and stalled", log(3.0, long, _stalled(steady(), 40))),
+        ("no_cache, and one early gap is long", log(0.1, short, _stalled(growing(), 40, late=False))),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """Each label with a short and with a long prefill; stalls early and late."""
-    kinds = [
-        ("healthy", False, "late"),
-        ("healthy", True, "late"),
-        ("queued", False, "late"),
-        ("queued", True, "late"),
-        ("no_cache", False, "late"),
-        ("no_cache", True, "late"),
-        ("stalled", False, "late"),
-        ("stalled", True, "early"),
-    ]
-    shown = [
-        Case(f"log {i + 1}, {label}", (_log(rng, label, rng.randrange(16, 30), slow, where),))
-        for i, (label, slow, where) in enumerate(kinds)
-    ]
-    hidden = [
-        Case(f"log {i + 9}", (_log(rng, label, rng.randrange(40, 80), slow, where),), public=False)
-        for i, (label, slow, where) in enumerate(kinds)
-    ]
+    """Every kind of log with the fewest tokens, then longer and not shown. The right answer makes the label."""
+    shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(_logs(rng, 16))]
+    longer = enumerate(_logs(rng, rng.randrange(20, 80)), start=len(shown) + 1)
+    hidden = [Case(f"log {i}", (log,), public=False) for i, (_, log) in longer]
     return shown + hidden
 
 
@@ -164,6 +216,30 @@ EXERCISE = Exercise(
             never_healthy,
             "plausible",
             "Some of these requests are healthy: noise and a long prompt are not faults.",
+        ),
+        Misconception(
+            "halves_for_quarters",
+            halves_for_quarters,
+            "plausible",
+            "You compare the halves of the gaps. The growth shows best between the first quarter and the last.",
+        ),
+        Misconception(
+            "stall_first",
+            stall_first,
+            "plausible",
+            "You look for a stall before you look for growth. The first rule that holds counts, in the order of the task.",
+        ),
+        Misconception(
+            "wait_against_prefill",
+            wait_against_prefill,
+            "plausible",
+            "The time to first token runs from the arrival: wait and prefill together. You compared the wait with half of the prefill.",
+        ),
+        Misconception(
+            "far_above_the_mean",
+            far_above_the_mean,
+            "plausible",
+            "The stall lifts the mean that you compare it with, most of all in a short log. Compare with the median.",
         ),
     ),
     hints=(

@@ -76,6 +76,7 @@ def threshold_per_token(probs: list[float], top_p: float) -> list[int]:
     return [i for i, p in enumerate(probs) if p >= 1 - top_p] or [by_size(probs)[0]]
 
 
+TOP_P = "what top-p keeps"
 RIGHT: tuple[Kept, ...] = (right_by_loop, right_by_count)
 MUTANTS: dict[str, Kept] = {
     "drops the token that crosses top_p": crossing_dropped,
@@ -87,19 +88,31 @@ MUTANTS: dict[str, Kept] = {
 }
 
 
+def _index(k: Any) -> int:
+    """An index, also one that numpy or torch holds. Raises TypeError for a truth value or a fraction."""
+    k = k.item() if hasattr(k, "item") else k
+    if type(k) is not int:
+        raise TypeError
+    return k
+
+
 def _plain(cases: Any) -> list[TestCase]:
     """The learner's cases, checked for their form. Raises AnswerError with one sentence if one is no test case."""
     if not isinstance(cases, list | tuple) or not cases:
-        raise AnswerError("raised", "cases() should return a list of (probs, top_p, kept)")
+        raise AnswerError("raised", "cases() should return a list of (probs, top_p, kept), with at least one entry")
     if len(cases) > 100:
         raise AnswerError("raised", f"cases() returned {len(cases)} cases; 100 are enough")
     plain = []
     for i, case in enumerate(cases):
         try:
             probs, top_p, kept = case
-            plain.append(([float(p) for p in probs], float(top_p), sorted(int(k) for k in kept)))
+            plain.append(([float(p) for p in probs], float(top_p), sorted(_index(k) for k in kept)))
         except (TypeError, ValueError):
-            raise AnswerError("raised", f"case {i} is not (list of probabilities, top_p, list of indices)") from None
+            raise AnswerError(
+                "raised", f"case {i} is not (list of probabilities, top_p, list of indices, which are ints)"
+            ) from None
+        if len(set(plain[-1][2])) < len(plain[-1][2]):
+            raise AnswerError("raised", f"case {i} names an index twice: {plain[-1][2]}")
         law = plain[-1][0]
         if not law or min(law) < 0 or abs(sum(law) - 1) > 1e-6 or not 0 < plain[-1][1] <= 1:
             raise AnswerError("raised", f"case {i}: the probabilities must sum to 1 and top_p must lie in (0, 1]")
@@ -113,11 +126,14 @@ def _plain(cases: Any) -> list[TestCase]:
 def observe(answer: Answer, case: Case) -> Any:
     """Whether the right filters pass the learner's cases, and which wrong ones do not."""
     tests = _plain(answer.call("cases"))
-    wrong = next((i for i, (p, t, kept) in enumerate(tests) if any(sorted(f(p, t)) != kept for f in RIGHT)), None)
-    if wrong is not None:
-        return {"a right filter fails your case number": wrong, "wrong filters that pass all your cases": []}
     passing = [n for n, f in MUTANTS.items() if all(sorted(f(p, t)) == kept for p, t, kept in tests)]
-    return {"a right filter fails your case number": None, "wrong filters that pass all your cases": passing}
+    for i, (p, t, kept) in enumerate(tests):
+        right = [f(p, t) for f in RIGHT]
+        if any(r != kept for r in right):
+            said = f"{kept} in case {i}, where top-p keeps {right[0]}"
+            expects = "what this wrong filter keeps: it " + passing[0] if passing else said
+            return {"your cases expect": expects, "wrong filters that pass all your cases": passing}
+    return {"your cases expect": TOP_P, "wrong filters that pass all your cases": passing}
 
 
 MIXED = [0.15, 0.5, 0.05, 0.3]
