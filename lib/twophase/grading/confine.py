@@ -59,12 +59,15 @@ def confined_by() -> tuple[str, ...]:
     return ("processes", "rlimits", "no-capabilities", *([f"landlock-{version}"] if version else []))
 
 
-def confine(limits: Limits, cwd: str, end: socket.socket, ruleset: int | None) -> socket.socket:
+def confine(limits: Limits, cwd: str, end: socket.socket, ruleset: int | None, zygote: int) -> socket.socket:
     """Shut this process in, by `ruleset` (of landlock.ruleset) if there is one.
 
-    Returns the channel's end under a new, random number; no other descriptor stays open."""
+    Returns the channel's end under a new, random number; no other descriptor stays open.
+    """
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != zygote:  # it died before we asked to die with it
+        os._exit(0)
     number = random.SystemRandom().randrange(64, MAX_FILES - 1)
     os.dup2(end.fileno(), number, inheritable=False)
     end.detach()

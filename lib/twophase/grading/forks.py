@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -35,6 +36,7 @@ class Zygote:
         self._work.mkdir()
         self._control: socket.socket | None = None
         self._ready = False
+        self._starting = threading.Lock()
         self.stopped = False  # no process is started any more
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -45,9 +47,14 @@ class Zygote:
         self.close()
 
     def launch(self) -> None:
-        """Start the process and do not wait: it loads its libraries while we load ours."""
-        if self._process is not None:
-            return
+        """Start the process and do not wait: it loads its libraries while we load ours. Raises GraderFault once stopped."""
+        with self._starting:
+            if self.stopped:
+                raise GraderFault("the run was interrupted")
+            if self._process is None:
+                self._launch()
+
+    def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._log().open("wb") as errors:
             self._process = subprocess.Popen(
@@ -103,22 +110,20 @@ class Zygote:
         """A fresh process for a submission. Raises GraderFault if there is none to be had."""
         cwd = tempfile.TemporaryDirectory(dir=self._work, ignore_cleanup_errors=True)
         request = {"do": "fork", "cwd": cwd.name, "withholds": list(withholds), "limits": asdict(limits)}
-        for _ in (
-            () if self.stopped else range(2)
-        ):  # a submission may have killed the zygote: then the next one starts it again
+        for _ in range(2):  # a submission may have killed the zygote: then the next one starts it again
             self.start()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            with theirs:
-                try:
-                    assert self._control is not None
+            try:
+                assert self._control is not None
+                with theirs:  # closed here at once, so that the child's death closes the channel
                     socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno()])
-                    self._receive(CONTROL_S)
-                    session = Session(self.end, w.Channel(ours), cwd, limits)
-                    session.run_cell("", CONTROL_S)  # what fails before a submission's first cell is our own fault
-                    return session
-                except (OSError, ValueError, AnswerError):
-                    ours.close()
-                    self._stop()
+                self._receive(CONTROL_S)
+                session = Session(self.end, w.Channel(ours), cwd, limits)
+                session.run_cell("", CONTROL_S)  # what fails before a submission's first cell is our own fault
+                return session
+            except (OSError, ValueError, AnswerError):
+                ours.close()
+                self._stop()
         cwd.cleanup()
         raise GraderFault("the worker cannot be started again")
 
@@ -163,10 +168,12 @@ class Zygote:
 
     def stop(self) -> None:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
-        self.stopped = True
-        if self._process is not None:
+        with self._starting:
+            self.stopped = True
+            process = self._process
+        if process is not None:
             with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         self.stopped = True

@@ -79,11 +79,11 @@ def make_shell() -> Any:
     return shell
 
 
-def child(request: dict[str, Any], end: socket.socket, shell: Any, ruleset: int | None) -> None:
+def child(request: dict[str, Any], end: socket.socket, shell: Any, ruleset: int | None, zygote: int) -> None:
     """Everything that happens in a submission's process."""
     code = 0
     try:
-        end = confine(Limits(**request["limits"]), request["cwd"], end, ruleset)
+        end = confine(Limits(**request["limits"]), request["cwd"], end, ruleset, zygote)
         withhold(request["withholds"])
         random.seed(0)
         sys.modules["numpy"].random.seed(0)
@@ -119,9 +119,10 @@ class Zygote:
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
         kill_descendants()
         end = socket.socket(fileno=fd)
+        me = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            child(request, end, self._shell, self._ruleset)
+            child(request, end, self._shell, self._ruleset, me)
         end.close()
         return {"pid": self._pid}
 
