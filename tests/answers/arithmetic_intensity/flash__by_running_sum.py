@@ -7,7 +7,7 @@ def add_block(state, q, k, v, key_start, query_start):
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(0, 1)
     for t in range(len(q)):
         seen = query_start + t - key_start + 1  # keys of this block that query t may see
-        scores[t, max(0, seen):] = -math.inf
+        scores[t, max(0, seen) :] = -math.inf
     top = torch.maximum(m, scores.amax(1, keepdim=True))
     weights = (scores - top).exp()
     keep = (m - top).exp()
