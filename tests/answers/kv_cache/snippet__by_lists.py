@@ -8,8 +8,8 @@ def expose():
 class Cache:
     def __init__(self, n_sequences, S_max, K, H, dtype):
         self.limit = S_max
-        self.blocks = [[] for _ in range(n_sequences)]
-        self.dtype = dtype
+        nothing = torch.zeros(0, K, H, dtype=getattr(torch, dtype))
+        self.blocks = [[(nothing, nothing)] for _ in range(n_sequences)]
 
     def _count(self, b):
         return sum(k.shape[0] for k, _ in self.blocks[b])

@@ -1,15 +1,26 @@
-"""Random tensors for the cases of this topic: a torch generator seeded from the exercise's own."""
+"""What the checks of this topic share: random tensors, and answers made plain."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import torch
 
 SAME_NUMBERS = "numbers that are only stored come back bit for bit, in the dtype they had"
 
 
+def plain(value: Any) -> Any:
+    """Lists and dicts of Python's own numbers, for those who made them with numpy or torch."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(x) for x in value]
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def normal(rng: random.Random, *shape: int, dtype: str = "float32") -> torch.Tensor:
     """Standard normal numbers: no two places alike, so that a wrong index shows."""
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
-    return torch.randn(*shape, generator=generator).to(getattr(torch, dtype))
+    drawn = torch.float64 if dtype == "float64" else torch.float32  # float64 numbers that float32 does not hold
+    return torch.randn(*shape, generator=generator, dtype=drawn).to(getattr(torch, dtype))

@@ -82,6 +82,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case(
             "Mistral-7B in fp16 on 24 GB, four sequences", (24 * 10**9, 7_241_732_096, 2, 4, 131_072, 750_000_000, 10)
         ),
+        Case("a cache of 1,000 bytes per token on 80 GB", (80 * 10**9, 6_738_415_616, 2, 1, 1_000, 10**9, 20)),
         *fresh,
     ]
 

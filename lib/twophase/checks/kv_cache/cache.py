@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from twophase.checks.answer import Answer, Handle, refuses
+from twophase.checks.answer import Answer, Handle, refuses, tell
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
@@ -144,7 +144,7 @@ def observe(answer: Answer, case: Case) -> list[Any]:
 
 def _step(cache: Handle, step: Pair | None, fits: bool) -> dict[str, Any]:
     if step is None:
-        cache.call("reset")
+        tell(cache, "reset")
         return {"length after reset": cache.get("length")}
     if not fits:
         refused = refuses(lambda: cache.call("append", *step))
@@ -173,6 +173,8 @@ def cases(rng: random.Random) -> list[Case]:
         _script(rng, "room for 3 tokens: append 2, 1, then one too many", (1, 3, 2, 2, "float32"), [2, 1, 1]),
         _script(rng, "room for 7: append 3, 1, then 4 that do not fit, then 2", (2, 7, 3, 5, "float32"), [3, 1, 4, 2]),
         _script(rng, "room for 5: append 4, reset, append 3, 1", (3, 5, 2, 4, "float32"), [4, 0, 3, 1]),
+        _script(rng, "room for 2: append 3 at once, then 2, reset, 2, 1", (1, 2, 3, 2, "float32"), [3, 2, 0, 2, 1]),
+        _script(rng, "float64, room for 4: append 2, 1", (2, 4, 1, 2, "float64"), [2, 1]),
         _script(
             rng, "bfloat16, room for 6: append 1, 4, then 2 that do not fit, 1", (2, 6, 1, 3, "bfloat16"), [1, 4, 2, 1]
         ),

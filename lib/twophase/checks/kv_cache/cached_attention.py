@@ -44,6 +44,17 @@ def mask_top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, first=0)
 
 
+def mask_top_left_of_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return _attend(q, k, v, first=0) if q.shape[1] > 1 else _attend(q, k, v)
+
+
+def overflows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    G = q.shape[2] // k.shape[2]
+    scores = torch.einsum("btnh,bsnh->bnts", q, k.repeat_interleave(G, 2)) / math.sqrt(q.shape[3])  # [B, N, T, S]
+    weights = scores.exp() * torch.ones(scores.shape[2:]).tril(scores.shape[3] - scores.shape[2])  # [B, N, T, S]
+    return torch.einsum("bnts,bsnh->btnh", weights / weights.sum(-1, keepdim=True), v.repeat_interleave(G, 2))
+
+
 def no_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, ahead=k.shape[1])
 
@@ -81,6 +92,13 @@ def _case(rng: random.Random, B: int, T: int, S: int, N: int, K: int, H: int, pu
     return Case(f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}", (q, k, v), public=public)
 
 
+def _large_scores(rng: random.Random, B: int, T: int, S: int, N: int, K: int, H: int) -> Case:
+    """The largest score is 150: too much for float32's exponential, and a mask of -10 is no mask."""
+    q, k, v = normal(rng, B, T, N, H), normal(rng, B, S, K, H), normal(rng, B, S, K, H)
+    scores = torch.einsum("btnh,bskh->btnks", q, k) / math.sqrt(H)  # [B, T, N, K, S]
+    return Case(f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}, large scores", (q * (150 / scores.max()), k, v))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One query over a cache, a prompt, a block after a cache; one head, grouped heads, one KV head; N·H like no other size."""
     return [
@@ -89,6 +107,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 1, 3, 3, 2, 2, 5),
         _case(rng, 2, 1, 6, 6, 2, 4),
         _case(rng, 2, 2, 5, 6, 3, 4),
+        _large_scores(rng, 1, 3, 5, 2, 1, 4),
         _case(rng, 1, 4, rng.randrange(6, 12), 4, 1, 7, public=False),
         _case(rng, 3, rng.randrange(2, 5), rng.randrange(7, 12), 8, 4, 6, public=False),
     ]
@@ -104,7 +123,10 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=Tolerance(
-        rtol=1e-3, atol=1e-4, why="fp32 sums in another order differ by 1e-6; wrong answers by 1e-2 and more"
+        rtol=1e-3,
+        atol=1e-4,
+        dtype=True,
+        why="fp32 sums in another order differ by 1e-6; wrong answers by 1e-2 and more",
     ),
     misconceptions=(
         Misconception(
@@ -113,6 +135,19 @@ EXERCISE = Exercise(
             "F.scaled_dot_product_attention(is_causal=True) with T < S",
             "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last of S: "
             "query t sees keys up to S − T + t.",
+        ),
+        Misconception(
+            "mask_top_left_of_blocks",
+            mask_top_left_of_blocks,
+            "is_causal=T > 1 in F.scaled_dot_product_attention",
+            "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask at the bottom right: "
+            "query t sees keys up to S − T + t.",
+        ),
+        Misconception(
+            "overflows",
+            overflows,
+            "softmax written as exp over sum",
+            "Large scores overflow in the exponential: subtract each query's largest score first, as torch.softmax does.",
         ),
         Misconception(
             "no_mask",

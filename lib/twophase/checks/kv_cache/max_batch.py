@@ -45,8 +45,11 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("tiny: 100 bytes of memory, 40 of weights, 10 tokens of 2 bytes", (100, 40, 2, 10)),
         Case("the weights alone do not fit", (100, 170, 2, 10)),
+        Case("the weights fit, and no sequence does", (59, 40, 2, 10)),
         Case("one byte short of three", (99, 40, 2, 10)),
         worked,
+        Case("40 sequences on 80 GB, to the last byte", (80 * 10**9, 80 * 10**9 - 40 * 10**9, 125_000, 8_000)),
+        Case("one byte short of 40 sequences on 80 GB", (80 * 10**9 - 1, 80 * 10**9 - 40 * 10**9, 125_000, 8_000)),
         *fresh,
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from twophase.checks.answer import Answer, Handle, refuses
+from twophase.checks.answer import Answer, Handle, refuses, tell
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
@@ -125,7 +125,7 @@ def observe(answer: Answer, case: Case) -> list[Any]:
     lengths, seen = [0] * B, []
     for step in steps:
         if isinstance(step, int):
-            cache.call("free", step)
+            tell(cache, "free", step)
             lengths[step] = 0
             continue
         after = [n + new for n, new in zip(lengths, step[2], strict=True)]
@@ -157,16 +157,16 @@ def _held(found: Any, lengths: list[int]) -> dict[str, Any]:
 
 
 def _script(rng: random.Random, name: str, sizes: tuple[int, int, int, int], steps: list[list[int] | int]) -> Case:
-    """Appends by their n_new, padded by one token more than the longest; a whole number frees that sequence."""
+    """Appends by their n_new, every second one padded by a token more than the longest; a whole number frees that sequence."""
     B, _, K, H = sizes
 
-    def made(step: list[int] | int) -> Step:
+    def made(i: int, step: list[int] | int) -> Step:
         if isinstance(step, int):
             return step
-        T = max(step) + 1
+        T = max(1, max(step) + 1 - i % 2)
         return normal(rng, B, T, K, H), normal(rng, B, T, K, H), step
 
-    return Case(name, (sizes, [made(step) for step in steps]))
+    return Case(name, (sizes, [made(i, step) for i, step in enumerate(steps)]))
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -183,6 +183,12 @@ def cases(rng: random.Random) -> list[Case]:
             [[1, 2, 4], [1, 1, 1], [2, 1, 0]],
         ),
         _script(rng, "a sequence ends and another takes its slot", (2, 6, 2, 2), [[4, 2], 0, [3, 1], [1, 1]]),
+        _script(
+            rng,
+            "one sequence: 2 tokens, none, one, one too many; then the next",
+            (1, 3, 1, 2),
+            [[2], [0], [1], [1], 0, [3]],
+        ),
         _script(rng, "all of it", (3, 8, 3, 5), [[3, 5, 1], [1, 0, 2], [2, 4, 1], 1, [1, 7, 1], [2, 1, 1], [1, 1, 4]]),
     ]
 
@@ -197,7 +203,7 @@ EXERCISE = Exercise(
     cases=cases,
     observe=observe,
     reference=Right,
-    compare=Tolerance(rtol=0.0, atol=0.0, why=SAME_NUMBERS),
+    compare=Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS),
     misconceptions=(
         Misconception(
             "one_length_for_all",

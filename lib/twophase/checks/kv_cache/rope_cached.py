@@ -112,6 +112,7 @@ EXERCISE = Exercise(
     compare=Tolerance(
         rtol=0.0,
         atol=2e-3,
+        dtype=True,
         why="angles in fp32 are good to 2e-4 at the positions used here; wrong ones miss by 0.1 and more",
     ),
     misconceptions=(

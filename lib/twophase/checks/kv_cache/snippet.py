@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from twophase.checks.answer import Answer, outcome
+from twophase.checks.answer import Answer, outcome, tell
 from twophase.checks.compare import Tolerance, difference
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.kv_cache import _snippet_caches as caches
-from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
+from twophase.checks.kv_cache._data import SAME_NUMBERS, normal, plain
 from twophase.checks.kv_cache._snippet_caches import FAULTS, Right
 
 Tensor = torch.Tensor
@@ -38,13 +38,13 @@ def _play(make: Callable[..., Right], script: Script) -> list[Any]:
 def problem(scripts: Any) -> str:
     """Why the scripts are no valid input, in one sentence; empty if they are."""
     if not isinstance(scripts, list | tuple) or not 1 <= len(scripts) <= 10:
-        return "expose() must return a list of 1 to 10 scripts"
+        return "expose() must return a list of 1 to 10 inputs"
     return next((p for p in map(_script_problem, scripts) if p), "")
 
 
 def _script_problem(script: Any) -> str:
     if not isinstance(script, dict) or set(script) != {"n_sequences", "S_max", "dtype", "blocks"}:
-        return 'a script is a dict with the keys "n_sequences", "S_max", "dtype", "blocks"'
+        return 'an input is a dict with the keys "n_sequences", "S_max", "dtype", "blocks"'
     n_sequences, blocks = script["n_sequences"], script["blocks"]
     if not _between(1, n_sequences, 8) or not _between(1, script["S_max"], 64):
         return "n_sequences must be a whole number from 1 to 8, S_max one from 1 to 64"
@@ -71,26 +71,22 @@ def _between(low: int, value: Any, high: int) -> bool:
 def observe(answer: Answer, case: Case) -> Any:
     """A case with a fault's name asks whether `expose` shows it; one with sizes and blocks runs the repaired cache."""
     if isinstance(case.args[0], str):
-        scripts = answer.call("expose")
+        scripts = plain(answer.call("expose"))
         found = problem(scripts)
-        if found:
-            return {"the scripts": found}
         fault = FAULTS[case.args[0]]
-        shown = any(difference(_play(fault, s), _play(Right, s), COMPARE) for s in scripts)
-        return {"the scripts": "", "a script shows it": shown}
+        shown = not found and any(difference(_play(fault, s), _play(Right, s), COMPARE) for s in scripts)
+        return {"the inputs": found or "valid", "one shows it": shown}
     return _repaired(answer, *case.args)
 
 
 def _repaired(answer: Answer, sizes: Sizes, blocks: list[tuple[list[int], Tensor, Tensor]]) -> dict[str, Any]:
     cache = answer.new("Cache", *sizes)
     updates: list[str] = []
-    held: set[int] = set()
     for block in blocks:
-        said = outcome(lambda block=block: cache.call("update", *block))  # type: ignore[misc]
+        said = outcome(lambda block=block: tell(cache, "update", *block))  # type: ignore[misc]
         raised = said["raised"] if isinstance(said, dict) and "raised" in said else []
         updates.append("refused" if "ValueError" in raised else raised[0] if raised else "taken")
-        held |= set(block[0]) if not raised else set()
-    return {"updates": updates, "read": {f"sequence {b}": _pair(cache.call("read", b)) for b in sorted(held)}}
+    return {"updates": updates, "read": {f"sequence {b}": _pair(cache.call("read", b)) for b in range(sizes[0])}}
 
 
 def _pair(found: Any) -> Any:
@@ -123,6 +119,7 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         _run(rng, "room for 3: 2 tokens, then 2 more", (1, 3, 2, 2, "float32"), [([0], 2), ([0], 2), ([0], 1)]),
         _run(rng, "bfloat16", (2, 6, 1, 4, "bfloat16"), [(both, 3), ([0], 1)]),
+        _run(rng, "float64, and nothing for the first", (2, 6, 1, 4, "float64"), [([1], 2)]),
         _run(
             rng,
             "room for 4: the second sequence is full, then one for both, one for the first",
