@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from twophase.checks.compare import EXACT, Tolerance, difference
+from twophase.checks.compare import plain as as_plain
 from twophase.protocol import roundtrip
 
 LOOSE = Tolerance(rtol=1e-6)
@@ -85,6 +86,7 @@ def test_right_answers_are_right(observed: Any, expected: Any, tolerance: Tolera
         (1e308, math.inf, Tolerance(rtol=1e9), "inf"),
         pytest.param(2**3000, 1.5, LOOSE, "expected 1.5", id="a number that no float holds"),
         (1.1, 1.0, LOOSE, "is 1.1, expected 1"),
+        (0.4838709, 0.4838710, EXACT, "is 0.4838709, expected 0.483871"),
         ([1, 2, 3], [1, 2], EXACT, "2 entries, and has 3"),
         ({"a": 1}, {"a": 1, "b": 2}, EXACT, "lacks the key 'b'"),
         ({"a": 1, "c": 1}, {"a": 1}, EXACT, "unexpected key 'c'"),
@@ -115,3 +117,8 @@ def test_a_number_passes_exactly_within_atol_plus_rtol_times_expected(e: float, 
     near = abs(observed - e) <= a + r * abs(e)
     assert (difference(observed, e, Tolerance(r, a)) is None) == near
     assert (difference(np.array([observed]), np.array([e]), Tolerance(r, a)) is None) == near
+
+
+def test_plain_leaves_python_s_own_numbers_and_lists() -> None:
+    given = {"a": np.int64(3), "b": [torch.zeros(2), (np.float32(0.5), None)], "c": "text", "d": np.eye(2, dtype=int)}
+    assert repr(as_plain(given)) == "{'a': 3, 'b': [[0.0, 0.0], [0.5, None]], 'c': 'text', 'd': [[1, 0], [0, 1]]}"

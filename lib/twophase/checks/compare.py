@@ -25,6 +25,7 @@ class Tolerance:
 
 
 EXACT = Tolerance(rtol=0.0, atol=0.0, why="integers and labels are exact")
+FORMULA = Tolerance(rtol=1e-6, why="a formula may be computed in float32")
 
 
 def difference(observed: Any, expected: Any, tolerance: Tolerance, where: str = "the answer") -> str | None:
@@ -144,8 +145,20 @@ def describe(value: Any, limit: int = 160) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def plain(value: Any) -> Any:
+    """The same in Python's own numbers and lists, for those who made it with numpy or torch."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def _says(where: str, observed: Any, expected: Any) -> str:
-    return f"{where} is {describe(observed)}, expected {describe(expected)}"
+    got, want = describe(observed), describe(expected)
+    if got == want and isinstance(_scalar(observed), int | float):  # they differ in a digit that was rounded away
+        got, want = repr(_scalar(observed)), repr(expected)
+    return f"{where} is {got}, expected {want}"
 
 
 def _keys(d: dict[Any, Any]) -> str:

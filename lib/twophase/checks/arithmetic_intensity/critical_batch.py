@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from twophase.checks.compare import FORMULA
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 
@@ -61,9 +62,8 @@ def cases(rng: random.Random) -> list[Case]:
         k = rng.randrange(2, 9)
         E = k * rng.randrange(2, 20) + rng.randrange(1, 3)
         rates = (rng.uniform(1e13, 4e15), rng.uniform(2e11, 9e12))
-        fresh.append(
-            Case(f"fresh {i + 1}", (*rates, rng.choice((16, 8, 4, 3)), rng.choice((16, 8)), E, k), public=i < 3)
-        )
+        bits = (16, 8) if i == 0 else (rng.choice((16, 8, 4, 3)), rng.choice((16, 8)))
+        fresh.append(Case(f"fresh {i + 1}", (*rates, *bits, E, k), public=i < 3))
     return [
         Case("100 FLOP/s, 10 B/s, bf16, dense", (100.0, 10.0, 16, 16, 1, 1)),
         Case("the same with int8 weights", (100.0, 10.0, 8, 16, 1, 1)),
@@ -86,6 +86,7 @@ EXERCISE = Exercise(
     entries=("critical_batch",),
     cases=cases,
     reference=reference,
+    compare=FORMULA,
     misconceptions=(
         Misconception(
             "bits_ratio",

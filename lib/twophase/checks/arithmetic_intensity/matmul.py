@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from twophase.checks.compare import FORMULA
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 
@@ -78,6 +79,7 @@ EXERCISE = Exercise(
     entries=("intensity",),
     cases=cases,
     reference=reference,
+    compare=FORMULA,
     misconceptions=(
         Misconception(
             "output_left_out",

@@ -10,8 +10,9 @@ import torch
 
 from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity._data import NEG_INF, normal
-from twophase.checks.compare import Tolerance
+from twophase.checks.compare import Tolerance, describe
 from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.protocol import AnswerError
 
 Tensor = torch.Tensor
 State = tuple[Tensor, Tensor]
@@ -67,17 +68,17 @@ def first_maximum_kept(m: Tensor, l: Tensor, scores: Tensor) -> State:
     return m_new, l + _fresh_sum(scores, finite(m_new))
 
 
-def observe(answer: Answer, case: Case) -> list[Any]:
+def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """The state after every block, each computed from the state that the answer itself returned before."""
     (blocks,) = case.args
     T = len(blocks[0])
     state: Any = (torch.full((T,), NEG_INF), torch.zeros(T))
-    seen: list[Any] = []
-    for block in blocks:
+    seen: dict[str, Any] = {}
+    for i, block in enumerate(blocks):
         state = answer.call("update", *state, block)
         if not isinstance(state, list | tuple) or len(state) != 2:
-            return [*seen, "update returned something that is not a pair (m, l)"]
-        seen.append({"m": state[0], "l": state[1]})
+            raise AnswerError("unusable", f"update must return a pair (m, l), and returned {describe(state)}")
+        seen |= {f"m after block {i + 1}": state[0], f"l after block {i + 1}": state[1]}
     return seen
 
 
@@ -120,7 +121,9 @@ EXERCISE = Exercise(
     cases=cases,
     observe=observe,
     reference=reference,
-    compare=Tolerance(rtol=1e-4, atol=1e-7, why="fp32 exponentials of scores of some hundreds, in any order"),
+    compare=Tolerance(
+        rtol=1e-4, atol=1e-7, dtype=True, why="fp32 exponentials of scores of some hundreds, in any order"
+    ),
     misconceptions=(
         Misconception(
             "old_sum_not_rescaled",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from twophase.checks.answer import Answer
+from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 Kernels = Sequence[tuple[float, float]]
@@ -65,6 +68,11 @@ def rates_swapped(kernels: Kernels, C: float, W: float) -> Times:
     return _times()(kernels, W, C)
 
 
+def observe(answer: Answer, case: Case) -> Any:
+    """What step_times returns; an array will do for a list."""
+    return plain(answer.call("step_times", *case.args))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One kernel, two that are bound differently, some without FLOPs or alike, then fresh steps."""
     fresh = []
@@ -79,6 +87,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one kernel: 200 FLOPs, 50 bytes; 100 FLOP/s, 10 B/s", ([(200.0, 50.0)], 100.0, 10.0)),
         Case("two kernels, the second bound by compute", ([(200.0, 50.0), (900.0, 20.0)], 100.0, 10.0)),
         Case("three, the last only copies", ([(200.0, 50.0), (900.0, 20.0), (0.0, 30.0)], 100.0, 10.0)),
+        Case("two layers, each of the same two kernels", ([(200.0, 50.0), (900.0, 20.0)] * 2, 100.0, 10.0)),
         *fresh,
     ]
 
@@ -91,7 +100,9 @@ EXERCISE = Exercise(
     minutes=10,
     entries=("step_times",),
     cases=cases,
+    observe=observe,
     reference=_times(),
+    compare=FORMULA,
     misconceptions=(
         Misconception(
             "sums_then_max",

@@ -157,7 +157,8 @@ EXERCISE = Exercise(
             "values_left_out",
             _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 2 * B * T * S * N * H),
             "public notes that count Q·K only",
-            "These are the FLOPs of the scores. The weighted sum of the values costs as many again.",
+            "These are half of the FLOPs. There are two products, the scores and the weighted sum of the values, and this "
+            "meter counts all T·S pairs of both.",
         ),
         _wrong(
             "mask_saves_work",
