@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import combinations
 
 import pytest
@@ -12,7 +13,8 @@ from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench, _agree
 from twophase.protocol import NotYet
 
-SEEDS = (0, 7)  # the seed of the notebooks, and one that nobody has seen
+# the seed of the notebooks, and one that nobody has seen; KILL_SEEDS=20 tries as many (before a release)
+SEEDS = range(int(os.environ["KILL_SEEDS"])) if "KILL_SEEDS" in os.environ else (0, 7)
 
 
 @pytest.fixture(scope="module", params=[(i, s) for i in ALL_IDS for s in SEEDS], ids=lambda p: f"{p[0]}/{p[1]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,13 @@ NOT_PLAIN = {
 def test_what_is_not_plain_data_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(ProtocolError, match=r"^\w.{15,200}$"):
         encode(NOT_PLAIN[name])
+
+
+def test_the_standard_librarys_lists_and_dicts_arrive_as_plain_ones() -> None:
+    assert roundtrip([range(3), deque([1, 2])]) == [[0, 1, 2], [1, 2]]
+    for made in (OrderedDict(a=1), defaultdict(int, a=1), Counter("a")):
+        assert type(roundtrip(made)) is dict
+        assert roundtrip(made) == {"a": 1}
 
 
 @given(st.binary(max_size=400))

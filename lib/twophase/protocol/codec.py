@@ -16,6 +16,7 @@ import json
 import math
 import struct
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,11 @@ ITEM_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float1
 ITEM_BYTES |= {"int32": 4, "float32": 4, "int64": 8, "float64": 8}
 
 _LENGTH = struct.Struct(">I")
+
+
+# what the standard library offers in place of a list or a dict; it arrives as one
+LISTS = (list, range, deque)
+DICTS = (dict, OrderedDict, defaultdict, Counter)
 
 
 class ProtocolError(Exception):
@@ -71,13 +77,13 @@ class _Encoder:
             return v
         if kind is float:
             return v if math.isfinite(v) else {"#": "f", "v": repr(v)}
-        if kind is list:
+        if kind in LISTS:
             return [self.value(x, depth + 1) for x in v]
         if kind is tuple:
             return {"#": "t", "v": [self.value(x, depth + 1) for x in v]}
         if kind in (set, frozenset):
             return {"#": "s", "v": [self.value(_key(x), depth + 1) for x in v]}
-        if kind is dict:
+        if kind in DICTS:
             return {"#": "d", "v": [[self.value(_key(a), depth + 1), self.value(b, depth + 1)] for a, b in v.items()]}
         if kind is bytes:
             return {"#": "b", "n": self._buffer(v)}
