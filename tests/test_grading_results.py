@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,24 @@ def test_an_interrupted_run_keeps_what_it_has_and_the_next_goes_on(tmp_path: Pat
         grade_folder(find(tmp_path / "in"), course(), results, 1, interrupted)
     assert [(r["file"], r["points"]) for r in lines(tmp_path / "out")] == [("a.ipynb", 8)]
     assert [r and r["points"] for r in run(tmp_path / "in", tmp_path / "out")] == [None, 8, 8]
+
+
+def test_two_workers_never_load_a_release_at_the_same_time(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for n in range(4):
+        (tmp_path / f"in/{n}.ipynb").write_bytes(dump(cells({})))
+    loading, met = threading.Lock(), []
+
+    def load(topic: str) -> Release:
+        alone = loading.acquire(blocking=False)
+        met.append(alone)
+        time.sleep(0.05)
+        if alone:
+            loading.release()
+        raise ValueError("enough for this test")
+
+    run(tmp_path / "in", tmp_path / "out", Course(1, LIMITS, load), workers=2)
+    assert met == [True] * 4
 
 
 def test_a_file_that_is_no_results_file_is_not_written_to(tmp_path: Path) -> None:
