@@ -76,7 +76,7 @@ def grade_one(submission: Submission, course: Course, zygote: Zygote, done: set[
         if not done:  # else there may be nothing to do
             zygote.launch()
         record["topic"] = release.topic_of(work, submission.path.name)
-        with course.benches.turn:  # it imports the topic's checks, and two imports at once may meet a half-loaded module
+        with course.benches.turn:  # two imports at once may meet a half-loaded module
             released = course.releases(record["topic"])
         record["digests"]["release"] = released.digest
         if key(record) in done:
