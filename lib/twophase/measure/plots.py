@@ -5,6 +5,7 @@ Figures lie on a white card with dark text, so that they read the same on a ligh
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +13,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from cycler import cycler
 from matplotlib.ticker import FuncFormatter
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from twophase.theory.hardware import Hardware
 
@@ -60,8 +62,11 @@ STYLE: dict[str, Any] = {
 
 
 def use_house_style() -> None:
-    """Make every figure of this process a figure of the course."""
+    """Make every figure of this process a figure of the course; in a notebook, one that stays sharp at any size."""
     mpl.rcParams.update(cast(Any, STYLE))
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and ipython.get_ipython() is not None:
+        set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
 
 
 def figure(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
