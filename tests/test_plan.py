@@ -140,6 +140,29 @@ def test_a_config_file_or_its_folder_is_read(tmp_path: Path) -> None:
     assert found == as_json("--config", str(tmp_path)) | {"model": found["model"]}
     assert found["n_params"] == 256 * 64 + 2 * (64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128) + 5 * 64
     assert found["workload"]["weights"] == "fp32"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert as_json("--config", str(file)) == found
+
+
+def test_weights_have_the_format_that_a_quantized_config_says_unless_it_is_given(tmp_path: Path) -> None:
+    def weights(how: object, *arguments: str) -> object:
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(TINY | {"quantization_config": how}))
+        return as_json("--config", str(file), *arguments)["workload"]["weights"]
+
+    assert weights({"quant_method": "fp8", "weight_block_size": [128, 128]}) == "fp8"
+    assert weights({"quant_method": "awq", "bits": 4}) == weights({"load_in_4bit": True}) == "int4"
+    assert weights({"quant_method": "awq", "bits": 4}, "--weights", "bf16") == "bf16"
+    assert weights({"quant_method": "mystery"}, "--weights", "int3") == "int3"
+    assert weights(None) == "fp32"
+
+
+def test_the_name_in_a_config_is_shown_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(TINY | {"_name_or_path": "[red]a[/nope]\x1b[31m"}))
+    shown = runner.invoke(app, ["--config", str(file)])
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("[red]a[/nope]\ufffd[31m on H100")
 
 
 BAD = [
@@ -157,6 +180,7 @@ BAD = [
     (["--model", "gpt-3", "--hardware", "v5e", "--compute", "fp8"], "It has: bf16, int8"),
     (["--model", "gpt-3", "--overhead", "-1"], "overhead_fraction must be zero or more"),
     (["--model", "gpt-3", "--price-per-hour", "nan"], "price_per_chip_hour must be"),
+    (["--model", "gpt-3", "--price-per-hour", "1e308"], "at most 10^24"),
     (["--config", "/no/such/config.json"], "Cannot read"),
 ]
 
@@ -182,6 +206,8 @@ BAD_FILES = {
     "a size of text": (json.dumps(TINY | {"hidden_size": "64"}).encode(), "must be a positive integer"),
     "too many layers": (json.dumps(TINY | {"num_hidden_layers": 10**12}).encode(), "beyond any transformer"),
     "a huge size": (json.dumps(TINY | {"vocab_size": 10**400}).encode(), "beyond any transformer"),
+    "a text_config that is none": (json.dumps(TINY | {"text_config": [], "dtype": "auto"}).encode(), "with --weights"),
+    "an unknown quantization": (json.dumps(TINY | {"quantization_config": "x"}).encode(), "with --weights"),
     "an unknown dtype": (json.dumps(TINY | {"dtype": 7}).encode(), "dtype 7 is unknown"),
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
-from twophase.theory.from_hf import read_dtype
+from twophase.theory.weight_format import read_dtype
 
 LLAMA = {
     "model_type": "llama",

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
-from twophase.theory.from_hf import read_dtype
 from twophase.theory.plan import Plan, Workload, plan_deployment
+from twophase.theory.weight_format import read_dtype
 
 BINDS = {
     "memory": "memory: it does not fit",
@@ -49,7 +50,7 @@ def plan(
     Example: twophase plan --model llama-2-13b --hardware h100 --batch 64 --context 1024
     """
     try:
-        arch, dtype = _architecture(model, config)
+        arch, weights = _architecture(model, config, weights)
         if context is None:
             context = (prompt or 0) + (output or 0) or 1024
         workload = Workload(
@@ -58,7 +59,7 @@ def plan(
             n_prompt=prompt,
             n_output=output,
             n_chips=chips,
-            weights=weights or dtype,
+            weights=weights,
             kv=kv,
             compute=compute,
             activation_bytes=activations_gb * 1e9,
@@ -76,21 +77,25 @@ def plan(
         show(result, Console())
 
 
-def _architecture(model: str | None, config: Path | None) -> tuple[Architecture, str]:
-    """The sizes and the format of the weights that --model or --config gives."""
+def _architecture(model: str | None, config: Path | None, weights: str | None) -> tuple[Architecture, str]:
+    """The sizes that --model or --config gives, and the format of the weights: `weights`, else the config's, else bf16."""
     if (model is None) == (config is None):
         raise ValueError(f"Give either --model or --config. Known models: {', '.join(catalog.MODELS)}.")
     if model is not None:
-        return catalog.model(model), "bf16"
+        return catalog.model(model), weights or "bf16"
     assert config is not None
     content = _read_json(config / "config.json" if config.is_dir() else config)
-    arch = Architecture.from_hf(content, name=None if content.get("_name_or_path") else str(config))
-    return arch, read_dtype(content)
+    name = str(content.get("_name_or_path") or config)
+    arch = Architecture.from_hf(content, name="".join(c if c.isprintable() else "�" for c in name))
+    try:
+        return arch, weights or read_dtype(content)
+    except ValueError as error:
+        raise ValueError(f"{error} Give the format of the weights with --weights.") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ValueError(f"Cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, RecursionError) as error:
@@ -104,7 +109,9 @@ def show(result: Plan, console: Console) -> None:
     """Print a plan as a table, its warnings and its assumptions."""
     w = result.workload
     chips = f"{w.n_chips} x {result.hardware}" if w.n_chips > 1 else result.hardware
-    console.print(f"[bold]{result.model}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context {w.context:,}")
+    console.print(
+        f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context {w.context:,}"
+    )
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)

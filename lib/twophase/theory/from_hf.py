@@ -24,17 +24,6 @@ def read_config(config: Config, name: str | None = None) -> Architecture:
     return Architecture(name=name or _name(config), **_READERS[kind](config))
 
 
-def read_dtype(config: Config) -> str:
-    """The format of the weights, "bf16" style, from `dtype` (new) or `torch_dtype` (old); bf16 if neither is there."""
-    inner = config.get("text_config", config)
-    stated = next((c[k] for c in (inner, config) for k in ("dtype", "torch_dtype") if c.get(k)), "bfloat16")
-    formats = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-    plain = str(stated).removeprefix("torch.")
-    if plain not in formats:
-        raise ValueError(f"The config's dtype {stated!r} is unknown; supported: {', '.join(formats)}.")
-    return formats[plain]
-
-
 def _name(config: Config) -> str:
     return str(config.get("_name_or_path") or config.get("model_type") or "config.json")
 
@@ -64,7 +53,7 @@ def _count(config: Config, key: str, default: int = 0) -> int:
 
 
 def _float(config: Config, key: str, default: float) -> float:
-    value = config.get(key, default)
+    value = default if config.get(key) is None else config[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
         raise ValueError(f"The config's {key!r} must be a positive number, but it is {value!r}.")
     return float(value)

@@ -42,8 +42,8 @@ class Workload:
                 raise ValueError(f"{name} must be a whole number from 1 to 10^12, but it is {value!r}.")
         for name in ("activation_bytes", "overhead_bytes", "overhead_fraction", "price_per_chip_hour"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be zero or more and finite, but it is {value!r}.")
+            if value is not None and not 0 <= value <= 1e24:
+                raise ValueError(f"{name} must be zero or more and at most 10^24, but it is {value!r}.")
         if self.prompt < 1 or self.prompt + (self.n_output or 0) > self.context:
             raise ValueError(
                 f"Prompt and output must fit the context of {self.context} positions, but the prompt has "

@@ -1,0 +1,36 @@
+"""The format that a model's weights are stored in, out of a Hugging Face config.json."""
+
+from collections.abc import Mapping
+from typing import Any
+
+PLAIN = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
+
+
+def read_dtype(config: Mapping[str, Any]) -> str:
+    """The format of the weights, "bf16" style: of the quantized ones if there are any, else `dtype` (`torch_dtype` in older files).
+
+    bf16 if the config does not say. ValueError for a format that is unknown.
+    """
+    inner = config.get("text_config")  # a model that also sees images: its language part first
+    parts = [inner, config] if isinstance(inner, Mapping) else [config]
+    for part in parts:
+        if part.get("quantization_config"):
+            return _quantized(part["quantization_config"])
+    stated = next((p[k] for p in parts for k in ("dtype", "torch_dtype") if p.get(k)), "bfloat16")
+    plain = str(stated).removeprefix("torch.")
+    if plain not in PLAIN:
+        raise ValueError(f"The config's dtype {stated!r} is unknown; supported: {', '.join(PLAIN)}.")
+    return PLAIN[plain]
+
+
+def _quantized(how: Any) -> str:
+    found = how if isinstance(how, Mapping) else {}
+    method, bits = str(found.get("quant_method")), found.get("bits")
+    if found.get("load_in_4bit") is True or found.get("load_in_8bit") is True:
+        return "int4" if found.get("load_in_4bit") is True else "int8"
+    if method in METHODS:
+        return METHODS[method]
+    if bits in (2, 3, 4, 8):
+        return f"int{bits:.0f}"
+    raise ValueError(f"The config's weights are quantized in a way that is unknown here: quant_method {method!r}.")
