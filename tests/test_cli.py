@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from twophase.cli import main as cli
+from twophase.cli.interrupt import loading
 
 NAMES = [e.name for e in cli.ENTRIES]
 
@@ -90,6 +94,7 @@ ERRORS: tuple[tuple[BaseException, int, str], ...] = (
     (FileNotFoundError(2, "No such file or directory", "x.ipynb"), 2, "x.ipynb: No such file"),
     (RuntimeError("boom\nsecond line"), 1, "please report"),
     (ModuleNotFoundError("No module named 'torch'"), 1, "No module named 'torch'"),
+    (OSError(errno.ENOSPC, "No space left on device"), 1, "no space is left"),
     (KeyboardInterrupt(), 130, ""),
 )
 
@@ -110,6 +115,18 @@ def test_debug_shows_the_whole_error(monkeypatch: pytest.MonkeyPatch) -> None:
     breaks(monkeypatch, RuntimeError("boom"))
     with pytest.raises(RuntimeError, match="boom"):
         cli.main(["measure", "--debug"])
+
+
+def test_an_interrupt_that_a_library_swallows_while_it_loads_still_ends_the_command() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    for made_of_it in (KeyboardInterrupt, ImportError):
+        with pytest.raises(KeyboardInterrupt), loading():  # noqa: PT012
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                if made_of_it is ImportError:
+                    raise ImportError("half loaded") from None
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_command_that_cannot_be_loaded_disturbs_no_other(

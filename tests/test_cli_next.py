@@ -144,6 +144,25 @@ def test_without_a_terminal_next_prints_questions_then_answers_and_records_them(
     assert [e["id"] for e in record.read(file) if e["event"] == "recall"] == IDS[:2]
 
 
+def test_ctrl_d_at_a_recall_question_ends_quietly_and_counts_as_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ctrl_d(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ctrl_d)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    file = tmp_path / "progress.jsonl"
+    file.touch()
+    exercise = registry.load(IDS[0])
+    sittings.ask([exercise], file)
+    out = capsys.readouterr().out
+    assert exercise.recall[0] in out
+    assert exercise.recall[1] not in out
+    assert file.read_bytes() == b""
+
+
 def test_next_writes_nothing_where_no_folder_was_made(tmp_path: Path) -> None:
     assert run("next", "--course", str(course_with(tmp_path))) == 0
     assert not (tmp_path / "my").exists()

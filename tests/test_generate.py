@@ -64,6 +64,7 @@ def test_generation_ends_before_the_stop_text():
         (["x", "--top-k", "0"], "top_k"),
         (["x", "--top-p", "1.5"], "top_p"),
         (["x", "--stop", ""], "--stop needs some text"),
+        (["x", "--seed", str(2**64)], "--seed needs a whole number"),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence_with_exit_code_2(arguments, says):

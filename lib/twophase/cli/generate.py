@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from twophase.cli.interrupt import loading
+
 if TYPE_CHECKING:
     from twophase.models.generate import Generation
 
+SEEDS = range(-(2**63), 2**63)
 MOST_TOKENS = 100_000  # beyond that a cache, or one's patience, runs out
 
 
@@ -32,6 +35,8 @@ def generate(
     try:
         if not 1 <= tokens <= MOST_TOKENS:
             raise ValueError(f"--tokens needs at least 1 new token and at most {MOST_TOKENS:,}; got {tokens}.")
+        if seed not in SEEDS:
+            raise ValueError(f"--seed needs a whole number of at most 63 bits; got {seed}.")
         if not prompt:
             raise ValueError("the prompt is empty: give the model some text to continue.")
         if any(not s for s in stop or []):
@@ -54,12 +59,13 @@ def _generate(
     cache: bool,
     as_json: bool,
 ) -> None:
-    import torch  # takes a second, and `twophase --help` should not
+    with loading():
+        import torch  # takes a second, and `twophase --help` should not
 
-    from twophase.models import checkpoints
-    from twophase.models.corpus import END
-    from twophase.models.generate import Generation, encode
-    from twophase.models.generate import generate as run
+        from twophase.models import checkpoints
+        from twophase.models.corpus import END
+        from twophase.models.generate import Generation, encode
+        from twophase.models.generate import generate as run
 
     stops = [bytes([END]), *(s.encode(errors="surrogateescape") for s in stop)]  # the end of a file ends the text, too
     record = Generation()

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli.interrupt import loading
 from twophase.grading import report
 from twophase.grading.confine import Limits, supported
 from twophase.grading.forks import Zygote
@@ -49,7 +50,7 @@ def check(
     if not notebook.exists() and not notebook.is_symlink():
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
     course = Course(seed, _limits(cell_seconds, seconds, memory_gb))
-    with Zygote() as zygote:
+    with Zygote() as zygote, loading():  # it imports the topic's checks
         record = grade_one(Submission(notebook, str(notebook)), course, zygote, set())
     assert record is not None
     if record["status"] == "unreadable":

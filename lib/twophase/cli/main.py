@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+
+from twophase.cli.interrupt import loading
 
 BAD_INPUT, BUG = 2, 1
 
@@ -91,7 +94,8 @@ def build(arguments: list[str]) -> typer.Typer:
 
 
 def _load(entry: Entry) -> Callable[..., Any]:
-    module = importlib.import_module(f"twophase.cli.{entry.module}")
+    with loading():
+        module = importlib.import_module(f"twophase.cli.{entry.module}")
     return getattr(module, entry.function)  # type: ignore[no-any-return]
 
 
@@ -120,11 +124,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """One sentence for an error, and the exit code: bad input (2), or a mistake of ours (1)."""
+    """One sentence for an error, and the exit code: bad input (2), or something else that went wrong (1)."""
     if isinstance(error, ValueError):
         return str(error) or type(error).__name__, BAD_INPUT
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "the output could not be written: no space is left", BUG
     text = str(error).partition("\n")[0]
     return (
         f"this should not have happened ({type(error).__name__}: {text}); please report it, with the command you gave. "

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from twophase.cli.interrupt import loading
 from twophase.theory.arithmetic_intensity import critical_batch
 from twophase.theory.hardware import bytes_per_value
 
@@ -73,7 +74,8 @@ def _calibrate(fresh: bool, quiet: bool) -> Any:
     )
     with Progress(*columns, console=console, transient=True, disable=quiet or not sys.stderr.isatty()) as progress:
         task = progress.add_task("measuring memory and matrix products", total=1.0)
-        from twophase.measure.machine import calibration  # torch takes seconds to import: the bar is up by then
+        with loading():
+            from twophase.measure.machine import calibration  # torch takes seconds to import: the bar is up by then
 
         return calibration(fresh, progress=lambda share: progress.update(task, completed=share))
 

@@ -87,7 +87,11 @@ def ask(exercises: list[Exercise], file: Path) -> None:
     for number, exercise in enumerate(exercises, 1):
         print(f"{number}. {exercise.recall[0]}")
         if waits:
-            input("   Enter shows the answer. ")
+            try:
+                input("   Enter shows the answer. ")
+            except EOFError:  # Ctrl-D: enough for today
+                print()
+                return
             print(f"   {exercise.recall[1]}")
         if file.is_file():
             record.write("recall", exercise.id, file)
