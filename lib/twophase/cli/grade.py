@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.interrupt import loading
-from twophase.grading import report
+from twophase.grading import release, report
 from twophase.grading.confine import Limits, supported
 from twophase.grading.forks import Zygote
 from twophase.grading.records import Record, Results
+from twophase.grading.release import Release
 from twophase.grading.run import DEFAULT_SEED, Course, Submission, find, grade_folder, grade_one
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
@@ -49,8 +50,8 @@ def check(
     _supported()
     if not notebook.exists() and not notebook.is_symlink():
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
-    course = Course(seed, _limits(cell_seconds, seconds, memory_gb))
-    with Zygote() as zygote, loading():  # it imports the topic's checks
+    course = Course(seed, _limits(cell_seconds, seconds, memory_gb), _release)
+    with Zygote() as zygote:
         record = grade_one(Submission(notebook, str(notebook)), course, zygote, set())
     assert record is not None
     if record["status"] == "unreadable":
@@ -115,6 +116,11 @@ def _graded(submissions: list[Submission], course: Course, results: Results, wor
 def _supported() -> None:
     if reason := supported():
         raise ValueError(reason)
+
+
+def _release(topic: str) -> Release:
+    with loading():  # it imports the topic's checks, and they import torch
+        return release.load(topic)
 
 
 def _limits(cell_seconds: float, seconds: float, memory_gb: float) -> Limits:
