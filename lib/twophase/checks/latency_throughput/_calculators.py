@@ -78,7 +78,7 @@ def _call_problem(call: Any) -> str:
 def _config_problem(c: Any) -> str:
     if not isinstance(c, dict) or not set(REQUIRED) <= set(c) <= {*REQUIRED, *OPTIONAL}:
         return f"a config is a dict with the keys {', '.join(REQUIRED)} and perhaps {' and '.join(OPTIONAL)}"
-    if c["torch_dtype"] not in BYTES:
+    if c["torch_dtype"] not in list(BYTES):  # a list: it may be something that cannot be hashed
         return f"torch_dtype must be one of {', '.join(BYTES)}"
     sizes = [c[k] for k in REQUIRED[:3]] + [c[k] for k in OPTIONAL if c.get(k) is not None]
     if not all(map(_size, sizes)):

@@ -48,8 +48,8 @@ def fresh_machines(rng: random.Random) -> list[Machine]:
             "bytes_per_s": round(rate * rng.uniform(0.9, 1.1), 2) * 1e12,
             "flops_per_s": round(flops * rng.uniform(0.9, 1.1)) * 1e12,
             "price_per_hour": round(dollars * rng.uniform(0.85, 1.15), 2),
-            "max_chips": 8,
-            "sync_s": round(rng.uniform(0.1, 0.4), 2) * 1e-3,
+            "max_chips": rng.randrange(3, 9),
+            "sync_s": round(rng.uniform(0.1, 1.0), 2) * 1e-3,
         }
         for name, memory, rate, flops, dollars in kinds
     ]

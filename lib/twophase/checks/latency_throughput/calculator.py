@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT
+from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.latency_throughput import _calculators as k
 
@@ -18,7 +18,7 @@ def observe(answer: Answer, case: Case) -> Any:
     """A case with a fault's name asks whether `expose` shows it; one with a config runs the repaired function."""
     if not isinstance(case.args[0], str):
         return answer.call("kv_cache_bytes", *case.args)
-    calls = answer.call("expose")
+    calls = plain(answer.call("expose"))
     found = k.problem(calls)
     if found:
         return {"the calls": found, "a call shows it": False}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+from twophase.checks.answer import Answer
+from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 MILLION = 1_000_000
@@ -55,6 +58,11 @@ def one_token(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, bus
     return hours / MILLION, price / MILLION
 
 
+def observe(answer: Answer, case: Case) -> Any:
+    """What cost returns; an array will do for a list."""
+    return plain(answer.call("cost", *case.args))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """An hour for a million tokens; the chapter's batches; several chips, busy part of the time."""
     fresh = []
@@ -78,7 +86,9 @@ EXERCISE = Exercise(
     minutes=8,
     entries=("cost",),
     cases=cases,
+    observe=observe,
     reference=reference,
+    compare=FORMULA,
     misconceptions=(
         Misconception(
             "wall_clock_hours",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
+from twophase.checks.answer import Answer
+from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 Sizes = dict[str, int]
@@ -48,6 +51,11 @@ def _model(rng: random.Random) -> Sizes:
     return {"L": L, "D": D, "F": F, "N": K * G, "K": K, "H": H, "V": V}
 
 
+def observe(answer: Answer, case: Case) -> Any:
+    """What decode_point returns; an array will do for a list."""
+    return plain(answer.call("decode_point", *case.args))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Tiny sizes at the edge of fitting; Llama-2-13B with and without GQA; then fresh ones."""
     tiny = {"L": 1, "D": 3, "F": 5, "N": 4, "K": 2, "H": 2, "V": 7}
@@ -62,6 +70,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case(f"{tiny}, B=2, S=3: memory is just enough", (tiny, 2, 3, full, 100)),
         Case(f"{tiny}, B=2, S=3: one byte short", (tiny, 2, 3, full - 1, 100)),
+        Case(f"{tiny}, B=2, S=3: a fifth short", (tiny, 2, 3, full * 4 // 5, 100)),
+        Case(f"{tiny}, B=1, S=1: not even the weights fit", (tiny, 1, 1, weights(tiny) // 2, 100)),
         Case("Llama-2-13B on an H100, B=1", (LLAMA, 1, 1024, *H100)),
         Case("Llama-2-13B on an H100, B=64", (LLAMA, 64, 1024, *H100)),
         Case("Llama-2-13B on an H100, B=256", (LLAMA, 256, 1024, *H100)),
@@ -79,7 +89,9 @@ EXERCISE = Exercise(
     minutes=15,
     entries=("decode_point",),
     cases=cases,
+    observe=observe,
     reference=_point(),
+    compare=FORMULA,
     misconceptions=(
         Misconception(
             "query_heads_cached",
@@ -104,6 +116,12 @@ EXERCISE = Exercise(
             _point(fits=lambda w, caches, memory: caches <= memory),
             "plausible",
             "You looked only for room for the caches: the weights are in the same memory.",
+        ),
+        Misconception(
+            "each_alone_fits",
+            _point(fits=lambda w, caches, memory: max(w, caches) <= memory),
+            "plausible",
+            "You compared weights and caches with the memory one by one: they must fit together.",
         ),
         Misconception(
             "edge_refused",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer, LocalAnswer
-from twophase.checks.compare import EXACT
+from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.latency_throughput._deploying import TRAPS, WRONG, Choice, best, smallest_batch
 from twophase.checks.latency_throughput._serving import (
     USABLE,
     Machine,
     Workload,
-    fits,
     fresh_machines,
     fresh_workload,
     price,
@@ -21,98 +21,8 @@ from twophase.checks.latency_throughput._serving import (
     used_bytes,
 )
 
-Choice = dict[str, Any]
 NEAR = 1.05
 SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
-
-Fits = Callable[[Workload, Machine, int, str, int], bool]
-Value = Callable[[Workload, Machine, int, str, int], float]
-
-
-def _largest(good: Callable[[int], bool], limit: int) -> int:
-    """The largest batch up to `limit` that is good, if all below it are; 0 if there is none."""
-    low, high = 0, limit + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if good(middle) else (low, middle)
-    return low
-
-
-def _candidates(
-    w: Workload, machines: list[Machine], room: Fits, time: Value
-) -> Iterator[tuple[Machine, int, str, int]]:
-    """For every machine, number and format the largest batch allowed, beside which no smaller one is cheaper."""
-    for m in machines:
-        for n in range(1, m["max_chips"] + 1):
-            for fmt in w["formats"]:
-                batch = _largest(
-                    lambda b, m=m, n=n, fmt=fmt: room(w, m, n, fmt, b) and time(w, m, n, fmt, b) <= w["tpot_limit_s"],  # type: ignore[misc]
-                    w["max_batch"],
-                )
-                if batch:
-                    yield m, n, fmt, batch
-
-
-def _chooser(room: Fits = fits, time: Value = step_s, value: Value = price) -> Callable[..., Choice]:
-    """The least `value` among what has `room` and `time`; with nothing replaced it is the cheapest choice."""
-
-    def choose(workload: Workload, machines: list[Machine]) -> Choice:
-        found = list(_candidates(workload, machines, room, time))
-        m, n, fmt, batch = min(found, key=lambda c: value(workload, *c))
-        return {"machine": m["name"], "n_chips": n, "format": fmt, "batch": batch}
-
-    return choose
-
-
-best = _chooser()
-
-
-def _always(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> bool:
-    return True
-
-
-def _instant(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return 0.0
-
-
-def _all_of_memory(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> bool:
-    return bool(used_bytes(w, fmt, batch) <= n * m["memory_bytes"])
-
-
-def _weights_only(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return step_s({**w, "context": 0}, m, n, fmt, batch)
-
-
-def _no_sync(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return step_s(w, {**m, "sync_s": 0.0}, n, fmt, batch)
-
-
-def _no_sync_price(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return price(w, {**m, "sync_s": 0.0}, n, fmt, batch)
-
-
-def _no_compute(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return step_s(w, {**m, "flops_per_s": 1e30}, n, fmt, batch)
-
-
-def _negative_throughput(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return -batch / step_s(w, m, n, fmt, batch)
-
-
-def _per_hour(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
-    return float(m["price_per_hour"] * n)
-
-
-def one_chip(workload: Workload, machines: list[Machine]) -> Choice:
-    return best(workload, [{**m, "max_chips": 1} for m in machines])
-
-
-def smallest_batch(workload: Workload, machines: list[Machine]) -> Choice:
-    return best({**workload, "max_batch": 1}, machines)
-
-
-def forbidden_format(workload: Workload, machines: list[Machine]) -> Choice:
-    return best({**workload, "formats": ["bf16", "int8"]}, machines)
 
 
 def _problem(choice: Any, w: Workload, machines: list[Machine]) -> str:
@@ -130,17 +40,10 @@ def _problem(choice: Any, w: Workload, machines: list[Machine]) -> str:
     return ""
 
 
-def _plain(choice: Any) -> Any:
-    """Numpy's numbers as Python's."""
-    if not isinstance(choice, dict):
-        return choice
-    return {k: v.item() if getattr(v, "shape", None) == () else v for k, v in choice.items()}
-
-
 def observe(answer: Answer, case: Case) -> dict[str, str]:
     """Whether the choice is one, fits, is fast enough, and is within 5 % of the best."""
     w, machines = case.args
-    choice = _plain(answer.call("choose", w, machines))
+    choice = plain(answer.call("choose", w, machines))
     found = _problem(choice, w, machines)
     if found:
         return {"the choice": found, "memory": "", "step": "", "price": ""}
@@ -156,7 +59,7 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
         "the choice": "valid",
         "memory": "fits" if need <= room * SLACK else f"needs {need / 1e9:.1f} GB, {room / 1e9:.1f} GB are usable",
         "step": "in time" if took <= limit * SLACK else f"takes {took * 1e3:.2f} ms, allowed are {limit * 1e3:.2f} ms",
-        "price": "within 5 % of the best" if ratio <= NEAR * SLACK else f"{ratio:.2f} times the best",
+        "price": "within 5 % of the best" if ratio <= NEAR * SLACK else f"{ratio:.3f} times the best",
     }
 
 
@@ -180,25 +83,10 @@ def _fails(wrong: Callable[..., Choice], case: Case) -> bool:
     return seen != observe(LocalAnswer({"choose": best}), case)
 
 
-WRONG: dict[str, tuple[Callable[..., Choice], dict[str, Any]]] = {
-    "any_step_time": (_chooser(time=_instant), {}),
-    "any_memory": (_chooser(room=_always), {"context": 6000}),
-    "no_reserve": (_chooser(room=_all_of_memory), {"context": 6000, "tpot_limit_s": 0.1}),
-    "fastest_step": (_chooser(value=step_s), {}),
-    "most_tokens": (_chooser(value=_negative_throughput), {}),
-    "cheapest_hour": (_chooser(value=_per_hour), {}),
-    "one_chip": (one_chip, {"tpot_limit_s": 0.02}),
-    "smallest_batch": (smallest_batch, {}),
-    "sync_left_out": (_chooser(time=_no_sync, value=_no_sync_price), {"tpot_limit_s": 0.012}),
-    "cache_left_out": (_chooser(time=_weights_only), {}),
-    "compute_left_out": (_chooser(time=_no_compute), {"context": 300, "max_batch": 4000, "tpot_limit_s": 0.02}),
-    "forbidden_format": (forbidden_format, {"formats": ["bf16"]}),
-}
-
-
 def cases(rng: random.Random) -> list[Case]:
     """A workload for every trap, then others."""
-    traps = [_trap(rng, f"workload {i + 1}", wrong, **fixed) for i, (wrong, fixed) in enumerate(WRONG.values())]
+    every = [*WRONG.values(), *TRAPS.values()]
+    traps = [_trap(rng, f"workload {i + 1}", wrong, **fixed) for i, (wrong, fixed) in enumerate(every)]
     more = [_trap(rng, f"workload {len(traps) + i + 1}", smallest_batch, public=False) for i in range(4)]
     return traps + more
 
@@ -267,6 +155,34 @@ EXERCISE = Exercise(
             "compute_left_out",
             "plausible",
             "You left out computing: above the critical batch it takes longer than reading.",
+        ),
+        _misconception(
+            "per_hour_and_sequence",
+            "plausible",
+            "You divide the price of an hour by the batch. A token costs the price of a step, and steps differ in length.",
+        ),
+        _misconception(
+            "fewest_chips",
+            "“as few chips as fit”",
+            "You stop at the fewest chips that will do: more of them may hold so large a batch that a token is cheaper.",
+        ),
+        _misconception(
+            "chips_in_powers_of_two",
+            "tensor parallel sizes of serving engines",
+            "You try 1, 2, 4 and 8 chips. Here any number up to max_chips is allowed.",
+        ),
+        _misconception(
+            "last_number_left_out",
+            "range without its end",
+            "You never try max_chips itself: range(1, n) ends at n − 1.",
+        ),
+        _misconception(
+            "max_batch_left_out", "plausible", "There are no more than max_batch requests to put in a batch."
+        ),
+        _misconception(
+            "last_batch_left_out",
+            "range without its end",
+            "You never try max_batch itself: range(1, n) ends at n − 1.",
         ),
         _misconception("forbidden_format", "plausible", "The workload does not allow this format: read `formats`."),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from twophase.checks.compare import FORMULA
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 WORKED = (30_000_000_000, 4, 8192, 100_000, 16, 8.1e11)
@@ -95,6 +96,7 @@ EXERCISE = Exercise(
     entries=("step_time",),
     cases=cases,
     reference=reference,
+    compare=FORMULA,
     misconceptions=(
         Misconception(
             "cache_left_out",
