@@ -149,6 +149,7 @@ def test_what_is_not_plain_data_is_refused_in_a_sentence(name: str) -> None:
 
 def test_the_standard_librarys_lists_and_dicts_arrive_as_plain_ones() -> None:
     assert roundtrip([range(3), deque([1, 2])]) == [[0, 1, 2], [1, 2]]
+    assert type(roundtrip(np.array(["a"])[0])) is str
     for made in (OrderedDict(a=1), defaultdict(int, a=1), Counter("a")):
         assert type(roundtrip(made)) is dict
         assert roundtrip(made) == {"a": 1}

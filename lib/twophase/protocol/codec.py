@@ -95,6 +95,8 @@ class _Encoder:
         np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         if np is not None and type(v) is np.ndarray:
             return self._numpy(np, v, "np")
+        if np is not None and type(v) is np.str_:
+            return str(v)
         if np is not None and isinstance(v, np.generic) and type(v).__module__ == "numpy":
             return self._numpy(np, np.asarray(v), "ns")
         if torch is not None and type(v) in (torch.Tensor, torch.nn.Parameter):
