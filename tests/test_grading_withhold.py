@@ -118,7 +118,7 @@ PACKAGE = Path(registry.__file__).parents[1]
         f"import os; os.listdir({str(PACKAGE.parents[1] / 'solutions')!r})",
         "import os; os.listdir('/tmp')",
         "open('/tmp/left_behind', 'w')",
-        "open('../left_behind', 'w').close(); open('/root/x', 'w')",
+        "open('../left_behind', 'w').close(); open('/usr/left_behind', 'w')",
         "import os; os.open('/', os.O_TMPFILE | os.O_RDWR)",
         "import os; print(open(f'/proc/{os.getppid()}/environ').read())",
     ],
