@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(-(2**63), 2**63)
 MOST_TOKENS = 100_000  # beyond that a cache, or one's patience, runs out
+SMALL = 5_000_000  # parameters: a model of fewer runs faster on one thread
 
 
 def generate(
@@ -70,6 +71,8 @@ def _generate(
     stops = [bytes([END]), *(s.encode(errors="surrogateescape") for s in stop)]  # the end of a file ends the text, too
     record = Generation()
     network = checkpoints.load(name)
+    if network.n_params < SMALL:
+        torch.set_num_threads(1)  # its products are over before a second thread wakes, and a busy machine stalls both
     list(run(network, [END, END], 2))  # torch's first call sets up threads and buffers; TTFT should not pay for that
     stream = run(
         network,
@@ -93,8 +96,9 @@ def _generate(
         typer.echo(piece, nl=False)
     facts = _facts(record, cache)
     typer.echo("\n")
+    tokens = f"{facts['n_tokens']} token{'' if facts['n_tokens'] == 1 else 's'}"
     typer.echo(
-        f"{facts['n_tokens']} tokens after a prompt of {facts['n_prompt_tokens']} ({facts['finish_reason']}); "
+        f"{tokens} after a prompt of {facts['n_prompt_tokens']} ({facts['finish_reason']}); "
         f"TTFT {_ms(facts['ttft_s'])}, TPOT {_ms(facts['tpot_s'])}, {facts['tokens_per_s']:,.0f} tokens/s"
     )
 

@@ -17,7 +17,7 @@ __all__ = ["NotYet", "check", "hint", "progress", "solution"]
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 
 
-def check(exercise_id: str) -> Any:
+def check(exercise_id: str = "") -> Any:
     """Judge this notebook's answer to an exercise.
 
     Returns its points if the answer is right. Raises `CheckFailed`, in a few lines, if it is wrong or not written yet,
@@ -30,7 +30,7 @@ def check(exercise_id: str) -> Any:
     return check_answer(exercise_id)
 
 
-def hint(exercise_id: str) -> Any:
+def hint(exercise_id: str = "") -> Any:
     """The next hint for an exercise: each call goes one step further, up to the third. Raises `LabError` for an unknown id."""
     if IN_WORKER:
         return None
@@ -39,7 +39,7 @@ def hint(exercise_id: str) -> Any:
     return next_hint(exercise_id)
 
 
-def solution(exercise_id: str, give_up: bool = False) -> Any:
+def solution(exercise_id: str = "", give_up: bool = False) -> Any:
     """The author's answer to an exercise, once an answer of your own has been checked (or with `give_up=True`).
 
     Raises `LabError` for an unknown id.

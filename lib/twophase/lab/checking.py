@@ -22,7 +22,7 @@ def exercise_of(exercise_id: str) -> Exercise:
     """The exercise of this id. Raises LabError with the nearest known one."""
     from twophase.checks import registry
 
-    if not isinstance(exercise_id, str):
+    if not isinstance(exercise_id, str) or not exercise_id:
         raise LabError('Give the exercise\'s id in quotes, as in check("kv_cache-max_batch").')
     try:
         return registry.load(exercise_id)
