@@ -19,6 +19,9 @@ def causal_attention(
     *,
     lengths: torch.Tensor | None = None,
     starts: torch.Tensor | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """`softmax(q kᵀ / sqrt(H) + mask) v` for any T ≤ S, without ever copying a key or a value.
 
@@ -110,3 +113,8 @@ def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError(
             f"{q.shape[1]} queries but {k.shape[1]} keys: each query needs its own key, so append keys before attending."
         )
+
+
+def full_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **_: float | None) -> torch.Tensor:
+    """To come."""
+    raise NotImplementedError

@@ -1,15 +1,39 @@
 """The gated MLP of Llama, Mistral and Qwen: SwiGLU (Shazeer, 2020, arXiv 2002.05202, eq. 6)."""
 
+from functools import partial
+
 import torch
 from torch.nn import functional
 
+ACTIVATIONS = {
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "relu": functional.relu,
+}
 
-def gated_mlp(x: torch.Tensor, w_gate: torch.Tensor, w_up: torch.Tensor, w_down: torch.Tensor) -> torch.Tensor:
+
+def activate(x: torch.Tensor, name: str) -> torch.Tensor:
+    """The function of this name, elementwise. Raises ValueError if there is none."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f'unknown activation "{name}"; known: {", ".join(ACTIVATIONS)}.')
+    return ACTIVATIONS[name](x)
+
+
+def gated_mlp(
+    x: torch.Tensor,
+    w_gate: torch.Tensor,
+    w_up: torch.Tensor,
+    w_down: torch.Tensor,
+    *,
+    activation: str = "silu",
+    biases: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None] = (None, None, None),
+) -> torch.Tensor:
     """`(silu(x W_gate) * (x W_up)) W_down`: three matrices, hence 6·D·F FLOPs per token.
 
     x: [..., D]; w_gate and w_up: [F, D]; w_down: [D, F] (rows are outputs, as torch and checkpoints store them).
-    Returns [..., D].
+    Gemma has gelu_tanh in the place of silu. Returns [..., D].
     """
-    gate = functional.silu(functional.linear(x, w_gate))  # [..., F]
-    up = functional.linear(x, w_up)  # [..., F]
-    return functional.linear(gate * up, w_down)  # [..., D]
+    gate = activate(functional.linear(x, w_gate, biases[0]), activation)  # [..., F]
+    up = functional.linear(x, w_up, biases[1])  # [..., F]
+    return functional.linear(gate * up, w_down, biases[2])  # [..., D]

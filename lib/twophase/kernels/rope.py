@@ -10,10 +10,21 @@ Which two numbers make a point is a convention, and a checkpoint works with its 
 - `interleaved` (the paper, GPT-J, Meta's original Llama files): number 2i goes with number 2i + 1.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 
-def rope_tables(positions: torch.Tensor, H: int, theta: float = 10_000.0) -> tuple[torch.Tensor, torch.Tensor]:
+@dataclass(frozen=True)
+class RopeScaling:
+    """To come."""
+
+    kind: str
+
+
+def rope_tables(
+    positions: torch.Tensor, H: int, theta: float = 10_000.0, scaling: RopeScaling | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines of the angles, each [..., T, H/2] in fp32, for integer positions [..., T] counted from 0.
 
     Positions are absolute: the first new token after a cache of S keys has position S, not 0. Angles are taken in fp64

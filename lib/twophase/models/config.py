@@ -1,0 +1,227 @@
+"""The shape of a model: one `Config` says everything that `Transformer` builds.
+
+Sizes carry the letters of the notation page. What is not a size says what one family of models does differently from
+Llama, and is off by default.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from twophase.kernels.rope import RopeScaling
+from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
+from twophase.theory.beyond_attention import linear_attention_params, state_space_params, taylor_features
+from twophase.theory.kv_cache import linear_attention_bytes, state_space_bytes
+
+# How our kinds of layers are called by the theory, which counts their parameters and cache bytes.
+MIXERS = {"gqa": "full", "sliding": "sliding", "mla": "mla", "linear": "state", "ssm": "state"}
+
+
+@dataclass(frozen=True)
+class LinearAttention:
+    """Linear attention with BASED's Taylor features: queries and keys of `feature_dim` numbers per head."""
+
+    feature_dim: int = 16
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """Mamba's sizes: `d_inner` channels with `d_state` numbers of memory each, a convolution over `conv_width` inputs."""
+
+    d_inner: int
+    d_state: int = 16
+    conv_width: int = 4
+    dt_rank: int = 8
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How a mixture of experts picks its k of E, and with what weights.
+
+    `score`: "softmax" (Mixtral, Qwen, DeepSeek-V2) or "sigmoid" (DeepSeek-V3) of the router's logits. `normalize`: the
+    k weights are divided by their sum. `scale`: what they are multiplied with. `groups`, `groups_kept`: experts come in
+    groups and a token may visit the best few only; a group is as good as the sum of its `group_top` best experts.
+    """
+
+    score: str = "softmax"
+    normalize: bool = True
+    scale: float = 1.0
+    groups: int = 1
+    groups_kept: int = 1
+    group_top: int = 1
+
+    def __post_init__(self) -> None:
+        if self.score not in ("softmax", "sigmoid"):
+            raise ValueError(f'a router scores by "softmax" or "sigmoid"; got "{self.score}".')
+        if not 1 <= self.groups_kept <= self.groups:
+            raise ValueError(f"a router keeps between 1 and {self.groups} groups; got {self.groups_kept}.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of a model, in the letters of the notation page. Raises ValueError where the shape is impossible."""
+
+    L: int  # layers
+    D: int  # width of the residual stream
+    F: int  # width inside the gated MLP
+    N: int  # query heads
+    K: int  # KV heads: K = N is multi-head, K = 1 multi-query, between them grouped-query attention
+    H: int  # width of a head; N·H need not be D
+    V: int = 256  # vocabulary: one token per byte
+    rope_theta: float = 10_000.0  # base of the RoPE frequencies
+    rope_pairing: str = "half"  # how RoPE pairs numbers: "half" or "interleaved"
+    norm_eps: float = 1e-6
+    tied: bool = True  # the output matrix is the embedding
+    context: int = 256  # tokens per training sequence; longer runs work, but were not trained
+    attention: str | tuple[str, ...] = "gqa"  # the kind of every layer, or one per layer: see MIXERS
+    # Kinds of layers.
+    window: int | None = None  # keys that a query of a "sliding" layer sees, its own included
+    kv_source: tuple[int, ...] | None = None  # for each layer, the layer whose keys and values it reads
+    mla: LatentAttention | None = None
+    linear: LinearAttention | None = None
+    ssm: StateSpace | None = None
+    moe: MixtureOfExperts | None = None
+    routing: Routing = Routing()
+    causal: bool = True  # False: every token sees every other (masked diffusion)
+    # What some families do differently.
+    rope_scaling: RopeScaling | None = None
+    rotary_dim: int | None = None  # RoPE turns the first so many numbers of a head; None: all
+    local_rope_theta: float | None = None  # "sliding" layers turn by another base, unscaled (Gemma 3)
+    learned_positions: int = 0  # rows of a table of positions, in place of RoPE (GPT-2, GPT-3)
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False  # queries and keys are normalized per head, before RoPE (Qwen3, Gemma 3)
+    norm: str = "rms"  # "layer": with a mean and a bias (GPT)
+    norm_offset: float = 0.0  # a norm multiplies by weight + offset; Gemma stores weight − 1
+    norms_per_layer: int = 2  # 4: what attention and MLP add is normalized as well (Gemma)
+    gated_mlp: bool = True
+    activation: str = "silu"  # or "gelu_tanh", "gelu", "relu"
+    embedding_scale: float = 1.0  # Gemma multiplies embeddings by sqrt(D)
+    score_scale: float | None = None  # attention scores are multiplied by this; None: 1/sqrt(H)
+    score_cap: float | None = None  # scores become cap·tanh(score/cap) (Gemma 2)
+    logit_cap: float | None = None  # the same for logits
+
+    def __post_init__(self) -> None:
+        self._from_plain_data()
+        if min(self.L, self.D, self.F, self.N, self.K, self.H, self.V) < 1:
+            raise ValueError(f"every size of a model must be at least 1; got {self}.")
+        if self.N % self.K:
+            raise ValueError(f"the {self.N} query heads cannot be shared evenly among {self.K} KV heads.")
+        if self.turned % 2 or not 0 < self.turned <= self.H:
+            raise ValueError(f"RoPE turns pairs of numbers, so the head width must be even; it is {self.turned}.")
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        if unknown := [kind for kind in self.mixers if kind not in MIXERS]:
+            raise ValueError(f'unknown attention kind "{unknown[0]}"; known: {", ".join(MIXERS)}.')
+        if len(self.mixers) != self.L:
+            raise ValueError(f"`attention` names {len(self.mixers)} kinds for {self.L} layers.")
+        needs = {"sliding": self.window, "mla": self.mla, "linear": self.linear, "ssm": self.ssm}
+        for kind, value in needs.items():
+            if kind in self.mixers and not value:
+                name = "window" if kind == "sliding" else kind
+                raise ValueError(f'layers of the kind "{kind}" need `{name}`; it is {value!r}.')
+        if not self.causal and set(self.mixers) != {"gqa"}:
+            raise ValueError('only layers of the kind "gqa" can read both ways (`causal=False`).')
+        if self.kv_source and (bad := [i for i in range(self.L) if self.mixers[i] != self.mixers[self.kv_source[i]]]):
+            raise ValueError(f"layer {bad[0]} cannot read the keys of a layer of another kind.")
+        self.architecture()  # raises where the theory knows better
+
+    def _from_plain_data(self) -> None:
+        """A model card holds lists and dicts where a Config holds tuples and records."""
+        records = {
+            "mla": LatentAttention,
+            "linear": LinearAttention,
+            "ssm": StateSpace,
+            "moe": MixtureOfExperts,
+            "routing": Routing,
+            "rope_scaling": RopeScaling,
+        }
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+            if isinstance(value, dict):
+                object.__setattr__(self, field.name, records[field.name](**value))
+
+    @property
+    def G(self) -> int:
+        """Query heads per KV head."""
+        return self.N // self.K
+
+    @property
+    def mixers(self) -> tuple[str, ...]:
+        """The kind of each layer, first to last."""
+        return (self.attention,) * self.L if isinstance(self.attention, str) else self.attention
+
+    @property
+    def turned(self) -> int:
+        """Numbers of a head that RoPE turns."""
+        if self.rotary_dim is not None:
+            return self.rotary_dim
+        return self.mla.rope_dim if self.mla else self.H
+
+    def source(self, layer: int) -> int:
+        """The layer whose keys and values this one reads: itself, but for cross-layer sharing."""
+        return layer if self.kv_source is None else self.kv_source[layer]
+
+    def is_moe(self, layer: int) -> bool:
+        """Whether the MLP of this layer is a mixture of experts."""
+        return self.moe is not None and layer >= self.moe.n_dense_layers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for a model card: the sizes, and whatever else is not the default."""
+        more = [field for field in fields(self)[13:] if getattr(self, field.name) != field.default]
+        return {field.name: asdict(self)[field.name] for field in (*fields(self)[:13], *more)}
+
+    def architecture(self, name: str = "") -> Architecture:
+        """The same sizes as the record that `twophase.theory` computes with."""
+        kinds = tuple(MIXERS[kind] for kind in self.mixers)
+        return Architecture(
+            name=name or "config",
+            **{letter: getattr(self, letter) for letter in "LDFNKHV"},
+            **{key: getattr(self, key) for key in SAME_NAME},
+            tied_embeddings=self.tied,
+            attention=kinds[0] if len(set(kinds)) == 1 else kinds,
+            state_values=self._state_values(),
+            state_params=self._state_params(),
+            max_context=self.context,
+        )
+
+    @classmethod
+    def from_architecture(cls, arch: Architecture, **more: Any) -> "Config":
+        """A config with the sizes of `arch`; what an Architecture does not say comes from `more`."""
+        names = {theory: ours for ours, theory in MIXERS.items() if theory != "state"}
+        kinds = tuple(names[kind] for kind in arch.layer_kinds)
+        sizes = {
+            **{letter: getattr(arch, letter) for letter in "LDFNKHV"},
+            **{key: getattr(arch, key) for key in SAME_NAME},
+            "tied": arch.tied_embeddings,
+            "attention": kinds[0] if len(set(kinds)) == 1 else kinds,
+            "context": arch.max_context or 256,
+        }
+        return cls(**(sizes | more))
+
+    def _state_values(self) -> int:
+        """Numbers that a "linear" or "ssm" layer keeps per sequence; a stack has layers of one of the two at most."""
+        if "ssm" in self.mixers and self.ssm:
+            return int(state_space_bytes(1, self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width, 1))
+        if "linear" in self.mixers and self.linear:
+            return int(linear_attention_bytes(1, self.N, int(taylor_features(self.linear.feature_dim)), self.H, 1))
+        return 0
+
+    def _state_params(self) -> int:
+        """Parameters of such a layer's mixer, its inner norms included."""
+        if "ssm" in self.mixers and self.ssm:
+            s = self.ssm
+            return int(state_space_params(self.D, s.d_inner, s.d_state, s.conv_width, s.dt_rank))
+        if "linear" in self.mixers and self.linear:
+            return int(linear_attention_params(self.D, self.N, self.H, self.linear.feature_dim))
+        return 0
+
+
+# Fields that an Architecture has under the same name.
+SAME_NAME = (
+    "gated_mlp", "qkv_bias", "o_bias", "mlp_bias", "norm", "norms_per_layer", "qk_norm", "learned_positions", "window",
+    "kv_source", "mla", "moe", "rope_theta", "norm_eps", "activation",
+)  # fmt: skip
