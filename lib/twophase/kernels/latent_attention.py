@@ -1,2 +1,181 @@
-"""Placeholder."""
-class LatentCache: ...
+"""Multi-head latent attention, MLA (DeepSeek-AI, 2024, arXiv 2405.04434, section 2.1), in both of its forms, and its cache.
+
+What is cached of a token is one latent c of width R and one rotated key of width rope_dim, shared by all N heads. Head n
+makes its own key and value from the latent: `k = [w_uk[n] c, rotated key]`, `v = w_uv[n] c`; a query is `[q_nope, q_rope]`.
+
+That product with w_uk[n] can be moved to the other side, and the one with w_uv[n] past the sum (section 2.1.2):
+
+    score:  q_nope · (w_uk[n] c_s)  =  (w_uk[n]ᵀ q_nope) · c_s           absorbed into the query
+    output: Σ_s a_s (w_uv[n] c_s)   =  w_uv[n] (Σ_s a_s c_s)             absorbed into the output
+    so attention runs on the cache itself: one key [c, rotated key] for all heads, whose value is c.
+
+No such step exists for a rotated key, since its turn stands between q and w_uk; hence the part that RoPE turns is apart.
+
+Which is cheaper? Per head, in multiply-adds, for T queries over S positions:
+
+    expanded:  S·R·(nope_dim + v_dim) to unfold,  nope_dim + rope_dim + v_dim  per pair;
+    absorbed:  T·R·(nope_dim + v_dim) to absorb,  2·R + rope_dim               per pair.
+
+With S = T (prefill) unfolding costs what absorbing does, and narrow heads (nope_dim + v_dim < 2·R) make expanded pairs
+the cheaper ones. With S ≫ T absorbing wins as long as T < R·(nope_dim + v_dim) / (2·R − nope_dim − v_dim): up to 170
+queries in DeepSeek-V2. In bytes absorbed always wins: it reads R + rope_dim numbers per position, once for all heads,
+where expanded reads them, then writes and reads N·(nope_dim + rope_dim + v_dim) more.
+"""
+
+import math
+
+import torch
+from torch.nn import functional
+
+from twophase.kernels.attention import visible
+
+
+class LatentCache:
+    """One layer's cache for B sequences of one common length: latents [B, S, R], rotated keys [B, S, rope_dim].
+
+    `append` stores new tokens and returns views of all tokens so far, never copies. Overflow raises ValueError before
+    a single number is written.
+    """
+
+    def __init__(
+        self,
+        B: int,
+        S_max: int,
+        R: int,
+        rope_dim: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if min(B, S_max, R) < 1 or rope_dim < 0:
+            raise ValueError(
+                f"a latent cache needs B, S_max and R of at least 1 and rope_dim of at least 0; "
+                f"got {B}, {S_max}, {R}, {rope_dim}."
+            )
+        self.latents = torch.zeros(B, S_max, R, dtype=dtype, device=device)
+        self.rope_keys = torch.zeros(B, S_max, rope_dim, dtype=dtype, device=device)
+        self.length = 0
+
+    @property
+    def S_max(self) -> int:
+        """Room per sequence, in tokens."""
+        return self.latents.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken, filled or not: `B·S_max·(R + rope_dim)` times the bytes of one number. No factor 2, no N."""
+        return (self.latents.numel() + self.rope_keys.numel()) * self.latents.element_size()
+
+    def append(self, latent: torch.Tensor, rope_key: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store latent [B, T, R] and rotated key [B, T, rope_dim]; return all of both, views [B, S, R], [B, S, rope_dim]."""
+        start, end = self.length, self.length + latent.shape[1]
+        self._check_block(latent, rope_key)
+        if end > self.S_max:
+            raise ValueError(
+                f"the cache has room for {self.S_max} tokens and holds {start}: {latent.shape[1]} more do not fit."
+            )
+        self.latents[:, start:end] = latent
+        self.rope_keys[:, start:end] = rope_key
+        self.length = end
+        return self.latents[:, :end], self.rope_keys[:, :end]
+
+    def truncate(self, length: int) -> None:
+        """Forget every token from position `length` on (to roll back rejected drafts, or start anew)."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"the cache holds {self.length} tokens and cannot be cut to {length}.")
+        self.length = length
+
+    def _check_block(self, latent: torch.Tensor, rope_key: torch.Tensor) -> None:
+        B, _, R = self.latents.shape
+        T, rope_dim = latent.shape[1] if latent.ndim == 3 else -1, self.rope_keys.shape[2]
+        if latent.shape != (B, T, R) or rope_key.shape != (B, T, rope_dim):
+            raise ValueError(
+                f"the cache takes a latent of [{B}, T, {R}] and a rotated key of [{B}, T, {rope_dim}]; "
+                f"got {list(latent.shape)} and {list(rope_key.shape)}."
+            )
+
+
+def expanded_attention(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    latent: torch.Tensor,
+    k_rope: torch.Tensor,
+    w_uk: torch.Tensor,
+    w_uv: torch.Tensor,
+    *,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Causal MLA with keys and values unfolded from the latent: what prefill and training do.
+
+    q_nope: [B, T, N, nope_dim]; q_rope: [B, T, N, rope_dim], rotated; latent: [B, S, R], normalized; k_rope:
+    [B, S, rope_dim], rotated; w_uk: [N, nope_dim, R]; w_uv: [N, v_dim, R]. Returns [B, T, N, v_dim]. The T queries are
+    the last T of the S positions. `scale` multiplies the scores; None: 1/sqrt(nope_dim + rope_dim).
+    Raises ValueError if shapes do not fit, or if T > S.
+    """
+    check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
+    T, S, N = q_nope.shape[1], latent.shape[1], q_nope.shape[2]
+    k_nope = torch.einsum("bsr,ndr->bnsd", latent, w_uk)  # [B, N, S, nope_dim]
+    v = torch.einsum("bsr,ndr->bnsd", latent, w_uv)  # [B, N, S, v_dim]
+    k = torch.cat([k_nope, k_rope[:, None].expand(-1, N, -1, -1)], dim=-1)  # [B, N, S, nope_dim + rope_dim]
+    q = torch.cat([q_nope, q_rope], dim=-1).transpose(1, 2)  # [B, N, T, nope_dim + rope_dim]
+    mask = None if T in (1, S) else visible(T, S, device=q.device)  # [1, T, S]
+    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=T == S > 1, scale=scale)
+    return out.transpose(1, 2)  # [B, T, N, v_dim]
+
+
+def absorbed_attention(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    latent: torch.Tensor,
+    k_rope: torch.Tensor,
+    w_uk: torch.Tensor,
+    w_uv: torch.Tensor,
+    *,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """The same, up to rounding, with w_uk absorbed into the query and w_uv into the output: what decode does.
+
+    Arguments, result and errors as in `expanded_attention`. The cache is neither copied nor expanded: the N heads join
+    the query length, and each product reads the one latent that they share.
+    """
+    check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
+    B, T, N, nope_dim = q_nope.shape
+    S, R = latent.shape[1:]
+    if scale is None:
+        scale = 1.0 / math.sqrt(nope_dim + q_rope.shape[3])
+    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk).reshape(B, T * N, R)  # [B, T·N, R]
+    scores = q_latent @ latent.transpose(1, 2) + q_rope.reshape(B, T * N, -1) @ k_rope.transpose(1, 2)  # [B, T·N, S]
+    scores = scale * scores.view(B, T, N, S).float()  # [B, T, N, S]
+    if T > 1:  # a lone last query sees every position
+        scores = scores.masked_fill(~visible(T, S, device=scores.device)[:, :, None], float("-inf"))
+    weights = scores.softmax(-1).to(latent.dtype).view(B, T * N, S)  # [B, T·N, S]
+    summed = (weights @ latent).view(B, T, N, R)  # [B, T, N, R]
+    return torch.einsum("btnr,ndr->btnd", summed, w_uv)  # [B, T, N, v_dim]
+
+
+def check_shapes(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    latent: torch.Tensor,
+    k_rope: torch.Tensor,
+    w_uk: torch.Tensor,
+    w_uv: torch.Tensor,
+) -> None:
+    """Raise ValueError with one sentence unless the arguments of `expanded_attention` fit and T ≤ S."""
+    tensors = (q_nope, q_rope, latent, k_rope, w_uk, w_uv)
+    if [x.ndim for x in tensors] != [4, 4, 3, 3, 3, 3]:
+        raise ValueError(
+            "latent attention needs q_nope and q_rope of 4 axes, latent, k_rope, w_uk and w_uv of 3; "
+            f"got {', '.join(str(list(x.shape)) for x in tensors)}."
+        )
+    B, T, N, nope_dim = q_nope.shape
+    S, R = latent.shape[1:]
+    rope_dim, v_dim = q_rope.shape[3], w_uv.shape[1]
+    fits = [(B, T, N, nope_dim), (B, T, N, rope_dim), (B, S, R), (B, S, rope_dim), (N, nope_dim, R), (N, v_dim, R)]
+    names = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
+    for name, x, shape in zip(names, tensors, fits, strict=True):
+        if x.shape != shape:
+            raise ValueError(f"{name} must be {list(shape)} to fit the other tensors; it is {list(x.shape)}.")
+    if T > S:
+        raise ValueError(
+            f"{T} queries but {S} positions: each query needs its own latent, so append latents before attending."
+        )
