@@ -1,2 +1,174 @@
-"""Placeholder."""
-class LinearState: ...
+"""Linear attention: causal attention whose memory of the past is one matrix per head, however long the past is.
+
+Softmax attention weighs value s by exp(s_ts), with the scores s_ts = q_t·k_s / sqrt(f). Replace exp by its Taylor
+polynomial, 1 + s + s²/2 (BASED: Arora et al., 2024, arXiv 2402.18668), and the weight becomes a dot product of
+features, φ(q_t)·φ(k_s). Then φ(q_t) moves out of the sum over s (Katharopoulos et al., 2020, arXiv 2006.16236, eq. 5):
+
+    out_t = Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) = φ(q_t)·(Σ_s φ(k_s) v_sᵀ) / φ(q_t)·(Σ_s φ(k_s))
+
+and both sums over the past are a state that is updated token by token. Three ways to the same numbers: all pairs at
+once (`parallel`, T² work, no features), the state alone (`recurrent_step`), and a mix (`chunked`, linear in T).
+Since 1 + s + s²/2 = (1 + (1 + s)²)/2 ≥ 1/2, weights are positive and the normalizer never vanishes.
+
+Shapes: queries and keys [B, T, N, f], values [B, T, N, H]; every head has its own keys. A 1 is written after each
+value, so that one sum gives both: its last column is the normalizer. Sums are in fp32 whatever the inputs are.
+"""
+
+import math
+
+import torch
+from torch.nn import functional
+
+
+def taylor_features(x: torch.Tensor) -> torch.Tensor:
+    """φ(x): [..., f] → [..., 1 + f + f²], such that φ(q)·φ(k) = 1 + s + s²/2 with s = q·k / sqrt(f).
+
+    In order: 1; the f numbers over f^(1/4); their f² products over sqrt(2f). A product x_i·x_j with i ≠ j is there
+    twice, as BASED counts it; f(f + 1)/2 products would do, one weighted more.
+    """
+    f = x.shape[-1]
+    first = x / f**0.25  # [..., f]
+    second = (first[..., :, None] * first[..., None, :] / math.sqrt(2)).flatten(-2)  # [..., f²]
+    return torch.cat([torch.ones_like(x[..., :1]), first, second], dim=-1)  # [..., 1 + f + f²]
+
+
+class LinearState:
+    """All that one layer of linear attention keeps of its past, for B sequences of one common length.
+
+    `sums` [B, N, 1 + f + f², H + 1] holds Σ φ(k) vᵀ and, in its last column, Σ φ(k). Its size does not depend on the
+    length. A state cannot be unwound, because tokens are only known by their sum: `truncate` forgets all or nothing.
+
+    Every call computes in fp32 and rounds to `dtype` at its end. In bf16 that is a loss that grows with length: the
+    first feature is always 1, so its normalizer counts tokens, and bf16 cannot count past 256 one by one (257 rounds
+    to 256). Later tokens are lost, unless they come in large blocks. Keep the state in fp32.
+    """
+
+    def __init__(
+        self,
+        B: int,
+        N: int,
+        feature_dim: int,
+        H: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if min(B, N, feature_dim, H) < 1:
+            raise ValueError(f"a state needs B, N, feature_dim and H of at least 1; got {B}, {N}, {feature_dim}, {H}.")
+        n_features = 1 + feature_dim + feature_dim * feature_dim
+        self.sums = torch.zeros(B, N, n_features, H + 1, dtype=dtype, device=device)
+        self.length = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken: `B·N·(1 + f + f²)·(H + 1)` times the bytes of one number."""
+        return self.sums.numel() * self.sums.element_size()
+
+    def check_truncate(self, length: int) -> None:
+        """Raise ValueError unless `truncate(length)` can be done; change nothing."""
+        if length not in (0, self.length):
+            raise ValueError(
+                f"the state is a sum over {self.length} tokens and cannot be cut to {length}: keep all, or begin anew at 0."
+            )
+
+    def truncate(self, length: int) -> None:
+        """Forget everything (`length` 0) or nothing (the present length); ValueError otherwise."""
+        self.check_truncate(length)
+        if length == 0:
+            self.sums.zero_()
+            self.length = 0
+
+
+def parallel_linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """All T² pairs at once, from the scores and without features: for training and short prompts.
+
+    q, k: [B, T, N, f]; v: [B, T, N, H]; returns [B, T, N, H] in the dtype of v. Raises ValueError if shapes do not fit.
+    """
+    check_shapes(q, k, v)
+    dtype = torch.promote_types(v.dtype, torch.float32)
+    with torch.autocast(q.device.type, enabled=False):
+        q, k = q.to(dtype).transpose(1, 2), k.to(dtype).transpose(1, 2)  # [B, N, T, f]
+        summed = _pairs(q, k, _with_one(v))  # [B, N, T, H + 1]
+    return _normalized(summed, v.dtype)
+
+
+def chunked_linear_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState, chunk: int = 64
+) -> torch.Tensor:
+    """The T tokens continue what `state` has seen, and are added to it: pairs inside a chunk, the state between chunks.
+
+    Shapes as in `parallel_linear_attention`. Work grows linearly in T, as T·chunk·(f + H) + 2·T·(1 + f + f²)·H.
+    Raises ValueError, before the state changes, if shapes do not fit.
+    """
+    check_shapes(q, k, v)
+    _check_state(q, v, state)
+    if chunk < 1:
+        raise ValueError(f"a chunk has at least 1 token; got {chunk}.")
+    dtype = torch.promote_types(v.dtype, torch.float32)
+    with torch.autocast(q.device.type, enabled=False):
+        sums = state.sums.to(dtype)  # [B, N, features, H + 1]
+        q, k, v_one = q.to(dtype).transpose(1, 2), k.to(dtype).transpose(1, 2), _with_one(v)  # [B, N, T, ...]
+        outs = []
+        for start in range(0, q.shape[2], chunk):
+            qc, kc, vc = (x[:, :, start : start + chunk] for x in (q, k, v_one))  # [B, N, chunk, ...]
+            # 2·(1 + s + s²/2) = 1 + (1 + s)²: `_pairs` gives twice the weights.
+            outs.append(2 * taylor_features(qc) @ sums + _pairs(qc, kc, vc))  # [B, N, chunk, H + 1]
+            sums = sums + taylor_features(kc).mT @ vc  # [B, N, features, H + 1]
+    state.sums.copy_(sums.detach())
+    state.length += q.shape[2]
+    return _normalized(torch.cat(outs, dim=2), v.dtype)
+
+
+def recurrent_step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState) -> torch.Tensor:
+    """Decode: one token is added to the state and reads it. q, k: [B, 1, N, f]; v: [B, 1, N, H]; returns [B, 1, N, H].
+
+    Raises ValueError, before the state changes, if shapes do not fit or T is not 1.
+    """
+    check_shapes(q, k, v)
+    _check_state(q, v, state)
+    if q.shape[1] != 1:
+        raise ValueError(f"a recurrent step takes one token; got {q.shape[1]}: use chunked_linear_attention.")
+    dtype = torch.promote_types(v.dtype, torch.float32)
+    with torch.autocast(q.device.type, enabled=False):
+        phi_q, phi_k = (taylor_features(x.to(dtype)).transpose(1, 2) for x in (q, k))  # [B, N, 1, features]
+        sums = state.sums.to(dtype) + phi_k.mT * _with_one(v)  # [B, N, features, H + 1]
+        summed = phi_q @ sums  # [B, N, 1, H + 1]
+    state.sums.copy_(sums.detach())
+    state.length += 1
+    return _normalized(summed, v.dtype)
+
+
+def _pairs(q: torch.Tensor, k: torch.Tensor, v_one: torch.Tensor) -> torch.Tensor:
+    """Σ over s ≤ t of *twice* the weight times (v_s, 1): q, k [B, N, T, f], v_one [B, N, T, H + 1] → [B, N, T, H + 1]."""
+    scores = q @ k.mT / math.sqrt(q.shape[-1])  # [B, N, T, T]
+    weights = ((1 + scores).square() + 1).tril()  # [B, N, T, T]
+    return weights @ v_one  # [B, N, T, H + 1]
+
+
+def _with_one(v: torch.Tensor) -> torch.Tensor:
+    """Each value with a 1 behind it, in fp32 at least: [B, T, N, H] → [B, N, T, H + 1]."""
+    v = v.to(torch.promote_types(v.dtype, torch.float32)).transpose(1, 2)  # [B, N, T, H]
+    return functional.pad(v, (0, 1), value=1.0)  # [B, N, T, H + 1]
+
+
+def _normalized(summed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The sums of values over the sums of weights: [B, N, T, H + 1] → [B, T, N, H]."""
+    return (summed[..., :-1] / summed[..., -1:]).transpose(1, 2).to(dtype)  # [B, T, N, H]
+
+
+def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Raise ValueError with one sentence unless q and k are [B, T, N, f] and v is [B, T, N, H]."""
+    if q.ndim != 4 or q.shape != k.shape or v.ndim != 4 or q.shape[:3] != v.shape[:3]:
+        raise ValueError(
+            f"linear attention needs q and k of [B, T, N, f] and v of [B, T, N, H]; "
+            f"got {list(q.shape)}, {list(k.shape)} and {list(v.shape)}."
+        )
+
+
+def _check_state(q: torch.Tensor, v: torch.Tensor, state: LinearState) -> None:
+    """Raise ValueError unless the state was made for these B, N, f and H."""
+    B, _, N, f = q.shape
+    if state.sums.shape != (B, N, 1 + f + f * f, v.shape[3] + 1):
+        raise ValueError(
+            f"a state of {list(state.sums.shape)} does not fit B = {B}, N = {N}, f = {f} and H = {v.shape[3]}: "
+            f"it needs {[B, N, 1 + f + f * f, v.shape[3] + 1]}."
+        )
