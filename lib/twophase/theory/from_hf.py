@@ -4,87 +4,66 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
-
-Config = Mapping[str, Any]
+from twophase.theory.hf_defaults import LEFT_OUT
+from twophase.theory.hf_values import Config, count, number, size
 
 
 def read_config(config: Config, name: str | None = None) -> Architecture:
     """The `Architecture` of a config; see `Architecture.from_hf`."""
+    text = language_part(config)
+    return Architecture(name=name or _name(config), **_READERS[text["model_type"]](text))
+
+
+def language_part(config: Config) -> dict[str, Any]:
+    """The part of a config that describes a decoder, with the family's values for keys that the file leaves out.
+
+    For a model that also sees images that is its `text_config`. Raises ValueError for a model type without a reader.
+    """
     if not isinstance(config, Mapping):
         raise ValueError(f"A config must be a JSON object, but it is a {type(config).__name__}.")
     kind = config.get("model_type")
-    if isinstance(config.get("text_config"), Mapping):  # a model that also sees images: its language part
-        inner = dict(config["text_config"])
-        inner.setdefault("model_type", f"{kind}_text")
-        return read_config(inner, name or _name(config))
+    if isinstance(config.get("text_config"), Mapping):
+        outer = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        return language_part({"model_type": f"{kind}_text"} | outer | dict(config["text_config"]))
     if kind is None:
         raise ValueError("The config has no key 'model_type', so its layers are unknown.")
     if not isinstance(kind, str) or kind not in _READERS:
         raise ValueError(f"Unsupported model_type {kind!r}. Supported: {', '.join(_READERS)}.")
-    return Architecture(name=name or _name(config), **_READERS[kind](config))
+    return LEFT_OUT.get(kind, {}) | dict(config)
 
 
 def _name(config: Config) -> str:
     return str(config.get("_name_or_path") or config.get("model_type") or "config.json")
 
 
-def _need(config: Config, *keys: str) -> Any:
-    """The first of these keys that is there and not null; ValueError names the first when none is."""
-    for key in keys:
-        if config.get(key) is not None:
-            return config[key]
-    raise ValueError(f"The config of model_type {config.get('model_type')!r} has no key {keys[0]!r}.")
-
-
-def _size(config: Config, *keys: str) -> int:
-    value = _need(config, *keys)
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ValueError(f"The config's {keys[0]!r} must be a positive integer, but it is {value!r}.")
-    return value
-
-
-def _count(config: Config, key: str, default: int = 0) -> int:
-    value = config.get(key)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"The config's {key!r} must be a whole number, but it is {value!r}.")
-    return value
-
-
-def _float(config: Config, key: str, default: float) -> float:
-    value = default if config.get(key) is None else config[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
-        raise ValueError(f"The config's {key!r} must be a positive number, but it is {value!r}.")
-    return float(value)
-
-
 def _rope_theta(config: Config, default: float = 10000.0) -> float:
     """Old configs have `rope_theta`; new ones `rope_parameters`, for all layers or per kind of layer."""
-    rope = config.get("rope_parameters")
-    if isinstance(rope, Mapping):
-        inner = rope.get("full_attention", rope)
-        return _float(inner if isinstance(inner, Mapping) else rope, "rope_theta", default)
-    return _float(config, "rope_theta", default)
+    for key in ("rope_scaling", "rope_parameters"):
+        rope = config.get(key)
+        if isinstance(rope, Mapping):
+            inner = rope.get("full_attention", rope)
+            if isinstance(inner, Mapping) and inner.get("rope_theta") is not None:
+                return number(inner, "rope_theta", default)
+    return number(config, "rope_theta", default)
 
 
 def _common(config: Config) -> dict[str, Any]:
     """What Llama and all its descendants share."""
-    D, N = _size(config, "hidden_size"), _size(config, "num_attention_heads")
+    D, N = size(config, "hidden_size"), size(config, "num_attention_heads")
     if config.get("head_dim") is None and D % N:
         raise ValueError(f"The config has no 'head_dim', and 'hidden_size' {D} is no multiple of {N} heads.")
     return {
-        "L": _size(config, "num_hidden_layers"),
+        "L": size(config, "num_hidden_layers"),
         "D": D,
-        "F": _size(config, "intermediate_size"),
+        "F": size(config, "intermediate_size"),
         "N": N,
-        "K": _size(config, "num_key_value_heads") if config.get("num_key_value_heads") is not None else N,
-        "H": _size(config, "head_dim") if config.get("head_dim") is not None else D // N,
-        "V": _size(config, "vocab_size"),
+        "K": size(config, "num_key_value_heads") if config.get("num_key_value_heads") is not None else N,
+        "H": size(config, "head_dim") if config.get("head_dim") is not None else D // N,
+        "V": size(config, "vocab_size"),
         "tied_embeddings": bool(config.get("tie_word_embeddings", False)),
-        "max_context": _count(config, "max_position_embeddings") or None,
-        "rope_theta": _rope_theta(config),
-        "norm_eps": _float(config, "rms_norm_eps", 1e-6),
+        "max_context": count(config, "max_position_embeddings") or None,
+        "rope_theta": _rope_theta(config, default=1e6 if config["model_type"] == "mixtral" else 1e4),
+        "norm_eps": number(config, "rms_norm_eps", 1e-6),
         "activation": _activation(config, "hidden_act", default="silu"),
     }
 
@@ -113,59 +92,75 @@ def _layers(config: Config, L: int, default: tuple[str, ...]) -> tuple[str, ...]
 def _windowed(config: Config, sizes: dict[str, Any], default: tuple[str, ...]) -> dict[str, Any]:
     kinds = _layers(config, sizes["L"], default)
     sizes["attention"] = kinds[0] if len(set(kinds)) == 1 else kinds
-    sizes["window"] = _size(config, "sliding_window") if "sliding" in kinds else None
+    sizes["window"] = size(config, "sliding_window") if "sliding" in kinds else None
     return sizes
 
 
+def _one_kind(config: Config, sizes: dict[str, Any], sliding: bool) -> dict[str, Any]:
+    """Families whose layers are all alike: `layer_types`, if it is there, must say the same."""
+    kind = "sliding" if sliding else "full"
+    if set(_layers(config, sizes["L"], (kind,))) != {kind}:
+        raise ValueError(
+            f"The config's 'layer_types' is not supported where it differs from 'sliding_window': all layers of a "
+            f"{config['model_type']} are {kind}."
+        )
+    return _windowed(config, sizes, (kind,) * sizes["L"])
+
+
 def _llama(config: Config) -> dict[str, Any]:
-    biased = bool(config.get("attention_bias", False))
-    return _common(config) | {
-        "qkv_bias": biased,
-        "o_bias": biased,
-        "mlp_bias": bool(config.get("mlp_bias", False)),
-    }
+    return _common(config) | _attention_bias(config) | {"mlp_bias": bool(config.get("mlp_bias"))}
+
+
+def _attention_bias(config: Config) -> dict[str, Any]:
+    biased = bool(config.get("attention_bias"))
+    return {"qkv_bias": biased, "o_bias": biased}
 
 
 def _mistral(config: Config) -> dict[str, Any]:
-    sizes = _common(config)
-    kind = "sliding" if config.get("sliding_window") is not None else "full"
-    return _windowed(config, sizes, (kind,) * sizes["L"])
+    return _one_kind(config, _common(config), sliding=config.get("sliding_window") is not None)
 
 
 def _mixtral(config: Config) -> dict[str, Any]:
     sizes = _mistral(config)
-    E, k = _size(config, "num_local_experts", "num_experts"), _size(config, "num_experts_per_tok")
+    E, k = size(config, "num_local_experts", "num_experts"), size(config, "num_experts_per_tok")
     return sizes | {"moe": MixtureOfExperts(E=E, k=k, F=sizes["F"])}
+
+
+def _may_slide(config: Config) -> bool:
+    """Whether a Qwen uses windows at all."""
+    return bool(config.get("use_sliding_window")) and config.get("sliding_window") is not None
 
 
 def _qwen2(config: Config) -> dict[str, Any]:
     sizes = _common(config) | {"qkv_bias": True}
-    first = _count(config, "max_window_layers") if config.get("use_sliding_window") else sizes["L"]
-    return _windowed(config, sizes, tuple("full" if i < first else "sliding" for i in range(sizes["L"])))
+    first = count(config, "max_window_layers") if _may_slide(config) else sizes["L"]
+    sizes = _windowed(config, sizes, tuple("full" if i < first else "sliding" for i in range(sizes["L"])))
+    if sizes["window"] is not None and not _may_slide(config):
+        raise ValueError("The config's 'layer_types' has sliding layers, but its 'use_sliding_window' is not set.")
+    return sizes
 
 
 def _qwen3(config: Config) -> dict[str, Any]:
-    biased = bool(config.get("attention_bias", False))
-    config = {"head_dim": 128} | dict(config)
-    return _qwen2(config) | {"qkv_bias": biased, "o_bias": biased, "qk_norm": True}
+    return _qwen2(config) | _attention_bias(config) | {"qk_norm": True}
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
-    if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
+    dense = sorted(config.get("mlp_only_layers") or ())
+    if dense != list(range(len(dense))) or config.get("decoder_sparse_step", 1) != 1:
         raise ValueError(
-            "A qwen3_moe config with dense layers ('mlp_only_layers', 'decoder_sparse_step') is unsupported."
+            "A qwen3_moe config with dense layers ('mlp_only_layers', 'decoder_sparse_step') is supported only where "
+            f"they come before all others; 'mlp_only_layers' is {dense}."
         )
-    E, k = _size(config, "num_experts", "num_local_experts"), _size(config, "num_experts_per_tok")
-    return _qwen3(config) | {"moe": MixtureOfExperts(E=E, k=k, F=_size(config, "moe_intermediate_size"))}
+    E, k = size(config, "num_experts", "num_local_experts"), size(config, "num_experts_per_tok")
+    moe = MixtureOfExperts(E=E, k=k, F=size(config, "moe_intermediate_size"), n_dense_layers=len(dense))
+    sizes = _one_kind(config, _common(config), sliding=_may_slide(config))
+    return sizes | _attention_bias(config) | {"qk_norm": True, "moe": moe}
 
 
 def _gemma(config: Config, period: int) -> dict[str, Any]:
-    config = {"tie_word_embeddings": True, "head_dim": 256} | dict(config)
-    sizes = _common(config) | {
-        "norms_per_layer": 4,
-        "activation": _activation(config, "hidden_activation", "hidden_act", default="gelu_tanh"),
-    }
-    period = _count(config, "sliding_window_pattern") or _count(config, "_sliding_window_pattern") or period
+    """Every `period`-th layer is full, the others slide."""
+    sizes = _common(config) | _attention_bias(config) | {"norms_per_layer": 4}
+    sizes["activation"] = _activation(config, "hidden_activation", "hidden_act", default="gelu_tanh")
     kinds = tuple("full" if (i + 1) % period == 0 else "sliding" for i in range(sizes["L"]))
     return _windowed(config, sizes, kinds)
 
@@ -176,49 +171,48 @@ def _gemma2(config: Config) -> dict[str, Any]:
 
 def _gemma3(config: Config) -> dict[str, Any]:
     theta = _rope_theta(config, default=1e6)
-    # Published files leave out what equals the library's defaults.
-    config = {"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4} | dict(config)
-    return _gemma(config, 6) | {"qk_norm": True, "rope_theta": theta}
+    return _gemma(config, size(config, "sliding_window_pattern")) | {"qk_norm": True, "rope_theta": theta}
 
 
 def _deepseek(config: Config) -> dict[str, Any]:
     mla = LatentAttention(
-        R=_size(config, "kv_lora_rank"),
-        rope_dim=_size(config, "qk_rope_head_dim"),
-        nope_dim=_size(config, "qk_nope_head_dim"),
-        v_dim=_size(config, "v_head_dim"),
-        q_rank=_size(config, "q_lora_rank") if config.get("q_lora_rank") is not None else None,
+        R=size(config, "kv_lora_rank"),
+        rope_dim=size(config, "qk_rope_head_dim"),
+        nope_dim=size(config, "qk_nope_head_dim"),
+        v_dim=size(config, "v_head_dim"),
+        q_rank=size(config, "q_lora_rank") if config.get("q_lora_rank") is not None else None,
     )
     if config.get("moe_layer_freq", 1) != 1:
         raise ValueError("A deepseek config with 'moe_layer_freq' other than 1 is unsupported.")
     moe = None
     if config.get("n_routed_experts") is not None:
         moe = MixtureOfExperts(
-            E=_size(config, "n_routed_experts"),
-            k=_size(config, "num_experts_per_tok"),
-            F=_size(config, "moe_intermediate_size"),
-            n_shared=_count(config, "n_shared_experts"),
-            n_dense_layers=_count(config, "first_k_dense_replace"),
+            E=size(config, "n_routed_experts"),
+            k=size(config, "num_experts_per_tok"),
+            F=size(config, "moe_intermediate_size"),
+            n_shared=count(config, "n_shared_experts"),
+            n_dense_layers=min(count(config, "first_k_dense_replace"), size(config, "num_hidden_layers")),
             router_bias=config["model_type"] == "deepseek_v3",
         )
     # `head_dim` means the rotated part in newer files; a query head is the sum of its two parts.
     sizes = _common(dict(config) | {"head_dim": mla.nope_dim + mla.rope_dim})
-    return sizes | {"attention": "mla", "mla": mla, "moe": moe}
+    mlp_bias = config["model_type"] == "deepseek_v2" and bool(config.get("mlp_bias"))
+    return sizes | _attention_bias(config) | {"attention": "mla", "mla": mla, "moe": moe, "mlp_bias": mlp_bias}
 
 
 def _gpt2(config: Config) -> dict[str, Any]:
-    D, N = _size(config, "n_embd", "hidden_size"), _size(config, "n_head", "num_attention_heads")
+    D, N = size(config, "n_embd", "hidden_size"), size(config, "n_head", "num_attention_heads")
     if D % N:
         raise ValueError(f"The config's 'n_embd' {D} is no multiple of its 'n_head' {N}.")
-    positions = _size(config, "n_positions", "n_ctx", "max_position_embeddings")
+    positions = size(config, "n_positions", "n_ctx", "max_position_embeddings")
     return {
-        "L": _size(config, "n_layer", "num_hidden_layers"),
+        "L": size(config, "n_layer", "num_hidden_layers"),
         "D": D,
-        "F": _size(config, "n_inner", "intermediate_size") if config.get("n_inner") is not None else 4 * D,
+        "F": size(config, "n_inner", "intermediate_size") if config.get("n_inner") is not None else 4 * D,
         "N": N,
         "K": N,
         "H": D // N,
-        "V": _size(config, "vocab_size"),
+        "V": size(config, "vocab_size"),
         "tied_embeddings": bool(config.get("tie_word_embeddings", True)),
         "gated_mlp": False,
         "qkv_bias": True,
@@ -227,7 +221,7 @@ def _gpt2(config: Config) -> dict[str, Any]:
         "norm": "layer",
         "learned_positions": positions,
         "max_context": positions,
-        "norm_eps": _float(config, "layer_norm_epsilon", 1e-5),
+        "norm_eps": number(config, "layer_norm_epsilon", 1e-5),
         "activation": _activation(config, "activation_function", default="gelu_tanh"),
     }
 

@@ -1,0 +1,81 @@
+"""Which keys of a config.json change what a model computes, and which do not.
+
+How the lists were made. Every field of the config classes of these families in transformers 4.57 and 5.23 was looked up in the
+code that uses it; `tests/test_models_hugging_face.py` proves that none is on no list. REFUSED adds what other families, forks and
+quantizers write where the result would change without a tensor's name or shape betraying it. A key on no list is
+ignored, and named in a note. (What adds or removes a tensor needs no list: every tensor must find its place.)
+"""
+
+from typing import Any
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Read by theory's from_hf or by `config.py` here.
+READ = _words("""
+    model_type architectures text_config vision_config
+    hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim vocab_size
+    max_position_embeddings tie_word_embeddings rms_norm_eps hidden_act hidden_activation attention_bias mlp_bias
+    rope_theta rope_scaling rope_parameters rope_local_base_freq rope_interleave partial_rotary_factor
+    sliding_window use_sliding_window max_window_layers layer_types sliding_window_pattern _sliding_window_pattern
+    query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping
+    num_local_experts num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step
+    mlp_only_layers n_routed_experts n_shared_experts first_k_dense_replace moe_layer_freq n_group topk_group
+    topk_method scoring_func routed_scaling_factor
+    kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim qk_head_dim
+""")
+
+# Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that changes a logit.
+HARMLESS = _words("""
+    transformers_version _name_or_path name_or_path auto_map torch_dtype dtype _commit_hash _attn_implementation_autoset
+    attn_implementation _attn_implementation experts_implementation _experts_implementation use_cache
+    cache_implementation unsloth_fixed unsloth_version torchscript use_bfloat16 tf_legacy_loss
+    initializer_range attention_dropout pretraining_tp output_router_logits router_aux_loss_coef router_jitter_noise
+    aux_loss_alpha seq_aux ep_size num_nextn_predict_layers num_mtp_layers
+    return_dict output_hidden_states output_attentions chunk_size_feed_forward id2label label2id num_labels
+    problem_type finetuning_task task_specific_params tokenizer_class prefix is_decoder tie_encoder_decoder
+    cross_attention_hidden_size bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
+    max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
+    typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
+    num_return_sequences output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id
+    remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
+    boi_token_index eoi_token_index image_token_index boi_token_id eoi_token_id image_token_id mm_tokens_per_image
+""")
+
+# Keys that change results in ways not built here, with the values that ask for nothing.
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "quantization_config": (None,),
+    "compression_config": (None,),
+    "per_layer_config": (None, {}, []),
+    "pruned_heads": (None, {}),
+    "is_encoder_decoder": (None, False),
+    "add_cross_attention": (None, False),
+    "use_bidirectional_attention": (None, False),
+    "is_causal": (None, True),
+    "position_embedding_type": (None, "rope", "rotary"),
+    "alibi": (None, False),
+    "rope_ratio": (None, 1),
+    "rotary_pct": (None, 1),
+    "rotary_dim": (None,),
+    "original_max_position_embeddings": (None,),
+    "attention_sink_size": (None, 0),
+    "attention_chunk_size": (None, 0),
+    "attn_temperature_tuning": (None, False, 0),
+    "no_rope_layers": (None, []),
+    "no_rope_layer_interval": (None, 0),
+    "use_qk_norm": (None, False),
+    "qk_layernorm": (None, False),
+    "clip_qkv": (None,),
+    "use_parallel_residual": (None, False),
+    "index_topk": (None,),
+    "attention_multiplier": (None,),
+    "embedding_multiplier": (None, 1),
+    "residual_multiplier": (None, 1),
+    "logits_scaling": (None, 1),
+    "logit_scale": (None, 1),
+    "scale_emb": (None, 1),
+    "scale_depth": (None,),
+    "dim_model_base": (None,),
+}
