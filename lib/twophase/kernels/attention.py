@@ -11,6 +11,8 @@ import math
 import torch
 from torch.nn import functional
 
+from twophase.kernels.attention_training import attention_with_gradient
+
 
 def causal_attention(
     q: torch.Tensor,
@@ -36,6 +38,8 @@ def causal_attention(
     check_shapes(q, k, v)
     check_options(window, softcap)
     T, S = q.shape[1], k.shape[1]
+    if T == S and lengths is None and starts is None and softcap is None and _is_training(q):
+        return attention_with_gradient(q, k, v, window=window, scale=scale or q.shape[3] ** -0.5)
     if lengths is not None or starts is not None:
         return _attend(q, k, v, visible(T, S, lengths, starts, q.device, window), softcap, scale)
     if window is not None and window < S:
@@ -52,7 +56,14 @@ def full_attention(
     """Attention without a mask: every query sees every key, in both directions. Shapes as above; T and S are free."""
     check_shapes(q, k, v, causal=False)
     check_options(None, softcap)
+    if q.shape[1] == k.shape[1] and softcap is None and _is_training(q):
+        return attention_with_gradient(q, k, v, window=None, scale=scale or q.shape[3] ** -0.5, causal=False)
     return _attend(q, k, v, None, softcap, scale)
+
+
+def _is_training(q: torch.Tensor) -> bool:
+    """On a CPU torch's fused kernel has a slow backward pass."""
+    return q.requires_grad and torch.is_grad_enabled() and q.device.type == "cpu"
 
 
 def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None) -> torch.Tensor:

@@ -19,25 +19,25 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.nn import functional
 
-from twophase.models import checkpoints, corpus
+from twophase.models import checkpoints, corpus, diffusion
+from twophase.models.family import FAMILY
+from twophase.models.optimizer import MuonAdamW
 from twophase.models.transformer import Config, Transformer
-
-FAMILY = {"gqa": Config(L=4, D=128, F=352, N=4, K=2, H=32)}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How a model is trained."""
 
-    n_tokens: int = 15_000_000
-    B: int = 32  # sequences per step
-    lr: float = 3e-3  # peak of the learning rate
-    lr_end: float = 1e-4  # where the cosine ends
-    warmup_steps: int = 100
-    weight_decay: float = 0.1  # of matrices only
-    beta1: float = 0.9
-    beta2: float = 0.95
+    n_tokens: int = 4_000_000
+    B: int = 8  # sequences per step: many small steps learn more from a small budget than few large ones
+    lr_matrices: float = 6e-3  # peak of the learning rate of the layers' matrices (Muon)
+    lr_others: float = 3e-3  # of embeddings, norms and vectors (AdamW)
+    lr_end: float = 0.03  # where the cosine ends, as a share of the peak
+    warmup_steps: int = 60
+    weight_decay: float = 0.1  # of the layers' matrices only
     clip: float = 1.0  # largest norm of the gradient
+    aux_weight: float = 0.01  # of a mixture of experts' load-balance loss
     seed: int = 1
     autocast: bool = True  # matrix products in bf16; weights, sums and the optimizer in fp32
 
@@ -45,12 +45,12 @@ class Recipe:
         """Optimizer steps that the budget of tokens pays for."""
         return max(1, self.n_tokens // (self.B * T))
 
-    def lr_at(self, step: int, T: int) -> float:
-        """Linear warm-up, then a cosine from lr to lr_end."""
+    def lr_share(self, step: int, T: int) -> float:
+        """The learning rate as a share of its peak: linear warm-up, then a cosine from 1 to lr_end."""
         if step < self.warmup_steps:
-            return self.lr * (step + 1) / self.warmup_steps
-        share = (step - self.warmup_steps) / max(1, self.steps(T) - self.warmup_steps)
-        return self.lr_end + (self.lr - self.lr_end) * (1 + math.cos(math.pi * share)) / 2
+            return (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(1, self.steps(T) - self.warmup_steps)
+        return self.lr_end + (1 - self.lr_end) * (1 + math.cos(math.pi * done)) / 2
 
 
 def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tensor:
@@ -76,31 +76,23 @@ class Trainer:
         self.config, self.recipe, self.data, self.device = config, recipe, data, device
         self.identity = {"config": config.to_dict(), "recipe": asdict(recipe), "corpus": data_digest}
         self.model = Transformer(config).to(device)
-        matrices = [p for p in self.model.parameters() if p.ndim > 1]
-        vectors = [p for p in self.model.parameters() if p.ndim == 1]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-            lr=recipe.lr,
-            betas=(recipe.beta1, recipe.beta2),
-            fused=True,
-        )
+        self.optimizer = MuonAdamW(self.model, recipe.lr_matrices, recipe.lr_others, recipe.weight_decay)
         self.step_count = 0
         self.seconds = 0.0
+        self.losses: list[float] = []  # of every step, in nats per byte
         self.total_steps = recipe.steps(config.context)
 
     def step(self) -> torch.Tensor:
         """One optimizer step; returns the loss in nats per byte, before it."""
         r, T = self.recipe, self.config.context
         tokens = batch(self.data, self.step_count, r.B, T, r.seed).to(self.device)
-        for group in self.optimizer.param_groups:
-            group["lr"] = r.lr_at(self.step_count, T)
         with torch.autocast(self.device, torch.bfloat16, enabled=r.autocast):
-            logits = self.model(tokens[:, :-1])  # [B, T, V]
-        loss = functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+            loss, aux = training_loss(self.model, tokens, r.seed * 1_000_003 + self.step_count)
+        self.optimizer.zero_grad(self.model)
+        (loss + r.aux_weight * aux).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
-        self.optimizer.step()
+        self.optimizer.step(r.lr_share(self.step_count, T))
+        self.losses.append(float(loss.detach()))
         self.step_count += 1
         return loss.detach()
 
@@ -113,6 +105,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "step": self.step_count,
             "seconds": self.seconds,
+            "losses": self.losses,
         }
         torch.save(state, path.with_suffix(".tmp"))
         os.replace(path.with_suffix(".tmp"), path)
@@ -127,6 +120,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step_count, self.seconds = state["step"], state["seconds"]
+        self.losses = state["losses"]
 
 
 def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
@@ -160,24 +154,52 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
     trainer.save(state_path)
 
 
+def training_loss(model: Transformer, tokens: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nats per byte of the targets in tokens, int64 [B, T + 1], and the experts' load-balance loss (0 without any).
+
+    A model that reads both ways learns to fill in masked bytes instead; `seed` draws what is masked.
+    """
+    if not model.config.causal:
+        generator = torch.Generator(tokens.device).manual_seed(seed)
+        return diffusion.training_loss(model, tokens[:, 1:], generator), torch.zeros(())
+    logits = model(tokens[:, :-1])  # [B, T, V]
+    loss = functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+    aux = [block.mlp.aux_loss for block in model.layers if getattr(block.mlp, "aux_loss", None) is not None]
+    return loss, torch.stack(aux).mean() if aux else torch.zeros(())
+
+
 @torch.no_grad()
-def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64) -> float:
-    """Mean of −log2 of the probability of each next byte, over windows of the model's context that do not overlap."""
+def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int = 1) -> float:
+    """Mean of −log2 of the probability of each next byte, over windows of the model's context that do not overlap.
+
+    `every`: only each so-manieth window counts. For a masked-diffusion model it is an upper bound, by sampling.
+    """
     T = model.config.context
     n = (len(data) - 1) // T
     device = model.embed_tokens.weight.device
-    inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))  # [n, T]
-    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))  # [n, T]
+    inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
+    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
+    if not model.config.causal:
+        return diffusion.bound_bits_per_byte(model, targets.flatten().numpy(), n_draws=4, seed=0)[0]
     nats = 0.0
-    for i in range(0, n, B):
+    for i in range(0, len(inputs), B):
         logits = model(inputs[i : i + B].to(device)).float().flatten(0, 1)  # [B·T, V]
         nats += float(functional.cross_entropy(logits, targets[i : i + B].flatten().to(device), reduction="sum"))
-    return nats / (n * T) / math.log(2)
+    return nats / targets.numel() / math.log(2)
+
+
+def curve(losses: list[float], points: int = 40) -> list[float]:
+    """The loss over the run in bits per byte: the means of `points` stretches of equal length."""
+    return [round(float(part.mean()) / math.log(2), 4) for part in np.array_split(losses, min(points, len(losses)))]
+
+
+EVERY = 4  # a quarter of the held-out windows, the same for all, tells models apart as well as all of them
 
 
 def device_name(device: str) -> str:
     """What the training ran on, for the card."""
-    return torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    n = torch.get_num_threads()
+    return torch.cuda.get_device_name() if device == "cuda" else f"CPU, {n} thread{'s' if n > 1 else ''}"
 
 
 def finish(trainer: Trainer, name: str, out: Path) -> Path:
@@ -186,8 +208,9 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
     path = checkpoints.save(trainer.model, name, {}, out)
     saved = checkpoints.load(name, device=trainer.device, folder=out)
     details: dict[str, Any] = {
-        "held_out_bits_per_byte": round(bits_per_byte(saved, held_out), 4),
-        "held_out_bytes": len(held_out),
+        "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
+        "held_out_bytes": len(held_out) // EVERY,
+        "train_bits_per_byte": curve(trainer.losses),
         "n_tokens": trainer.step_count * trainer.recipe.B * trainer.config.context,
         "training_s": round(trainer.seconds),
         "device": device_name(trainer.device),
@@ -208,14 +231,18 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(FAMILY), help="which model")
     parser.add_argument("--out", type=Path, default=Path("scratch/train"), help="where the run and its result go")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--threads", type=int, help="CPU threads; two runs on one thread each outdo one on two")
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--tokens", type=int, default=Recipe.n_tokens, help="the budget")
     args = parser.parse_args()
     try:
+        if args.threads:
+            torch.set_num_threads(args.threads)
         recipe = Recipe(seed=args.seed, n_tokens=args.tokens)
         trainer = Trainer(FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest())
-        train(trainer, args.out / f"{args.name}.run.pt")
-        finish(trainer, args.name, args.out)
+        out = args.out / f"seed{args.seed}"
+        train(trainer, out / f"{args.name}.run.pt")
+        finish(trainer, args.name, out)
     except ValueError as error:
         sys.exit(str(error))
 
