@@ -6,9 +6,9 @@ Parameter names and the order of rows are those of DeepSeek's checkpoints on Hug
 import torch
 from torch import nn
 
-from twophase.kernels.latent_attention import absorbed_attention, expanded_attention
+from twophase.kernels.latent_attention import LatentCache, absorbed_attention, expanded_attention
 from twophase.kernels.rope import apply_rope
-from twophase.models.attention import Step
+from twophase.models.attention import Cache, Step
 from twophase.models.cache import LayerCaches
 from twophase.models.config import Config
 from twophase.models.norm import RMSNorm
@@ -24,8 +24,6 @@ class LatentAttention(nn.Module):
     None (the default) chooses absorbed for a single token that continues a cache, and expanded otherwise.
     """
 
-    absorbed: bool | None = None
-
     def __init__(self, config: Config, layer: int) -> None:
         super().__init__()
         c, m = config, config.mla
@@ -34,6 +32,7 @@ class LatentAttention(nn.Module):
         if c.source(layer) != layer:
             raise ValueError(f"layer {layer} cannot read the keys of another: latent attention shares no cache.")
         self.config, self.layer, self.sizes = c, layer, m
+        self.absorbed: bool | None = None
         q_width = c.N * (m.nope_dim + m.rope_dim)
         if m.q_rank is None:
             self.q_proj = nn.Linear(c.D, q_width, bias=False)
@@ -51,8 +50,8 @@ class LatentAttention(nn.Module):
         B, T, _ = x.shape
         q_nope, q_rope = self._queries(x, step)  # [B, T, N, nope_dim], [B, T, N, rope_dim]
         latent, k_rope = self._latents(x, step)  # [B, T, R], [B, T, rope_dim]
-        if isinstance(step.cache, LayerCaches):
-            latent, k_rope = step.cache.stores[self.layer].append(latent, k_rope)  # [B, S, R], [B, S, rope_dim]
+        if step.cache is not None:
+            latent, k_rope = self._store(step.cache).append(latent, k_rope)  # [B, S, R], [B, S, rope_dim]
         absorbed = (T == 1 and step.cache is not None) if self.absorbed is None else self.absorbed
         attend = absorbed_attention if absorbed else expanded_attention
         out = attend(q_nope, q_rope, latent, k_rope, *self.up_projections(), scale=self.config.score_scale)
@@ -63,6 +62,13 @@ class LatentAttention(nn.Module):
         m = self.sizes
         heads = self.kv_b_proj.weight.view(self.config.N, m.nope_dim + m.v_dim, m.R)  # [N, nope_dim + v_dim, R]
         return heads[:, : m.nope_dim], heads[:, m.nope_dim :]
+
+    def _store(self, cache: Cache) -> LatentCache:
+        """This layer's part of the cache."""
+        store = cache.stores.get(self.layer) if isinstance(cache, LayerCaches) else None
+        if not isinstance(store, LatentCache):
+            raise ValueError(f"layer {self.layer} keeps latents: it needs a cache from `new_cache` of its own model.")
+        return store
 
     def _queries(self, x: torch.Tensor, step: Step) -> tuple[torch.Tensor, torch.Tensor]:
         """The queries' parts: [B, T, N, nope_dim] and, rotated, [B, T, N, rope_dim]."""
