@@ -1,91 +1,80 @@
-"""A Config from the content of a config.json: everything in it that changes a number, or a sentence about what cannot.
+"""A Config from the content of a config.json: all in it that changes a number, or a sentence about what cannot be had.
 
-Sizes are read by `twophase.theory.from_hf`; what each family does with them is here. Each family's note names the code
-that is followed where papers leave it open: the implementation in transformers 5.
+Sizes are read by `twophase.theory.from_hf`; here is what each family does with them. Where papers leave something open,
+transformers 5 is followed; where it and a family's own code disagree, the config is refused.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models.config import Config
+from twophase.models.hugging_face.families import FAMILIES, Family
 from twophase.models.hugging_face.keys import HARMLESS, READ, REFUSED
-from twophase.models.hugging_face.rope import rope_fields
 from twophase.theory import from_hf
 from twophase.theory.architecture import Architecture
 
 Json = Mapping[str, Any]
-Fields = dict[str, Any]  # of a Config
-
-
-@dataclass(frozen=True)
-class Family:
-    """A model type: the class names it goes by, and what its Config has beyond the sizes."""
-
-    classes: tuple[str, ...]
-    more: Callable[[Json], Fields]
+WITH_IMAGES = {"gemma3": "Gemma3ForConditionalGeneration"}  # a text model inside: what it says is `text_config`
 
 
 def read_config(config: Json) -> Config:
     """The Config of a config.json, old (transformers 4) or new (5) in its spelling.
 
-    Raises ValueError that names the key and its value where something that changes results is not supported. Keys on
-    no list of `keys.py` are ignored with a warning that names them.
+    Raises ValueError that names the key and its value where something that changes results is not supported. A key
+    that is on no list of `keys.py` is ignored, with a warning that names it.
     """
     try:
         text = from_hf.language_part(config)
         family = _family(config, text)
-        _check_keys(config, text)
+        _check_keys(config, text, family)
         arch = Architecture.from_hf(config)
-        return Config.from_architecture(arch, **_checked(text, family, arch))
+        if arch.activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"the activation {arch.activation!r} is not supported; supported: {known}.")
+        if arch.moe is not None and arch.mlp_bias:
+            raise ValueError("mlp_bias true is not supported in a model with experts, which have no biases here.")
+        return Config.from_architecture(arch, **family.more(text))
     except ValueError as error:
         raise ValueError(f"config.json: {error}") from None
 
 
-def _checked(text: Json, family: Family, arch: Architecture) -> Fields:
-    if arch.activation not in ACTIVATIONS:
-        raise ValueError(f"the activation {arch.activation!r} is not supported; supported: {', '.join(ACTIVATIONS)}.")
-    if arch.moe is not None and arch.mlp_bias:
-        raise ValueError("mlp_bias true is not supported in a model with experts, which have no biases here.")
-    return rope_fields(text) | family.more(text)
-
-
 def _family(config: Json, text: Json) -> Family:
-    kind = text["model_type"]
-    if kind not in FAMILIES or (config is not text and config.get("model_type") not in (kind, "gemma3")):
-        named = config.get("model_type", kind)
-        raise ValueError(f"model_type {named!r} is not supported; supported: gemma3, {', '.join(FAMILIES)}.")
+    """The family of a config, if its model type and all its classes are known."""
+    kind, outer = text["model_type"], config["model_type"] if "model_type" in config else text["model_type"]
+    if kind not in FAMILIES or (outer != kind and outer not in WITH_IMAGES):
+        known = ", ".join([*FAMILIES, *WITH_IMAGES])
+        raise ValueError(f"model_type {outer!r} is not supported; supported: {known}.")
     family = FAMILIES[kind]
+    classes = {f"{family.prefix}ForCausalLM", f"{family.prefix}Model", f"{family.prefix}TextModel"}
     for name in config.get("architectures") or ():
-        if name not in family.classes:
-            raise ValueError(
-                f"the architecture {name!r} is not supported; supported here: {', '.join(family.classes)}."
-            )
+        if name not in classes and name != WITH_IMAGES.get(outer):
+            raise ValueError(f"the architecture {name!r} is not supported; supported: {', '.join(sorted(classes))}.")
     return family
 
 
-def _check_keys(config: Json, text: Json) -> None:
-    """Refuse what would change the result, and name what is not known."""
+def _check_keys(config: Json, text: Json, family: Family) -> None:
+    """Refuse what would change the result; name what is not known."""
     for part in (config, text):
-        for key, neutral in REFUSED.items():
-            if key in part and part[key] not in neutral:
-                raise ValueError(f"{key} {_short(part[key])} is not supported.")
-    unknown = sorted(key for key in config.keys() | text.keys() if key not in READ | HARMLESS | REFUSED.keys())
-    if unknown:
-        warnings.warn(f"config.json: ignored, as nothing is known about it: {', '.join(unknown)}.", stacklevel=5)
+        for key in REFUSED.keys() & part.keys() - family.reads:
+            if part[key] not in REFUSED[key]:
+                raise ValueError(f"{key} {_short(part[key])} is not supported for model_type {text['model_type']!r}.")
+    if config.get("model_type") in WITH_IMAGES:
+        _check_both_parts(config, text)
+    if unknown := sorted((config.keys() | text.keys()) - READ - HARMLESS - REFUSED.keys()):
+        warnings.warn(f"config.json: nothing is known about {', '.join(unknown)}: ignored.", stacklevel=3)
+
+
+def _check_both_parts(config: Json, text: Json) -> None:
+    """Where the two parts of a model that sees may say different things, implementations differ about which counts."""
+    tied = "tie_word_embeddings"
+    if tied in config and bool(config[tied]) != bool(text[tied]):
+        raise ValueError(f"{tied} is {config[tied]}, but {text[tied]} in text_config: say the same in both.")
+    if text.get("final_logit_softcapping") is not None:
+        raise ValueError("final_logit_softcapping in text_config is not supported: models that see ignore it.")
 
 
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 60 else f"{text[:56]} ..."
-
-
-def _llama(text: Json) -> Fields:
-    return {}
-
-
-FAMILIES: dict[str, Family] = {
-    "llama": Family(("LlamaForCausalLM", "LlamaModel"), _llama),
-}

@@ -18,7 +18,7 @@ READ = _words("""
     model_type architectures text_config vision_config
     hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim vocab_size
     max_position_embeddings tie_word_embeddings rms_norm_eps hidden_act hidden_activation attention_bias mlp_bias
-    rope_theta rope_scaling rope_parameters rope_local_base_freq rope_interleave partial_rotary_factor
+    rope_theta rope_scaling rope_parameters rope_local_base_freq rope_interleave partial_rotary_factor original_max_position_embeddings
     sliding_window use_sliding_window max_window_layers layer_types sliding_window_pattern _sliding_window_pattern
     query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping
     num_local_experts num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob decoder_sparse_step
@@ -46,6 +46,23 @@ HARMLESS = _words("""
 
 # Keys that change results in ways not built here, with the values that ask for nothing.
 REFUSED: dict[str, tuple[Any, ...]] = {
+    # Read in some families (see `families.py`), and meant to do something in whatever other file has them.
+    "sliding_window": (None,),
+    "use_sliding_window": (None, False),
+    "layer_types": (None,),
+    "sliding_window_pattern": (None,),
+    "query_pre_attn_scalar": (None,),
+    "attn_logit_softcapping": (None,),
+    "final_logit_softcapping": (None,),
+    "rope_local_base_freq": (None,),
+    "rope_interleave": (None,),
+    "norm_topk_prob": (None,),
+    "scoring_func": (None, "softmax"),
+    "topk_method": (None, "greedy"),
+    "n_group": (None, 1),
+    "topk_group": (None, 1),
+    "routed_scaling_factor": (None, 1),
+    # Of other families, of forks, of quantizers.
     "quantization_config": (None,),
     "compression_config": (None,),
     "per_layer_config": (None, {}, []),
@@ -56,10 +73,10 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "is_causal": (None, True),
     "position_embedding_type": (None, "rope", "rotary"),
     "alibi": (None, False),
+    "use_mrope": (None, False),
     "rope_ratio": (None, 1),
     "rotary_pct": (None, 1),
     "rotary_dim": (None,),
-    "original_max_position_embeddings": (None,),
     "attention_sink_size": (None, 0),
     "attention_chunk_size": (None, 0),
     "attn_temperature_tuning": (None, False, 0),

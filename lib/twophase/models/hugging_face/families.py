@@ -1,0 +1,131 @@
+"""What each family has in its Config beyond the sizes: scales, caps, pairings, routing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+from twophase.models.config import Routing
+from twophase.models.hugging_face.rope import rope_fields, score_factor
+from twophase.theory.hf_values import count, need, number, size
+
+Json = Mapping[str, Any]
+Fields = dict[str, Any]  # of a Config
+
+
+@dataclass(frozen=True)
+class Family:
+    """How its classes begin, what its Config has beyond the sizes, and which keys it reads that others must not have."""
+
+    prefix: str
+    more: Callable[[Json], Fields] = rope_fields
+    reads: frozenset[str] = field(default=frozenset())
+
+
+def _mixtral(text: Json) -> Fields:
+    """Softmax over all experts, the weights of the chosen ones divided by their sum."""
+    return rope_fields(text) | {"routing": Routing(score="softmax", normalize=True)}
+
+
+def _qwen3_moe(text: Json) -> Fields:
+    return rope_fields(text) | {"routing": Routing(score="softmax", normalize=bool(text["norm_topk_prob"]))}
+
+
+def _gemma2(text: Json) -> Fields:
+    """Norm weights stored minus one, embeddings times sqrt(D), scores by a number of their own, caps on both logits."""
+    return rope_fields(text) | {
+        "norm_offset": 1.0,
+        "embedding_scale": sqrt(size(text, "hidden_size")),
+        "score_scale": 1 / sqrt(number(text, "query_pre_attn_scalar", 256)),
+        "score_cap": _cap(text, "attn_logit_softcapping"),
+        "logit_cap": _cap(text, "final_logit_softcapping"),
+    }
+
+
+def _gemma3(text: Json) -> Fields:
+    """Gemma 2 without a cap on scores."""
+    if text.get("attn_logit_softcapping") is not None:
+        raise ValueError(
+            f"attn_logit_softcapping {text['attn_logit_softcapping']!r} is not supported for Gemma 3: its "
+            "implementations read it and do not use it."
+        )
+    return _gemma2(text)
+
+
+def _cap(text: Json, key: str) -> float | None:
+    return None if text.get(key) is None else number(text, key, 1.0)
+
+
+def _deepseek(text: Json) -> Fields:
+    """Latent attention; with YaRN the scores have a factor besides 1/sqrt(H)."""
+    fields = rope_fields(text)
+    H = size(text, "qk_nope_head_dim") + size(text, "qk_rope_head_dim")
+    return fields | {"score_scale": score_factor(fields["rope_scaling"]) / sqrt(H)}
+
+
+def _deepseek_v2(text: Json) -> Fields:
+    """Interleaved RoPE; softmax scores, all experts or those of the groups with the best single expert."""
+    _expect(text, "scoring_func", "softmax")
+    _expect(text, "rope_interleave", True)
+    method = text.get("topk_method")
+    if method not in ("greedy", "group_limited_greedy"):
+        raise ValueError(f"topk_method {method!r} is not supported; supported: greedy, group_limited_greedy.")
+    if text.get("norm_topk_prob"):
+        raise ValueError("norm_topk_prob true is not supported for deepseek_v2: its implementations disagree about it.")
+    groups = _groups(text) if method == "group_limited_greedy" else {}
+    routing = Routing("softmax", normalize=False, scale=number(text, "routed_scaling_factor", 1.0), **groups)
+    return _deepseek(text) | {"rope_pairing": "interleaved", "routing": routing}
+
+
+def _deepseek_v3(text: Json) -> Fields:
+    """Sigmoid scores with a correction for the choice; groups by the sum of their two best experts."""
+    _expect(text, "scoring_func", "sigmoid")
+    _expect(text, "topk_method", "noaux_tc")
+    groups = _groups(text) if count(text, "n_group") > 1 else {}
+    routing = Routing(
+        "sigmoid",
+        normalize=bool(text["norm_topk_prob"]),
+        scale=number(text, "routed_scaling_factor", 1.0),
+        **groups | ({"group_top": 2} if groups else {}),
+    )
+    pairing = "interleaved" if text["rope_interleave"] else "half"
+    return _deepseek(text) | {"rope_pairing": pairing, "routing": routing}
+
+
+def _groups(text: Json) -> dict[str, int]:
+    return {"groups": size(text, "n_group"), "groups_kept": size(text, "topk_group")}
+
+
+def _expect(text: Json, key: str, value: Any) -> None:
+    """A key that says what this family does anyway; ValueError if it says something else."""
+    if need({**text, key: value} if text.get(key) is None else text, key) != value:
+        raise ValueError(f"{key} {text[key]!r} is not supported for {text['model_type']}; supported: {value!r}.")
+
+
+_WINDOW = frozenset({"sliding_window", "layer_types"})
+_QWEN = _WINDOW | {"use_sliding_window"}
+_GEMMA = _WINDOW | {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"}
+_DEEPSEEK = frozenset(
+    {
+        "norm_topk_prob",
+        "n_group",
+        "topk_group",
+        "topk_method",
+        "scoring_func",
+        "routed_scaling_factor",
+        "rope_interleave",
+    }
+)
+
+FAMILIES = {
+    "llama": Family("Llama"),
+    "mistral": Family("Mistral", reads=_WINDOW),
+    "mixtral": Family("Mixtral", _mixtral, _WINDOW),
+    "qwen2": Family("Qwen2", reads=_QWEN),
+    "qwen3": Family("Qwen3", reads=_QWEN),
+    "qwen3_moe": Family("Qwen3Moe", _qwen3_moe, _QWEN | {"norm_topk_prob"}),
+    "gemma2": Family("Gemma2", _gemma2, _GEMMA),
+    "gemma3_text": Family("Gemma3", _gemma3, _GEMMA | {"rope_local_base_freq", "sliding_window_pattern"}),
+    "deepseek_v2": Family("DeepseekV2", _deepseek_v2, _DEEPSEEK),
+    "deepseek_v3": Family("DeepseekV3", _deepseek_v3, _DEEPSEEK),
+}
