@@ -52,6 +52,8 @@ class Routing:
     def __post_init__(self) -> None:
         if self.score not in ("softmax", "sigmoid"):
             raise ValueError(f'a router scores by "softmax" or "sigmoid"; got "{self.score}".')
+        if min(self.groups, self.group_top) < 1:
+            raise ValueError(f"`groups` and `group_top` start at 1; got {self.groups} and {self.group_top}.")
         if not 1 <= self.groups_kept <= self.groups:
             raise ValueError(f"a router keeps between 1 and {self.groups} groups; got {self.groups_kept}.")
 
