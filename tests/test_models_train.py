@@ -7,11 +7,24 @@ import numpy as np
 import pytest
 import torch
 
-from twophase.models.train import Recipe, Trainer, batch, bits_per_byte, train
+from twophase.models.config import LinearAttention, StateSpace
+from twophase.models.optimizer import MuonAdamW
+from twophase.models.train import Recipe, Trainer, batch, bits_per_byte, curve, train
 from twophase.models.transformer import Config, Transformer
+from twophase.theory.architecture import LatentAttention, MixtureOfExperts
 
 TINY = Config(L=2, D=16, F=24, N=4, K=2, H=4, context=16)
 RECIPE = Recipe(n_tokens=12 * 4 * 16, B=4, warmup_steps=3, seed=5)
+KINDS = {
+    "grouped queries": {},
+    "latent": {"attention": "mla", "mla": LatentAttention(R=6, rope_dim=2, nope_dim=4, v_dim=3)},
+    "sliding": {"attention": ("sliding", "gqa"), "window": 5},
+    "shared keys": {"kv_source": (0, 0)},
+    "linear": {"attention": "linear", "linear": LinearAttention(feature_dim=3)},
+    "state space": {"attention": "ssm", "ssm": StateSpace(d_inner=20, d_state=3, dt_rank=2)},
+    "experts": {"moe": MixtureOfExperts(E=3, k=2, F=10)},
+    "diffusion": {"causal": False, "V": 257},
+}
 DATA = np.frombuffer(b"def f(x):\n    return x + 1\n\n" * 20, dtype=np.uint8)
 
 
@@ -31,9 +44,10 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", [1, 5, 11])
-def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(tmp_path, monkeypatch, after):
-    straight = Trainer(TINY, RECIPE, DATA, "cpu")
+@pytest.mark.parametrize(("kind", "after"), [("grouped queries", 1), ("grouped queries", 11), *((k, 5) for k in KINDS)])
+def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(tmp_path, monkeypatch, kind, after):
+    config = dataclasses.replace(TINY, **KINDS[kind])
+    straight = Trainer(config, RECIPE, DATA, "cpu")
     train(straight, tmp_path / "straight.pt")
 
     def step_until_killed(self: Trainer) -> torch.Tensor:
@@ -44,19 +58,48 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(tmp_path, monk
     step = Trainer.step
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", step_until_killed)
-        killed = Trainer(TINY, RECIPE, DATA, "cpu")
+        killed = Trainer(config, RECIPE, DATA, "cpu")
         with pytest.raises(Killed):
             train(killed, tmp_path / "run.pt", every_s=-1.0)
-    resumed = Trainer(TINY, RECIPE, DATA, "cpu")
+    resumed = Trainer(config, RECIPE, DATA, "cpu")
     train(resumed, tmp_path / "run.pt")
     assert resumed.step_count == straight.step_count == 12
     assert all(map(torch.equal, weights(resumed), weights(straight)))
+    assert resumed.losses == straight.losses
     assert resumed.seconds > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_weight_of_every_kind_of_layer_is_trained(kind):
+    trainer = Trainer(dataclasses.replace(TINY, **KINDS[kind]), RECIPE, DATA, "cpu")
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    for _ in range(6):
+        trainer.step()
+    still = [name for name, p in trainer.model.named_parameters() if torch.equal(p, before[name])]
+    assert still == []
+
+
+def test_stacked_experts_take_the_steps_that_single_matrices_would():
+    torch.manual_seed(0)
+    stack, singles = torch.nn.Module(), torch.nn.Module()
+    stack.layers, singles.layers = torch.nn.Module(), torch.nn.Module()
+    stack.layers.experts = torch.nn.Parameter(torch.randn(3, 4, 5))
+    for e in range(3):
+        singles.layers.register_parameter(f"m{e}", torch.nn.Parameter(stack.layers.experts[e].detach().clone()))
+    optimizers = [MuonAdamW(m, lr_matrices=0.1, lr_others=0.1, weight_decay=0.1) for m in (stack, singles)]
+    for _ in range(3):
+        gradient = torch.randn(3, 4, 5)
+        stack.layers.experts.grad = gradient
+        for p, g in zip(singles.parameters(), gradient, strict=True):
+            p.grad = g
+        for optimizer in optimizers:
+            optimizer.step(share=0.5)
+    torch.testing.assert_close(stack.layers.experts.detach(), torch.stack([p.detach() for p in singles.parameters()]))
 
 
 def test_a_run_with_another_recipe_is_not_taken_up(tmp_path):
     Trainer(TINY, RECIPE, DATA, "cpu").save(tmp_path / "run.pt")
-    other = Trainer(TINY, dataclasses.replace(RECIPE, lr=1e-3), DATA, "cpu")
+    other = Trainer(TINY, dataclasses.replace(RECIPE, lr_others=1e-4), DATA, "cpu")
     with pytest.raises(ValueError, match="has another recipe: finish it, delete it, or choose another --out"):
         other.resume(tmp_path / "run.pt")
 
@@ -95,17 +138,17 @@ def test_another_seed_is_another_model_and_another_order():
 
 
 def test_the_learning_rate_warms_up_to_its_peak_and_falls_to_its_end():
-    r, T = Recipe(n_tokens=100 * 32 * 8, warmup_steps=10), 8
-    rates = [r.lr_at(step, T) for step in range(r.steps(T) + 1)]
-    assert rates[0] == pytest.approx(r.lr / 10)
-    assert max(rates) == rates[10] == pytest.approx(r.lr)
+    r, T = Recipe(n_tokens=100 * 32 * 8, B=32, warmup_steps=10), 8
+    rates = [r.lr_share(step, T) for step in range(r.steps(T) + 1)]
+    assert rates[0] == pytest.approx(1 / 10)
+    assert max(rates) == rates[10] == pytest.approx(1)
     assert rates[:11] == sorted(rates[:11])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[-1] == pytest.approx(r.lr_end)
 
 
 def test_training_learns_a_repeated_text():
-    trainer = Trainer(TINY, dataclasses.replace(RECIPE, n_tokens=200 * 4 * 16, lr=1e-2), DATA, "cpu")
+    trainer = Trainer(TINY, dataclasses.replace(RECIPE, n_tokens=200 * 4 * 16, lr_matrices=2e-2, lr_others=1e-2), DATA, "cpu")
     before = bits_per_byte(trainer.model, DATA)
     for _ in range(200):
         trainer.step()
@@ -122,3 +165,17 @@ def test_a_model_that_knows_nothing_needs_eight_bits_per_byte():
 def test_data_too_short_for_a_batch_is_refused():
     with pytest.raises(ValueError, match="do not fill one batch"):
         batch(DATA[:40], 0, 4, 16, 0)
+
+
+def test_the_curve_is_the_mean_loss_of_equal_stretches_in_bits():
+    losses = [math.log(2) * x for x in (4.0, 2.0, 3.0, 1.0, 2.0, 0.0)]
+    assert curve(losses, points=3) == [3.0, 2.0, 1.0]
+    assert curve(losses[:2], points=40) == [4.0, 2.0]
+
+
+def test_of_every_so_many_windows_the_first_is_counted():
+    model = Transformer(TINY)
+    T = TINY.context
+    windows = [DATA[i * T : (i + 1) * T + 1] for i in (0, 3, 6)]
+    wanted = sum(bits_per_byte(model, window) for window in windows) / 3
+    assert bits_per_byte(model, DATA[: 7 * T + 1], every=3) == pytest.approx(wanted, rel=1e-6)

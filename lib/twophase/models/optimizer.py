@@ -29,10 +29,12 @@ class MuonAdamW:
             else:
                 others.append(p)
         slices = [s for _, stack in self.stacks for s in stack]
-        self.parts: list[tuple[torch.optim.Optimizer, float]] = [
-            (Muon(matrices + slices, lr_matrices, weight_decay, adjust_lr_fn="match_rms_adamw"), lr_matrices),
-            (AdamW(others, lr_others, betas=(0.9, 0.95), weight_decay=0.0, fused=True), lr_others),
-        ]
+        self.parts: list[tuple[torch.optim.Optimizer, float]] = []
+        if matrices + slices:
+            muon = Muon(matrices + slices, lr_matrices, weight_decay, adjust_lr_fn="match_rms_adamw")
+            self.parts.append((muon, lr_matrices))
+        if others:
+            self.parts.append((AdamW(others, lr_others, (0.9, 0.95), weight_decay=0.0, fused=True), lr_others))
 
     def zero_grad(self, model: nn.Module) -> None:
         """Forget the gradients."""
