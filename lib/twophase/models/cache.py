@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import torch
 
-from twophase.kernels.linear_attention import LinearState
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
+from twophase.kernels.linear_attention import LinearState
 from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.state_space import StateSpaceState
 from twophase.models.config import Config

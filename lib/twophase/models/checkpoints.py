@@ -9,7 +9,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from twophase.models.transformer import Config, Transformer
+from twophase.models.config import Config
+from twophase.models.transformer import Transformer
 
 FOLDER = Path(__file__).with_name("checkpoints")
 
@@ -74,9 +75,17 @@ def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -
     save_file(state, path.with_suffix(".tmp"))
     path.with_suffix(".tmp").chmod(0o644)
     os.replace(path.with_suffix(".tmp"), path)  # never a half-written file under the real name
-    text = json.dumps({"name": name, "config": model.config.to_dict(), "n_params": model.n_params, **details}, indent=2)
-    path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    write_card(
+        path.with_suffix(".json"),
+        {"name": name, "config": model.config.to_dict(), "n_params": model.n_params, **details},
+    )
     return path
+
+
+def write_card(path: Path, card: dict[str, Any]) -> None:
+    """Write a card, whole or not at all."""
+    path.with_suffix(".json.tmp").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    os.replace(path.with_suffix(".json.tmp"), path)
 
 
 def _find(name: str, folder: Path) -> Path:

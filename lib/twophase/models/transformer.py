@@ -20,7 +20,7 @@ from twophase.models.mlp import GatedMLP, PlainMLP
 from twophase.models.norm import RMSNorm, make_norm
 from twophase.models.state_space import SelectiveStateSpace
 
-__all__ = ["Config", "KINDS", "RMSNorm", "Transformer"]
+__all__ = ["KINDS", "Config", "RMSNorm", "Transformer"]
 
 
 class Mixer(Protocol):
