@@ -19,6 +19,8 @@ import math
 import torch
 from torch.nn import functional
 
+ROWS = 64  # queries that the parallel form takes at a time
+
 
 def taylor_features(x: torch.Tensor) -> torch.Tensor:
     """φ(x): [..., f] → [..., 1 + f + f²], such that φ(q)·φ(k) = 1 + s + s²/2 with s = q·k / sqrt(f).
@@ -87,8 +89,10 @@ def parallel_linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor)
     dtype = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
         q, k = q.to(dtype).transpose(1, 2), k.to(dtype).transpose(1, 2)  # [B, N, T, f]
-        summed = _pairs(q, k, _with_one(v))  # [B, N, T, H + 1]
-    return _normalized(summed, v.dtype)
+        v_one = _with_one(v)  # [B, N, T, H + 1]
+        ends = range(ROWS, q.shape[2] + ROWS, ROWS)  # rows in blocks skip most of what lies above the diagonal
+        summed = [_pairs(q[:, :, end - ROWS : end], k[:, :, :end], v_one[:, :, :end]) for end in ends]
+    return _normalized(torch.cat(summed, dim=2), v.dtype)
 
 
 def chunked_linear_attention(
@@ -138,9 +142,12 @@ def recurrent_step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: Lin
 
 
 def _pairs(q: torch.Tensor, k: torch.Tensor, v_one: torch.Tensor) -> torch.Tensor:
-    """Σ over s ≤ t of *twice* the weight times (v_s, 1): q, k [B, N, T, f], v_one [B, N, T, H + 1] → [B, N, T, H + 1]."""
-    scores = q @ k.mT / math.sqrt(q.shape[-1])  # [B, N, T, T]
-    weights = ((1 + scores).square() + 1).tril()  # [B, N, T, T]
+    """Σ over the keys s that query t may see of *twice* the weight, (1 + s)² + 1, times (v_s, 1).
+
+    q: [B, N, T, f]; k: [B, N, S, f]; v_one: [B, N, S, H + 1]; returns [B, N, T, H + 1]. The queries are the last T of S.
+    """
+    scores = q @ k.mT / math.sqrt(q.shape[-1])  # [B, N, T, S]
+    weights = ((1 + scores).square() + 1).tril(k.shape[2] - q.shape[2])  # [B, N, T, S]
     return weights @ v_one  # [B, N, T, H + 1]
 
 
