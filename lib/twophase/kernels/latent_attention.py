@@ -134,22 +134,22 @@ def absorbed_attention(
 ) -> torch.Tensor:
     """The same, up to rounding, with w_uk absorbed into the query and w_uv into the output: what decode does.
 
-    Arguments, result and errors as in `expanded_attention`. The cache is neither copied nor expanded: the N heads join
-    the query length, and each product reads the one latent that they share.
+    Arguments, result and errors as in `expanded_attention`. The latents are neither copied nor expanded: the N heads join
+    the query length and share one key, the latent, which is its own value; what the rotated parts add to a score comes
+    in as a bias.
     """
     check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
     B, T, N, nope_dim = q_nope.shape
-    S, R = latent.shape[1:]
-    if scale is None:
-        scale = 1.0 / math.sqrt(nope_dim + q_rope.shape[3])
-    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk).reshape(B, T * N, R)  # [B, T·N, R]
-    scores = q_latent @ latent.transpose(1, 2) + q_rope.reshape(B, T * N, -1) @ k_rope.transpose(1, 2)  # [B, T·N, S]
-    scores = scale * scores.view(B, T, N, S).float()  # [B, T, N, S]
+    S, R, rope_dim = *latent.shape[1:], k_rope.shape[2]
+    scale = 1.0 / math.sqrt(nope_dim + rope_dim) if scale is None else scale
+    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk).reshape(B, 1, T * N, R)  # [B, 1, T·N, R]
+    bias = scale * (q_rope.reshape(B, T * N, rope_dim) @ k_rope.mT).view(B, T, N, S)  # [B, T, N, S]
     if T > 1:  # a lone last query sees every position
-        scores = scores.masked_fill(~visible(T, S, device=scores.device)[:, :, None], float("-inf"))
-    weights = scores.softmax(-1).to(latent.dtype).view(B, T * N, S)  # [B, T·N, S]
-    summed = (weights @ latent).view(B, T, N, R)  # [B, T, N, R]
-    return torch.einsum("btnr,ndr->btnd", summed, w_uv)  # [B, T, N, v_dim]
+        bias = bias.masked_fill(~visible(T, S, device=bias.device)[:, :, None], float("-inf"))
+    bias = bias.view(B, 1, T * N, S)  # [B, 1, T·N, S]
+    key = latent[:, None]  # [B, 1, S, R]
+    summed = functional.scaled_dot_product_attention(q_latent, key, key, attn_mask=bias, scale=scale)
+    return torch.einsum("btnr,ndr->btnd", summed.view(B, T, N, R), w_uv)  # [B, T, N, v_dim]
 
 
 def check_shapes(
