@@ -30,7 +30,7 @@ from twophase.models.transformer import Config, Transformer
 class Recipe:
     """How a model is trained."""
 
-    n_tokens: int = 4_000_000
+    n_tokens: int = 3_000_000
     B: int = 8  # sequences per step: many small steps learn more from a small budget than few large ones
     lr_matrices: float = 6e-3  # peak of the learning rate of the layers' matrices (Muon)
     lr_others: float = 3e-3  # of embeddings, norms and vectors (AdamW)
