@@ -1,0 +1,129 @@
+"""Models of every family agree with transformers: prefill, decode through our caches, greedy tokens, sizes.
+
+One reference per case is made, saved as a checkpoint in shards, and loaded with our loader; see `hugging_face_models`.
+"""
+
+from itertools import cycle
+
+import pytest
+import torch
+from hugging_face_cases import CASES, DENSE, EXPERTS, LATENT
+from hugging_face_models import (
+    MARGIN,
+    TOLERANCE,
+    VARIETY,
+    Reference,
+    disagreement,
+    fed_in_blocks,
+    greedy,
+    reference,
+)
+
+from twophase.models import hugging_face
+from twophase.models.generate import complete
+from twophase.models.latent_attention import LatentAttention
+from twophase.models.transformer import Transformer
+
+FULL_ATTENTION = [case for case in DENSE + EXPERTS if case.more.get("sliding_window") is None]
+
+
+Pair = tuple[Reference, Transformer]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Pair]:
+    return {}
+
+
+@pytest.fixture(params=CASES, ids=str)
+def pair(request, made, tmp_path_factory) -> Pair:
+    """What transformers says about one case, and the model that our loader reads from its checkpoint; made once."""
+    case = request.param
+    if case.name not in made:
+        theirs = reference(case, tmp_path_factory.mktemp(case.name))
+        made[case.name] = theirs, hugging_face.load(theirs.folder)
+    return made[case.name]
+
+
+@pytest.fixture
+def theirs(pair) -> Reference:
+    return pair[0]
+
+
+@pytest.fixture
+def ours(pair) -> Transformer:
+    return pair[1]
+
+
+def test_the_reference_says_different_things_and_decides_each_clearly(theirs):
+    assert theirs.variety >= VARIETY
+    assert theirs.margin >= MARGIN
+    assert theirs.logits.std(-1).min() > 0.4  # spread: a difference of TOLERANCE is none of rounding alone
+
+
+def test_prefill_logits_agree(ours, theirs):
+    with torch.inference_mode():
+        assert disagreement(ours(theirs.tokens), theirs.logits) < TOLERANCE
+
+
+def test_logits_decoded_token_by_token_through_the_cache_agree(ours, theirs):
+    decoded = fed_in_blocks(ours, theirs.tokens, [1] * theirs.tokens.shape[1])
+    assert disagreement(decoded, theirs.logits) < TOLERANCE
+
+
+@pytest.mark.parametrize("sizes", [(5, 1, 8, 2, 1, 13), (12, 1), (6, 7, 20)], ids=str)
+def test_logits_of_a_prompt_fed_in_pieces_agree(ours, theirs, sizes):
+    """Pieces against windows of 5, 6, 13 and 20: shorter, equal, one more, several windows long."""
+    blocks = pieces(theirs.tokens.shape[1], sizes)
+    assert disagreement(fed_in_blocks(ours, theirs.tokens, blocks), theirs.logits) < TOLERANCE
+
+
+def pieces(total: int, sizes: tuple[int, ...]) -> list[int]:
+    """The sizes in turn, again and again, up to `total`."""
+    blocks: list[int] = []
+    for size in cycle(sizes):
+        blocks.append(min(size, total - sum(blocks)))
+        if sum(blocks) == total:
+            break
+    return blocks
+
+
+def test_greedy_tokens_are_identical_over_64_steps(ours, theirs):
+    assert torch.equal(greedy(ours, theirs.prompt), theirs.tokens)
+
+
+def test_generate_gives_the_same_tokens_with_and_without_a_cache(ours, theirs):
+    prompt, expected = theirs.prompt[0].tolist(), theirs.tokens[0, theirs.case.T :].tolist()
+    assert complete(ours, prompt, 64).tokens == expected
+    assert complete(ours, prompt, 16, cache=False).tokens == expected[:16]
+
+
+@pytest.mark.parametrize("pair", FULL_ATTENTION, ids=str, indirect=True)
+def test_a_ragged_batch_agrees(ours, theirs):
+    B, T = theirs.tokens.shape
+    cache = ours.new_ragged_cache(B, T)
+    counts = torch.tensor([T - 3, 4, 1])[:B]
+    with torch.inference_mode():
+        first = ours(theirs.tokens[:, : T - 3], cache, n_new=counts)  # [B, T - 3, V]
+        rows = torch.arange(B)
+        steps = [ours(theirs.tokens[rows, counts + i, None], cache) for i in range(3)]  # 3 times [B, 1, V]
+    for b, n in enumerate(counts.tolist()):
+        assert disagreement(first[b, :n], theirs.logits[b, :n]) < TOLERANCE
+        later = torch.cat([step[b] for step in steps])  # [3, V]
+        assert disagreement(later, theirs.logits[b, n : n + 3]) < TOLERANCE
+
+
+@pytest.mark.parametrize("absorbed", [True, False], ids=["absorbed", "expanded"])
+@pytest.mark.parametrize("pair", LATENT, ids=str, indirect=True)
+def test_latent_attention_agrees_in_both_forms_however_it_is_fed(theirs, absorbed):
+    ours = hugging_face.load(theirs.folder)
+    for module in ours.modules():
+        if isinstance(module, LatentAttention):
+            module.absorbed = absorbed
+    total = theirs.tokens.shape[1]
+    for blocks in [total], [1] * total, [9, total - 9]:
+        assert disagreement(fed_in_blocks(ours, theirs.tokens, blocks), theirs.logits) < TOLERANCE
+
+
+def test_parameters_are_as_many_as_theirs_and_as_the_theory_counts(ours, theirs):
+    assert ours.n_params == theirs.n_params == ours.config.architecture().n_params()
