@@ -7,7 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from twophase.cli.generate import decode, generate, hold_back
+from twophase.cli.generate import generate
+from twophase.cli.speakers import decode, hold_back
 
 app = typer.Typer()
 app.command()(generate)
