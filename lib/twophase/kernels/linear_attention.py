@@ -117,7 +117,7 @@ def chunked_linear_attention(
             # 2·(1 + s + s²/2) = 1 + (1 + s)²: `_pairs` gives twice the weights.
             outs.append(2 * taylor_features(qc) @ sums + _pairs(qc, kc, vc))  # [B, N, chunk, H + 1]
             sums = sums + taylor_features(kc).mT @ vc  # [B, N, features, H + 1]
-    state.sums.copy_(sums.detach())
+    state.sums = sums.detach().to(state.sums.dtype)
     state.length += q.shape[2]
     return _normalized(torch.cat(outs, dim=2), v.dtype)
 
@@ -136,7 +136,7 @@ def recurrent_step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: Lin
         phi_q, phi_k = (taylor_features(x.to(dtype)).transpose(1, 2) for x in (q, k))  # [B, N, 1, features]
         sums = state.sums.to(dtype) + phi_k.mT * _with_one(v)  # [B, N, features, H + 1]
         summed = phi_q @ sums  # [B, N, 1, H + 1]
-    state.sums.copy_(sums.detach())
+    state.sums = sums.detach().to(state.sums.dtype)
     state.length += 1
     return _normalized(summed, v.dtype)
 
