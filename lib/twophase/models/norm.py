@@ -18,7 +18,10 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., width] → [..., width]."""
-        return rms_norm(x, self.weight + self.offset if self.offset else self.weight, self.eps)
+        if not self.offset:
+            return rms_norm(x, self.weight, self.eps)
+        # Gemma adds and multiplies before it rounds: 1 plus a small weight has no digits left for it in bf16.
+        return rms_norm(x.float(), self.weight.float() + self.offset, self.eps).to(x.dtype)
 
 
 class LayerNorm(nn.Module):

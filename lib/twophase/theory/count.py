@@ -53,7 +53,10 @@ def _attention(arch: Architecture, layer: int, biases: bool = True) -> int:
         return arch.state_params
     if kind == "mla" and arch.mla is not None:
         m = arch.mla
-        return int(latent_attention_params(arch.D, arch.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank))
+        total = latent_attention_params(arch.D, arch.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank)
+        if biases:  # of the projections into latents, not out of them
+            total += ((m.q_rank or 0) + m.R + m.rope_dim) * arch.qkv_bias + arch.D * arch.o_bias
+        return int(total)
     kv_width = 2 * arch.K * arch.H if _owns_kv(arch, layer) else 0
     total = attention_params(arch.D, arch.N, arch.K, arch.H) - (2 * arch.K * arch.H - kv_width) * arch.D
     if biases:
