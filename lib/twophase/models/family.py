@@ -14,7 +14,25 @@ def _like_gqa(**changes: object) -> Config:
     return Config(**{**_GQA.to_dict(), **changes})  # type: ignore[arg-type]
 
 
-# What each is compared for. The MLP is as wide as brings each to about the same number of parameters.
+# What each is, for the models page.
+ABOUT = {
+    "mha": "multi-head attention: every query head has keys and values of its own",
+    "gqa": "grouped-query attention: two query heads share one KV head",
+    "mqa": "multi-query attention: all query heads share one KV head",
+    "mla": "latent attention: one latent and one rotated key per token",
+    "sliding": "every layer sees the last 32 tokens only",
+    "local_global": "three layers with a window of 32, then a global one",
+    "cross_layer": "every second layer reads the keys and values of the one before",
+    "linear": "linear attention with Taylor features: a state in place of a cache",
+    "ssm": "selective state space (Mamba): a state in place of a cache",
+    "ssm_attention": "three state-space layers, then one of attention",
+    "moe": "a mixture of 8 experts in place of each MLP, 2 per token",
+    "diffusion": "masked diffusion: reads both ways, fills in masked bytes in any order",
+    "target": "the larger model of speculative decoding",
+    "draft": "its small draft",
+}
+
+# The MLP is as wide as brings each to about the same number of parameters (of active ones, where there are experts).
 FAMILY = {
     "mha": _like_gqa(K=4, F=213),
     "gqa": _GQA,

@@ -1,0 +1,53 @@
+"""The acceptance rate is the share of drafted tokens that the acceptance rule keeps; the formulas are sums."""
+
+import pytest
+import torch
+
+from twophase.models.config import Config
+from twophase.models.speculative_decoding import acceptance_rate, sample_batch
+from twophase.models.transformer import Transformer
+from twophase.theory.speculative_decoding import expected_tokens, speedup
+
+
+def model(seed: int, **changes: int) -> Transformer:
+    torch.manual_seed(seed)
+    net = Transformer(Config(**{"L": 1, "D": 8, "F": 12, "N": 2, "K": 1, "H": 4, "V": 5, **changes}))
+    for p in net.parameters():
+        torch.nn.init.normal_(p, std=0.8)
+    return net.eval().requires_grad_(False)
+
+
+def test_a_draft_that_is_the_target_is_always_accepted():
+    net = model(0)
+    assert acceptance_rate(net, net, torch.randint(0, 5, (3, 7))) == pytest.approx(1.0)
+
+
+def test_it_equals_the_share_that_the_rule_accepts_summed_over_every_token():
+    target, draft, tokens = model(0), model(1), torch.tensor([[3, 1, 4, 1]])
+    p, q = target(tokens)[0].softmax(-1), draft(tokens)[0].softmax(-1)  # [4, 5]
+    kept = [sum(float(q[t, x] * min(1.0, p[t, x] / q[t, x])) for x in range(5)) for t in range(4)]
+    assert acceptance_rate(target, draft, tokens) == pytest.approx(sum(kept) / 4)
+    assert acceptance_rate(target, draft, tokens, skip=2) == pytest.approx(sum(kept[2:]) / 2)
+
+
+def test_other_vocabularies_are_refused():
+    with pytest.raises(ValueError, match="share a vocabulary; they have 5 and 6"):
+        acceptance_rate(model(0), model(0, V=6), torch.zeros(1, 2, dtype=torch.long))
+
+
+def test_a_batch_is_drawn_from_the_law_of_the_model():
+    net, prompts = model(2), torch.full((20_000, 1), 3)
+    drawn = sample_batch(net, prompts, 2, torch.Generator().manual_seed(0))
+    first = net(prompts[:1])[0, -1].softmax(-1)  # [V]
+    law = torch.stack([first[x] * net(torch.tensor([[3, x]]))[0, -1].softmax(-1) for x in range(5)]).flatten()
+    seen = torch.bincount(drawn[:, 1] * 5 + drawn[:, 2], minlength=25) / len(drawn)
+    assert float((seen - law).abs().max()) < 5 * (0.25 / len(drawn)) ** 0.5  # five standard deviations at most
+    assert torch.equal(drawn[:, :1], prompts)
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 4, 9])
+def test_tokens_per_call_are_a_geometric_sum_and_no_draft_is_no_speedup(gamma):
+    assert expected_tokens(0.7, gamma) == pytest.approx(sum(0.7**i for i in range(gamma + 1)))
+    assert expected_tokens(0, gamma) == 1
+    assert speedup(0.7, 0, 0.3) == 1
+    assert speedup(0.0, gamma, 0.25) == pytest.approx(1 / (1 + gamma / 4))
