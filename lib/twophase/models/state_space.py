@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from twophase.kernels.state_space import causal_conv, compiled_scan, selective_scan
+from twophase.kernels.state_space import causal_conv, selective_scan
+from twophase.kernels.state_space_compiled import compiled_scan
 from twophase.models.attention import Step
 from twophase.models.config import Config
 
