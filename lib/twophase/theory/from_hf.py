@@ -194,8 +194,8 @@ def _deepseek(config: Config) -> dict[str, Any]:
             n_dense_layers=min(count(config, "first_k_dense_replace"), size(config, "num_hidden_layers")),
             router_bias=config["model_type"] == "deepseek_v3",
         )
-    # `head_dim` means the rotated part in newer files; a query head is the sum of its two parts.
-    sizes = _common(dict(config) | {"head_dim": mla.nope_dim + mla.rope_dim})
+    # `head_dim` means the rotated part in newer files; a query head is the sum of its two parts. Each has its own keys.
+    sizes = _common(dict(config) | {"head_dim": mla.nope_dim + mla.rope_dim, "num_key_value_heads": None})
     mlp_bias = config["model_type"] == "deepseek_v2" and bool(config.get("mlp_bias"))
     return sizes | _attention_bias(config) | {"attention": "mla", "mla": mla, "moe": moe, "mlp_bias": mlp_bias}
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
+from twophase.kernels.mixture_of_experts import check_routing
 from twophase.models.config import Routing
 from twophase.models.hugging_face.rope import rope_fields, score_factor
 from twophase.theory.hf_values import count, need, number, size
@@ -72,7 +73,7 @@ def _deepseek_v2(text: Json) -> Fields:
         raise ValueError(f"topk_method {method!r} is not supported; supported: greedy, group_limited_greedy.")
     if text.get("norm_topk_prob"):
         raise ValueError("norm_topk_prob true is not supported for deepseek_v2: its implementations disagree about it.")
-    groups = _groups(text) if method == "group_limited_greedy" else {}
+    groups = _groups(text, group_top=1) if method == "group_limited_greedy" else {}
     routing = Routing("softmax", normalize=False, scale=number(text, "routed_scaling_factor", 1.0), **groups)
     return _deepseek(text) | {"rope_pairing": "interleaved", "routing": routing}
 
@@ -81,19 +82,22 @@ def _deepseek_v3(text: Json) -> Fields:
     """Sigmoid scores with a correction for the choice; groups by the sum of their two best experts."""
     _expect(text, "scoring_func", "sigmoid")
     _expect(text, "topk_method", "noaux_tc")
-    groups = _groups(text) if count(text, "n_group") > 1 else {}
+    groups = _groups(text, group_top=2) if count(text, "n_group") > 1 else {}
     routing = Routing(
         "sigmoid",
         normalize=bool(text["norm_topk_prob"]),
         scale=number(text, "routed_scaling_factor", 1.0),
-        **groups | ({"group_top": 2} if groups else {}),
+        **groups,
     )
     pairing = "interleaved" if text["rope_interleave"] else "half"
     return _deepseek(text) | {"rope_pairing": pairing, "routing": routing}
 
 
-def _groups(text: Json) -> dict[str, int]:
-    return {"groups": size(text, "n_group"), "groups_kept": size(text, "topk_group")}
+def _groups(text: Json, group_top: int) -> dict[str, int]:
+    """Experts in groups, of which a token visits the best, judged by their `group_top` best experts."""
+    groups, kept = size(text, "n_group"), size(text, "topk_group")
+    check_routing(size(text, "n_routed_experts"), size(text, "num_experts_per_tok"), groups, kept, group_top)
+    return {"groups": groups, "groups_kept": kept, "group_top": group_top}
 
 
 def _expect(text: Json, key: str, value: Any) -> None:

@@ -1,9 +1,10 @@
 """Which keys of a config.json change what a model computes, and which do not.
 
-How the lists were made. Every field of the config classes of these families in transformers 4.57 and 5.23 was looked up in the
-code that uses it; `tests/test_models_hugging_face.py` proves that none is on no list. REFUSED adds what other families, forks and
-quantizers write where the result would change without a tensor's name or shape betraying it. A key on no list is
-ignored, and named in a note. (What adds or removes a tensor needs no list: every tensor must find its place.)
+How the lists were made. Every field of these families' config classes in transformers 5.23 was looked up in the code
+that uses it (`tests/test_models_hugging_face.py` proves that none of them is on no list), and so were the keys that
+published files of these families have besides. REFUSED adds what other families, forks and quantizers write where the
+result would change without the name or the shape of a tensor betraying it. A key on no list is ignored, and a warning
+names it. What adds or removes a tensor needs no list: every tensor must find its place, and every parameter its tensor.
 """
 
 from typing import Any

@@ -33,9 +33,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Tokens, with those that the file's post-processor adds: for most families one that begins the text."""
         try:
-            return list(self.rules.encode(text).ids)
+            text.encode()
         except UnicodeEncodeError:
             raise ValueError("the prompt is no text: it holds bytes that are no UTF-8.") from None
+        return list(self.rules.encode(text).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text, without special tokens."""
@@ -47,7 +48,7 @@ class Tokenizer:
         A token may be part of a character, and whether it begins with a space may depend on the token before it. So a few
         earlier tokens are decoded with and without the new ones; the difference is shown once it ends in a character.
         """
-        known, new = list(prompt[-CONTEXT:]), list[int]()
+        known, new = self._end_of(prompt), list[int]()
         for token in tokens:
             new.append(token)
             text = self._added(known, new)
@@ -56,6 +57,12 @@ class Tokenizer:
                 known, new = new, []
         if text := self._added(known, new):
             yield text
+
+    def _end_of(self, prompt: Sequence[int]) -> list[int]:
+        """The last tokens of a prompt, from one on that begins a character."""
+        starts = range(max(len(prompt) - CONTEXT, 0), max(len(prompt) - CONTEXT - LONGEST, 0) - 1, -1)
+        ends = (list(prompt[start:]) for start in starts)
+        return next((end for end in ends if not self.decode(end).startswith(INCOMPLETE)), list(prompt[-CONTEXT:]))
 
     def _added(self, known: list[int], new: list[int]) -> str:
         """What `new` adds to the text of `known`."""
