@@ -10,8 +10,8 @@ seen `window − 1` tokens further back; so each layer adds `window − 1` to th
 on the last L·(window − 1) + 1 tokens, the receptive field. It says what can be reached, not what is: what comes from
 far had to pass through every layer between.
 
-A ring cannot be wound back far. Once it is full, every new token destroyed one that the window still held before: to
-return to `length` tokens, the `window − 1` before them must still be there, and they are for the last step only.
+A ring that has gone round can give back its last token and no more: the window of an earlier query reaches further
+back, to tokens that were overwritten. To roll back r rejected drafts at once would take window + r − 1 slots.
 """
 
 import torch
@@ -65,14 +65,20 @@ class RingKVCache:
     def append(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Store k and v [B, T, K, H] after what was seen; return what their queries may see, [B, S, K, H] each."""
         check_block(self.keys[None], k, v)
-        end = self._seen + k.shape[1]
         before = None if k.shape[1] == 1 else (self._block(self.keys, k), self._block(self.values, v))
-        kept = min(k.shape[1], self.window)
-        slots = torch.arange(end - kept, end, device=self.keys.device) % self.window  # [kept]
-        self.keys[:, slots] = k[:, k.shape[1] - kept :].to(self.keys.dtype)
-        self.values[:, slots] = v[:, v.shape[1] - kept :].to(self.values.dtype)
-        self._seen, self._overwritten = end, max(self._overwritten, end - self.window)
-        return before or (self.keys[:, :end], self.values[:, :end])
+        self._write(self.keys, k)
+        self._write(self.values, v)
+        self._seen += k.shape[1]
+        self._overwritten = max(self._overwritten, self._seen - self.window)
+        return before or (self.keys[:, : self._seen], self.values[:, : self._seen])
+
+    def _write(self, ring: torch.Tensor, new: torch.Tensor) -> None:
+        """Put the last of the new tokens [B, T, K, H] into their slots, going round the end of the ring."""
+        kept = new[:, -self.window :]  # [B, at most window, K, H]
+        first = (self._seen + new.shape[1] - kept.shape[1]) % self.window
+        fits = min(self.window - first, kept.shape[1])
+        ring[:, first : first + fits] = kept[:, :fits]
+        ring[:, : kept.shape[1] - fits] = kept[:, fits:]
 
     def _block(self, ring: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """The last `window − 1` tokens of the ring in the order of the text, then the new ones: [B, S, K, H]."""
