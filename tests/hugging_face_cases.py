@@ -107,6 +107,9 @@ DENSE = (
     Case("llama-linear", "positions divided by 4, another base, gelu, one layer", "llama",
          {"num_hidden_layers": 1, "hidden_act": "gelu_pytorch_tanh",
           "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 300.0}}, seed=1),
+    Case("llama-yarn", "YaRN's correction given as a number, its ramp not rounded to whole pairs; exact gelu", "llama",
+         {"head_dim": 16, "hidden_act": "gelu",
+          "rope_parameters": YARN | {"attention_factor": 1.3, "truncate": False}}, T=40),
     Case("mistral", "window 5 shorter than the prompt, K = 1", "mistral",
          {"sliding_window": 5, "num_key_value_heads": 1, "head_dim": 6}, seed=2),
     Case("mistral-window-1", "a token sees itself only", "mistral", {"sliding_window": 1}),
@@ -136,9 +139,9 @@ GEMMA = (
          {"rope_parameters": {
              "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 50000.0},
              "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}}, seed=17),
-    Case("gemma-3-six", "the usual pattern, five local layers and a global one; logits capped", "gemma3_text",
-         {"num_hidden_layers": 6, "layer_types": None, "num_key_value_heads": 1, "final_logit_softcapping": 4.0,
-          "sliding_window": 20}, B=1, T=20, seed=1),
+    Case("gemma-3-six", "the usual pattern, five local layers and a global one; logits capped; biases", "gemma3_text",
+         {"num_hidden_layers": 6, "attention_bias": True, "layer_types": None, "num_key_value_heads": 1,
+          "final_logit_softcapping": 4.0, "sliding_window": 20}, B=1, T=20, seed=2),
 )  # fmt: skip
 
 EXPERTS = (
@@ -151,6 +154,8 @@ EXPERTS = (
     Case("qwen3-moe", "weights as the softmax gives them", "qwen3_moe"),
     Case("qwen3-moe-normalized", "weights divided by their sum; biases; tied", "qwen3_moe",
          {"norm_topk_prob": True, "attention_bias": True, "tie_word_embeddings": True, "num_key_value_heads": 4}, seed=2),
+    Case("qwen3-moe-dense-first", "one layer without experts, then two with; all slide", "qwen3_moe",
+         {"mlp_only_layers": [0], "use_sliding_window": True, "sliding_window": 7}),
 )  # fmt: skip
 
 LATENT = (
@@ -161,6 +166,8 @@ LATENT = (
           "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.5}}, seed=1),
     Case("deepseek-v2-no-yarn", "no scaling, all layers with experts, one-token prompts", "deepseek_v2",
          {"first_k_dense_replace": 0, "num_hidden_layers": 2}, B=3, T=1),
+    Case("deepseek-v2-biases", "biases on projections from and to the stream; every expert visited", "deepseek_v2",
+         {"attention_bias": True, "num_experts_per_tok": 8}, seed=1),
     Case("deepseek-v3", "sigmoid, correction, best 2 of 4 groups by their two best, normalized, times 2.5", "deepseek_v3",
          {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     Case("deepseek-v3-plain", "no query latent, one group, weights not normalized, half pairing, tied", "deepseek_v3",
@@ -171,3 +178,13 @@ LATENT = (
 )  # fmt: skip
 
 CASES = DENSE + GEMMA + EXPERTS + LATENT
+
+# Families that the loader does not read; what they do differently our Transformer can do all the same.
+BY_HAND = (
+    Case("stablelm", "a quarter of each head is turned; layer norms with biases; G = 2", "stablelm",
+         {"partial_rotary_factor": 0.25, "use_qkv_bias": True}, seed=6),
+    Case("stablelm-half", "half of each head, K = 1, one-token prompts, tied", "stablelm",
+         {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "tie_word_embeddings": True}, B=3, T=1, seed=6),
+    Case("gpt2", "learned positions, no gate, no RoPE", "gpt2",
+         {"max_position_embeddings": 80, "n_inner": 44, "bos_token_id": 0, "eos_token_id": 0}, seed=5),
+)  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hugging_face_cases import CASES, FAMILY_USUAL, USUAL, Case, V
+from hugging_face_cases import BY_HAND, CASES, FAMILY_USUAL, USUAL, Case, V
 
 from twophase.models.transformer import Transformer
 
@@ -86,12 +86,12 @@ def build(case: Case) -> Any:
 
 def draw(weight: torch.Tensor, name: str, config: Any, generator: torch.Generator) -> None:
     """Fill one parameter, by what its name says it is."""
-    if "norm" in name and name.endswith("weight"):
+    if ("norm" in name or "ln_" in name) and name.endswith("weight"):
         offset = 1.0 if "gemma" in config.model_type else 0.0  # Gemma stores weight - 1
         weight.uniform_(0.5, 1.5, generator=generator).sub_(offset)
     elif name.endswith("bias"):  # of projections, layer norms and routers' corrections
         weight.normal_(std=0.3, generator=generator)
-    elif "embed_tokens" in name or "lm_head" in name:
+    elif any(part in name for part in ("embed_tokens", "lm_head", "wte", "wpe")):
         # A tied model with large embeddings says the token it has just read, forever.
         weight.normal_(std=0.12 if config.tie_word_embeddings else 0.5, generator=generator)
     else:
@@ -143,6 +143,6 @@ def good_seeds(case: Case, folder: Path) -> Iterator[tuple[int, float, int]]:
 if __name__ == "__main__":
     import tempfile
 
-    for case in CASES:
+    for case in CASES + BY_HAND:
         with tempfile.TemporaryDirectory() as folder:
             print(case.name, case.seed, next(good_seeds(case, Path(folder)), "none"), flush=True)
