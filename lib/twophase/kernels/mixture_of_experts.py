@@ -1,6 +1,6 @@
 """Mixture of experts: a router sends each token to k of E gated MLPs and adds up what they return, weighted.
 
-The routers of Mixtral (arXiv 2401.04088, section 2.1), Qwen3-MoE, DeepSeek-V2 (arXiv 2405.04434, section 2.1.2) and
+The routers of Mixtral (arXiv 2401.04088, section 2.1), Qwen3-MoE, DeepSeek-V2 (arXiv 2405.04434, section 2.2) and
 DeepSeek-V3 (arXiv 2412.19437, eq. 12 to 16) are one function with different settings. Routers compute in fp32, as
 Switch Transformer found necessary (arXiv 2101.03961, section 2.4): which experts come next to last and last is decided
 by small differences.
@@ -112,6 +112,10 @@ def run_experts(
 
 def _by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
     """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and how many each has."""
+    if experts.is_meta:
+        raise ValueError(
+            "which experts run depends on the numbers in x, and a meta tensor has none: use a real device."
+        )
     visits = experts.flatten()  # [tokens·k]
     counts = torch.bincount(visits, minlength=E).tolist()
     if len(counts) > E:

@@ -1,5 +1,7 @@
 """A mixture of experts in the place of the MLP: Mixtral, Qwen3-MoE, DeepSeek-V2 and V3 by their settings."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -15,7 +17,8 @@ class Router(nn.Module):
     def __init__(self, D: int, E: int, bias: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(E, D))
-        # Not trained by gradients: there are none through a choice.
+        # No gradient comes through a choice: DeepSeek moves this number by a fixed step after each batch
+        # (arXiv 2408.15664); it is read from checkpoints here, and stays 0 in models trained here.
         self.e_score_correction_bias = nn.Parameter(torch.empty(E), requires_grad=False) if bias else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -62,6 +65,10 @@ class MixtureOfExperts(nn.Module):
             nn.init.normal_(weight, std=0.02)
         if self.gate.e_score_correction_bias is not None:
             nn.init.zeros_(self.gate.e_score_correction_bias)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of the layer starts without a loss: torch refuses to copy a tensor that still has its graph."""
+        return self.__dict__ | {"aux_loss": None}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
