@@ -1,11 +1,19 @@
-"""Causal attention, against torch's own kernel and against the naive one."""
+"""Attention, against torch's own kernel, against that of transformers, and against the naive one."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.masking_utils import sliding_window_causal_mask_function
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
-from twophase.kernels.attention import causal_attention, naive_attention, visible
+from twophase.kernels.attention import BLOCK, causal_attention, full_attention, naive_attention, visible
+from twophase.measure import Meter
+from twophase.theory.arithmetic_intensity import attention_flops
 
 SHAPES = [  # B, T, S, N, K, H; N·H is never a power of two by habit only
     (1, 1, 1, 1, 1, 2),
@@ -131,3 +139,186 @@ def test_a_decode_step_copies_neither_keys_nor_values(ragged):
     with Written(k, v) as written:  # the meter itself works: the naive way repeats every key G times
         naive_attention(q, k, v)
     assert written.largest == 4 * k.numel()
+
+
+# Windows, soft caps, scales, other value widths.
+
+
+def by_transformers(q, k, v, causal=True, window=None, softcap=None, scale=None):
+    """Gemma 2's attention as transformers spells it out, under its own mask function."""
+    T, S = q.shape[1], k.shape[1]
+    sees = sliding_window_causal_mask_function(window or S)
+    rows = [[not causal or bool(sees(0, 0, t, s)) for s in torch.arange(S)] for t in torch.arange(S - T, S)]
+    mask = torch.where(torch.tensor(rows), 0.0, float("-inf"))  # [T, S]
+    module = SimpleNamespace(num_key_value_groups=q.shape[2] // k.shape[2], training=False, head_dim=q.shape[3])
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return eager_attention_forward(module, q, k, v, mask, scaling=scale, softcap=softcap)[0]
+
+
+OPTIONS = [
+    {"window": 1},
+    {"window": 3},
+    {"window": 100},
+    {"softcap": 0.7},
+    {"scale": 0.11},
+    {"window": 2, "softcap": 1.5, "scale": 0.9},
+]
+
+
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES[:5])
+def test_windows_caps_and_scales_equal_those_of_transformers(attention, options, shape):
+    q, k, v = draw(*shape)
+    torch.testing.assert_close(attention(q, k, v, **options), by_transformers(q, k, v, **options), rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_causal_attention_equals_the_naive_one_whatever_the_options(data):
+    size = st.integers(1, 9)
+    B, T, K, G, H = (data.draw(s) for s in (st.integers(1, 3), size, st.integers(1, 3), st.integers(1, 3), size))
+    S, Hv = T + data.draw(st.integers(0, 9)), data.draw(st.one_of(st.just(H), size))
+    options = {
+        "window": data.draw(st.one_of(st.none(), st.integers(1, S + 1))),
+        "softcap": data.draw(st.sampled_from([None, 0.5, 30.0])),
+        "scale": data.draw(st.sampled_from([None, 0.25, 0.0])),
+    }
+    q, k, v = draw(B, T, S, G * K, K, H)
+    v = torch.randn(B, S, K, Hv, generator=torch.Generator().manual_seed(1))
+    if data.draw(st.booleans()):
+        options["lengths"] = torch.tensor([data.draw(st.integers(0, S)) for _ in range(B)])
+    expected = naive_attention(q, k, v, **options)
+    assert expected.shape == (B, T, G * K, Hv)
+    torch.testing.assert_close(causal_attention(q, k, v, **options), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("T", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+@pytest.mark.parametrize("options", [{"window": 5}, {"window": BLOCK}, {"softcap": 2.0}, {"window": 9, "softcap": 1.0}])
+def test_more_queries_than_a_block_equal_the_naive_attention(T, options):
+    q, k, v = draw(1, T, T + 4, 2, 1, 4)
+    expected = naive_attention(q, k, v, **options)
+    torch.testing.assert_close(causal_attention(q, k, v, **options), expected, rtol=1e-5, atol=1e-5)
+    q, k, v = q[:, 4:], k[:, 8:], v[:, 8:]  # T = S
+    expected = naive_attention(q, k, v, **options)
+    torch.testing.assert_close(causal_attention(q, k, v, **options), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_window_shows_the_last_keys_its_own_included():
+    assert visible(2, 4, window=2)[0].tolist() == [[False, True, True, False], [False, False, True, True]]
+    ragged = visible(1, 4, lengths=torch.tensor([3, 4]), window=2)[:, 0]
+    assert ragged.tolist() == [[False, True, True, False], [False, False, True, True]]
+
+
+def test_no_query_reads_what_its_window_has_left():
+    q, k, v = draw(1, 40, 40, 2, 2, 4)
+    before = causal_attention(q, k, v, window=8)
+    k[:, :20], v[:, :20] = float("nan"), float("nan")
+    after = causal_attention(q[:, 27:], k, v, window=8)  # query 27 sees keys 20 to 27
+    torch.testing.assert_close(after, before[:, 27:], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("T", "S"), [(1, 1), (5, 5), (4, 9), (9, 4), (1, 7)])
+@pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"softcap": 0.8, "scale": 0.9}], ids=str)
+def test_full_attention_sees_every_key_for_any_T_and_S(T, S, options):
+    q, k, v = draw(2, T, S, 6, 3, 10)
+    both = full_attention(q, k, v, **options)
+    torch.testing.assert_close(both, by_transformers(q, k, v, causal=False, **options), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["plain", "window", "cap", "full", "chunk", "ragged"])
+@pytest.mark.parametrize("Hv", [6, 4, 8])
+def test_gradients_equal_those_of_the_naive_attention(kind, Hv):
+    T = 3 if kind in ("chunk", "ragged") else 7
+    options = {
+        "window": {"window": 3},
+        "cap": {"softcap": 0.9, "scale": 0.5},
+        "ragged": {"lengths": torch.tensor([2, 7])},
+    }
+    some = options.get(kind, {})
+    parts = [x.double() for x in draw(2, T, 7, 4, 2, 6)[:2]]
+    parts.append(torch.randn(2, 7, 2, Hv, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    weights = torch.randn(2, T, 4, Hv, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+    def gradients(attention):
+        inputs = [x.clone().requires_grad_() for x in parts]
+        (attention(*inputs, **some) * weights).sum().backward()
+        return [x.grad for x in inputs]
+
+    def unmasked(q, k, v):  # every query the last one: causal attention that sees all
+        return torch.cat([naive_attention(q[:, t : t + 1], k, v) for t in range(T)], dim=1)
+
+    ours, expected = (full_attention, unmasked) if kind == "full" else (causal_attention, naive_attention)
+    for mine, right in zip(gradients(ours), gradients(expected), strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-9)  # fp64: the same sums in another order
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("options", [{}, *OPTIONS], ids=str)
+@pytest.mark.parametrize(("T", "S"), [(1, 33), (5, 33), (33, 33)])
+def test_bf16_stays_within_its_rounding_of_the_fp32_result(training, options, T, S):
+    parts = [x.bfloat16() for x in draw(2, T, S, 4, 2, 16)]
+    expected = naive_attention(*(x.float() for x in parts), **options)
+    out = causal_attention(*(x.requires_grad_(training) for x in parts), **options)
+    assert out.dtype == torch.bfloat16
+    # Scores of size up to 5 rounded to 8 bits shift a weight by 2 %; outputs are averages of numbers up to 4.
+    torch.testing.assert_close(out.float(), expected, rtol=0, atol=4e-2)
+
+
+@pytest.mark.parametrize(
+    "options", [{"softcap": 5.0}, {"window": 20}, {"Hv": 12}, {"softcap": 5.0, "ragged": True}], ids=str
+)
+def test_a_decode_step_with_options_copies_neither_keys_nor_values(options):
+    q, k, v = draw(3, 1, 80, 8, 2, 16)
+    k, v = k[:, :64], v[:, :64, :, : options.pop("Hv", 16)]
+    lengths = torch.tensor([64, 10, 30]) if options.pop("ragged", False) else None
+    with Written(k, v) as written:
+        causal_attention(q, k, v, lengths=lengths, **options)
+    assert 0 < written.largest < k.numel() / 2  # scores are stored: [B, G, S], per KV head
+
+
+@pytest.mark.parametrize(
+    "options", [{"softcap": 5.0}, {"window": 30, "scale": 0.2}, {"window": 6}, {"softcap": 1.0, "window": 6}]
+)
+def test_the_meter_counts_the_pairs_of_a_decode_step_within_the_window(options):
+    q, k, v = draw(3, 1, 20, 8, 2, 16)
+    with torch.inference_mode(), Meter() as m:
+        causal_attention(q, k, v, **options)
+    assert m.matmul_flops == attention_flops(3, 1, min(20, options.get("window", 20)), 8, 16)
+
+
+@pytest.mark.parametrize("T", [4 * BLOCK, 4 * BLOCK + 1])
+def test_work_in_a_window_grows_with_the_window_and_not_with_the_text(T):
+    q, k, v = draw(1, T, T, 1, 1, 4)
+    with torch.inference_mode(), Meter() as m:
+        causal_attention(q, k, v, window=8)
+    assert m.matmul_flops <= 4 * 4 * T * (BLOCK + 8)  # 4·H per pair; each block of queries meets 7 keys before it
+
+
+def test_a_cap_bounds_what_one_key_can_say():
+    q, k, v = torch.full((1, 2, 1, 4), 100.0), torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 1, 4)
+    k[0, 0], v[0, 0] = 100.0, 1.0  # scores 20,000 and 0: uncapped, the weight of key 0 is 1
+    odds = torch.tensor(2.0).exp()
+    out = causal_attention(q, k, v, softcap=2.0)[0, 1, 0]
+    torch.testing.assert_close(out, (odds / (1 + odds)).expand(4))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"window": 0}, "at least the query's own key; got 0"),
+        ({"softcap": 0.0}, "must be positive; got 0.0"),
+        ({"softcap": -1.0}, "must be positive; got -1.0"),
+    ],
+)
+@pytest.mark.parametrize("attention", [causal_attention, naive_attention])
+def test_impossible_options_are_refused_in_one_sentence(attention, options, says):
+    with pytest.raises(ValueError, match=says):
+        attention(*draw(1, 2, 2, 1, 1, 2), **options)
+
+
+def test_values_for_other_keys_are_refused():
+    for v in (torch.zeros(1, 3, 1, 2), torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 2)):
+        for attention in (causal_attention, full_attention, naive_attention):
+            with pytest.raises(ValueError, match="attention needs q"):
+                attention(torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 1, 2), v)

@@ -150,14 +150,14 @@ def _spelled_out(
     softcap: float | None,
     scale: float,
 ) -> torch.Tensor:
-    """The same for what torch has no fused kernel for; scores are stored, in fp32.
+    """The same for what torch has no fused kernel for; scores are stored, in fp32 or wider.
 
     q: [B, K, G·T, H]; k: [B, K, S, H]; v: [B, K, S, Hv]; mask: [1 or B, 1, G·T, S]; returns [B, K, G·T, Hv].
     """
-    outs = []
+    outs, wide = [], torch.promote_types(q.dtype, torch.float32)
     for head in range(k.shape[1]):  # one by one: a product over both B and K would first copy a cache's keys together
         scores = (k[:, head] @ q[:, head].mT).mT  # [B, G·T, S]; q kᵀ says the same, 20 times slower in bf16 on a CPU
-        scores = scores.float() * scale
+        scores = scores.to(wide) * scale
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)
         if mask is None:
@@ -182,6 +182,7 @@ def naive_attention(
 ) -> torch.Tensor:
     """The same by the book: keys repeated for every query head, the score matrix stored. The reference of tests and chapters."""
     check_shapes(q, k, v, same_width=False)
+    check_options(window, softcap)
     T, N, S = q.shape[1], q.shape[2], k.shape[1]
     G = N // k.shape[2]
     k, v = k.repeat_interleave(G, dim=2), v.repeat_interleave(G, dim=2)  # [B, S, N, H]: head n reads KV head n // G
