@@ -9,7 +9,13 @@ from typing import Any
 
 from twophase.kernels.rope import RopeScaling
 from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
-from twophase.theory.beyond_attention import linear_attention_params, state_space_params, taylor_features
+from twophase.theory.beyond_attention import (
+    linear_attention_flops,
+    linear_attention_params,
+    state_space_flops,
+    state_space_params,
+    taylor_features,
+)
 from twophase.theory.kv_cache import linear_attention_bytes, state_space_bytes
 
 # How our kinds of layers are called by the theory, which counts their parameters and cache bytes.
@@ -187,6 +193,7 @@ class Config:
             attention=kinds[0] if len(set(kinds)) == 1 else kinds,
             state_values=self._state_values(),
             state_params=self._state_params(),
+            state_flops=self._state_flops(),
             max_context=self.context,
         )
 
@@ -219,6 +226,14 @@ class Config:
             return int(state_space_params(self.D, s.d_inner, s.d_state, s.conv_width, s.dt_rank))
         if "linear" in self.mixers and self.linear:
             return int(linear_attention_params(self.D, self.N, self.H, self.linear.feature_dim))
+        return 0
+
+    def _state_flops(self) -> int:
+        """FLOPs of a token's step in such a layer, besides its projections."""
+        if "ssm" in self.mixers and self.ssm:
+            return int(state_space_flops(self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width))
+        if "linear" in self.mixers and self.linear:
+            return int(linear_attention_flops(self.N, int(taylor_features(self.linear.feature_dim)), self.H))
         return 0
 
 

@@ -47,7 +47,7 @@ class Architecture:
     each layer the layer whose keys and values it uses. `norm` "rms" has a weight, "layer" a weight and a bias; each
     layer has `norms_per_layer` of width D; `qk_norm` adds one of width H for queries and one for keys.
     `learned_positions` is the number of rows of a position table, 0 with RoPE. `state_values` is what a "state" layer
-    keeps per sequence and `state_params` what it weighs.
+    keeps per sequence, `state_params` what it weighs, and `state_flops` what a token's step costs besides these weights.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Architecture:
     moe: MixtureOfExperts | None = None
     state_values: int = 0
     state_params: int = 0
+    state_flops: int = 0
     max_context: int | None = None
     rope_theta: float = 10000.0
     norm_eps: float = 1e-5

@@ -1,4 +1,4 @@
-"""FLOPs of a whole model whose layers may differ: full, sliding, MLA. State layers count their weights only."""
+"""FLOPs of a whole model whose layers may differ: full, sliding, MLA, state."""
 
 from twophase.theory._ops import Number, formula, half, minimum
 from twophase.theory.architecture import Architecture
@@ -23,6 +23,7 @@ def prefill_flops(arch: Architecture, B: Number, T: Number, head_at_last_only: b
     total = 2 * T * arch.n_matmul_params()
     if head_at_last_only:
         total = total - 2 * (T - 1) * arch.V * arch.D
+    total = total + T * arch.layer_kinds.count("state") * arch.state_flops
     for kind in set(arch.layer_kinds) - {"state"}:
         pairs = window_pairs(T, arch.window) if kind == "sliding" else causal_pairs(T)
         total = total + arch.layer_kinds.count(kind) * pairs * _flops_per_pair(arch, kind, absorbed=False)
@@ -32,7 +33,7 @@ def prefill_flops(arch: Architecture, B: Number, T: Number, head_at_last_only: b
 @formula()
 def decode_step_flops(arch: Architecture, B: Number, S: Number) -> Number:
     """FLOPs of one token for each of B sequences; see `Architecture.decode_step_flops`."""
-    total: Number = 2 * arch.n_matmul_params()
+    total: Number = 2 * arch.n_matmul_params() + arch.layer_kinds.count("state") * arch.state_flops
     for kind in set(arch.layer_kinds) - {"state"}:
         keys = minimum(S, arch.window) if kind == "sliding" else S
         total = total + arch.layer_kinds.count(kind) * keys * _flops_per_pair(arch, kind, absorbed=True)
