@@ -113,9 +113,10 @@ def selective_scan(
     """The recurrence, token by token: outputs [B, T, d_inner] and the state after the last token, [B, d_inner, d_state].
 
     x and dt > 0 [B, T, d_inner]; A < 0 [d_inner, d_state]; B_in and C [B, T, d_state]; skip [d_inner]; `state` is the
-    state before the first token, None for zeros. Computes in fp32 (fp64 for fp64); outputs have the dtype of x.
+    state before the first token, None for zeros. Computes in fp32 (fp64 for fp64); outputs have the dtype of x. Raises
+    ValueError if the shapes do not fit or there is no token.
     """
-    xs, dts, A, Bs, Cs, h = prepare(x, dt, A, B_in, C, state)
+    xs, dts, A, Bs, Cs, skip, h = prepare(x, dt, A, B_in, C, skip, state)
     outputs = []
     for t in range(x.shape[1]):
         fade = torch.exp(dts[:, t, :, None] * A)  # [B, d_inner, d_state]
@@ -126,21 +127,31 @@ def selective_scan(
 
 
 def prepare(
-    x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B_in: torch.Tensor, C: torch.Tensor, state: torch.Tensor | None
+    x: torch.Tensor,
+    dt: torch.Tensor,
+    A: torch.Tensor,
+    B_in: torch.Tensor,
+    C: torch.Tensor,
+    skip: torch.Tensor,
+    state: torch.Tensor | None,
 ) -> tuple[torch.Tensor, ...]:
-    """The same tensors in the precision of the scan, and a state. ValueError if the shapes do not fit."""
+    """The arguments of a scan in its precision, with a state. ValueError if the shapes do not fit."""
     B, T, d_inner = x.shape
-    d_state = A.shape[1]
-    expected = {"dt": (B, T, d_inner), "A": (d_inner, d_state), "B_in": (B, T, d_state), "C": (B, T, d_state)}
-    given = {"dt": dt, "A": A, "B_in": B_in, "C": C}
-    if state is not None:
-        expected["state"], given["state"] = (B, d_inner, d_state), state
-    for name, shape in expected.items():
-        if tuple(given[name].shape) != shape:
-            raise ValueError(f"a scan of x {list(x.shape)} takes {name} {list(shape)}; got {list(given[name].shape)}.")
+    d_state = A.shape[-1]
+    if state is None:
+        state = x.new_zeros(B, d_inner, d_state)
+    expected = {
+        "dt": (dt, (B, T, d_inner)),
+        "A": (A, (d_inner, d_state)),
+        "B_in": (B_in, (B, T, d_state)),
+        "C": (C, (B, T, d_state)),
+        "skip": (skip, (d_inner,)),
+        "state": (state, (B, d_inner, d_state)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tensor.shape != shape:
+            raise ValueError(f"a scan of x {list(x.shape)} takes {name} {list(shape)}; got {list(tensor.shape)}.")
     if T < 1:
         raise ValueError("a scan needs at least one token; got none.")
     wide = torch.promote_types(x.dtype, torch.float32)
-    if state is None:
-        state = x.new_zeros(B, d_inner, d_state)
-    return tuple(tensor.to(wide) for tensor in (x, dt, A, B_in, C, state))
+    return tuple(tensor.to(wide) for tensor in (x, dt, A, B_in, C, skip, state))

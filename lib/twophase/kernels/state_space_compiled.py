@@ -30,7 +30,7 @@ def compiled_scan(
     """
     if x.device.type != "cpu":
         raise ValueError(f"the compiled scan runs on the CPU only; for tensors on {x.device} take selective_scan.")
-    xs, dts, A, Bs, Cs, h = prepare(x, dt, A, B_in, C, state)
+    xs, dts, A, Bs, Cs, skip, h = prepare(x, dt, A, B_in, C, skip, state)
     u, dts, Bs, Cs = (tensor.transpose(0, 1) for tensor in (dts * xs, dts, Bs, Cs))  # [T, B, ...]
     y, last = _Scan.apply(u, dts, A.T, Bs, Cs, h.transpose(1, 2))  # type: ignore[no-untyped-call]
     y = y.transpose(0, 1) + skip * xs  # [B, T, d_inner]
