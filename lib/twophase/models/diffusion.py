@@ -74,12 +74,11 @@ def bound_bits_per_byte(model: Transformer, data: np.ndarray, n_draws: int = 4, 
     for _ in range(n_draws):
         shift = torch.rand(1, generator=generator, dtype=torch.float64)  # [1]
         counts = 1 + ((torch.randperm(n, generator=generator) + shift) * T / n).long().clamp(max=T - 1)  # [n], 1 to T
+        seen, masked = mask_exactly(windows, counts, mask, generator)  # [n, T] each
         nats = 0.0
         for i in range(0, n, B):
-            tokens = windows[i : i + B]  # [B, T]
-            seen, masked = mask_exactly(tokens, counts[i : i + B], mask, generator)  # [B, T] each
-            logits = model(seen.to(device))  # [B, T, V]
-            nats += float(counted_loss(logits, tokens.to(device), masked.to(device)).double().sum())
+            inputs, tokens, hidden = (x[i : i + B].to(device) for x in (seen, windows, masked))  # [B, T] each
+            nats += float(counted_loss(model(inputs), tokens, hidden).double().sum())
         draws.append(nats / n / math.log(2))
     error = float(np.std(draws, ddof=1)) / math.sqrt(n_draws) if n_draws > 1 else float("nan")
     return Bound(sum(draws) / n_draws, error, n, n_draws)
