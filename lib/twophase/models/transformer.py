@@ -145,7 +145,7 @@ class Transformer(nn.Module):
         if c.embedding_scale != 1.0:
             x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)  # rounded as the stream is, as Gemma was trained
         if c.learned_positions:
-            if int(positions.max()) >= c.learned_positions:
+            if not positions.is_meta and int(positions.max()) >= c.learned_positions:
                 raise ValueError(f"this model has learned {c.learned_positions} positions and cannot read further.")
             x = x + self.embed_positions(positions)  # [B, T, D]
         for block in self.layers:
