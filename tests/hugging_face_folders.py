@@ -72,7 +72,9 @@ def build_with_eyes() -> Any:
     )
     text = SIZES["gemma3_text"] | {"eos_token_id": None, "pad_token_id": None, "model_type": "gemma3_text"}
     config = Gemma3Config(text_config=text, vision_config=eyes, mm_tokens_per_image=4)
-    return Gemma3ForConditionalGeneration(config).eval().requires_grad_(False)
+    model = Gemma3ForConditionalGeneration(config).eval().requires_grad_(False)
+    model.lm_head.weight.mul_(0.1)  # tied: with large embeddings it would say the last token forever
+    return model
 
 
 def byte_level() -> Tokenizer:

@@ -1,0 +1,143 @@
+"""Tokens are those of transformers; text that streams is whole text, whatever the tokens are parts of."""
+
+from pathlib import Path
+
+import pytest
+from hugging_face_folders import byte_level, sentence_piece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twophase.models.hugging_face import Tokenizer, stop_tokens
+
+KINDS = {"byte-level": byte_level, "SentencePiece": sentence_piece}
+LINES = ["the cat sat on the mat", " two  spaces \n", "東京 and 京都, 👩‍🔬🧪!", "naïve café", "Ελλάδα", "a", "東" * 9]
+
+
+@pytest.fixture(scope="session")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
+    made = {}
+    for kind, make in KINDS.items():
+        folder = tmp_path_factory.mktemp("tokenizer")
+        make().save(str(folder / "tokenizer.json"))
+        made[kind] = Tokenizer(folder)
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_and_text_are_those_of_transformers(kind, tokenizers, tmp_path):
+    from transformers import PreTrainedTokenizerFast
+
+    ours = tokenizers[kind]
+    ours.rules.save(str(tmp_path / "tokenizer.json"))
+    theirs = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    for line in LINES:
+        tokens = ours.encode(line)
+        assert tokens == theirs(line)["input_ids"]
+        assert ours.decode(tokens) == theirs.decode(tokens, skip_special_tokens=True) == line
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_begins_with_the_token_that_the_file_says(kind, tokenizers, tmp_path):
+    first = "<|begin|>" if kind == "byte-level" else "<s>"
+    tokens = tokenizers[kind].encode("the cat")
+    assert tokens[0] == tokenizers[kind].rules.token_to_id(first)
+    assert tokens.count(tokens[0]) == 1
+    plain = KINDS[kind]()
+    plain.post_processor = None
+    plain.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer(tmp_path).encode("the cat") == tokens[1:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60, deadline=None)
+@given(parts=st.lists(st.sampled_from([*LINES, " ", "\n", "é", "x y"]), min_size=1, max_size=6), at=st.integers(0, 80))
+def test_streamed_pieces_are_the_rest_of_the_text_in_whole_characters(kind, parts, at, tokenizers):
+    tokenizer = tokenizers[kind]
+    text = "".join(parts)
+    tokens = tokenizer.encode(text)
+    at = min(at, len(tokens))
+    while "\ufffd" in tokenizer.decode(tokens[:at]):
+        at += 1  # a prompt does not end inside a character
+    pieces = list(tokenizer.stream(tokens[:at], tokens[at:]))
+    assert "".join(pieces) == text[len(tokenizer.decode(tokens[:at])) :]
+    assert not any("\ufffd" in piece or not piece for piece in pieces)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_that_are_no_character_appear_as_marks_and_do_not_stop_the_stream(kind, tokenizers):
+    tokenizer = tokenizers[kind]
+    lone = tokenizer.encode("東")[-1]  # the last byte of three
+    begin = tokenizer.encode("the cat")
+    shown = list(tokenizer.stream(begin, [lone] * 30 + begin[1:]))
+    assert len(shown) > 3
+    assert "".join(shown).count("\ufffd") >= 20
+    assert "".join(shown).endswith("the cat")
+    assert list(tokenizer.stream(begin, [lone])) == ["\ufffd"]  # at the end it is shown all the same
+
+
+def test_special_tokens_are_not_shown(tokenizers):
+    tokenizer = tokenizers["byte-level"]
+    tokens = tokenizer.encode("the cat")
+    end = tokenizer.rules.token_to_id("<|end|>")
+    assert "".join(tokenizer.stream(tokens, [*tokens[1:], end])) == "the cat"
+
+
+def test_a_file_that_cuts_and_pads_does_neither_here(tmp_path):
+    rules = byte_level()
+    rules.enable_truncation(3)
+    rules.enable_padding(length=50)
+    rules.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(tmp_path)
+    assert tokenizer.decode(tokenizer.encode(LINES[0])) == LINES[0]
+    assert len(tokenizer.encode("the")) < 5
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "there is no tokenizer.json in .*: get it, or give tokens"),
+        ("{", "tokenizer.json cannot be read"),
+        ("{}", "is no tokenizer that the tokenizers library can read"),
+        ('{"model": {"type": "Magic"}}', "is no tokenizer that"),
+    ],
+)
+def test_a_tokenizer_that_is_missing_or_damaged_is_a_sentence(content, says, tmp_path):
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        Tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_other_tokenizer_file_is_named(tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"tokenizer\.model, of SentencePiece, is not read"):
+        Tokenizer(tmp_path)
+
+
+def test_text_that_is_no_text_is_refused(tokenizers):
+    with pytest.raises(ValueError, match="bytes that are no UTF-8"):
+        tokenizers["byte-level"].encode("a\udcff")
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "expected"),
+    [
+        ('{"eos_token_id": 2}', None, [2]),
+        ('{"eos_token_id": 2}', '{"eos_token_id": [5, 7]}', [5, 7]),
+        ('{"eos_token_id": [2, 3]}', "{}", [2, 3]),
+        ('{"text_config": {"eos_token_id": 4}}', None, [4]),
+        ('{"eos_token_id": null}', '{"eos_token_id": null}', []),
+    ],
+)
+def test_what_ends_a_text_is_in_the_generation_config_or_else_in_the_config(config, generation, expected, tmp_path):
+    (tmp_path / "config.json").write_text(config)
+    if generation:
+        (tmp_path / "generation_config.json").write_text(generation)
+    assert stop_tokens(tmp_path) == expected
+
+
+def test_an_end_that_is_no_token_is_refused(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"eos_token_id": "</s>"}')
+    with pytest.raises(ValueError, match="eos_token_id must be a number"):
+        stop_tokens(tmp_path)
