@@ -189,10 +189,12 @@ def test_training_in_bf16_gives_the_gradients_of_fp32_within_roundings():
     nope_dim=st.integers(1, 5),
     v_dim=st.integers(1, 5),
     q_rank=st.none() | st.integers(1, 6),
+    qkv_bias=st.booleans(),
+    o_bias=st.booleans(),
 )
-def test_a_model_has_the_parameters_that_the_theory_counts(D, N, R, half, nope_dim, v_dim, q_rank):
+def test_a_model_has_the_parameters_that_the_theory_counts(D, N, R, half, nope_dim, v_dim, q_rank, qkv_bias, o_bias):
     sizes = Sizes(R, 2 * half, nope_dim, v_dim, q_rank)
-    config = small(D=D, N=N, K=N, L=2, mla=sizes)
+    config = small(D=D, N=N, K=N, L=2, mla=sizes, qkv_bias=qkv_bias, o_bias=o_bias)
     assert Transformer(config).n_params == config.architecture().n_params()
 
 
