@@ -1,6 +1,7 @@
 """The selective state space: the recurrence, the compiled scan that trains, Mamba's layer, and a state of known size."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -326,6 +327,12 @@ def test_the_layer_equals_transformers_mamba_in_prefill_and_then_token_by_token(
     torch.testing.assert_close(state.inputs[:, :, 1:], cache.get_conv_state(0)[:, :, 1:], rtol=1e-5, atol=1e-5)
 
 
+def assert_as_close_as_sums(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> None:
+    """A gradient is a sum whose terms may cancel, so what may differ is a share of the largest number of its tensor."""
+    for a, b in zip(ours, theirs, strict=True):
+        assert float((a - b).detach().abs().max()) <= 1e-5 * float(b.detach().abs().max())
+
+
 def test_the_two_scans_train_the_layer_alike(monkeypatch):
     _, layer = pair()
     layer.requires_grad_()
@@ -335,7 +342,7 @@ def test_the_two_scans_train_the_layer_alike(monkeypatch):
         monkeypatch.setattr(state_space, "compiled_scan", scan)
         loss = layer(x, with_state(None)).sin().sum()
         grads.append(torch.autograd.grad(loss, tuple(layer.parameters())))
-    torch.testing.assert_close(grads[0], grads[1], **TOLERANCE)
+    assert_as_close_as_sums(grads[0], grads[1])
 
 
 # The layer in a model.
@@ -439,6 +446,8 @@ def test_a_new_model_starts_as_mamba_does():
     assert torch.allclose(mixer.A_log.detach().exp(), torch.arange(1.0, 6).expand(4000, 5))
     assert torch.equal(mixer.D.detach(), torch.ones(4000))
     assert 0.45 < float(mixer.dt_proj.weight.detach().abs().max()) <= 4**-0.5
+    for layer, inputs in [(mixer.in_proj, 12), (mixer.x_proj, 4000), (mixer.conv1d, 3)]:
+        assert 0.95 * inputs**-0.5 < float(layer.weight.detach().abs().max()) <= inputs**-0.5
     assert float(mixer.out_proj.weight.detach().std()) == pytest.approx(0.02 / 6**0.5, rel=0.05)
     assert [name for name, p in mixer.named_parameters() if getattr(p, "_no_weight_decay", False)] == ["A_log"]
 
@@ -473,4 +482,4 @@ def test_on_a_gpu_the_layer_has_the_outputs_and_gradients_that_it_has_on_the_cpu
         y = layer.to(device)(x.to(device), with_state(None))
         grads = torch.autograd.grad(y.sin().sum(), tuple(layer.parameters()))
         results.append([tensor.cpu() for tensor in (y, *grads)])
-    torch.testing.assert_close(results[1], results[0], **TOLERANCE)
+    assert_as_close_as_sums(results[1], results[0])

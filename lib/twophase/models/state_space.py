@@ -38,9 +38,14 @@ class SelectiveStateSpace(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Mamba's start: A = -1 ... -d_state, steps spread over STEP_RANGE on a logarithmic scale, the skip at 1."""
+        """Mamba's start: A = -1 ... -d_state, steps spread over STEP_RANGE on a logarithmic scale, the skip at 1.
+
+        What the memory adds is a product of three projections (x, B and C). Weights as small as those of a transformer
+        would make it next to nothing beside the skip, so they start as torch's layers do, uniform within 1/sqrt(inputs).
+        """
         s = self.sizes
-        self.conv1d.reset_parameters()
+        for module in (self.in_proj, self.conv1d, self.x_proj):
+            module.reset_parameters()
         bound = s.dt_rank**-0.5
         nn.init.uniform_(self.dt_proj.weight, -bound, bound)
         low, high = (math.log(size) for size in STEP_RANGE)
