@@ -158,6 +158,7 @@ def by_transformers(q, k, v, causal=True, window=None, softcap=None, scale=None)
 OPTIONS = [
     {"window": 1},
     {"window": 3},
+    {"window": 4},
     {"window": 100},
     {"softcap": 0.7},
     {"scale": 0.11},
@@ -182,7 +183,7 @@ def test_causal_attention_equals_the_naive_one_whatever_the_options(data):
     options = {
         "window": data.draw(st.one_of(st.none(), st.integers(1, S + 1))),
         "softcap": data.draw(st.sampled_from([None, 0.5, 30.0])),
-        "scale": data.draw(st.sampled_from([None, 0.25, 0.0])),
+        "scale": data.draw(st.sampled_from([None, 0.25, 2.0])),
     }
     q, k, v = draw(B, T, S, G * K, K, H)
     v = torch.randn(B, S, K, Hv, generator=torch.Generator().manual_seed(1))
@@ -191,6 +192,17 @@ def test_causal_attention_equals_the_naive_one_whatever_the_options(data):
     expected = naive_attention(q, k, v, **options)
     assert expected.shape == (B, T, G * K, Hv)
     torch.testing.assert_close(causal_attention(q, k, v, **options), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": 0.2}, {"window": 2}, {"softcap": 1.1}], ids=str)
+@pytest.mark.parametrize("Hv", [3, 9])
+@pytest.mark.parametrize(("T", "S"), [(1, 5), (5, 5), (3, 5)])
+def test_values_may_be_narrower_or_wider_than_keys(T, S, Hv, options):
+    q, k, _ = draw(2, T, S, 6, 3, 6)
+    v = torch.randn(2, S, 3, Hv, generator=torch.Generator().manual_seed(1))
+    expected = by_transformers(q, k, v, **options)
+    for attention in (causal_attention, naive_attention):
+        torch.testing.assert_close(attention(q, k, v, **options), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("T", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
@@ -307,14 +319,18 @@ def test_a_cap_bounds_what_one_key_can_say():
     ("options", "says"),
     [
         ({"window": 0}, "at least the query's own key; got 0"),
-        ({"softcap": 0.0}, "must be positive; got 0.0"),
-        ({"softcap": -1.0}, "must be positive; got -1.0"),
+        ({"softcap": 0.0}, r"must be positive; got 0\.0"),
+        ({"softcap": -1.0}, r"must be positive; got -1\.0"),
+        ({"scale": 0.0}, r"scale that must be positive; got 0\.0"),
     ],
 )
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])
 def test_impossible_options_are_refused_in_one_sentence(attention, options, says):
     with pytest.raises(ValueError, match=says):
         attention(*draw(1, 2, 2, 1, 1, 2), **options)
+    if "window" not in options:
+        with pytest.raises(ValueError, match=says):
+            full_attention(*draw(1, 2, 2, 1, 1, 2), **options)
 
 
 def test_values_for_other_keys_are_refused():

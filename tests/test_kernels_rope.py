@@ -107,6 +107,14 @@ SCALINGS = {
         RopeScaling("yarn", 40.0, 4096, mscale=1.0, mscale_all_dim=0.5),
         {"rope_type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.5, **trained(4096)},
     ),
+    "yarn, one mscale only": (
+        RopeScaling("yarn", 40.0, 4096, mscale_all_dim=0.5),
+        {"rope_type": "yarn", "factor": 40.0, "mscale_all_dim": 0.5, **trained(4096)},
+    ),
+    "yarn, a step": (
+        RopeScaling("yarn", 4.0, 512, beta_fast=3.0, beta_slow=3.0, truncate=False),
+        {"rope_type": "yarn", "factor": 4.0, "beta_fast": 3.0, "beta_slow": 3.0, "truncate": False, **trained(512)},
+    ),
     "yarn, given factor": (
         RopeScaling("yarn", 2.0, 64, attention_factor=1.25),
         {"rope_type": "yarn", "factor": 2.0, "attention_factor": 1.25, **trained(64)},

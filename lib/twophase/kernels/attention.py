@@ -41,7 +41,7 @@ def causal_attention(
     Raises ValueError if shapes do not fit, or if T > S: a query without its own key has no meaning.
     """
     check_shapes(q, k, v, same_width=False)
-    check_options(window, softcap)
+    check_options(window, softcap, scale)
     T, S = q.shape[1], k.shape[1]
     if T == S and lengths is None and starts is None and softcap is None and _is_training(q):
         return attention_with_gradient(q, k, v, window=window, scale=_factor(q, scale))
@@ -64,7 +64,7 @@ def full_attention(
     Shapes, `scale`, `softcap` and errors as in `causal_attention`. What masked diffusion and encoders use.
     """
     check_shapes(q, k, v, causal=False, same_width=False)
-    check_options(None, softcap)
+    check_options(None, softcap, scale)
     if q.shape[1] == k.shape[1] and softcap is None and _is_training(q):
         return attention_with_gradient(q, k, v, window=None, scale=_factor(q, scale), causal=False)
     return _attend(q, k, v, None, softcap, scale)
@@ -182,7 +182,7 @@ def naive_attention(
 ) -> torch.Tensor:
     """The same by the book: keys repeated for every query head, the score matrix stored. The reference of tests and chapters."""
     check_shapes(q, k, v, same_width=False)
-    check_options(window, softcap)
+    check_options(window, softcap, scale)
     T, N, S = q.shape[1], q.shape[2], k.shape[1]
     G = N // k.shape[2]
     k, v = k.repeat_interleave(G, dim=2), v.repeat_interleave(G, dim=2)  # [B, S, N, H]: head n reads KV head n // G
@@ -216,12 +216,14 @@ def visible(
     return seen if window is None else seen & (key > position - window)
 
 
-def check_options(window: int | None, softcap: float | None) -> None:
-    """Raise ValueError unless window and softcap are absent or positive."""
+def check_options(window: int | None, softcap: float | None, scale: float | None) -> None:
+    """Raise ValueError unless all three are absent or positive."""
     if window is not None and window < 1:
         raise ValueError(f"a window holds at least the query's own key; got {window}.")
     if softcap is not None and softcap <= 0:
         raise ValueError(f"a soft cap bounds the scores and must be positive; got {softcap}.")
+    if scale is not None and scale <= 0:
+        raise ValueError(f"scores are multiplied with a scale that must be positive; got {scale}.")
 
 
 def check_shapes(
