@@ -27,8 +27,8 @@ from twophase.theory.kv_cache import linear_attention_bytes
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 
 # N·f = 15, N·H = 21 and D = 16 all differ, and so do f and H.
-ODD = Config(L=3, D=16, F=20, N=3, K=1, H=7 * 2, V=31, attention="linear", linear=LinearConfig(5), context=64)
-HYBRID = Config(**{**ODD.to_dict(), "attention": ("linear", "sliding", "gqa"), "window": 4, "linear": LinearConfig(3)})
+ODD = Config(L=3, D=16, F=20, N=3, K=1, H=7 * 2, V=31, attention="linear", linear=LinearConfig(6), context=64)
+HYBRID = Config(**{**ODD.to_dict(), "attention": ("linear", "sliding", "gqa"), "window": 4, "linear": LinearConfig(6)})
 
 
 def draw(B: int, T: int, N: int, f: int, H: int, seed: int = 0) -> tuple[torch.Tensor, ...]:

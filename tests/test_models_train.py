@@ -20,7 +20,7 @@ KINDS = {
     "latent": {"attention": "mla", "mla": LatentAttention(R=6, rope_dim=2, nope_dim=4, v_dim=3)},
     "sliding": {"attention": ("sliding", "gqa"), "window": 5},
     "shared keys": {"kv_source": (0, 0)},
-    "linear": {"attention": "linear", "linear": LinearAttention(feature_dim=3)},
+    "linear": {"attention": "linear", "linear": LinearAttention(feature_dim=4)},
     "state space": {"attention": "ssm", "ssm": StateSpace(d_inner=20, d_state=3, dt_rank=2)},
     "experts": {"moe": MixtureOfExperts(E=3, k=2, F=10)},
     "diffusion": {"causal": False, "V": 257},

@@ -58,7 +58,7 @@ def test_a_step_of_linear_attention_does_as_many_operations_as_the_formula_says(
 @pytest.mark.parametrize(
     "kind",
     [
-        {"attention": "linear", "linear": LinearAttention(feature_dim=3)},
+        {"attention": "linear", "linear": LinearAttention(feature_dim=4)},
         {"attention": "ssm", "ssm": StateSpace(d_inner=20, d_state=3, dt_rank=2)},
     ],
 )
@@ -67,4 +67,4 @@ def test_a_decode_step_of_state_layers_costs_the_same_after_any_context(kind):
     assert arch.state_flops > 0
     assert arch.decode_step_flops(1, 1) == arch.decode_step_flops(1, 10**6)
     assert arch.prefill_flops(1, 10) == 10 * arch.decode_step_flops(1, 1)
-    assert taylor_features(3) == 13
+    assert taylor_features(4) == 21

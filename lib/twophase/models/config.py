@@ -28,6 +28,10 @@ class LinearAttention:
 
     feature_dim: int = 16
 
+    def __post_init__(self) -> None:
+        if self.feature_dim < 2 or self.feature_dim % 2:
+            raise ValueError(f"RoPE turns pairs of numbers, so feature_dim must be even; it is {self.feature_dim}.")
+
 
 @dataclass(frozen=True)
 class StateSpace:

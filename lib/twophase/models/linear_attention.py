@@ -9,6 +9,7 @@ from twophase.kernels.linear_attention import (
     parallel_linear_attention,
     recurrent_step,
 )
+from twophase.kernels.rope import apply_rope
 from twophase.models.attention import Step
 from twophase.models.cache import LayerCaches
 from twophase.models.config import Config
@@ -17,7 +18,8 @@ from twophase.models.config import Config
 class LinearAttention(nn.Module):
     """N heads of BASED's Taylor linear attention, each with its own queries and keys of width f and values of width H.
 
-    There is no RoPE: order reaches the layer only through causality, and through other kinds of layers in the stack.
+    RoPE turns queries and keys before their features are taken: products still depend on the difference of positions
+    only, a key is still added to the state once, and without it a stack of such layers hardly knows which token is near.
     """
 
     def __init__(self, config: Config, layer: int) -> None:
@@ -36,6 +38,8 @@ class LinearAttention(nn.Module):
         q = self.q_proj(x).view(B, T, self.N, self.f)  # [B, T, N, f]
         k = self.k_proj(x).view(B, T, self.N, self.f)  # [B, T, N, f]
         v = self.v_proj(x).view(B, T, self.N, self.H)  # [B, T, N, H]
+        if (tables := step.rope.get("linear")) is not None:
+            q, k = (apply_rope(heads, *tables) for heads in (q, k))
         state = self._state(step)
         if state is None:
             out = parallel_linear_attention(q, k, v)

@@ -167,4 +167,5 @@ class Transformer(nn.Module):
             return dict.fromkeys(KINDS)
         tables = rope_tables(positions, c.turned, c.rope_theta, c.rope_scaling)
         local = tables if c.local_rope_theta is None else rope_tables(positions, c.turned, c.local_rope_theta)
-        return {"gqa": tables, "mla": tables, "sliding": local, "linear": None, "ssm": None}
+        linear = rope_tables(positions, c.linear.feature_dim, c.rope_theta) if c.linear else None
+        return {"gqa": tables, "mla": tables, "sliding": local, "linear": linear, "ssm": None}
