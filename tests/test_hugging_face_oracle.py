@@ -127,3 +127,8 @@ def test_latent_attention_agrees_in_both_forms_however_it_is_fed(theirs, absorbe
 
 def test_parameters_are_as_many_as_theirs_and_as_the_theory_counts(ours, theirs):
     assert ours.n_params == theirs.n_params == ours.config.architecture().n_params()
+
+
+def test_caches_take_the_bytes_of_the_theory_below_and_beyond_every_window(ours):
+    for S in (1, 4, 5, 6, 13, 14, 200):
+        assert ours.new_cache(3, S).nbytes == 3 * ours.config.architecture().cache_bytes(S, bytes_per_kv=4)
