@@ -6,6 +6,7 @@ function of the seed and the step.
 """
 
 import argparse
+import copy
 import math
 import os
 import sys
@@ -206,8 +207,7 @@ def device_name(device: str) -> str:
 def finish(trainer: Trainer, name: str, out: Path) -> Path:
     """Save the weights in bf16, measure exactly what was saved on the held-out packages, and write the card."""
     held_out = corpus.load("held_out")
-    path = checkpoints.save(trainer.model, name, {}, out)
-    saved = checkpoints.load(name, device=trainer.device, folder=out)
+    saved = copy.deepcopy(trainer.model).bfloat16().float().eval()  # what the file will hold
     details: dict[str, Any] = {
         "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
         "held_out_is_upper_bound": not saved.config.causal,
@@ -222,7 +222,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
         "trained_on": {f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "train"},
         "held_out": {f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "held_out"},
     }
-    checkpoints.save(saved, name, details, out)
+    path = checkpoints.save(saved, name, details, out)
     print(f"{path}: {details['held_out_bits_per_byte']} bits per byte on held-out packages")
     return path
 
