@@ -41,6 +41,13 @@ ENTRIES = (
     ),
     Entry("grade", "grade", "grade", "Score a folder of notebooks.", "twophase grade submissions/ --out grades/"),
     Entry(
+        "score",
+        "score",
+        "score",
+        "Grades of a class from stored results and course.yml.",
+        "twophase score grades/ --course course.yml",
+    ),
+    Entry(
         "plan",
         "plan",
         "plan",

@@ -1,0 +1,119 @@
+"""`twophase score`: grades from stored results and course.yml. Nothing is run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from twophase.grading import class_report, exports, gradebook, stored
+from twophase.grading.deadlines import read_time
+from twophase.grading.gradebook import Gradebook, Total
+from twophase.grading.records import Record
+from twophase.grading.report import CONTROL
+from twophase.grading.scoring import Outcome, lateness_text
+from twophase.grading.sheets import number
+
+COMPLETE, WAITING, OUR_FAULT = 0, 1, 3
+COLORS = {"graded": "", "missing": "red", "open": "dim", "excused": "cyan", "pending": "yellow", "none": "dim"}
+MOST_LINES = 40
+
+
+def score(
+    results: Annotated[Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")],
+    course: Annotated[Path, typer.Option(help="The course file: points, due dates, late rule, extensions.")] = Path(
+        "course.yml"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Where the grades go; without it, beside the results.")] = None,
+    at: Annotated[
+        str, typer.Option(help="Score as of this time; without it, now. What is not due yet does not count.")
+    ] = "",
+) -> None:
+    """Compute all grades again from stored results. Nothing is run, so edit course.yml and call this as often as you like.
+
+    Writes grades.csv, files for Canvas and Moodle if the roster has their columns, and report.html about the class.
+
+    Exit code: 0 all that is due is graded; 1 something waits for a person: pending, unreadable, or of an unknown student; 2 bad usage;
+    3 the grader had failed on a submission, which must be graded again.
+
+    Example: twophase score grades/ --course course.yml
+    """
+    path = stored.find(results)
+    raise typer.Exit(write_grades(course, stored.read(path), out or path.parent, Console(), at))
+
+
+def write_grades(course: Path, records: list[Record], out: Path, console: Console, at: str = "") -> int:
+    """Score, write everything, print the table. Returns the exit code; raises ValueError for a mistake in the course file."""
+    if not course.is_file():
+        raise ValueError(
+            f"there is no file {course}; give the course's file with --course (the README of twophase.grading explains it)"
+        )
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to --out")
+    scheme, beside = gradebook.load(course)
+    now: datetime | None = read_time(at, scheme.zone) if at else None
+    book = gradebook.make(scheme, beside, records, now)
+    written = exports.write(out, book)
+    written.append(exports.replace_text(out / "report.html", class_report.page(book)))
+    console.print(_table(book))
+    for line in _lines(book):
+        console.print(line)
+    console.print(Text(f"Written: {', '.join(str(w) for w in written)}"))
+    return OUR_FAULT if book.faults else COMPLETE if book.complete else WAITING
+
+
+def _plain(value: object) -> str:
+    """Somebody else's text for the terminal."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
+
+
+def _table(book: Gradebook) -> Table:
+    table = Table("student", title=Text(_plain(book.scheme.title)))
+    for s in book.sheets.values():
+        table.add_column(Text(_plain(f"{s.assignment.title}, of {number(s.worth)}")), justify="right")
+    table.add_column("total", justify="right")
+    table.add_column("percent", justify="right")
+    for t in book.totals:
+        cells = [_cell(t.outcomes[topic]) for topic in book.sheets]
+        table.add_row(Text(_plain(t.student.shown)), *cells, *_total(t))
+    return table
+
+
+def _cell(o: Outcome) -> Text:
+    """The points, with marks: * late, ( ) left out of the total."""
+    said = exports.score(o) + ("*" if lateness_text(o) else "")
+    return Text(f"({said})" if not o.counted else said, style=COLORS[o.status])
+
+
+def _total(t: Total) -> tuple[Text, str]:
+    if t.percent is None:
+        return Text("pending" if t.status == "pending" else "–", style=COLORS[t.status]), ""
+    return Text(f"{number(t.points)} of {number(t.out_of)}"), f"{number(t.percent)} %"
+
+
+def _lines(book: Gradebook) -> list[Text]:
+    """What needs a person first, then what explains a score. Everything is in grades.csv; here only so much as one reads."""
+    troubles = [f"pending, {t.student.shown}: {w}" for t in book.totals for w in t.waiting]
+    troubles += [f"nobody in the course: {name}" for name in book.strangers]
+    told = [
+        f"{t.student.shown}, {topic}: {said}"
+        for t in book.totals
+        for topic, o in t.outcomes.items()
+        if o.status != "pending" and (said := exports.remarks(o))
+    ]
+    return [
+        *_some(troubles, "yellow"),
+        *_some(told, ""),
+        *(Text(_plain(f"note: {n}"), style="cyan") for n in book.notes),
+    ]
+
+
+def _some(lines: list[str], style: str) -> list[Text]:
+    shown = [Text(_plain(line), style=style) for line in lines[:MOST_LINES]]
+    more = len(lines) - len(shown)
+    return [*shown, Text(f"... and {more} more such lines, all in grades.csv", style=style)] if more > 0 else shown

@@ -1,0 +1,187 @@
+"""Times as a course means them: local, in one IANA time zone, with days that follow the clock on the wall.
+
+A due time is kept as the first instant that is too late. `2026-10-02` lasts to the end of that day, `2026-10-02 23:59` to the end of that
+minute. Of an hour that comes twice (clocks go back) the second one counts; a time that does not exist (clocks go forward) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from fractions import Fraction
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+DURATION = re.compile(r"(\d+)\s*(min|minutes?|h|hours?|days?|weeks?)")
+LOCAL_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
+Of = Literal["earned", "possible"]
+
+
+def instant(wall: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of a naive local time: the later one if it comes twice, the clock's jump if it does not come at all."""
+    first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if exists(wall, zone):
+        return max(first, second)
+    low, high = second, first  # the jump lies between these: before it the clock shows less than `wall`, after it more
+    while high - low > timedelta(seconds=1):
+        middle = low + timedelta(seconds=(high - low) // timedelta(seconds=1) // 2)
+        if middle.astimezone(zone).replace(tzinfo=None) < wall:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def exists(wall: datetime, zone: ZoneInfo) -> bool:
+    """Whether clocks in `zone` ever show this time."""
+    return wall.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == wall
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Days by the wall clock, then a rest of real time."""
+
+    days: int = 0
+    rest: timedelta = timedelta(0)
+
+    @property
+    def roughly(self) -> timedelta:
+        """With days of 24 hours."""
+        return timedelta(days=self.days) + self.rest
+
+    def __str__(self) -> str:
+        return human(self.roughly)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A deadline: `end` is the first instant after it, in UTC; `written` is how the instructor wrote it."""
+
+    end: datetime
+    zone: ZoneInfo
+    written: str = field(default="", compare=False)
+
+    def after(self, duration: Duration) -> Due:
+        """The deadline this much later: three days later is the same time on the wall, also when clocks change in between."""
+        wall = self.end.astimezone(self.zone).replace(tzinfo=None) + timedelta(days=duration.days)
+        return Due(instant(wall, self.zone) + duration.rest if duration.days else self.end + duration.rest, self.zone)
+
+    def __str__(self) -> str:
+        return self.written or f"{self.end.astimezone(self.zone) - timedelta(seconds=1):%Y-%m-%d %H:%M}"
+
+
+def read_duration(text: str) -> Duration:
+    """`15 min`, `2 h`, `3 days`, `1 week`. Raises ValueError."""
+    found = DURATION.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is no duration; write a whole number and min, h, days or weeks, such as 15 min")
+    n, unit = int(found[1]), found[2][0]
+    if n > 10_000:
+        raise ValueError(f"{text!r} is too long")
+    return {
+        "m": Duration(rest=timedelta(minutes=n)),
+        "h": Duration(rest=timedelta(hours=n)),
+        "d": Duration(n),
+        "w": Duration(7 * n),
+    }[unit]
+
+
+def read_due(text: str, zone: ZoneInfo) -> Due:
+    """A local date, or a date and a time, in `zone`. Raises ValueError."""
+    found = LOCAL_TIME.fullmatch(text.strip())
+    if not found:
+        raise ValueError(
+            f"{text!r} is no local time; write 2026-10-02 23:59, or 2026-10-02 for the end of that day (the zone is time_zone's)"
+        )
+    day = _date(found[1])
+    if found[2] is None:
+        return Due(instant(datetime.combine(day + timedelta(days=1), time()), zone), zone, text.strip())
+    try:
+        wall = datetime.combine(day, time.fromisoformat(found[2]))
+    except ValueError:
+        raise ValueError(f"there is no time {found[2]}; write hours and minutes, such as 23:59") from None
+    if not exists(wall, zone):
+        raise ValueError(f"{text} does not exist in {zone.key}: clocks go forward over it; write another time")
+    last = timedelta(minutes=1) if found[2].count(":") == 1 else timedelta(seconds=1)
+    return Due(instant(wall, zone) + last, zone, text.strip())
+
+
+def _date(text: str) -> date:
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"there is no day {text} in the calendar") from None
+    if not 1990 <= found.year <= 2200:
+        raise ValueError(f"the year of {text} cannot be meant")
+    return found
+
+
+def read_time(text: str, zone: ZoneInfo) -> datetime:
+    """When something was handed in: ISO 8601, with an offset or in `zone` (the earlier one, if the time came twice). Raises ValueError."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time; write 2026-10-02 21:04:10, or with an offset, 2026-10-02T21:04:10+02:00"
+        ) from None
+    if not 1990 <= found.year <= 2200:
+        raise ValueError(f"the year of {text} cannot be meant")
+    return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
+
+
+@dataclass(frozen=True)
+class Late:
+    """How late something is: by how much, how many days have been started, and whether it is still accepted."""
+
+    by: timedelta = timedelta(0)
+    days: int = 0
+    accepted: bool = True
+
+
+@dataclass(frozen=True)
+class LateRule:
+    """What lateness costs. Shares are of the points earned, or of those possible; `floor` is a share of what was earned."""
+
+    per_day: Fraction = Fraction(0)
+    of: Of = "earned"
+    grace: Duration = field(default_factory=Duration)
+    floor: Fraction = Fraction(0)
+    cutoff: Duration | None = None
+
+    @property
+    def can_cost(self) -> bool:
+        return self.per_day > 0 or self.cutoff is not None
+
+    def last(self, due: Due) -> Due:
+        """Until when something is accepted; only sensible with a cutoff."""
+        return due.after(self.cutoff or Duration())
+
+    def lateness(self, due: Due, handed_in: datetime) -> Late:
+        """Within the grace nothing is late; beyond it the days are counted from the due time."""
+        if handed_in < due.after(self.grace).end:
+            return Late()
+        accepted = self.cutoff is None or handed_in < self.last(due).end
+        days = max(1, (handed_in - due.end).days - 1)
+        while handed_in >= due.after(Duration(days)).end:
+            days += 1
+        return Late(handed_in - due.end, days, accepted)
+
+    def left(self, earned: Fraction, worth: Fraction, late: Late) -> Fraction:
+        """The points that are left of `earned`."""
+        if not late.accepted:
+            return Fraction(0)
+        lost = late.days * self.per_day * (earned if self.of == "earned" else worth)
+        return max(earned - lost, earned * self.floor, Fraction(0))
+
+
+def human(delta: timedelta) -> str:
+    """`2 days 3 h`, `14 min`, `under 1 min`: the two largest units, rounded down."""
+    minutes = int(delta.total_seconds()) // 60
+    days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [
+        f"{days} day{'s' * (days != 1)}" if days else "",
+        f"{hours} h" if hours else "",
+        f"{rest} min" if rest else "",
+    ]
+    return " ".join([p for p in parts if p][:2]) or "under 1 min"
