@@ -116,7 +116,7 @@ def test_every_dtype_runs(dtype, folders):
 def test_notes_about_the_checkpoint_go_beside_the_text(folders, monkeypatch):
     folder, _ = folders["gemma3"]
     result = run(PROMPT, "--checkpoint", str(folder), "--tokens", "2")
-    assert result.stderr.startswith("note: 34 tensors are left aside: the part that sees images")
+    assert result.stderr.startswith("note: tensors left aside: 34, of the part that sees images")
     assert "note" not in result.stdout
     folder, _ = folders["llama"]
     monkeypatch.setattr(speakers, "free_bytes", lambda device: 1000)

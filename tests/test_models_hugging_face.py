@@ -275,6 +275,48 @@ def test_parts_of_a_model_with_eyes_that_contradict_each_other_are_refused(folde
         hugging_face.read_config(config | {"text_config": config["text_config"] | {"final_logit_softcapping": 30.0}})
 
 
+NONSENSE = [
+    None,
+    True,
+    0,
+    -1,
+    2.5,
+    10**12,
+    float("nan"),
+    "x",
+    "",
+    [],
+    [1],
+    ["x"],
+    {},
+    {"rope_type": ["x"]},
+    {"factor": {}},
+    [[]],
+]
+
+
+def refusal(config: dict[str, Any]) -> str:
+    """What is said about a config; nothing if it is taken."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            hugging_face.read_config(config)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("family", SIZES)
+def test_nonsense_under_any_key_is_a_sentence_or_harmless(family):
+    from transformers import AutoConfig
+
+    written = AutoConfig.for_model(family, **SIZES[family]).to_dict()
+    more = ["rope_scaling", "rope_theta", "text_config", "layer_types", "architectures", "scoring_func", "topk_method"]
+    said = [refusal(written | {key: value}) for key in [*written.keys() - HARMLESS, *more] for value in NONSENSE]
+    assert all(sentence.startswith("config.json: ") for sentence in said if sentence)
+    assert sum(map(bool, said)) > 150
+
+
 # Files that are damaged, missing, or another format's
 
 
@@ -389,7 +431,7 @@ def test_every_tensor_has_a_place_and_every_parameter_a_tensor(change, says, fol
 
 
 def test_what_no_text_model_needs_is_left_aside_and_named(folders, tmp_path):
-    with pytest.warns(UserWarning, match="34 tensors are left aside: the part that sees images"):
+    with pytest.warns(UserWarning, match="tensors left aside: 34, of the part that sees images"):
         hugging_face.load(folders["gemma3"][0])
     tensors = one_file(folders["deepseek_v3"][0])
     extra = {k.replace("layers.1.", "layers.2."): v for k, v in tensors.items() if "layers.1." in k}
@@ -397,9 +439,12 @@ def test_what_no_text_model_needs_is_left_aside_and_named(folders, tmp_path):
     extra["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(3)
     folder = rewritten(folders["deepseek_v3"][0], tmp_path, tensors | extra)
     notes = hugging_face.open_checkpoint(folder).notes
-    assert any("1 tensors are left aside: tables of RoPE's angles" in note for note in notes)
-    assert any(f"{len(extra) - 1} tensors are left aside: layers after the last" in note for note in notes)
+    assert any("tensors left aside: 1, of tables of RoPE's angles" in note for note in notes)
+    assert any(f"tensors left aside: {len(extra) - 1}, of layers after the last" in note for note in notes)
     assert torch.equal(logits_of(folder), logits_of(folders["deepseek_v3"][0]))
+    del extra["model.layers.2.eh_proj.weight"]  # a whole layer too many, and no such head
+    with pytest.raises(ValueError, match=r"layers\.2\..* has no place"):
+        hugging_face.open_checkpoint(rewritten(folder, tmp_path / "more", tensors | extra))
 
 
 def test_a_tied_model_with_a_copy_of_its_embedding_loads_and_with_another_matrix_does_not(folders, tmp_path):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
+from twophase.theory.architecture import MAX_LAYERS, Architecture, LatentAttention, MixtureOfExperts
 from twophase.theory.hf_defaults import LEFT_OUT
 from twophase.theory.hf_values import Config, count, number, size
 
@@ -52,8 +52,12 @@ def _common(config: Config) -> dict[str, Any]:
     D, N = size(config, "hidden_size"), size(config, "num_attention_heads")
     if config.get("head_dim") is None and D % N:
         raise ValueError(f"The config has no 'head_dim', and 'hidden_size' {D} is no multiple of {N} heads.")
+    if (
+        L := size(config, "num_hidden_layers")
+    ) > MAX_LAYERS:  # lists of that length are made before anything is checked
+        raise ValueError(f"The config's 'num_hidden_layers' is {L}, beyond any transformer this package plans for.")
     return {
-        "L": size(config, "num_hidden_layers"),
+        "L": L,
         "D": D,
         "F": size(config, "intermediate_size"),
         "N": N,
@@ -145,8 +149,9 @@ def _qwen3(config: Config) -> dict[str, Any]:
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
-    dense = sorted(config.get("mlp_only_layers") or ())
-    if dense != list(range(len(dense))) or config.get("decoder_sparse_step", 1) != 1:
+    dense = config.get("mlp_only_layers") or []
+    first = isinstance(dense, list) and dense == list(range(len(dense)))
+    if not first or config.get("decoder_sparse_step", 1) != 1:
         raise ValueError(
             "A qwen3_moe config with dense layers ('mlp_only_layers', 'decoder_sparse_step') is supported only where "
             f"they come before all others; 'mlp_only_layers' is {dense}."

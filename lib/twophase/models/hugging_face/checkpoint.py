@@ -15,7 +15,7 @@ from twophase.models.transformer import Transformer
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a directory holds, after all has been checked that can be without reading weights."""
+    """What a directory holds, after all of it has been checked by its headers."""
 
     folder: Path
     config: Config

@@ -48,8 +48,9 @@ def _family(config: Json, text: Json) -> Family:
         raise ValueError(f"model_type {outer!r} is not supported; supported: {known}.")
     family = FAMILIES[kind]
     classes = {f"{family.prefix}ForCausalLM", f"{family.prefix}Model", f"{family.prefix}TextModel"}
-    for name in config.get("architectures") or ():
-        if name not in classes and name != WITH_IMAGES.get(outer):
+    named = config.get("architectures") or []
+    for name in named if isinstance(named, list) else [named]:
+        if str(name) not in classes and name != WITH_IMAGES.get(outer):
             raise ValueError(f"the architecture {name!r} is not supported; supported: {', '.join(sorted(classes))}.")
     return family
 

@@ -54,7 +54,7 @@ def _gemma3(text: Json, where: str) -> dict[str, Any]:
 def read_scaling(rope: Json, where: str, text: Json) -> RopeScaling | None:
     """The scaling that one dictionary describes; None for plain RoPE. `where` names the dictionary in messages."""
     kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind not in KEYS:
+    if not isinstance(kind, str) or kind not in KEYS:
         raise ValueError(f"{where} type {kind!r} is not supported; supported: linear, llama3, yarn.")
     given = {key: value for key, value in rope.items() if value is not None}
     if unknown := sorted(given.keys() - KEYS[kind]):

@@ -35,15 +35,17 @@ def blank(config: Config) -> Transformer:
 
 def select(headers: dict[str, Stored], config: Config) -> tuple[dict[str, Stored], list[str]]:
     """The tensors that a text model of this config uses, and a note about each group that is left aside."""
+    ahead = {layer_of(key) for key in headers if key.endswith(".eh_proj.weight")}  # what only such layers have
+    beyond = {layer for layer in ahead if layer is not None and layer >= config.L}
     groups = {
         "tables of RoPE's angles, which are computed instead": [k for k in headers if COMPUTED.fullmatch(k)],
         "the part that sees images: only text is read and written here": [k for k in headers if VISION.fullmatch(k)],
         "layers after the last, which predict more than one token ahead (multi-token prediction)": [
-            k for k in headers if config.mla and (layer_of(k) or 0) >= config.L
+            k for k in headers if layer_of(k) in beyond
         ],
     }
     unused = {key for keys in groups.values() for key in keys}
-    notes = [f"{len(keys)} tensors are left aside: {what}." for what, keys in groups.items() if keys]
+    notes = [f"tensors left aside: {len(keys)}, of {what}." for what, keys in groups.items() if keys]
     return {key: stored for key, stored in headers.items() if key not in unused}, notes
 
 
