@@ -1,7 +1,7 @@
 """Which keys of a config.json change what a model computes, and which do not.
 
 How the lists were made. Every field of these families' config classes in transformers 5.23 was looked up in the code
-that uses it (`tests/test_models_hugging_face.py` proves that none of them is on no list), and so were the keys that
+that uses it (`tests/test_hugging_face_config.py` proves that none of them is on no list), and so were the keys that
 published files of these families have besides. REFUSED adds what other families, forks and quantizers write where the
 result would change without the name or the shape of a tensor betraying it. A key on no list is ignored, and a warning
 names it. What adds or removes a tensor needs no list: every tensor must find its place, and every parameter its tensor.
