@@ -483,3 +483,17 @@ def test_on_a_gpu_the_layer_has_the_outputs_and_gradients_that_it_has_on_the_cpu
         grads = torch.autograd.grad(y.sin().sum(), tuple(layer.parameters()))
         results.append([tensor.cpu() for tensor in (y, *grads)])
     assert_as_close_as_sums(results[1], results[0])
+
+
+def test_the_meter_counts_the_same_flops_for_both_forms_of_the_scan():
+    generator = torch.Generator().manual_seed(0)
+    B, T, d, n = 2, 2 * CHUNK + 3, 5, 3
+    x, dt = (torch.rand(B, T, d, generator=generator) for _ in range(2))
+    B_in, C = (torch.rand(B, T, n, generator=generator) for _ in range(2))
+    A, skip = -torch.rand(d, n, generator=generator), torch.rand(d, generator=generator)
+    counts = []
+    for scan in (selective_scan, compiled_scan):
+        with Meter() as meter:
+            scan(x, dt, A, B_in, C, skip)
+        counts.append(meter.flops)
+    assert counts[0] == counts[1] > 5 * B * T * d * n
