@@ -14,7 +14,7 @@ MOST_BARS, MOST_ROWS = 12, 60
 PRINT = """
 figure { margin: 1rem 0; break-inside: avoid; } svg { width: 100%; height: auto; border-radius: 6px; display: block; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; } th.n { text-align: right; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; } th { overflow-wrap: normal; } td:first-child { min-width: 9rem; }
 @media print { :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #444; --line: #999; --box: #fff; --good: #000; --bad: #000;
   --note: #000; } body { max-width: none; margin: 0; font-size: 10.5pt; } h2 { break-after: avoid; } tr { break-inside: avoid; }
   thead { display: table-header-group; } .wide { overflow: visible; } }
@@ -75,13 +75,13 @@ def _assignments(stats: ClassStats) -> str:
         "excused",
         "open",
     )
-    rows = "".join(_assignment(a) for a in stats.assignments)
+    rows = [_assignment(a) for a in stats.assignments]
     plots = "".join(_assignment_plot(a, n) for n, a in enumerate(stats.assignments) if len(stats.assignments) > 1)
     caption = "Mean and median are of work that was handed in, after lateness."
     return f"<h2>Assignments</h2>{_table(heads, rows, caption, numbers_from=1)}{plots}"
 
 
-def _assignment(a: AssignmentStats) -> str:
+def _assignment(a: AssignmentStats) -> list[str]:
     found = class_stats.spread(a.percents)
     counts = [str(a.statuses[s] or "") for s in ("missing", "pending", "excused", "open")]
     middle = [_percent(found.mean), _percent(found.median)] if found else ["", ""]
@@ -93,7 +93,7 @@ def _assignment(a: AssignmentStats) -> str:
         number(a.cost) if a.cost else "",
         *counts,
     ]
-    return f"<tr><td>{text(a.sheet.assignment.title)}" + "".join(f"<td class=n>{c}" for c in cells)
+    return [text(a.sheet.assignment.title), *cells]
 
 
 def _assignment_plot(a: AssignmentStats, n: int) -> str:
@@ -124,35 +124,36 @@ def _exercises(stats: ClassStats) -> str:
         "lost, all together",
         "of its points",
     )
-    rows = "".join(_exercise(e) for e in there[:MOST_ROWS])
+    rows = [_exercise(e) for e in there[:MOST_ROWS]]
     caption = "Dearest first. Points are the course's, before lateness and before anything is dropped."
     return f"<h2>Which exercises cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=1)}"
 
 
-def _exercise(e: ExerciseStats) -> str:
+def _exercise(e: ExerciseStats) -> list[str]:
     counts = [str(e.statuses[s] or "") for s in ("wrong", "not_yet", "missing", "failed")]
     cells = [str(e.n), _percent(Fraction(100 * e.full, e.n)), *counts, number(e.lost), _percent(100 * e.lost_share)]
     extra = " <span class=soft>(extra)</span>" if e.slot.rule.extra else ""
-    name = f"{text(e.slot.title)}{extra}<br><span class=soft>{text(e.slot.id)}</span>"
-    return f"<tr><td>{name}" + "".join(f"<td class=n>{c}" for c in cells)
+    return [f"{text(e.slot.title)}{extra}<br><span class=soft>{text(e.slot.id)}</span>", *cells]
 
 
 def _misconceptions(stats: ClassStats) -> str:
     there = list(stats.misconceptions)
     if not there:
         return "<h2>Which misconceptions cost most</h2><p>No wrong answer was one of the known misconceptions.</p>"
-    bars = [(_words(m.name), float(m.lost)) for m in there[:MOST_BARS]]
+    bars = [
+        (f"{_words(m.name)} ({m.slot.id.partition('-')[2] or m.slot.id})", float(m.lost)) for m in there[:MOST_BARS]
+    ]
     alt = "Points lost by misconception, all students together: " + ", ".join(f"{label}: {v:.3g}" for label, v in bars)
     plot = class_plots.rows(bars, "misconceptions", "points lost, all students together", alt, class_plots.BLUE)
-    rows = "".join(_misconception(m) for m in there[:MOST_ROWS])
+    rows = [_misconception(m) for m in there[:MOST_ROWS]]
     heads = ("misconception", "exercise", "students", "lost, all together")
     caption = "An answer is named when it behaves like exactly one known misconception in every case."
     return f"<h2>Which misconceptions cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=2)}"
 
 
-def _misconception(m: MisconceptionStats) -> str:
+def _misconception(m: MisconceptionStats) -> list[str]:
     says = f"<br><span class=soft>{text(m.says)}</span>" if m.says else ""
-    return f"<tr><td>{text(_words(m.name))}{says}<td>{text(m.slot.title)}<td class=n>{m.n}<td class=n>{number(m.lost)}"
+    return [f"{text(_words(m.name))}{says}", text(m.slot.title), str(m.n), number(m.lost)]
 
 
 def _words(slug: str) -> str:
@@ -166,6 +167,10 @@ def _notes(book: Gradebook) -> str:
     return "<h2>Noticed</h2><ul>" + "".join(f"<li>{text(n)}" for n in said) + "</ul>" if said else ""
 
 
-def _table(heads: tuple[str, ...], rows: str, caption: str, numbers_from: int) -> str:
-    head = "".join(f'<th scope="col"{" class=n" if n >= numbers_from else ""}>{h}' for n, h in enumerate(heads))
-    return f"<div class=wide><table><caption>{text(caption)}</caption><thead><tr>{head}</thead><tbody>{rows}</tbody></table></div>"
+def _table(heads: tuple[str, ...], rows: list[list[str]], caption: str, numbers_from: int) -> str:
+    """A table of cells that are HTML already; a column without any entry is left out."""
+    shown = [n for n in range(len(heads)) if any(row[n] for row in rows)]
+    kind = {n: " class=n" if n >= numbers_from else "" for n in shown}
+    head = "".join(f'<th scope="col"{kind[n]}>{heads[n]}' for n in shown)
+    body = "".join("<tr>" + "".join(f"<td{kind[n]}>{row[n]}" for n in shown) for row in rows)
+    return f"<div class=wide><table><caption>{text(caption)}</caption><thead><tr>{head}</thead><tbody>{body}</tbody></table></div>"

@@ -64,8 +64,6 @@ def _scheme(top: Fields, path: Path) -> Scheme:
     assignments = inside.each(
         lambda key, value: _assignment(Fields(value, inside.at(key), top.mistakes), key, zone, late, share)
     )
-    if not assignments:
-        top.wrong("assignments", "there are none; name the notebooks that count, such as `kv_cache:`")
     if "time_zone" not in top and any(a.due for a in assignments.values()):
         top.wrong("time_zone", "is missing; due dates need one, such as Europe/Berlin")
     scheme = Scheme(
@@ -83,6 +81,8 @@ def _scheme(top: Fields, path: Path) -> Scheme:
         path=path,
     )
     top.done()
+    if not assignments and not top.mistakes:
+        top.wrong("assignments", "there are none; name the notebooks that count, such as `kv_cache:`")
     return scheme
 
 
@@ -204,11 +204,11 @@ def _groups(top: Fields) -> tuple[Group, ...]:
     inside = top.inner("groups")
 
     def group(key: str, value: Value) -> Group:
-        if isinstance(value, list):
+        if not isinstance(value, dict):
             return Group(key, names(value))
         one = Fields(value, inside.at(key), top.mistakes)
         found = Group(key, one.get("members", names, ()), one.get("assignments", names, ()))
-        if not found.members and not any(m.startswith(one.at("members")) for m in top.mistakes):
+        if "members" not in one:
             one.wrong("members", "is missing; write a list such as [ann, bob]")
         one.done()
         return found
