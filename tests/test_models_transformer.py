@@ -99,3 +99,23 @@ def test_the_cache_holds_only_the_kv_heads(model):
 def test_impossible_configs_are_refused(change, says):
     with pytest.raises(ValueError, match=says):
         Config(**{**ODD.to_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    "kind", [{"attention": "sliding", "window": 50}, {"attention": ("gqa", "sliding", "gqa"), "window": 2}]
+)
+def test_a_stack_with_windows_refuses_what_its_cache_has_no_room_for(kind):
+    model = Transformer(Config(**{**ODD.to_dict(), **kind}))
+    cache = model.new_cache(1, 4)
+    model(tokens(1, 3), cache)
+    with pytest.raises(ValueError, match="room for 4 tokens and has seen 3: 2 more do not fit"):
+        model(tokens(1, 2), cache)
+    assert cache.length == 3
+
+
+def test_learned_positions_end_where_their_table_does():
+    model = Transformer(Config(**{**ODD.to_dict(), "learned_positions": 5}))
+    cache = model.new_cache(1, 9)
+    torch.testing.assert_close(model(tokens(1, 5)), model(tokens(1, 5), cache), **TOLERANCE)
+    with pytest.raises(ValueError, match="learned 5 positions"):
+        model(tokens(1, 1), cache)

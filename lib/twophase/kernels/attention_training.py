@@ -74,4 +74,4 @@ def _mask(start: int, end: int, first: int, last: int, window: int, like: torch.
     query = torch.arange(start, end, device=like.device)[:, None]  # [queries, 1]
     key = torch.arange(first, last, device=like.device)  # [keys]
     hidden = (key > query) | (key <= query - window)  # [queries, keys]
-    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, float("-inf"))
+    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill(hidden, float("-inf"))
