@@ -8,6 +8,7 @@ from torch.nn import functional
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from twophase.kernels.mixture_of_experts import load_balance_loss, route, router_scores, run_experts
+from twophase.measure import Meter
 from twophase.theory.mixture_of_experts import expected_experts
 
 D = 20
@@ -64,6 +65,17 @@ def test_gradients_equal_those_of_every_expert_on_every_token_and_are_zero_for_i
     for ours, expected in zip(*grads, strict=True):
         torch.testing.assert_close(ours, expected)
     assert all(grad[4].count_nonzero() == 0 for grad in grads[0][2:])
+
+
+def test_the_gradient_of_a_stack_is_written_twice_at_most_not_once_per_expert():
+    """Each expert's own, then all of them as one stack; torch's gradient of `stack[e]` is as large as the stack."""
+    E = 16
+    matrices = [w.requires_grad_() for w in bank(E)]
+    y = run_experts(draw(E, D), torch.arange(E)[:, None], torch.ones(E, 1), *matrices)
+    with Meter() as m:
+        y.sum().backward()
+    stacks = sum(w.nbytes for w in matrices)
+    assert m.bytes_written < 3 * stacks  # of which less than one for activations, of E tokens
 
 
 def test_gradients_reach_the_router_through_the_weights_as_finite_differences_say():
