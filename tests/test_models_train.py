@@ -148,7 +148,9 @@ def test_the_learning_rate_warms_up_to_its_peak_and_falls_to_its_end():
 
 
 def test_training_learns_a_repeated_text():
-    trainer = Trainer(TINY, dataclasses.replace(RECIPE, n_tokens=200 * 4 * 16, lr_matrices=2e-2, lr_others=1e-2), DATA, "cpu")
+    trainer = Trainer(
+        TINY, dataclasses.replace(RECIPE, n_tokens=200 * 4 * 16, lr_matrices=2e-2, lr_others=1e-2), DATA, "cpu"
+    )
     before = bits_per_byte(trainer.model, DATA)
     for _ in range(200):
         trainer.step()

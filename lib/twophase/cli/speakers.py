@@ -130,7 +130,7 @@ def find_dtype(name: str) -> torch.dtype | None:
     if name not in DTYPES:
         raise ValueError(f"--dtype is one of {', '.join(DTYPES)}; got {name}.")
     found = DTYPES[name]
-    return None if found is None else getattr(torch, found)  # type: ignore[no-any-return]
+    return None if found is None else getattr(torch, found)
 
 
 def free_bytes(device: str) -> int:

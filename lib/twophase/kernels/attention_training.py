@@ -22,7 +22,7 @@ def attention_with_gradient(
     G = N // k.shape[2]
     k, v = k.repeat_interleave(G, dim=2), v.repeat_interleave(G, dim=2)  # [B, T, N, H]: head n reads KV head n // G
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q * scale, k, v))  # [B·N, T, H]
-    out = _Attention.apply(q, k, v, window or T, causal)  # [B·N, T, Hv]
+    out = _Attention.apply(q, k, v, window or T, causal)  # type: ignore[no-untyped-call]  # [B·N, T, Hv]
     return out.view(B, N, T, -1).transpose(1, 2)  # type: ignore[no-any-return]  # [B, T, N, Hv]
 
 
@@ -45,7 +45,7 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, d_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         q, k, v, out, *kept = ctx.saved_tensors
         dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)

@@ -1,11 +1,12 @@
 """The gated MLP of Llama, Mistral and Qwen: SwiGLU (Shazeer, 2020, arXiv 2002.05202, eq. 6)."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch.nn import functional
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": functional.silu,
     "gelu": functional.gelu,
     "gelu_tanh": partial(functional.gelu, approximate="tanh"),

@@ -49,17 +49,17 @@ class LayerCaches:
             raise ValueError(
                 f"the cache has room for {self.S_max} tokens and has seen {store.length}: {k.shape[1]} more do not fit."
             )
-        return store.append(0, k, v) if isinstance(store, KVCache) else store.append(k, v)  # type: ignore[no-any-return]
+        return store.append(0, k, v) if isinstance(store, KVCache) else store.append(k, v)
 
     @property
     def length(self) -> int:
         """Tokens that every layer has seen."""
-        return min(store.length for store in self.stores.values())
+        return int(min(store.length for store in self.stores.values()))
 
     @property
     def nbytes(self) -> int:
         """Bytes taken by all layers."""
-        return sum(store.nbytes for store in self.stores.values())
+        return int(sum(store.nbytes for store in self.stores.values()))
 
     def truncate(self, length: int) -> None:
         """Forget every token from position `length` on, in all layers; ValueError, and nothing changed, if one cannot."""

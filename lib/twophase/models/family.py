@@ -4,14 +4,16 @@ All read bytes, have four layers of width 128 and about 0.6 million parameters, 
 speculative decoding, which are larger and smaller.
 """
 
+from typing import Any
+
 from twophase.models.config import Config, LinearAttention, StateSpace
 from twophase.theory.architecture import LatentAttention, MixtureOfExperts
 
 _GQA = Config(L=4, D=128, F=256, N=4, K=2, H=32)
 
 
-def _like_gqa(**changes: object) -> Config:
-    return Config(**{**_GQA.to_dict(), **changes})  # type: ignore[arg-type]
+def _like_gqa(**changes: Any) -> Config:
+    return Config(**{**_GQA.to_dict(), **changes})
 
 
 # What each is, for the models page.
