@@ -16,7 +16,7 @@ from twophase.kernels.local_attention import RingKVCache as Ring
 from twophase.models import cache, hugging_face
 from twophase.models.transformer import Config, Transformer
 
-FAR = 20 * TOLERANCE  # the subtlest mutant, an approximate gelu for the exact one, is at 36
+FAR = 20 * TOLERANCE  # the subtlest mutant, an approximate gelu for the exact one, is not far beyond
 LAST = 8  # tokens that mutants decode one by one
 
 BY_NAME = {case.name: case for case in CASES}
