@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from twophase.models.config import LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
 
 # N·H = 30 is not D = 16, and no two sizes are equal, so that a mixed-up pair cannot pass unseen.
@@ -119,3 +120,17 @@ def test_learned_positions_end_where_their_table_does():
     torch.testing.assert_close(model(tokens(1, 5)), model(tokens(1, 5), cache), **TOLERANCE)
     with pytest.raises(ValueError, match="learned 5 positions"):
         model(tokens(1, 1), cache)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"attention": ("linear", "gqa", "linear"), "linear": LinearAttention(feature_dim=4)},
+        {"attention": ("ssm", "gqa", "ssm"), "ssm": StateSpace(d_inner=20, d_state=3, dt_rank=2)},
+    ],
+)
+def test_a_model_in_bf16_keeps_its_states_in_fp32_and_the_theory_says_so(kind):
+    config = Config(**{**ODD.to_dict(), **kind})
+    cache = Transformer(config).bfloat16().new_cache(2, 9)
+    assert cache.nbytes == 2 * config.architecture().cache_bytes(9, bytes_per_kv=2)
+    assert cache.nbytes < 2 * config.architecture().cache_bytes(9, bytes_per_kv=4)

@@ -74,13 +74,14 @@ def new_store(
 ) -> Any:
     """An empty store for one layer, by its kind."""
     c, place = config, {"dtype": dtype, "device": device}
+    state = {"dtype": torch.float32, "device": device}  # a running sum: bf16 would stop counting at 256 tokens
     kind = c.mixers[layer]
     if kind == "sliding" and c.window is not None:
         return RingKVCache(B, min(c.window, S_max), c.K, c.H, **place)  # type: ignore[arg-type]
     if kind == "mla" and c.mla is not None:
         return LatentCache(B, S_max, c.mla.R, c.mla.rope_dim, **place)  # type: ignore[arg-type]
     if kind == "linear" and c.linear is not None:
-        return LinearState(B, c.N, c.linear.feature_dim, c.H, **place)  # type: ignore[arg-type]
+        return LinearState(B, c.N, c.linear.feature_dim, c.H, **state)  # type: ignore[arg-type]
     if kind == "ssm" and c.ssm is not None:
-        return StateSpaceState(B, c.ssm.d_inner, c.ssm.d_state, c.ssm.conv_width, **place)  # type: ignore[arg-type]
+        return StateSpaceState(B, c.ssm.d_inner, c.ssm.d_state, c.ssm.conv_width, **state)  # type: ignore[arg-type]
     return KVCache(1, B, S_max, c.K, c.H, **place)  # type: ignore[arg-type]

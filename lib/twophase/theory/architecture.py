@@ -11,6 +11,9 @@ LAYER_KINDS = ("full", "sliding", "mla", "state")
 
 MAX_LAYERS, MAX_SIZE = 10_000, 10**9
 
+# A state is a running sum, kept in fp32 whatever the weights are in: in bf16 adding ones to it stops at 256.
+BYTES_PER_STATE = 4
+
 
 @dataclass(frozen=True)
 class LatentAttention:
@@ -182,7 +185,10 @@ class Architecture:
         return decode_step_flops(self, B, S)
 
     def cache_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
-        """Cache bytes of one sequence of S positions, each layer by its kind. S may be an array or a symbol."""
+        """Cache bytes of one sequence of S positions, each layer by its kind. S may be an array or a symbol.
+
+        `bytes_per_kv` is for keys, values and latents; states take 4 bytes per number.
+        """
         return _cache_bytes(self, S, bytes_per_kv)
 
     def cache_bytes_per_token(self, bytes_per_kv: Number = 2) -> Number:
@@ -196,7 +202,8 @@ def _cache_bytes(arch: Architecture, S: Number, bytes_per_kv: Number) -> Number:
     for kind in LAYER_KINDS:
         count = arch.cache_layers.count(kind)
         if count:
-            total = total + count * _layer_cache_values(arch, kind, S) * bytes_per_kv
+            bytes_per_value = BYTES_PER_STATE if kind == "state" else bytes_per_kv
+            total = total + count * _layer_cache_values(arch, kind, S) * bytes_per_value
     return total
 
 
