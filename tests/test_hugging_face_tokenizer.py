@@ -63,6 +63,15 @@ def test_streamed_pieces_are_the_rest_of_the_text_in_whole_characters(kind, part
     assert not any("\ufffd" in piece or not piece for piece in pieces)
 
 
+def test_a_prompt_is_not_read_from_the_middle_of_a_character(tokenizers):
+    tokenizer = tokenizers[
+        "SentencePiece"
+    ]  # here a character is three or four tokens, and half of one spoils its neighbours
+    for end in ("東🧪", "東東a", "🧪🧪", "a🧪東"):
+        prompt = tokenizer.encode("東東" + end)
+        assert list(tokenizer.stream(prompt, tokenizer.encode("東東" + end + "京x")[len(prompt) :])) == ["京", "x"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_that_are_no_character_appear_as_marks_and_do_not_stop_the_stream(kind, tokenizers):
     tokenizer = tokenizers[kind]

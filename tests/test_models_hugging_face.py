@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -304,10 +305,10 @@ def test_weights_used_as_they_are_stored_take_no_memory_of_their_own(tmp_path):
     model = hugging_face.load(tmp_path)
     model(PROMPT)
     assert memory("RssAnon") - before < size / 4  # activations and allocator
-    digest = (tmp_path / SINGLE).read_bytes()
+    digest = sha256((tmp_path / SINGLE).read_bytes()).hexdigest()
     with torch.no_grad():
         model.norm.weight.zero_()  # a view of the file; not the file
-    assert (tmp_path / SINGLE).read_bytes() == digest
+    assert sha256((tmp_path / SINGLE).read_bytes()).hexdigest() == digest
 
 
 @needs_proc
@@ -317,9 +318,8 @@ def test_weights_that_must_be_copied_are_never_held_twice(tmp_path, monkeypatch)
     monkeypatch.setattr(shards, "REMAP_BYTES", 2_000_000)
     hugging_face.load(tmp_path)  # whatever torch allocates the first time
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is there now
-    before = memory("VmHWM")
     model = hugging_face.load(tmp_path)
-    assert memory("VmHWM") - before < 1.3 * size
+    assert memory("VmHWM") - memory("VmRSS") < 0.3 * size  # what loading took besides the model: a piece of the file
     assert float(model.layers[3].mlp.experts.up_proj.sum()) == 4 * 600 * 512
 
 

@@ -59,7 +59,7 @@ ENTRIES = (
         "generate",
         "generate",
         "generate",
-        "Stream a completion from a model trained here.",
+        "Stream a completion: a model of the course, or a Hugging Face directory.",
         'twophase generate "def read_lines(path):"',
     ),
 )

@@ -75,10 +75,12 @@ def generate(
     """Yield up to n_new tokens that continue `prompt_tokens`, greedily unless a temperature is given.
 
     `stop` lists token sequences; the one that ended the generation is yielded too. `record`, if given, is filled as
-    tokens come. Raises ValueError at once for an empty prompt, a token outside the vocabulary, n_new < 0, or sampling
+    tokens come. Raises ValueError at once for a model of masked diffusion, an empty prompt, a token outside the vocabulary, n_new < 0, or sampling
     parameters out of range.
     """
     V = model.config.V
+    if not model.config.causal:
+        raise ValueError("a model that reads both ways fills in masked text (models.diffusion): it continues nothing.")
     if not prompt_tokens:
         raise ValueError("the prompt is empty: the model needs at least one token to continue.")
     if bad := [t for t in prompt_tokens if not 0 <= t < V]:
