@@ -75,8 +75,8 @@ def generate(
     """Yield up to n_new tokens that continue `prompt_tokens`, greedily unless a temperature is given.
 
     `stop` lists token sequences; the one that ended the generation is yielded too. `record`, if given, is filled as
-    tokens come. Raises ValueError at once for a model of masked diffusion, an empty prompt, a token outside the vocabulary, n_new < 0, or sampling
-    parameters out of range.
+    tokens come. Raises ValueError at once for a model of masked diffusion, an empty prompt, a token outside the
+    vocabulary, n_new < 0, or sampling parameters out of range.
     """
     V = model.config.V
     if not model.config.causal:
