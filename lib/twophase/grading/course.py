@@ -158,8 +158,8 @@ class Scheme:
         return due, found
 
     def excusal(self, student: str, topic: str, exercise: str = "") -> Excusal | None:
-        """Why a student need not do this exercise, or (without one) this assignment."""
-        fits = (e for e in self.excused if e.topic == topic and e.exercise in ("", exercise))
+        """What excuses a student from this exercise, or (without one) from the whole assignment."""
+        fits = (e for e in self.excused if e.topic == topic and e.exercise == exercise)
         return next((e for e in fits if self.means(e.who, student, topic)), None)
 
     def require(self, who: str, known: set[str], where: str) -> None:

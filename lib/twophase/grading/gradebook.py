@@ -89,7 +89,7 @@ def make(scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetim
     for record in sorted(records, key=lambda r: str(r["file"])):
         by_topic.setdefault(_topic(scheme, record), []).append(record)
     sheets = {t: s for t, a in scheme.assignments.items() if (s := make_sheet(scheme, a, by_topic[t], notes))}
-    require_bounds(sheets.values(), beside.marks)
+    require_bounds(sheets.values(), beside.marks, [r["digests"]["submission"] for r in records])
     handed_in, strangers = _sort(scheme, beside, by_topic)
     students = _students(scheme, beside, handed_in)
     scorer = Scorer(scheme, beside.marks, beside.times, now or datetime.now(UTC))
@@ -163,6 +163,8 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
         return Total(student, outcomes, "pending", waiting=waiting)
     there = [t for t, o in outcomes.items() if o.points is not None]
     if all(outcomes[t].free for t in there):  # nothing yet, or excused from everything
+        for topic in there:
+            outcomes[topic] = replace(outcomes[topic], counted=False).noting("excused, so it does not count")
         return Total(student, outcomes, "none")
     items = [Item(outcomes[t].points or ZERO, outcomes[t].worth, outcomes[t].free) for t in there]
     kept = {there[n] for n in best(items, scheme.drop_lowest)}

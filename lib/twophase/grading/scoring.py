@@ -66,7 +66,7 @@ class Scorer:
                 found = without.noting("counted without the extension, which would have cost points")
         excusal = self.scheme.excusal(student, sheet.assignment.topic)
         regular = [s for s in sheet.slots if not s.rule.extra]
-        if all(self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular):
+        if excusal or all(self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular):
             why = f": {excusal.because}" if excusal and excusal.because else ""
             kept = found.points if found.status == "graded" else None
             found = replace(found, status="excused", points=kept, free=True, waiting=(), fault=False).noting(

@@ -139,10 +139,14 @@ class Marks:
         )
 
     def by_hand(self, student: str, topic: str, exercise: str) -> list[HandScore]:
-        """Every score for this cell, those of one version of the work first."""
-        names = [student, *(g.name for g in self.scheme.groups if student in g.members and g.covers(topic))]
-        found = [h for n in names for h in self._by_cell.get((n, exercise), [])]
-        return sorted(found, key=lambda h: h.submission == "")
+        """The scores for this cell: the student's own, else the group's, else a member's if the members' agree. One version's first."""
+        group = self.scheme.group_of(student, topic)
+        for names in [[student], [group.name], group.members] if group else [[student]]:
+            found = [h for n in names for h in self._by_cell.get((n, exercise), [])]
+            if found:
+                alike = len({(h.points, h.submission) for h in found}) == len({h.submission for h in found})
+                return sorted(found, key=lambda h: h.submission == "") if alike else []
+        return []
 
 
 def cells(student: str, sheet: Sheet, record: Record | None, marks: Marks) -> list[Cell]:
@@ -188,19 +192,24 @@ def _judged(slot: Slot, record: Record | None, q: Mapping[str, Any] | None, zero
     )
 
 
-def require_bounds(sheets: Iterable[Sheet], marks: Marks) -> None:
-    """Raise ValueError for points by hand or by override beyond what the cell is out of, or for a cell that is not there."""
-    by_id: dict[str, Slot] = {s.id: s for sheet in sheets for s in sheet.slots}
-    hand = {i for i, s in by_id.items() if s.rule.by_hand}
+def require_bounds(sheets: Iterable[Sheet], marks: Marks, digests: Iterable[str]) -> None:
+    """Raise ValueError for points by hand or by override beyond what the cell is out of, or for a cell that is not there.
+
+    Overrides of work that is not stored here are passed over: the file may hold those of other results too.
+    """
+    slots: dict[str, Slot] = {s.id: s for sheet in sheets for s in sheet.slots}
+    rules = {i: rule for a in marks.scheme.assignments.values() for i, rule in a.by_hand.items()}
+    hand = {i: Slot(i, i, rule.points or ZERO, rule) for i, rule in rules.items()}
     for h in marks.hand:
-        if h.exercise in by_id and h.exercise not in hand:
+        if h.exercise in slots and h.exercise not in hand:
             raise ValueError(
                 f"{h.where}: {h.exercise} is judged, not graded by hand; to change its points use files.overrides"
             )
-        _require(h.exercise, h.points, {i: by_id[i] for i in hand}, f"{h.where}: exercise")
+        _require(h.exercise, h.points, hand, f"{h.where}: exercise")
+    there = list(digests)
     for o in marks.overrides:
-        if o.exercise:
-            _require(o.exercise, o.points, by_id, o.where)
+        if o.exercise and any(d.startswith(o.digest) for d in there):
+            _require(o.exercise, o.points, slots, o.where)
 
 
 def _require(exercise: str, points: Fraction, known: Mapping[str, Slot], where: str) -> None:
