@@ -13,7 +13,7 @@ from grading_course_tools import dump, record, scored
 
 from twophase.cli.main import main
 from twophase.grading import course_reading, exports
-from twophase.grading.records import Record
+from twophase.grading.records import Record, Results
 
 A, B = "t-a", "t-b"
 RIGHT, HALF = {A: "right", B: "right"}, {A: "right", B: "wrong"}
@@ -179,6 +179,40 @@ def test_score_as_of_a_time_leaves_out_what_was_not_due_then(graded: Path, capsy
     assert "cy,,,open" in (graded / "grades/grades.csv").read_text()
     run(capsys, "score", "grades", "--at", "2026-10-03 00:00")
     assert "cy,,,0,0,8,0,graded" in (graded / "grades/grades.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("course", "code", "files"),
+    [
+        ("assignments: {t: {}}", 0, ["feedback", "grades.csv", "report.html", "results.jsonl"]),
+        ("assignments: {t: {by_hand: {essay: 1}}}", 1, ["feedback", "grades.csv", "report.html", "results.jsonl"]),
+        ("assignments: {t: {pionts: 1}}", 2, []),
+    ],
+)
+def test_grade_writes_grades_too_when_it_is_given_the_course_and_reads_that_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    course: str,
+    code: int,
+    files: list[str],
+) -> None:
+    from twophase.cli import grade
+    from twophase.grading.run import Submission
+
+    def graded(submissions: object, course: object, results: Results, *rest: object) -> int:
+        results.append(
+            record("ann/a.ipynb", RIGHT) | {"environment": dict.fromkeys(("twophase", "python", "torch"), "")}
+        )
+        return 0
+
+    monkeypatch.setattr(grade, "_graded", graded)
+    monkeypatch.setattr(grade, "_supported", lambda: None)
+    monkeypatch.setattr(grade, "find", lambda folder: [Submission(folder, "ann/a.ipynb")])
+    (tmp_path / "course.yml").write_text(course)
+    found = run(capsys, "grade", "in", "--out", str(tmp_path / "out"), "--course", str(tmp_path / "course.yml"))
+    assert found[0] == code, found[1]
+    assert sorted(p.name for p in (tmp_path / "out").glob("*")) == files
 
 
 def test_the_documented_example_scores_a_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.interrupt import loading
-from twophase.grading import release, report
+from twophase.cli.score import write_grades
+from twophase.grading import gradebook, release, report, stored
 from twophase.grading.confine import Limits, supported
 from twophase.grading.forks import Zygote
 from twophase.grading.records import Record, Results
@@ -74,16 +75,22 @@ def grade(
     cell_seconds: CellSeconds = 30.0,
     seconds: TotalSeconds = 300.0,
     memory_gb: MemoryGB = 2.0,
+    scheme: Annotated[
+        Path | None, typer.Option("--course", help="A course file: its grades are written too, as by `twophase score`.")
+    ] = None,
 ) -> None:
     """Score every notebook in a folder. What was graded before, unchanged, is skipped: an interrupted run goes on where it was.
 
-    Exit code: 0 all graded; 1 some files cannot be read; 2 bad usage; 3 the grader failed on some, which were not graded.
+    Exit code: 0 all graded; 1 some files cannot be read, or (with --course) a grade waits for a person; 2 bad usage; 3 the grader failed on
+    some, which were not graded.
     """
     _supported()
     submissions = find(folder)
     course = Course(seed, _limits(cell_seconds, seconds, memory_gb))
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
+    if scheme is not None:
+        gradebook.load(scheme)  # a mistake in it is told before the hours of grading, not after
     console = Console()
     with Results(out) as results:
         skipped = _graded(submissions, course, results, workers, console)
@@ -93,8 +100,10 @@ def grade(
         console.print(_summary(records))
         console.print(Text(f"{len(records)} submissions, {skipped} of them graded before. Results: {results.path}"))
         console.print(Text(f"Feedback: {index}"))
+        scored = GRADED if scheme is None else write_grades(scheme, stored.read(results.path), out, console)
     statuses = {r["status"] for r in records}
-    raise typer.Exit(OUR_FAULT if "internal" in statuses else SOME_UNREADABLE if "unreadable" in statuses else GRADED)
+    graded = OUR_FAULT if "internal" in statuses else SOME_UNREADABLE if "unreadable" in statuses else GRADED
+    raise typer.Exit(max(graded, scored))
 
 
 def _graded(submissions: list[Submission], course: Course, results: Results, workers: int, console: Console) -> int:
