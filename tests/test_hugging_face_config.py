@@ -1,6 +1,8 @@
 """What a config.json says becomes our Config, in every spelling, or is refused by name; transformers is the oracle."""
 
+import json
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,125 +196,16 @@ NONSENSE = [
 ]
 
 
-# As they are published, bookkeeping and all; with the parameters of the published files.
-PUBLISHED = {
-    "Llama 3.2 1B": ({'architectures': ['LlamaForCausalLM'],
- 'attention_bias': False,
- 'attention_dropout': 0.0,
- 'bos_token_id': 128000,
- 'eos_token_id': [128001, 128008],
- 'head_dim': 64,
- 'hidden_act': 'silu',
- 'hidden_size': 2048,
- 'initializer_range': 0.02,
- 'intermediate_size': 8192,
- 'max_position_embeddings': 131072,
- 'mlp_bias': False,
- 'model_type': 'llama',
- 'num_attention_heads': 32,
- 'num_hidden_layers': 16,
- 'num_key_value_heads': 8,
- 'pretraining_tp': 1,
- 'rms_norm_eps': 1e-05,
- 'rope_scaling': {'factor': 32.0,
-                  'high_freq_factor': 4.0,
-                  'low_freq_factor': 1.0,
-                  'original_max_position_embeddings': 8192,
-                  'rope_type': 'llama3'},
- 'rope_theta': 500000.0,
- 'tie_word_embeddings': True,
- 'torch_dtype': 'bfloat16',
- 'transformers_version': '4.45.0.dev0',
- 'use_cache': True,
- 'vocab_size': 128256}, 1_235_814_400),
-    "Gemma 3 1B": ({'architectures': ['Gemma3ForCausalLM'],
- 'attention_bias': False,
- 'attention_dropout': 0.0,
- 'attn_logit_softcapping': None,
- 'bos_token_id': 2,
- 'cache_implementation': 'hybrid',
- 'eos_token_id': [1, 106],
- 'final_logit_softcapping': None,
- 'head_dim': 256,
- 'hidden_activation': 'gelu_pytorch_tanh',
- 'hidden_size': 1152,
- 'initializer_range': 0.02,
- 'intermediate_size': 6912,
- 'max_position_embeddings': 32768,
- 'model_type': 'gemma3_text',
- 'num_attention_heads': 4,
- 'num_hidden_layers': 26,
- 'num_key_value_heads': 1,
- 'pad_token_id': 0,
- 'query_pre_attn_scalar': 256,
- 'rms_norm_eps': 1e-06,
- 'rope_local_base_freq': 10000,
- 'rope_scaling': None,
- 'rope_theta': 1000000,
- 'sliding_window': 512,
- 'sliding_window_pattern': 6,
- 'torch_dtype': 'bfloat16',
- 'transformers_version': '4.50.0.dev0',
- 'use_cache': True,
- 'vocab_size': 262144}, 999_885_952),
-    "DeepSeek-V2-Lite": ({'architectures': ['DeepseekV2ForCausalLM'],
- 'attention_bias': False,
- 'attention_dropout': 0.0,
- 'auto_map': {'AutoConfig': 'configuration_deepseek.DeepseekV2Config'},
- 'aux_loss_alpha': 0.001,
- 'bos_token_id': 100000,
- 'eos_token_id': 100001,
- 'first_k_dense_replace': 1,
- 'hidden_act': 'silu',
- 'hidden_size': 2048,
- 'initializer_range': 0.02,
- 'intermediate_size': 10944,
- 'kv_lora_rank': 512,
- 'max_position_embeddings': 163840,
- 'model_type': 'deepseek_v2',
- 'moe_intermediate_size': 1408,
- 'moe_layer_freq': 1,
- 'n_group': 1,
- 'n_routed_experts': 64,
- 'n_shared_experts': 2,
- 'norm_topk_prob': False,
- 'num_attention_heads': 16,
- 'num_experts_per_tok': 6,
- 'num_hidden_layers': 27,
- 'num_key_value_heads': 16,
- 'pretraining_tp': 1,
- 'q_lora_rank': None,
- 'qk_nope_head_dim': 128,
- 'qk_rope_head_dim': 64,
- 'rms_norm_eps': 1e-06,
- 'rope_scaling': {'beta_fast': 32,
-                  'beta_slow': 1,
-                  'factor': 40,
-                  'mscale': 0.707,
-                  'mscale_all_dim': 0.707,
-                  'original_max_position_embeddings': 4096,
-                  'type': 'yarn'},
- 'rope_theta': 10000,
- 'routed_scaling_factor': 1.0,
- 'scoring_func': 'softmax',
- 'seq_aux': True,
- 'tie_word_embeddings': False,
- 'topk_group': 1,
- 'topk_method': 'greedy',
- 'torch_dtype': 'bfloat16',
- 'transformers_version': '4.33.1',
- 'use_cache': True,
- 'v_head_dim': 128,
- 'vocab_size': 102400}, 15_706_484_224),
-}  # fmt: skip
+# Configs with all the keys that published files have, bookkeeping included, and the parameters of those models.
+PUBLISHED = json.loads(Path(__file__).with_name("hugging_face_published.json").read_text())
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configs_are_taken_without_a_remark_and_give_the_published_sizes(name):
-    config, n_params = PUBLISHED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert hugging_face.read_config(config).architecture().n_params() == n_params
+        config = hugging_face.read_config(PUBLISHED[name]["config"])
+    assert config.architecture().n_params() == PUBLISHED[name]["n_params"]
 
 
 def refusal(config: dict[str, Any]) -> str:
