@@ -21,7 +21,7 @@ def model() -> Transformer:
 def test_cached_generation_equals_uncached_token_for_token(model, prompt):
     cached, naive = (complete(model, prompt, 96, cache=cache).tokens for cache in (True, False))
     assert len(cached) == 96
-    assert len(set(cached)) > 10  # a text, not one byte repeated, which any bug would repeat too
+    assert len(set(cached)) > 6  # words, not one byte repeated, which any bug would repeat too
     assert cached == naive
 
 
