@@ -82,6 +82,14 @@ def test_moodle_gets_a_file_for_each_assignment_with_final_grades_only(tmp_path:
     assert not (out / "grades-canvas.csv").exists()
 
 
+def test_files_that_no_longer_hold_are_removed(tmp_path: Path) -> None:
+    write(tmp_path, roster=MOODLE)
+    out = write(tmp_path, roster=CANVAS)
+    assert sorted(p.name for p in out.rglob("*.csv")) == ["grades-canvas.csv", "grades.csv"]
+    out = write(tmp_path, roster="student\nal\nbea\ncy\n")
+    assert sorted(p.name for p in out.rglob("*.csv")) == ["grades.csv"]
+
+
 def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excused(tmp_path: Path) -> None:
     found = rows(write(tmp_path) / "grades.csv")
     assert found[0] == ["student", "name", "section", "t", "total", "out of", "percent", "status", "remarks"]

@@ -117,6 +117,14 @@ T = "assignments: {t: {}}\n"
             "time_zone: UTC\nassignments: {t: {due: 2026-10-02}}\nextensions: [{student: a, assignment: t, until: 2026-10-01}]",
             "extensions[1].until: 2026-10-01 is before the due date, 2026-10-02",
         ),
+        (
+            "assignments: {t: {}, u: {}}\ngroups: {g: {members: [ann], assignments: [u]}}\nexcused: [{student: g, assignment: t}]",
+            "excused[1].student: g is a group in u only",
+        ),
+        (
+            "assignments: {../t: {}}",
+            "assignments.../t: the name of a notebook's topic has letters, digits, _ and - only",
+        ),
         (T + "files: {roster: nowhere.csv}", "files.roster: there is no file"),
         (T + "files: {roaster: x}", "files.roaster: there is no such key; did you mean 'roster'?"),
         ("assignments: {t: {}}\nassignments: {u: {}}", "'assignments' is there twice"),

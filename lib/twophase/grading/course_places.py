@@ -15,6 +15,9 @@ def crossed(scheme: Scheme) -> list[str]:
             told.append(
                 f"{e.where}.assignment: there is no assignment {e.topic!r}{nearest(e.topic, scheme.assignments)}"
             )
+        here = [g for g in scheme.groups if g.name == e.who]
+        if here and not any(g.covers(e.topic) for g in here):
+            told.append(f"{e.where}.student: {e.who} is a group in {', '.join(here[0].topics)} only")
     for extension in scheme.extensions:
         told += _short(extension, scheme.assignments.get(extension.topic))
     for excusal in scheme.excused:

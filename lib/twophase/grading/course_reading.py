@@ -38,6 +38,7 @@ from twophase.grading.course_fields import (
 from twophase.grading.course_places import crossed
 from twophase.grading.deadlines import Due, LateRule, Of, read_due, read_duration
 
+TOPIC = re.compile(r"[A-Za-z0-9_-]{1,80}")
 NO_TITLE = re.compile(r"(?:Current|Final) (?:Score|Points|Grade)|Override (?:Score|Grade|Status)")  # Canvas skips these
 
 
@@ -139,6 +140,10 @@ def _assignment(fields: Fields, topic: str, zone: ZoneInfo, late: LateRule, shar
     title = fields.get("title", text, topic.replace("_", " "))
     if NO_TITLE.search(title):
         fields.wrong("title", f"Canvas takes {title!r} for a column of its own; choose another title")
+    if not TOPIC.fullmatch(topic):
+        fields.wrong(
+            "", "the name of a notebook's topic has letters, digits, _ and - only; for people there is `title`"
+        )
     share = _partial(fields, share)
     rule = partial(_exercise, fields, share, by_hand=False)
     by_hand = partial(_exercise, fields, share, by_hand=True)

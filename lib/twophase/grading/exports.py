@@ -60,15 +60,22 @@ def remarks(outcome: Outcome) -> str:
 
 
 def write(folder: Path, book: Gradebook) -> list[Path]:
-    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/. Returns the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/. Returns the paths.
+
+    Of an earlier run nothing that no longer holds is left behind.
+    """
+    students = [t.student for t in book.totals]
+    in_canvas = any(s.canvas_id or s.sis_user_id or s.sis_login_id for s in students)
+    made: dict[Path, list[list[str]]] = {folder / "grades-canvas.csv": canvas(book) if in_canvas else []}
+    for topic in book.scheme.assignments:
+        rows = moodle(book, book.sheets[topic]) if topic in book.sheets else []
+        made[folder / "moodle" / f"{topic}.csv"] = rows if len(rows) > 1 else []
     written = [_write(folder / "grades.csv", table(book), "utf-8-sig")]  # spreadsheets need the mark to read UTF-8
-    if any(t.student.canvas_id or t.student.sis_login_id or t.student.sis_user_id for t in book.totals):
-        written.append(_write(folder / "grades-canvas.csv", canvas(book), "utf-8"))
-    for topic, sheet in book.sheets.items():
-        rows = moodle(book, sheet)
-        if len(rows) > 1:
-            written.append(_write(folder / "moodle" / f"{_file_name(topic)}.csv", rows, "utf-8"))
+    for path, content in made.items():
+        if content:
+            written.append(_write(path, content, "utf-8"))
+        else:
+            path.unlink(missing_ok=True)
     return written
 
 
@@ -133,10 +140,6 @@ def moodle(book: Gradebook, sheet: Sheet) -> list[list[str]]:
         if all(who) and who and outcome.points is not None and not out:
             rows.append([*who, number(outcome.points), remarks(outcome)])
     return rows
-
-
-def _file_name(topic: str) -> str:
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in topic)[:80]
 
 
 def _write(path: Path, rows: Sequence[Sequence[str]], encoding: str) -> Path:
