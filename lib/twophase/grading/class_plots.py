@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from twophase.grading.report import text
 
 BLUE, VERMILION, INK, GRID = "#0072B2", "#D55E00", "#222222", "#D9D9D9"  # the figures' own: Okabe and Ito's
-WIDTH, LEFT, RIGHT, TOP = 640, 52, 16, 16
+WIDTH, LEFT, RIGHT, TOP = 640, 56, 16, 24
 FONT = 'font-family="system-ui, sans-serif"'
 
 
@@ -36,14 +36,14 @@ def columns(bars: Sequence[tuple[str, int]], name: str, xlabel: str, ylabel: str
     parts.append(_text(LEFT + plot_w / 2, height - 8, xlabel, "middle"))
     middle = TOP + plot_h / 2
     parts.append(
-        f'<text x="12" y="{middle:g}" text-anchor="middle" transform="rotate(-90 12 {middle:g})">{text(ylabel)}</text>'
+        f'<text x="15" y="{middle:g}" text-anchor="middle" transform="rotate(-90 15 {middle:g})">{text(ylabel)}</text>'
     )
     return _svg(parts, height, name, alt)
 
 
 def rows(bars: Sequence[tuple[str, float]], name: str, xlabel: str, alt: str, color: str = VERMILION) -> str:
     """Lying bars with their names in front, the longest first as given."""
-    left, line, bottom = 250, 26, 44
+    left, line, bottom = 256, 26, 44
     height = TOP + line * len(bars) + bottom
     marks = ticks(max(v for _, v in bars) or 1.0)
     plot_w, base = WIDTH - left - 48, TOP + line * len(bars)
@@ -60,7 +60,7 @@ def rows(bars: Sequence[tuple[str, float]], name: str, xlabel: str, alt: str, co
     return _svg(parts, height, name, alt)
 
 
-def shortened(label: str, most: int = 36) -> str:
+def shortened(label: str, most: int = 32) -> str:
     return label if len(label) <= most else f"{label[: most - 1].rstrip()}…"
 
 
@@ -79,5 +79,5 @@ def _text(x: float, y: float, said: str, anchor: str) -> str:
 def _svg(parts: Sequence[str], height: float, name: str, alt: str) -> str:
     """A figure whose alternative text is read in place of its parts."""
     card = f'<rect width="{WIDTH}" height="{height:g}" fill="#fff"/>'
-    start = f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="{text(name)}" {FONT} font-size="12" fill="{INK}">'
+    start = f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="{text(name)}" {FONT} font-size="13" fill="{INK}">'
     return f'<figure>{start}<title id="{text(name)}">{text(alt)}</title>{card}{"".join(parts)}</svg></figure>'

@@ -1,7 +1,8 @@
-"""report.html: a class on a page or two that an instructor would print. No name of a student, no script, no outside request."""
+"""report.html: a class on a few pages that an instructor would print. No name of a student, no script, no outside request."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from twophase.grading import class_plots, class_stats
@@ -10,12 +11,15 @@ from twophase.grading.gradebook import Gradebook
 from twophase.grading.report import STYLE, text
 from twophase.grading.sheets import number
 
-MOST_BARS, MOST_ROWS = 12, 60
+MOST_BARS, MOST_ROWS = 12, 20
 PRINT = """
 figure { margin: 1rem 0; break-inside: avoid; } svg { width: 100%; height: auto; border-radius: 6px; display: block; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; } th.n { text-align: right; }
 .wide { overflow-x: auto; } th { overflow-wrap: normal; } td:first-child { min-width: 9rem; }
-@media print { :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #444; --line: #999; --box: #fff; --good: #000; --bad: #000;
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 0 1rem; }
+.pair figure { margin: .5rem 0; }
+@media print { .pair { grid-template-columns: 1fr 1fr; }
+  :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #444; --line: #999; --box: #fff; --good: #000; --bad: #000;
   --note: #000; } body { max-width: none; margin: 0; font-size: 10.5pt; } h2 { break-after: avoid; } tr { break-inside: avoid; }
   thead { display: table-header-group; } .wide { overflow: visible; } }
 @page { margin: 16mm; }
@@ -78,7 +82,7 @@ def _assignments(stats: ClassStats) -> str:
     rows = [_assignment(a) for a in stats.assignments]
     plots = "".join(_assignment_plot(a, n) for n, a in enumerate(stats.assignments) if len(stats.assignments) > 1)
     caption = "Mean and median are of work that was handed in, after lateness."
-    return f"<h2>Assignments</h2>{_table(heads, rows, caption, numbers_from=1)}{plots}"
+    return f"<h2>Assignments</h2>{_table(heads, rows, caption, numbers_from=1)}<div class=pair>{plots}</div>"
 
 
 def _assignment(a: AssignmentStats) -> list[str]:
@@ -126,7 +130,7 @@ def _exercises(stats: ClassStats) -> str:
     )
     rows = [_exercise(e) for e in there[:MOST_ROWS]]
     caption = "Dearest first. Points are the course's, before lateness and before anything is dropped."
-    return f"<h2>Which exercises cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=1)}"
+    return f"<h2>Which exercises cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=1)}{_more(there)}"
 
 
 def _exercise(e: ExerciseStats) -> list[str]:
@@ -148,12 +152,17 @@ def _misconceptions(stats: ClassStats) -> str:
     rows = [_misconception(m) for m in there[:MOST_ROWS]]
     heads = ("misconception", "exercise", "students", "lost, all together")
     caption = "An answer is named when it behaves like exactly one known misconception in every case."
-    return f"<h2>Which misconceptions cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=2)}"
+    return f"<h2>Which misconceptions cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=2)}{_more(there)}"
 
 
 def _misconception(m: MisconceptionStats) -> list[str]:
     says = f"<br><span class=soft>{text(m.says)}</span>" if m.says else ""
     return [f"{text(_words(m.name))}{says}", text(m.slot.title), str(m.n), number(m.lost)]
+
+
+def _more(there: Sequence[object]) -> str:
+    n = len(there) - MOST_ROWS
+    return f"<p class=soft>And {n} more that cost less.</p>" if n > 0 else ""
 
 
 def _words(slug: str) -> str:

@@ -55,15 +55,12 @@ class Scorer:
     now: datetime
 
     def outcome(self, student: str, sheet: Sheet, attempts: Sequence[Record]) -> Outcome:
-        """The score of one student in one assignment. An extension can only help: if the score is better without it, that counts."""
+        """The score of one student in one assignment."""
         due, extension = self.scheme.due_for(student, sheet.assignment)
         found = self._choose(student, sheet, attempts, due)
         if extension is not None and due is not None:
             why = f" ({extension.because})" if extension.because else ""
             found = found.noting(f"extended to {due}{why}")
-            without = self._choose(student, sheet, attempts, sheet.assignment.due)
-            if None not in (found.points, without.points) and (without.points or ZERO) > (found.points or ZERO):
-                found = without.noting("counted without the extension, which would have cost points")
         excusal = self.scheme.excusal(student, sheet.assignment.topic)
         regular = [s for s in sheet.slots if not s.rule.extra]
         if excusal or all(self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular):
