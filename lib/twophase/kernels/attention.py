@@ -71,8 +71,8 @@ def full_attention(
 
 
 def _is_training(q: torch.Tensor) -> bool:
-    """On a CPU torch's fused kernel has a slow backward pass."""
-    return q.requires_grad and torch.is_grad_enabled() and q.device.type == "cpu"
+    """On a CPU torch's fused kernel has a slow backward pass in bf16."""
+    return q.requires_grad and torch.is_grad_enabled() and q.dtype == torch.bfloat16 and q.device.type == "cpu"
 
 
 def _factor(q: torch.Tensor, scale: float | None) -> float:

@@ -35,6 +35,7 @@ class GroupedQueryAttention(nn.Module):
         super().__init__()
         c = self.config = config
         self.layer, self.kind, self.source = layer, c.mixers[layer], c.source(layer)
+        self.is_read_later = any(c.source(later) == layer for later in range(layer + 1, c.L))  # else nothing is kept
         self.window = c.window if self.kind == "sliding" else None
         self.q_proj = nn.Linear(c.D, c.N * c.H, bias=c.qkv_bias)
         if self.source == layer:  # else it reads the keys and values of an earlier layer
@@ -52,9 +53,10 @@ class GroupedQueryAttention(nn.Module):
         B, T, _ = x.shape
         q = self.q_proj(x).view(B, T, c.N, c.H)  # [B, T, N, H]
         q = self._turn(self.q_norm(q) if c.qk_norm else q, step)
-        if self.source == self.layer:
-            step.shared[self.layer] = self._keys_values(x, step)
-        k, v, starts, lengths = step.shared[self.source]  # [B, S, K, H]
+        found = self._keys_values(x, step) if self.source == self.layer else step.shared[self.source]
+        if self.is_read_later:
+            step.shared[self.layer] = found
+        k, v, starts, lengths = found  # [B, S, K, H]
         scores = {"scale": c.score_scale, "softcap": c.score_cap}
         if c.causal:
             out = causal_attention(q, k, v, lengths=lengths, starts=starts, window=self.window, **scores)
