@@ -77,7 +77,7 @@ def submissions(rng: random.Random) -> list[Record]:
             for k in range(3)
         ]
         if status != "none":
-            sent = moment(rng).isoformat() if rng.random() < 0.95 else ""
+            sent = moment(rng).isoformat() if rng.random() < 0.8 else ""
             found.append(record(f"{who}/{topic}{n}.ipynb", asked, topic, status, sent))
     return found
 
