@@ -1,5 +1,6 @@
 """Checkpoints: what is saved is what is loaded, and damage is said in one sentence."""
 
+import hashlib
 import json
 import shutil
 
@@ -64,7 +65,31 @@ def test_weights_that_do_not_fit_their_card_are_refused(saved):
         checkpoints.load("tiny", folder=folder)
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"config": {"L": 1}}', "[]"])
+def test_one_changed_byte_among_the_weights_is_noticed(saved):
+    path = saved[1] / "tiny.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="are not those that their card was written for"):
+        checkpoints.load("tiny", folder=saved[1])
+
+
+def test_every_committed_card_knows_its_weights():
+    for name in checkpoints.available():
+        digest = hashlib.sha256((checkpoints.FOLDER / f"{name}.safetensors").read_bytes()).hexdigest()
+        assert checkpoints.card(name)["weights_sha256"] == digest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "{}",
+        '{"config": {"L": 2, "D": 8, "F": 12, "N": 2, "K": 1, "H": 4, "moe": 3}}',
+        '{"config": {"L": 1}}',
+        "[]",
+    ],
+)
 def test_a_damaged_card_is_named(saved, text):
     (saved[1] / "tiny.json").write_text(text)
     with pytest.raises(ValueError, match=r"tiny\.json of checkpoint tiny cannot be read"):

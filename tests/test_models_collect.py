@@ -1,12 +1,14 @@
 """Finished runs become checkpoints of the package only if their seeds were trained alike."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
 
-from twophase.models import checkpoints, collect, family
+from twophase.models import checkpoints, collect, corpus, family
 from twophase.models.config import Config
+from twophase.models.train import Recipe
 from twophase.models.transformer import Transformer
 
 TINY = Config(L=1, D=8, F=12, N=2, K=1, H=4, V=19)
@@ -15,8 +17,8 @@ TINY = Config(L=1, D=8, F=12, N=2, K=1, H=4, V=19)
 def run(folder, name, seed, **changes):
     torch.manual_seed(seed)
     details = {
-        "recipe": {"seed": seed, "n_tokens": 7},
-        "corpus_sha256": "c",
+        "recipe": asdict(Recipe(seed=seed)),
+        "corpus_sha256": corpus.digest(),
         "held_out_bits_per_byte": 2.0 + seed / 10,
         "train_bits_per_byte": [8.0, 2.0],
         "training_s": 10 * seed,
@@ -44,11 +46,18 @@ def test_the_first_seed_is_taken_and_the_losses_of_all_are_kept(tmp_path):
     assert checkpoints.available(tmp_path / "out") == ["a"]
 
 
-@pytest.mark.parametrize("changes", [{"corpus_sha256": "other"}, {"recipe": {"seed": 2, "n_tokens": 8}}])
-def test_seeds_that_were_trained_differently_are_refused(tmp_path, changes):
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "changes", [{"corpus_sha256": "other"}, {"recipe": asdict(Recipe(seed=2, n_tokens=60_000))}, {"config": {}}]
+)
+def test_a_run_that_is_not_the_family_s_is_refused(tmp_path, changes, seed):
     run(tmp_path, "a", 1)
-    run(tmp_path, "a", 2, **changes)
-    with pytest.raises(ValueError, match=r"a: seeds 1 and 2 differ in (corpus_sha256|recipe)"):
+    run(tmp_path, "a", 2)
+    path = tmp_path / f"seed{seed}" / "a.json"
+    card = json.loads(path.read_text())
+    more = {**card["config"], "norm_eps": 1e-5} if "config" in changes else None
+    path.write_text(json.dumps({**card, **changes, **({"config": more} if more else {})}))
+    with pytest.raises(ValueError, match=rf"a, seed {seed}, was trained with another (config|recipe|corpus_sha256)"):
         collect.collect(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out" / "a.json").exists()
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from twophase.models.config import LinearAttention, StateSpace
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.train import Recipe, Trainer, batch, bits_per_byte, curve, train
+from twophase.models.train import main as train_main
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.architecture import LatentAttention, MixtureOfExperts
 
@@ -100,7 +102,7 @@ def test_stacked_experts_take_the_steps_that_single_matrices_would():
 def test_a_run_with_another_recipe_is_not_taken_up(tmp_path):
     Trainer(TINY, RECIPE, DATA, "cpu").save(tmp_path / "run.pt")
     other = Trainer(TINY, dataclasses.replace(RECIPE, lr_others=1e-4), DATA, "cpu")
-    with pytest.raises(ValueError, match="has another recipe: finish it, delete it, or choose another --out"):
+    with pytest.raises(ValueError, match="has another recipe: delete it, or choose another --out"):
         other.resume(tmp_path / "run.pt")
 
 
@@ -109,8 +111,8 @@ def test_a_save_that_is_interrupted_leaves_the_one_before_it(tmp_path, monkeypat
     trainer.save(tmp_path / "run.pt")
     before = (tmp_path / "run.pt").read_bytes()
 
-    def half(state: object, path: object) -> None:
-        (tmp_path / "run.tmp").write_bytes(b"half")
+    def half(state: object, file: BinaryIO) -> None:
+        file.write(b"half")
         raise Killed
 
     monkeypatch.setattr(torch, "save", half)
@@ -181,3 +183,33 @@ def test_of_every_so_many_windows_the_first_is_counted():
     windows = [DATA[i * T : (i + 1) * T + 1] for i in (0, 3, 6)]
     wanted = sum(bits_per_byte(model, window) for window in windows) / 3
     assert bits_per_byte(model, DATA[: 7 * T + 1], every=3) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"not a run at all"])
+def test_a_damaged_run_is_named_as_one(tmp_path, content):
+    (tmp_path / "run.pt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"run\.pt is damaged: delete it to begin anew"):
+        Trainer(TINY, RECIPE, DATA, "cpu").resume(tmp_path / "run.pt")
+
+
+def test_a_truncated_run_is_named_as_one(tmp_path):
+    trainer = Trainer(TINY, RECIPE, DATA, "cpu")
+    trainer.save(tmp_path / "run.pt")
+    whole = (tmp_path / "run.pt").read_bytes()
+    (tmp_path / "run.pt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="is damaged"):
+        trainer.resume(tmp_path / "run.pt")
+
+
+def test_a_run_that_diverges_stops_with_a_sentence(tmp_path):
+    trainer = Trainer(TINY, dataclasses.replace(RECIPE, lr_others=1e30, lr_matrices=1e30), DATA, "cpu")
+    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+: lower the learning rates"):
+        train(trainer, tmp_path / "run.pt")
+
+
+@pytest.mark.parametrize("wrong", [["--tokens", "0"], ["--threads", "-1"], ["--seed", "99999999999"], ["gpt-9"]])
+def test_the_command_refuses_what_it_cannot_do(monkeypatch, capsys, wrong):
+    monkeypatch.setattr("sys.argv", ["train", *(["gqa"] if len(wrong) > 1 else []), *wrong])
+    with pytest.raises(SystemExit):
+        train_main()
+    assert wrong[-1] in capsys.readouterr().err

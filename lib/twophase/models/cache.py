@@ -45,11 +45,15 @@ class LayerCaches:
     def append(self, layer: int, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Store k and v [B, T, K, H] in a full or sliding layer; return all that its queries may see, [B, S, K, H]."""
         store = self.stores[layer]
-        if store.length + k.shape[1] > self.S_max:
-            raise ValueError(
-                f"the cache has room for {self.S_max} tokens and has seen {store.length}: {k.shape[1]} more do not fit."
-            )
         return store.append(0, k, v) if isinstance(store, KVCache) else store.append(k, v)
+
+    def check_room(self, T: int) -> None:
+        """Raise ValueError if T more tokens do not fit: asked before any layer takes them, since states cannot go back."""
+        seen = max(store.length for store in self.stores.values())
+        if seen + T > self.S_max:
+            raise ValueError(
+                f"the cache has room for {self.S_max} tokens and has seen {seen}: {T} more do not fit; take a larger S_max."
+            )
 
     @property
     def length(self) -> int:

@@ -1,5 +1,6 @@
 """Trained checkpoints: weights as safetensors, beside a JSON card that says what they are and how they came about."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -29,7 +30,7 @@ def card(name: str, folder: Path = FOLDER) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         Config(**found["config"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"the card {path} of checkpoint {name} cannot be read ({error}): restore the file.") from None
     return found  # type: ignore[no-any-return]
 
@@ -44,7 +45,8 @@ def load(
 
     Raises ValueError, in one sentence, if the name is unknown or a file is damaged; nothing is half loaded.
     """
-    config = Config(**card(name, folder)["config"])
+    known = card(name, folder)
+    config = Config(**known["config"])
     path = _find(name, folder)
     try:
         weights = load_file(path)
@@ -61,6 +63,8 @@ def load(
         raise ValueError(
             f"the weights {path} do not fit their card: {wrong[0]} is {found.get(wrong[0])} and should be {expected.get(wrong[0])}."
         )
+    if known.get("weights_sha256") not in (None, _sha256(path)):
+        raise ValueError(f"the weights {path} are not those that their card was written for: restore both files.")
     model.load_state_dict(weights)
     return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
 
@@ -74,18 +78,26 @@ def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -
     path = folder / f"{name}.safetensors"
     save_file(state, path.with_suffix(".tmp"))
     path.with_suffix(".tmp").chmod(0o644)
-    os.replace(path.with_suffix(".tmp"), path)  # never a half-written file under the real name
-    write_card(
-        path.with_suffix(".json"),
-        {"name": name, "config": model.config.to_dict(), "n_params": model.n_params, **details},
-    )
+    sizes = {"name": name, "config": model.config.to_dict(), "n_params": model.n_params}
+    publish(path.with_suffix(".tmp"), path, {**sizes, "weights_sha256": _sha256(path.with_suffix(".tmp")), **details})
     return path
+
+
+def publish(weights: Path, path: Path, card: dict[str, Any]) -> None:
+    """Move weights to `path` and write their card beside it: at no moment do weights stand beside another's card."""
+    path.with_suffix(".json").unlink(missing_ok=True)
+    os.replace(weights, path)
+    write_card(path.with_suffix(".json"), card)
 
 
 def write_card(path: Path, card: dict[str, Any]) -> None:
     """Write a card, whole or not at all."""
-    path.with_suffix(".json.tmp").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    path.with_suffix(".json.tmp").write_text(json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(path.with_suffix(".json.tmp"), path)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _find(name: str, folder: Path) -> Path:

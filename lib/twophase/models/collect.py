@@ -4,20 +4,22 @@ Of each model the run of seed 1 is taken, weights and card; the losses of its ot
 """
 
 import argparse
+import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from twophase.models import checkpoints
+from twophase.models import checkpoints, corpus
 from twophase.models.family import FAMILY, SEEDS
-
-COMPARED = ("recipe", "corpus_sha256", "config")  # what the seeds of one model must agree in, the seed itself aside
+from twophase.models.train import Recipe
 
 
 def collect(runs: Path, out: Path) -> list[str]:
     """Copy every finished model below `runs` (seed1/gqa.safetensors …) to `out`; return what is still missing.
 
-    Raises ValueError if the seeds of a model were not trained alike; nothing of that model is copied then.
+    Raises ValueError if a run is not the family's (a trial on fewer tokens, say); nothing of that model is copied then.
     """
     missing = []
     for name in FAMILY:
@@ -28,16 +30,26 @@ def collect(runs: Path, out: Path) -> list[str]:
             continue
         cards = {s: checkpoints.card(name, folder) for s, folder in folders.items() if s not in unfinished}
         for seed, card in cards.items():
-            for key in COMPARED:
-                ours, theirs = ({**c[key], "seed": 0} if key == "recipe" else c[key] for c in (cards[1], card))
-                if ours != theirs:
-                    raise ValueError(f"{name}: seeds 1 and {seed} differ in {key}; train both with the same code.")
+            _check(name, seed, card)
         keep = ("held_out_bits_per_byte", "train_bits_per_byte", "training_s", "device")
         seeds = [{"seed": seed, **{key: card[key] for key in keep}} for seed, card in cards.items()]
         out.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folders[1] / f"{name}.safetensors", out / f"{name}.safetensors")
-        checkpoints.write_card(out / f"{name}.json", {**cards[1], "seeds": seeds})
+        copy = out / f"{name}.tmp"
+        shutil.copyfile(folders[1] / f"{name}.safetensors", copy)
+        checkpoints.publish(copy, out / f"{name}.safetensors", {**cards[1], "seeds": seeds})
     return missing
+
+
+def _check(name: str, seed: int, card: dict[str, Any]) -> None:
+    """Raise ValueError unless the card is of a whole run of this model, by the recipe, on the corpus."""
+    wanted = {
+        "config": FAMILY[name].to_dict(),
+        "recipe": asdict(Recipe(seed=seed)),
+        "corpus_sha256": corpus.digest(),
+    }
+    for key, value in wanted.items():
+        if card[key] != json.loads(json.dumps(value)):
+            raise ValueError(f"{name}, seed {seed}, was trained with another {key} than the family's: train it again.")
 
 
 def main() -> None:

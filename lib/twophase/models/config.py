@@ -7,6 +7,7 @@ Llama, and is off by default.
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from twophase.kernels.mlp import ACTIVATIONS
 from twophase.kernels.rope import RopeScaling
 from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
 from twophase.theory.beyond_attention import (
@@ -119,9 +120,25 @@ class Config:
             raise ValueError(f"every size of a model must be at least 1; got {self}.")
         if self.N % self.K:
             raise ValueError(f"the {self.N} query heads cannot be shared evenly among {self.K} KV heads.")
-        if self.turned % 2 or not 0 < self.turned <= self.H:
+        if not self.learned_positions and self.turned % 2:
             raise ValueError(f"RoPE turns pairs of numbers, so the head width must be even; it is {self.turned}.")
+        if not 0 < self.turned <= self.H:
+            raise ValueError(f"RoPE turns between 2 and all {self.H} numbers of a head; got {self.turned}.")
+        self._check_settings()
         self._check_layers()
+
+    def _check_settings(self) -> None:
+        allowed = {"rope_pairing": ("half", "interleaved"), "norm": ("rms", "layer"), "norms_per_layer": (2, 4)}
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name} is one of {', '.join(map(str, values))}; got {getattr(self, name)!r}.")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f'unknown activation "{self.activation}"; known: {", ".join(ACTIVATIONS)}.')
+        for name in ("rope_theta", "norm_eps", "context", "embedding_scale"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive; got {getattr(self, name)!r}.")
+        if self.learned_positions < 0:
+            raise ValueError(f"learned_positions counts the rows of a table; got {self.learned_positions}.")
 
     def _check_layers(self) -> None:
         if unknown := [kind for kind in self.mixers if kind not in MIXERS]:
@@ -135,9 +152,9 @@ class Config:
                 raise ValueError(f'layers of the kind "{kind}" need `{name}`; it is {value!r}.')
         if not self.causal and set(self.mixers) != {"gqa"}:
             raise ValueError('only layers of the kind "gqa" can read both ways (`causal=False`).')
+        self.architecture()  # raises where the theory knows better
         if self.kv_source and (bad := [i for i in range(self.L) if self.mixers[i] != self.mixers[self.kv_source[i]]]):
             raise ValueError(f"layer {bad[0]} cannot read the keys of a layer of another kind.")
-        self.architecture()  # raises where the theory knows better
 
     def _from_plain_data(self) -> None:
         """A model card holds lists and dicts where a Config holds tuples and records."""

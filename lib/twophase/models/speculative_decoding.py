@@ -13,7 +13,7 @@ def sample_batch(model: Transformer, prompts: torch.Tensor, n_new: int, generato
     tokens, fed = prompts, prompts
     for _ in range(n_new):
         probs = model(fed, cache)[:, -1].float().softmax(-1)  # [B, V]
-        fed = torch.multinomial(probs, 1, generator=generator)  # [B, 1]
+        fed = torch.multinomial(probs.to(generator.device), 1, generator=generator).to(prompts.device)  # [B, 1]
         tokens = torch.cat([tokens, fed], dim=1)  # [B, T + 1 ...]
     return tokens
 

@@ -1,14 +1,15 @@
 """Train a model of the family on the corpus: `python -m twophase.models.train gqa`.
 
 One recipe and one budget for all, so that models differ in what they are, not in how they were trained. A killed run
-picks up where it was, at most half a minute back, and ends with the very same weights: the order of the data is a
-function of the seed and the step.
+picks up where it was, at most half a minute back, and ends, on the same processor and number of threads, with the very
+same weights: the order of the data is a function of the seed and the step.
 """
 
 import argparse
 import copy
 import math
 import os
+import pickle
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -94,6 +95,8 @@ class Trainer:
         (loss + r.aux_weight * aux).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
         self.optimizer.step(r.lr_share(self.step_count, T))
+        if not math.isfinite(float(loss.detach())):
+            raise ValueError(f"the loss is {float(loss.detach())} at step {self.step_count}: lower the learning rates.")
         self.losses.append(float(loss.detach()))
         self.step_count += 1
         return loss.detach()
@@ -109,16 +112,21 @@ class Trainer:
             "seconds": self.seconds,
             "losses": self.losses,
         }
-        torch.save(state, path.with_suffix(".tmp"))
+        with open(path.with_suffix(".tmp"), "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())  # on the disk before it takes the old one's place
         os.replace(path.with_suffix(".tmp"), path)
 
     def resume(self, path: Path) -> None:
         """Take up the run saved at `path`. Raises ValueError if it was another config, recipe or corpus."""
-        state = torch.load(path, map_location=self.device, weights_only=True)
-        if differs := [key for key, value in self.identity.items() if state["identity"][key] != value]:
-            raise ValueError(
-                f"the unfinished run {path} has another {differs[0]}: finish it, delete it, or choose another --out."
-            )
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+            differs = [key for key, value in self.identity.items() if state["identity"][key] != value]
+        except (RuntimeError, EOFError, OSError, KeyError, TypeError, pickle.UnpicklingError):
+            raise ValueError(f"the saved run {path} is damaged: delete it to begin anew.") from None
+        if differs:
+            raise ValueError(f"the run saved at {path} has another {differs[0]}: delete it, or choose another --out.")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step_count, self.seconds = state["step"], state["seconds"]
@@ -178,6 +186,8 @@ def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int 
     """
     T = model.config.context
     n = (len(data) - 1) // T
+    if n < 1:
+        raise ValueError(f"{len(data)} bytes do not fill a window of {T} and its target.")
     device = model.embed_tokens.weight.device
     inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
     targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
@@ -211,7 +221,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
     details: dict[str, Any] = {
         "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
         "held_out_is_upper_bound": not saved.config.causal,
-        "held_out_bytes": len(held_out) // EVERY,
+        "held_out_bytes": -(-((len(held_out) - 1) // saved.config.context) // EVERY) * saved.config.context,
         "train_bits_per_byte": curve(trainer.losses),
         "n_tokens": trainer.step_count * trainer.recipe.B * trainer.config.context,
         "training_s": round(trainer.seconds),
@@ -227,25 +237,38 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
     return path
 
 
+def _count(text: str) -> int:
+    """A whole number from 1 to 2³¹ − 1, for argparse."""
+    value = int(text)
+    if not 0 < value < 2**31:
+        raise argparse.ArgumentTypeError(f"needs a whole number from 1 to 2147483647; got {text}")
+    return value
+
+
 def main() -> None:
     """The command line of this module."""
     parser = argparse.ArgumentParser(description="Train a model of the family on the corpus.")
     parser.add_argument("name", choices=sorted(FAMILY), help="which model")
     parser.add_argument("--out", type=Path, default=Path("scratch/train"), help="where the run and its result go")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--threads", type=int, help="CPU threads; two runs on one thread each outdo one on two")
-    parser.add_argument("--seed", type=int, default=Recipe.seed)
-    parser.add_argument("--tokens", type=int, default=Recipe.n_tokens, help="the budget")
+    parser.add_argument("--threads", type=_count, help="CPU threads; two runs on one thread each outdo one on two")
+    parser.add_argument("--seed", type=_count, default=Recipe.seed)
+    parser.add_argument("--tokens", type=_count, default=Recipe.n_tokens, help="the budget")
     args = parser.parse_args()
     try:
+        if args.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("there is no CUDA device here: leave --device out, or say --device cpu.")
         if args.threads:
             torch.set_num_threads(args.threads)
+        out = args.out / f"seed{args.seed}"
+        out.mkdir(parents=True, exist_ok=True)
         recipe = Recipe(seed=args.seed, n_tokens=args.tokens)
         trainer = Trainer(FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest())
-        out = args.out / f"seed{args.seed}"
         train(trainer, out / f"{args.name}.run.pt")
         finish(trainer, args.name, out)
-    except ValueError as error:
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command goes on from the last save, at most half a minute back")
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
 
 

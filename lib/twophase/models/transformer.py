@@ -119,8 +119,10 @@ class Transformer(nn.Module):
         """The same for B sequences that each have a length of their own. ValueError but for stacks of full attention."""
         c, weight = self.config, self.embed_tokens.weight
         if c.mixers != ("gqa",) * c.L or c.kv_source is not None or not c.causal:
+            why = "reads both ways" if not c.causal else "shares keys between layers" if c.kv_source else ""
+            why = why or f"has layers of the kind {', '.join(sorted(set(c.mixers) - {'gqa'}))}"
             raise ValueError(
-                f"a ragged cache is for stacks of full attention; the layers of this model are {', '.join(sorted(set(c.mixers)))}."
+                f"a ragged cache is for stacks of full attention with keys of their own; this model {why}."
             )
         return RaggedKVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
 
@@ -138,6 +140,8 @@ class Transformer(nn.Module):
         others mean nothing. Raises ValueError if the cache has no room, before anything is written.
         """
         c = self.config
+        if isinstance(cache, LayerCaches):
+            cache.check_room(tokens.shape[1])
         if positions is None:
             positions = self._positions(tokens.shape[1], cache)  # [T] or [B, T]
         step = Step(self._rope(positions), cache, n_new)
