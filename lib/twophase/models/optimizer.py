@@ -1,8 +1,9 @@
 """The optimizer of the family: Muon for the matrices of the layers, AdamW for all else.
 
 Muon (Jordan et al., 2024; Liu et al., 2025, arXiv 2502.16982) takes the momentum of a matrix and replaces its singular
-values by one, so that rare directions are learned as fast as common ones. At the budget of this course it reaches in
-one step of data what AdamW alone reaches in two or more. torch has both.
+values by one, so that rare directions are learned as fast as common ones. After 1.5 MB of this corpus in batches of
+eight sequences, one grouped-query model of 771,200 parameters stood at 2.00 bits per held-out byte with it (peak 6e-3)
+and at 2.25 with AdamW alone (peak 3e-3); one seed each, no other rates of AdamW tried. torch has both.
 """
 
 from typing import Any
