@@ -419,3 +419,18 @@ def test_a_line_that_is_no_result_is_one_sentence(tmp_path: Path, change: dict[s
 def test_no_cell_begins_like_a_formula(text: str) -> None:
     assert safe(text).startswith("'")
     assert safe("a=1") == "a=1"
+
+
+def test_a_misspelt_misconception_is_told_since_it_would_give_nobody_anything(tmp_path: Path) -> None:
+    course = (
+        "partial: {misconceptions: {weights_left_out: 50 %, wieghts_left_out: 50 %}}\n"
+        "assignments: {kv_cache: {exercises: {kv_cache-max_batch: {partial: {misconceptions: {nonsense: 10 %}}}}}, t: {}}"
+    )
+    only = course.replace(", t: {}", "")
+    mine = [record("ann/a.ipynb", {"kv_cache-max_batch": "right"}, topic="kv_cache")]
+    notes = scored(tmp_path, only, mine).notes
+    assert len(notes) == 2
+    assert "kv_cache.kv_cache-max_batch: no check names the misconception 'nonsense'" in notes[0]
+    assert "no check names the misconception 'wieghts_left_out'; did you mean 'weights_left_out'?" in notes[1]
+    # one exercise that is not the course's own may have a misconception of this name
+    assert "wieghts" not in "".join(scored(tmp_path, course, mine).notes)

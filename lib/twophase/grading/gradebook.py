@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from twophase.grading import course_reading
+from twophase.grading import course_misconceptions, course_reading
 from twophase.grading.course import Scheme
 from twophase.grading.course_tables import Student, read_manual, read_overrides, read_roster, read_times
 from twophase.grading.leave_out import Item, best
@@ -180,7 +180,8 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
 
 def _notes(scheme: Scheme, beside: Beside, by_topic: Mapping[str, list[Record]]) -> list[str]:
     """What was there and had no effect, or more than was meant: results of other topics, overrides of no work or of several."""
-    found = [
+    found = course_misconceptions.notes(scheme)
+    found += [
         f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."
         for t, records in by_topic.items()
         if t and t not in scheme.assignments
