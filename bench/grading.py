@@ -1,64 +1,160 @@
-"""How long a class takes: `python bench/grading.py [submissions] [workers]` grades that many solved and half-solved notebooks.
+"""How long a class takes to grade, how much memory, and how long nbgrader's autograde takes on the same notebooks in the same run.
 
-The answers are those of tests/answers. Prints submissions per second from a cold start, processes included, and from a warm one.
+    .venv/bin/python bench/grading.py --submissions 400 --workers 2 --nbgrader 8
+    .venv/bin/python bench/grading.py --submissions 5000 --workers 2 --nbgrader 0       # is memory flat?
+
+Every submission's points are compared with what its answers are worth: a fast grader that is wrong is no use.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
+from made_class import ROOT, notebook
+
 from twophase.checks import registry
-from twophase.grading import release
-from twophase.grading.records import Results
+from twophase.grading.records import Record, Results
 from twophase.grading.run import Course, find, grade_folder
 
-ANSWERS = Path(__file__).parents[1] / "tests" / "answers"
+
+def processes() -> list[int]:
+    """This process and everything below it."""
+    parents: dict[int, int] = {}
+    for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
+        try:
+            parents[pid] = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    found = [os.getpid()]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
 
 
-def notebook(topic: str, wrong: int) -> bytes:
-    """A notebook of this topic with right answers but for one, which is a stub; every fourth is all right."""
-    cells = []
-    released = release.load(topic)
-    for n, (exercise_id, exercise) in enumerate(released.exercises.items()):
-        found = sorted((ANSWERS / topic).glob(f"{exercise.slug}__*.py"))
-        source = found[wrong % len(found)].read_text(encoding="utf-8")
-        if wrong % 4 and n == wrong % len(released.exercises):
-            source = f"def {exercise.entries[0]}(*args, **kwargs):\n    return 1"
-        marks = {"grade_id": exercise_id, "grade": False, "locked": False, "solution": True, "schema_version": 3}
-        cells.append({"cell_type": "code", "metadata": {"nbgrader": marks}, "source": source, "outputs": []})
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {"student": wrong}, "cells": cells}).encode()
+def memory_bytes() -> int:
+    """The memory of all our processes, shared pages counted once (PSS)."""
+    total = 0
+    for pid in processes():
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
 
 
-def measure(topic: str, n: int, workers: int) -> float:
-    """Seconds to grade `n` submissions, from nothing."""
+def write_class(folder: Path, topic: str, n: int) -> dict[str, float]:
+    """Write `n` submissions. Returns the points that each must get."""
+    expected = {}
+    for i in range(n):
+        data, points = notebook(topic, i)
+        name = f"s{i:05}/{registry.stem(topic)}.ipynb"
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(data)
+        expected[name] = points
+    return expected
+
+
+def ours(folder: Path, out: Path, expected: dict[str, float], workers: int) -> float:
+    """Grade the class from a cold start; print the times. Returns seconds per submission and worker once warm."""
+    began = time.perf_counter()
+    times: list[float] = []
+    memory: list[int] = []
+    every = max(1, len(expected) // 10)
+    wrong: list[str] = []
+
+    def told(record: Record | None) -> None:
+        assert record is not None
+        times.append(time.perf_counter() - began)
+        if len(times) % every == 0:
+            memory.append(memory_bytes())
+        if record["points"] != expected[record["file"]]:
+            wrong.append(f"{record['file']}: {record['points']} instead of {expected[record['file']]}")
+
+    with Results(out) as results:
+        grade_folder(find(folder), Course(), results, workers, told)
+    first = len(times) // 5  # until then the processes load their libraries and draw the cases
+    warm = (times[-1] - times[first]) / (len(times) - 1 - first) * workers
+    print(f"  ours, {workers} workers: {times[-1]:6.2f} s in all, the first after {times[0]:.2f} s; "
+          f"once warm {1000 * warm:.1f} ms for each submission and worker")  # fmt: skip
+    print(f"    memory after each tenth, MB: {' '.join(f'{m / 1e6:.0f}' for m in memory)}")
+    print("    points: all as they must be" if not wrong else "\n".join(["    WRONG POINTS", *wrong]))
+    return warm
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Without stderr, also that of kernels: they warn at every start."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+def nbgraders(folder: Path, topic: str, names: list[str]) -> float:
+    """Seconds that nbgrader's autograde takes for each of these submissions, one after the other in this process."""
+    from nbgrader.apps import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config import Config
+
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts `alembic` by name
     with tempfile.TemporaryDirectory() as home:
-        folder, out = Path(home, "in"), Path(home, "out")
-        folder.mkdir()
-        for i in range(n):
-            (folder / f"{i:04}.ipynb").write_bytes(notebook(topic, i))
-        began = time.perf_counter()
-        with Results(out) as results:
-            grade_folder(find(folder), Course(), results, workers)
-            took = time.perf_counter() - began
-            bad = [r["file"] for r in results.records if r["status"] != "ok"]
-            points = sorted({r["points"] for r in results.records})
-        print(
-            f"{n:5} submissions of {topic}, {workers} workers: {took:6.2f} s, {n / took:6.1f} per s; points {points}; not ok: {bad}"
-        )
-        return took
+        config = Config()
+        config.CourseDirectory.root = home
+        config.CourseDirectory.course_id = "course"
+        config.CourseDirectory.db_url = f"sqlite:///{home}/gradebook.db"
+        config.NbGrader.logfile = ""
+        config.Execute.timeout = 120
+        source = Path(home, "source", "a")
+        source.mkdir(parents=True)
+        solution = nbformat.read(ROOT / "solutions" / f"{registry.stem(topic)}.ipynb", as_version=4)
+        nbformat.write(solution, source / f"{registry.stem(topic)}.ipynb")
+        api = NbGraderAPI(CourseDirectory(config=config), config=config)
+        if not api.generate_assignment("a")["success"]:
+            raise SystemExit("nbgrader could not make the assignment")
+        for name in names:
+            student = Path(home, "submitted", name.split("/")[0], "a")
+            student.mkdir(parents=True)
+            shutil.copy(folder / name, student)
+        with silent():
+            began = time.perf_counter()
+            for name in names:
+                api.autograde("a", name.split("/")[0])
+            return (time.perf_counter() - began) / len(names)
 
 
 def main() -> None:
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    workers = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count() or 1
-    for topic in registry.topics():
-        few, many = measure(topic, n, workers), measure(topic, 4 * n, workers)
-        print(f"      each one more: {(many - few) / (3 * n) * 1000:.1f} ms")
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--submissions", type=int, default=400)
+    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--topic", choices=registry.topics(), action="append", help="without it, every topic")
+    options.add_argument("--nbgrader", type=int, default=4, help="how many of them nbgrader grades too; 0: none")
+    given = options.parse_args()
+    for topic in given.topic or registry.topics():
+        print(f"{topic}: {given.submissions} submissions")
+        with tempfile.TemporaryDirectory() as home:
+            folder = Path(home, "in")
+            expected = write_class(folder, topic, given.submissions)
+            warm = ours(folder, Path(home, "out"), expected, given.workers)
+            names = list(expected)[: given.nbgrader]
+            if names:
+                theirs = nbgraders(folder, topic, names)
+                print(
+                    f"  nbgrader, one process: {theirs:.2f} s each for {len(names)} of them: {theirs / warm:.0f} times as long"
+                )
 
 
 if __name__ == "__main__":
