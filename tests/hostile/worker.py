@@ -7,10 +7,11 @@ from functools import cache
 
 from hostile.course import release
 
+from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
 from twophase.grading.notebook import parse
-from twophase.grading.supervisor import Benches, Grade, Supervisor
+from twophase.grading.supervisor import Grade, Supervisor
 
 LIMITS = Limits(cell_s=1.5, submission_s=60.0, memory_bytes=10**9)
 
@@ -34,7 +35,7 @@ def zygote() -> Zygote:
 
 @cache
 def supervisor() -> Supervisor:
-    return Supervisor(zygote(), release(), Benches(1), LIMITS)
+    return Supervisor(zygote(), release(), Benches(), LIMITS, 1)
 
 
 def grade(data: bytes) -> Grade:

@@ -75,13 +75,19 @@ def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
 
 
 class Bench:
-    """An exercise with the cases of one seed and what the right answer and the wrong ones show on them, each computed once."""
+    """An exercise with the cases of one seed and what the right answer and the wrong ones show on them, each computed once.
 
-    def __init__(self, exercise: Exercise, seed: int | str = 0) -> None:
+    With `public_only` its cases are those that a learner may see. Raises ValueError if that leaves none: whatever was
+    judged by them would be right.
+    """
+
+    def __init__(self, exercise: Exercise, seed: int | str = 0, public_only: bool = False) -> None:
         self.exercise = exercise
         self.seed = seed
         self._lock = threading.Lock()
-        self.cases = exercise.make_cases(seed)
+        self.cases = [c for c in exercise.make_cases(seed) if c.public or not public_only]
+        if not self.cases:
+            raise ValueError(f"{exercise.id} has no {'public ' * public_only}case; give it one that may be shown")
         self.expected = [exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), c) for c in self.cases]
         self._wrong: dict[str, list[Seen]] = {}
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from twophase.grading import notebook, release
+from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
 from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record, Results, blank, filled, key
 from twophase.grading.release import Release
 from twophase.grading.session import GraderFault
-from twophase.grading.supervisor import Benches, Supervisor
+from twophase.grading.supervisor import Supervisor
 
 DEFAULT_SEED = 1  # the notebooks practise with seed 0
 
@@ -30,10 +31,7 @@ class Course:
     seed: int = DEFAULT_SEED
     limits: Limits = field(default_factory=Limits)
     releases: Callable[[str], Release] = release.load
-    benches: Benches = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.benches = Benches(self.seed)
+    benches: Benches = field(default_factory=Benches)
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def grade_one(submission: Submission, course: Course, zygote: Zygote, done: set[
 
 
 def _judged(record: Record, work: Notebook, released: Release, course: Course, zygote: Zygote) -> Record:
-    grade = Supervisor(zygote, released, course.benches, course.limits).grade(work)
+    grade = Supervisor(zygote, released, course.benches, course.limits, course.seed).grade(work)
     return filled(record, grade, released.exercises)
 
 

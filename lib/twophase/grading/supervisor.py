@@ -7,20 +7,20 @@ can take away another one's points.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from twophase.checks.exercise import Exercise
-from twophase.checks.judge import Bench, Outcome, Status, Verdict
+from twophase.checks.judge import Outcome, Status, Verdict
+from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
 from twophase.grading.notebook import Notebook
 from twophase.grading.plan import Flag, Plan, Step, make_plan
 from twophase.grading.release import Release
 from twophase.grading.remote import RemoteAnswer
-from twophase.grading.session import CellRun, GraderFault, Session
+from twophase.grading.session import CellRun, Session
 from twophase.protocol import AnswerError
 
 TROUBLE = ("timeout", "died", "protocol")
@@ -45,47 +45,28 @@ class Grade:
     forks: int = 0
 
 
-class Benches:
-    """One bench per exercise, made when first asked for and shared by all submissions.
-
-    Checks need not be safe for threads (a meter is not): whoever runs one holds `turn`, except while a worker is working.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.turn = threading.Lock()
-        self._made: dict[str, Bench] = {}
-
-    def of(self, exercise: Exercise) -> Bench:
-        """Raises GraderFault if the exercise's own reference does not survive its cases."""
-        with self.turn:
-            if exercise.id not in self._made:
-                try:
-                    self._made[exercise.id] = Bench(exercise, self.seed)
-                except Exception as e:
-                    raise GraderFault(f"the check of {exercise.id} fails on its own reference: {e}") from e
-            return self._made[exercise.id]
-
-
 class Supervisor:
-    """Grades submissions of one release, one at a time, in processes forked from `zygote`."""
+    """Grades submissions of one release, one at a time, in processes forked from `zygote`, on the cases of `seed`."""
 
-    def __init__(self, zygote: Zygote, release: Release, benches: Benches, limits: Limits) -> None:
+    def __init__(self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, seed: int | str) -> None:
         self._zygote = zygote
         self._release = release
         self._benches = benches
         self._limits = limits
+        self._seed = seed
 
     def grade(self, notebook: Notebook) -> Grade:
         """The grade of one submission. Raises GraderFault, and nothing for what the submission does."""
-        return _Run(self._zygote, self._release, self._benches, self._limits, notebook).grade()
+        return _Run(self._zygote, self._release, self._benches, self._limits, self._seed, notebook).grade()
 
 
 class _Run:
     """One submission on its way through the supervisor."""
 
-    def __init__(self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, notebook: Notebook) -> None:
-        self._zygote, self._release, self._benches, self._limits = zygote, release, benches, limits
+    def __init__(
+        self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, seed: int | str, notebook: Notebook
+    ) -> None:
+        self._zygote, self._release, self._benches, self._limits, self._seed = zygote, release, benches, limits, seed
         self._plan: Plan = make_plan(notebook, release)
         self._until = time.monotonic() + limits.submission_s
         self._guilty: dict[Step, AnswerError] = {}
@@ -140,7 +121,7 @@ class _Run:
             return Graded(
                 _verdict(exercise, "failed", "The notebook used up its time before this was judged.", "timeout")
             )
-        bench = self._benches.of(exercise)
+        bench = self._benches.of(exercise, self._seed)
         with self._benches.turn:
             verdict = bench.judge(RemoteAnswer(session, self._benches.turn))
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
