@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 from twophase.protocol import Withheld
 
+MESSAGE = "(why it is withheld)"
 REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
 
 
@@ -30,34 +32,44 @@ class Refuse:
         return None
 
 
-def withhold(names: Iterable[str]) -> list[str]:
+class Library:
+    """Under which names the package knows every function and class. Made before the fork: after it, a page touched is a page copied."""
+
+    def __init__(self) -> None:
+        self.modules = {n: m for n, m in list(sys.modules.items()) if n.split(".")[0] == "twophase"}
+        self.refused = [n for n in self.modules if any(n == r or n.startswith(r + ".") for r in REFUSED)]
+        self._places: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        for names in map(vars, self.modules.values()):
+            for name, value in names.items():
+                if callable(value):
+                    self._places.setdefault(id(value), []).append((names, name))
+
+    def replace(self, found: Any, stub: Any) -> None:
+        """Put `stub` under every name that `found` has."""
+        for names, name in self._places.get(id(found), ()):
+            names[name] = stub
+
+
+def withhold(names: Iterable[str], library: Library | None = None) -> list[str]:
     """Empty the functions and classes of these dotted names and refuse the imports above. Returns the names that were not found."""
-    modules = {n: m for n, m in list(sys.modules.items()) if n.split(".")[0] == "twophase"}
+    library = library or Library()
     missing, emptied = [], set()
     for dotted in names:
         module, _, attribute = dotted.rpartition(".")
-        found = getattr(modules.get(module), attribute, None)
+        found = getattr(library.modules.get(module), attribute, None)
         if found is None:
             missing.append(dotted)
             continue
         emptied.add(module)
         message = f"{dotted} is not available here: it is the answer to an exercise of this notebook."
-        _replace(modules.values(), found, _stub(message))
+        library.replace(found, _stub(message))
         _empty(found, message)
-    for name in modules:
-        if any(name == r or name.startswith(r + ".") for r in REFUSED):
-            del sys.modules[name]
+    for name in library.refused:
+        del sys.modules[name]
     for r in REFUSED:
-        vars(modules["twophase"]).pop(r.split(".")[1], None)
+        vars(library.modules["twophase"]).pop(r.split(".")[1], None)
     sys.meta_path.insert(0, Refuse(frozenset(emptied)))
     return missing
-
-
-def _replace(modules: Iterable[ModuleType], found: Any, stub: Any) -> None:
-    for module in modules:
-        for name, value in list(vars(module).items()):
-            if value is found:
-                setattr(module, name, stub)
 
 
 def _stub(message: str) -> Any:
@@ -93,14 +105,25 @@ def _wrapped(thing: Any) -> Iterator[Any]:
 
 def _hollow(message: str, old: CodeType) -> CodeType:
     """Code that raises Withheld, with as many free variables as the code that it replaces."""
-    free = [f"v{i}" for i in range(len(old.co_freevars))]
+    hollow = _hollow_with(len(old.co_freevars))
+    return hollow.replace(co_consts=tuple(message if c == MESSAGE else c for c in hollow.co_consts))
+
+
+@cache
+def _hollow_with(n_free: int) -> CodeType:
+    """The same with MESSAGE in the message's place: compiled once, before the fork."""
+    free = [f"v{i}" for i in range(n_free)]
     lines = ["def outer():"]
     lines += [f"    {v} = None" for v in free]
     lines += ["    def withheld(*args, **kwargs):"]
     lines += [f"        if 0: {v}" for v in free]
-    lines += [f"        raise __import__('twophase.protocol', fromlist=['Withheld']).Withheld({message!r})"]
+    lines += [f"        raise __import__('twophase.protocol', fromlist=['Withheld']).Withheld({MESSAGE!r})"]
     lines += ["    return withheld"]
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)
     code: CodeType = names["outer"]().__code__
     return code
+
+
+for _n in range(3):
+    _hollow_with(_n)

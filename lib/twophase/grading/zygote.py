@@ -28,7 +28,7 @@ from typing import Any
 
 from twophase.grading import landlock
 from twophase.grading.confine import PR_SET_CHILD_SUBREAPER, Limits, confine, kill_descendants, prctl
-from twophase.grading.withhold import withhold
+from twophase.grading.withhold import Library, withhold
 from twophase.grading.worker import Worker
 from twophase.protocol.wire import Channel, Closed
 
@@ -79,15 +79,21 @@ def make_shell() -> Any:
     return shell
 
 
-def child(request: dict[str, Any], end: socket.socket, shell: Any, ruleset: int | None, zygote: int) -> None:
+def seed() -> None:
+    """The same random numbers in every submission's process, at whatever time it is forked."""
+    random.seed(0)
+    sys.modules["numpy"].random.seed(0)
+    sys.modules["torch"].manual_seed(0)
+
+
+def child(
+    request: dict[str, Any], end: socket.socket, shell: Any, ruleset: int | None, zygote: int, library: Library
+) -> None:
     """Everything that happens in a submission's process."""
     code = 0
     try:
         end = confine(Limits(**request["limits"]), request["cwd"], end, ruleset, zygote)
-        withhold(request["withholds"])
-        random.seed(0)
-        sys.modules["numpy"].random.seed(0)
-        sys.modules["torch"].manual_seed(0)
+        withhold(request["withholds"], library)
         Worker(Channel(end), shell).serve()
     except Closed:
         pass
@@ -101,6 +107,7 @@ class Zygote:
     """The loop of requests."""
 
     def __init__(self, control: socket.socket, shell: Any, ruleset: int | None) -> None:
+        self._library = Library()
         self._control = control
         self._shell = shell
         self._ruleset = ruleset
@@ -122,7 +129,7 @@ class Zygote:
         me = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            child(request, end, self._shell, self._ruleset, me)
+            child(request, end, self._shell, self._ruleset, me, self._library)
         end.close()
         return {"pid": self._pid}
 
@@ -147,11 +154,12 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     failed = preload()
     shell = make_shell()
-    ruleset = landlock.ruleset(work)
+    zygote = Zygote(control, shell, landlock.ruleset(work))
+    seed()
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": os.getpid(), "not_loaded": failed}).encode())
-    Zygote(control, shell, ruleset).serve()
+    zygote.serve()
 
 
 if __name__ == "__main__":
