@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from twophase.grading import notebook, release
 from twophase.grading.benches import Benches
@@ -19,7 +17,10 @@ from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record, Results, blank, filled, key
 from twophase.grading.release import Release
 from twophase.grading.session import GraderFault
+from twophase.grading.submissions import Submission, find
 from twophase.grading.supervisor import Supervisor
+
+__all__ = ["DEFAULT_SEED", "Course", "Submission", "find", "grade_folder", "grade_one"]
 
 DEFAULT_SEED = 1  # the notebooks practise with seed 0
 
@@ -32,35 +33,6 @@ class Course:
     limits: Limits = field(default_factory=Limits)
     releases: Callable[[str], Release] = release.load
     benches: Benches = field(default_factory=Benches)
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A file that was found, and its name: the path below the folder, as text that can be printed."""
-
-    path: Path
-    name: str
-
-
-def find(folder: Path) -> list[Submission]:
-    """Every `.ipynb` below `folder`, whatever it turns out to be. Raises ValueError if there is none, or no such folder."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder; give the folder that holds the submissions")
-    found = sorted(_walk(folder), key=os.fsencode)
-    if not found:
-        raise ValueError(f"there is no .ipynb file in {folder} or below it")
-    return [Submission(p, _printable(p.relative_to(folder))) for p in found]
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for here, folders, files in os.walk(folder):
-        named = [f for f in folders if f.endswith(".ipynb")]
-        yield from (Path(here, f) for f in (*files, *named) if f.endswith(".ipynb"))
-        folders[:] = [f for f in folders if f != ".ipynb_checkpoints" and f not in named]
-
-
-def _printable(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def grade_one(submission: Submission, course: Course, zygote: Zygote, done: set[tuple[str, ...]]) -> Record | None:
