@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import struct
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from twophase.protocol import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
-from twophase.protocol.codec import DTYPES, MAX_DEPTH, MAX_INT_BITS
+from twophase.protocol.codec import DTYPES, MAX_DEPTH, MAX_INT_BITS, MAX_KEY, MAX_TUPLE_KEYS
 
 scalars = (
     st.none()
@@ -138,6 +139,8 @@ NOT_PLAIN = {
     "a list that is too long": [0] * 600_000,
     "a key that is an array": {(np.int64(1),): 2},
     "a key made to collide": {2**61 - 1: 1},
+    "keys that could be": {(i, 0): 1 for i in range(MAX_TUPLE_KEYS + 1)},
+    "members that could be": {((i,),) for i in range(MAX_TUPLE_KEYS)},
 }
 
 
@@ -229,6 +232,34 @@ def _frame(header: str, body: bytes = b"") -> bytes:
 def test_frames_made_to_harm_are_protocol_errors(frame: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(frame)
+
+
+def _colliding_pairs(n: int) -> list[tuple[int, int]]:
+    """Pairs of ordinary integers that all have one hash: CPython's hash of a tuple has no secret, and can be run backwards."""
+    word, prime_1, prime_2, prime_5 = 2**64, 11400714785074694791, 14029467366897019727, 2870177450012600261
+    turned = 1234567 * pow(prime_1, -1, word) % word
+    wanted = ((turned >> 31) | (turned << 33)) % word
+    pairs = []
+    for first in itertools.count(1):
+        sum_1 = (prime_5 + first * prime_2) % word
+        lane = ((sum_1 << 31) | (sum_1 >> 33)) * prime_1 % word
+        second = (wanted - lane) * pow(prime_2, -1, word) % word
+        if second < MAX_KEY:
+            pairs.append((first, second))
+        if len(pairs) == n:
+            return pairs
+    raise AssertionError
+
+
+def test_keys_chosen_to_collide_do_not_reach_a_hash_table_in_numbers() -> None:
+    pairs = _colliding_pairs(MAX_TUPLE_KEYS + 1)
+    if len({hash(p) for p in pairs}) > 1:
+        pytest.skip("this Python hashes tuples in another way")
+    keys = [f'{{"#":"t","v":[{a},{b}]}}' for a, b in pairs]
+    assert len(decode(_frame(f'{{"#":"s","v":[{",".join(keys[:-1])}]}}'))) == MAX_TUPLE_KEYS
+    for frame in (f'{{"#":"s","v":[{",".join(keys)}]}}', f'{{"#":"d","v":[{",".join(f"[{k},0]" for k in keys)}]}}'):
+        with pytest.raises(ProtocolError, match="tuples"):
+            decode(_frame(frame))
 
 
 def test_references_cross_as_data_but_not_where_only_values_may() -> None:

@@ -121,7 +121,7 @@ def _near(observed: Any, expected: Any, tolerance: Tolerance) -> Any:
     import numpy as np
 
     if "float" not in _dtype(expected) and tolerance.rtol == tolerance.atol == 0:
-        return np.asarray(observed == expected)  # as whole numbers: beyond 2**53 float64 would round them
+        return np.asarray(_numpy(observed) == _numpy(expected))  # whole numbers: beyond 2**53 float64 would round them
     got, want = _float64(observed), _float64(expected)
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf: equal infinities are near by the first clause
         near = (got == want) | (np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want))
@@ -191,6 +191,11 @@ def _dtype_kind(name: str) -> str:
 def _float64(value: Any) -> Any:
     import numpy as np
 
-    if _library(value) == "torch tensor":
-        value = value.detach().cpu().double().numpy() if "float" in str(value.dtype) else value.detach().cpu().numpy()
-    return np.asarray(value, dtype=np.float64)
+    if _library(value) == "torch tensor" and "float" in str(value.dtype):
+        value = value.detach().cpu().double()  # numpy has no bfloat16
+    return np.asarray(_numpy(value), dtype=np.float64)
+
+
+def _numpy(value: Any) -> Any:
+    """A tensor as an array: torch does not compare every pair of dtypes. An array unchanged."""
+    return value.detach().cpu().numpy() if _library(value) == "torch tensor" else value

@@ -118,5 +118,10 @@ def _cell(raw: Any) -> Cell:
         grade=marks.get("grade") is True,
         locked=marks.get("locked") is True,
         solution=marks.get("solution") is True,
-        points=float(points) if isinstance(points, int | float) else 0.0,
+        points=_number(points),
     )
+
+
+def _number(points: Any) -> float:
+    """What a cell says it is worth: nobody adds it up, so anything odd is worth nothing."""
+    return float(points) if type(points) in (int, float) and abs(points) < 1e9 else 0.0

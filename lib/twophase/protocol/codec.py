@@ -26,6 +26,7 @@ MAX_DEPTH = 32
 MAX_NODES = 500_000
 MAX_INT_BITS = 4096
 MAX_KEY = 2**60  # integers beyond it could be chosen to collide in a hash table
+MAX_TUPLE_KEYS = 2_000  # tuples of ordinary numbers can be chosen so too, and each then meets all others
 DTYPES = ("bool", "uint8", "uint16", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16")
 ITEM_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2}  # others below
 ITEM_BYTES |= {"int32": 4, "float32": 4, "int64": 8, "float64": 8}
@@ -61,6 +62,7 @@ class _Encoder:
         self.buffers: list[bytes] = []
         self.size = 0
         self.nodes = 0
+        self.keys = _Keys()
 
     def value(self, v: Any, depth: int = 0) -> Any:
         self.nodes += 1
@@ -82,9 +84,10 @@ class _Encoder:
         if kind is tuple:
             return {"#": "t", "v": [self.value(x, depth + 1) for x in v]}
         if kind in (set, frozenset):
-            return {"#": "s", "v": [self.value(_key(x), depth + 1) for x in v]}
+            return {"#": "s", "v": [self.value(self.keys.check(x), depth + 1) for x in v]}
         if kind in DICTS:
-            return {"#": "d", "v": [[self.value(_key(a), depth + 1), self.value(b, depth + 1)] for a, b in v.items()]}
+            pairs = [[self.value(self.keys.check(a), depth + 1), self.value(b, depth + 1)] for a, b in v.items()]
+            return {"#": "d", "v": pairs}
         if kind is bytes:
             return {"#": "b", "n": self._buffer(v)}
         if kind in (Callback, ObjectRef):
@@ -132,15 +135,28 @@ class _Encoder:
         return len(data)
 
 
-def _key(key: Any) -> Any:
-    """A dict's key or a set's member, if it may cross."""
-    if type(key) is int and not -MAX_KEY < key < MAX_KEY:
-        raise ProtocolError("a dict has an enormous integer as a key; use ordinary numbers or strings")
-    if type(key) is tuple:
-        return tuple(_key(k) for k in key)
-    if key is None or type(key) in (bool, int, float, str, bytes):
-        return key
-    raise ProtocolError(f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples of them")
+class _Keys:
+    """The dict keys and set members of one frame: none of a kind, or in a number, that makes a hash table slow."""
+
+    def __init__(self) -> None:
+        self.tuples = 0
+
+    def check(self, key: Any) -> Any:
+        """`key`, if it may cross."""
+        if type(key) is tuple:
+            self.tuples += 1
+            if self.tuples > MAX_TUPLE_KEYS:
+                raise ProtocolError(
+                    f"more than {MAX_TUPLE_KEYS} keys of dicts or sets are tuples; use a list or an array"
+                )
+            return tuple(self.check(k) for k in key)
+        if type(key) is int and not -MAX_KEY < key < MAX_KEY:
+            raise ProtocolError("a dict has an enormous integer as a key; use ordinary numbers or strings")
+        if key is None or type(key) in (bool, int, float, str, bytes):
+            return key
+        raise ProtocolError(
+            f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples of them"
+        )
 
 
 def encode(value: Any) -> bytes:
@@ -167,6 +183,7 @@ class _Decoder:
         self.plain = plain
         self.at = 0
         self.nodes = 0
+        self.keys = _Keys()
 
     def value(self, j: Any, depth: int = 0) -> Any:
         self.nodes += 1
@@ -184,9 +201,9 @@ class _Decoder:
         if tag == "t":
             return tuple(self.value(x, depth + 1) for x in j["v"])
         if tag == "s":
-            return {_key(self.value(x, depth + 1)) for x in j["v"]}
+            return {self.keys.check(self.value(x, depth + 1)) for x in j["v"]}
         if tag == "d":
-            return {_key(self.value(a, depth + 1)): self.value(b, depth + 1) for a, b in j["v"]}
+            return {self.keys.check(self.value(a, depth + 1)): self.value(b, depth + 1) for a, b in j["v"]}
         if tag == "b":
             return bytes(self._take(j["n"]))
         if tag in ("c", "o") and type(j["id"]) is int and not self.plain:
