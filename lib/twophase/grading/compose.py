@@ -1,0 +1,106 @@
+"""A topic's notebook from its parts: the course's own cells, those of an instructor's folders, held-back siblings in their places.
+
+Cells are as in the file: dicts. So it works on model solutions and on released notebooks alike, and the grader needs no nbformat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twophase.checks.extra import Extra
+from twophase.checks.registry import CHAPTERS, Catalog
+
+RawCell = dict[str, Any]
+
+
+def cells_of(path: Path) -> list[RawCell]:
+    """The cells of a notebook of our own. Raises ValueError, with the path, if it cannot be read."""
+    try:
+        cells = json.loads(path.read_bytes())["cells"]
+    except FileNotFoundError:
+        raise ValueError(f"the notebook {path} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise ValueError(f"{path} is no notebook of format 4 ({type(e).__name__}); save it in JupyterLab") from None
+    if not isinstance(cells, list) or not all(isinstance(c, dict) and _source(c) is not None for c in cells):
+        raise ValueError(f"{path} is no notebook of format 4; save it in JupyterLab")
+    return cells
+
+
+def grade_id(cell: RawCell) -> str:
+    """The cell's nbgrader id, or ""."""
+    found = _marks(cell).get("grade_id")
+    return found if isinstance(found, str) else ""
+
+
+def _marks(cell: RawCell) -> Mapping[str, Any]:
+    metadata = cell.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return marks if isinstance(marks, dict) else {}
+
+
+def _source(cell: RawCell) -> str | None:
+    source = cell.get("source")
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        return "".join(source)
+    return source if isinstance(source, str) else None
+
+
+def compose(topic: str, catalog: Catalog, room: Path | None) -> list[RawCell]:
+    """The cells of a topic's notebook. `room` has the course's own notebooks: its solutions/ or its exercises/.
+
+    An instructor's cells follow the course's, in the order of the folders; a cell that is there already (the setup cell) is not
+    repeated. The three cells of a held-back sibling stand where those of the public exercise stood.
+    """
+    stem = catalog.stem(topic)
+    own = topic in CHAPTERS and room is not None and (room / f"{stem}.ipynb").is_file()
+    cells = cells_of(room / f"{stem}.ipynb") if own and room is not None else []
+    for extra in catalog.checks:
+        if topic in extra.topics:
+            there = {grade_id(c) for c in cells} - {""}
+            cells = [*cells, *(c for c in _added(extra, topic, stem) if grade_id(c) not in there)]
+    if catalog.variants is not None and topic in catalog.variants.topics:
+        held = _added(catalog.variants, topic, stem)
+        for sibling, public in catalog.replaced().items():
+            if sibling.partition("-")[0] == topic:
+                cells = _exchange(cells, public, three_cells(held, sibling, catalog.variants.notebook(stem)))
+    return cells
+
+
+def _added(extra: Extra, topic: str, stem: str) -> list[RawCell]:
+    """The cells of a folder's notebook, in which every exercise of the folder has its three cells."""
+    path = extra.notebook(stem)
+    cells = cells_of(path)
+    for slug in extra.topics[topic].order:
+        check = three_cells(cells, f"{topic}-{slug}", path)[2]
+        points, worth = _marks(check).get("points"), extra.load(f"{topic}-{slug}").points
+        if points != worth:
+            raise ValueError(f"{path}: the check cell of {topic}-{slug} says {points} points, and its module {worth}")
+    return cells
+
+
+def three_cells(cells: list[RawCell], exercise_id: str, path: Path) -> list[RawCell]:
+    """Task, answer and check of an exercise. Raises ValueError, with the notebook's path, if they are not all there."""
+    places = [i for i, c in enumerate(cells) if grade_id(c) == exercise_id]
+    if len(places) != 1:
+        many = "has no answer cell" if not places else "has several answer cells"
+        raise ValueError(f"{path} {many} for {exercise_id}: one code cell must have that nbgrader grade_id")
+    at = places[0]
+    if at == 0 or cells[at - 1].get("cell_type") != "markdown":
+        raise ValueError(f"{path}: above the answer cell {exercise_id} must stand its task, a markdown cell")
+    check = cells[at + 1] if at + 1 < len(cells) else {}
+    if grade_id(check) != f"{exercise_id}-check" or _marks(check).get("grade") is not True:
+        raise ValueError(
+            f'{path}: below the answer cell {exercise_id} must stand its check cell, check("{exercise_id}"), '
+            f'with the grade_id "{exercise_id}-check" and "grade": true'
+        )
+    return cells[at - 1 : at + 2]
+
+
+def _exchange(cells: list[RawCell], public: str, three: list[RawCell]) -> list[RawCell]:
+    at = [i for i, c in enumerate(cells) if grade_id(c) == public]
+    if len(at) != 1:
+        raise ValueError(f"the topic's notebook has no answer cell for {public}, whose place a held-back one takes")
+    return [*cells[: at[0] - 1], *three, *cells[at[0] + 2 :]]
