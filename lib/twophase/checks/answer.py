@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from twophase.protocol import AnswerError, roundtrip
 from twophase.protocol.invoke import crossed, find, find_method, guarded
+
+T = TypeVar("T")
 
 
 class Handle(Protocol):
@@ -29,6 +31,9 @@ class Timed(Protocol):
 
     def start_exercise(self, limit_s: float) -> None: ...
     def start_case(self, limit_s: float) -> None: ...
+
+    def within(self, check: Callable[[], T]) -> T:
+        """check(), given up with an AnswerError (timeout) if it computes for longer than the case that was started may take."""
 
 
 def outcome(attempt: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from twophase.checks.answer import Answer, LocalAnswer, Timed
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.protocol import AnswerError
-from twophase.protocol.errors import JudgeFault
+from twophase.protocol.errors import JudgeFault, error_from
 
 Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
 FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
@@ -62,8 +62,12 @@ def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
     except JudgeFault:
         raise
     except Exception as e:  # `observe` works for the right answer, so it is this answer's data that it trips over
-        said = f"{type(e).__name__}: {e}"[:200]
-        return AnswerError("unusable", f"the check can do nothing with what your answer returned ({said})")
+        return _unusable(e)
+
+
+def _unusable(error: Exception) -> AnswerError:
+    said = error_from(error).message[:200]
+    return AnswerError("unusable", f"the check can do nothing with what your answer returned ({said})")
 
 
 def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
@@ -71,7 +75,10 @@ def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
     if isinstance(seen, AnswerError) or isinstance(other, AnswerError):
         both = isinstance(seen, AnswerError) and isinstance(other, AnswerError)
         return both and seen.kind == other.kind and seen.type_names[:1] == other.type_names[:1]
-    return difference(seen, other, exercise.compare) is None
+    try:
+        return difference(seen, other, exercise.compare) is None
+    except Exception:  # as in a verdict: data that nothing can be done with
+        return False
 
 
 class Bench:
@@ -106,19 +113,35 @@ class Bench:
         if isinstance(answer, Timed):
             answer.start_exercise(PATIENCE * self.exercise.time_limit_s)
         for case, expected in zip(self.cases, self.expected, strict=True):
-            if isinstance(answer, Timed):
-                answer.start_case(self.exercise.time_limit_s)
-            found = _look(self.exercise, answer, case)
+            found, outcome = self._try(answer, case, expected)
             seen.append(found)
-            outcomes.append(self._outcome(case, found, expected))
-            if isinstance(found, AnswerError) and found.kind in FATAL:
+            outcomes.append(outcome)
+            if outcome.error in FATAL:
                 break
         return self._verdict(seen, tuple(outcomes))
 
+    def _try(self, answer: Answer, case: Case, expected: Any) -> tuple[Seen, Outcome]:
+        """What a case shows, and whether it is right. Both count against the case's limit, if the answer has a clock."""
+
+        def check() -> tuple[Seen, Outcome]:
+            found = _look(self.exercise, answer, case)
+            return found, self._outcome(case, found, expected)
+
+        if not isinstance(answer, Timed):
+            return check()
+        answer.start_case(self.exercise.time_limit_s)
+        try:
+            return answer.within(check)
+        except AnswerError as e:
+            return e, self._outcome(case, e, expected)
+
     def _outcome(self, case: Case, found: Seen, expected: Any) -> Outcome:
         if isinstance(found, AnswerError):
-            return Outcome(case.name, case.public, False, found.message, found.kind)
-        message = difference(found, expected, self.exercise.compare)
+            return Outcome(case.name, case.public, False, found.message[:LONGEST_MESSAGE], found.kind)
+        try:
+            message = difference(found, expected, self.exercise.compare)
+        except Exception as e:  # it works for the right answer
+            return Outcome(case.name, case.public, False, _unusable(e).message, "unusable")
         return Outcome(case.name, case.public, message is None, (message or "")[:LONGEST_MESSAGE])
 
     def _verdict(self, seen: list[Seen], outcomes: tuple[Outcome, ...]) -> Verdict:

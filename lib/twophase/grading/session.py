@@ -52,7 +52,12 @@ class Session:
 
     def run_cell(self, source: str, limit_s: float) -> CellRun:
         """Run one cell. Raises AnswerError (timeout, died, protocol), and the session is broken then."""
-        body = encode(("cell", source))
+        try:
+            body = encode(("cell", source))
+        except ProtocolError:  # its letters take several bytes each on their way
+            return CellRun(
+                "ValueError: the cell is too long to be run; a cell may have about a million letters", ("ValueError",)
+            )
         _, reply = self.converse(
             w.RUN, body, time.monotonic() + limit_s, f"The cell did not finish within {limit_s:g} s"
         )
@@ -103,6 +108,13 @@ class Session:
             raise self.fail("died", "") from None
         except ProtocolError as e:
             raise self.fail("protocol", f"Its process sent nonsense: {e}") from None
+        except AnswerError:  # of a conversation within this one, which has ended the process
+            raise
+        except (MemoryError, RecursionError) as e:
+            raise self.fail("unusable", f"What it sent was too much for the judge ({type(e).__name__})") from None
+        except BaseException:  # the check's limit, or our own end: nobody can go on in the middle of a conversation
+            self.fail("timeout", late)
+            raise
 
     def fail(self, kind: str, message: str) -> AnswerError:
         """Kill the process and remember why."""
