@@ -22,7 +22,8 @@ import nbformat
 from made_class import ROOT, notebook
 
 from twophase.checks import registry
-from twophase.grading.records import Record, Results
+from twophase.grading.records import Record
+from twophase.grading.results import Results
 from twophase.grading.run import Course, find, grade_folder
 
 

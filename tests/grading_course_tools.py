@@ -11,7 +11,7 @@ from typing import Any
 
 from twophase.grading import gradebook, stored
 from twophase.grading.gradebook import Gradebook, Total
-from twophase.grading.records import SCHEMA, Record
+from twophase.grading.records import SCHEMA, Record, keyed
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 Answer = str  # right, wrong, not_yet, missing, failed; or the slug of a misconception
@@ -54,6 +54,7 @@ def record(
     judged = status not in ("unreadable", "internal")
     made: Record = {
         "schema": SCHEMA,
+        "key": "",
         "file": file,
         "status": status,
         "topic": topic,
@@ -64,11 +65,12 @@ def record(
         "flags": [],
         "digests": {"submission": digest(file), "release": "", "library": ""},
         "seed": 1,
+        "official": True,
         "confined_by": [],
         "environment": {},
         "varies": {},
     }
-    return made | ({"submitted": submitted} if submitted else {}) | more
+    return keyed(made | ({"submitted": submitted} if submitted else {}) | more)
 
 
 def dump(folder: Path, records: Sequence[Record]) -> Path:

@@ -82,7 +82,7 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path
         (["grade", "empty"], "there is no .ipynb file"),
         (["grade", "full", "--out", "broken.ipynb"], "is a file; give a folder to --out"),
         (["grade", "full", "--workers", "-1"], "--workers"),
-        (["grade", "full", "--out", "notes"], "is no result of this version"),
+        (["grade", "full", "--out", "notes"], "is no result of"),
     ],
 )
 def test_bad_use_is_one_sentence_and_exit_2(
@@ -118,8 +118,7 @@ def released_solutions() -> list[str]:
 @pytest.mark.parametrize("topic", released_solutions())
 def test_the_released_solutions_get_full_marks_without_what_is_withheld(topic: str) -> None:
     path = release.course_root() / "solutions" / f"{registry.stem(topic)}.ipynb"
-    record = grade_one(Submission(path, path.name), Course(limits=LIMITS), zygote(), set())
-    assert record is not None
+    record = grade_one(Submission(path, path.name), Course(limits=LIMITS), zygote())
     assert (record["status"], record["points"]) == ("ok", record["out_of"]), [
         (q["id"], q["message"]) for q in record["questions"] if q["status"] != "right"
     ] or record["message"]

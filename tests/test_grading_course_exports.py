@@ -13,7 +13,8 @@ from grading_course_tools import dump, record, scored
 
 from twophase.cli.main import main
 from twophase.grading import course_reading, exports
-from twophase.grading.records import Record, Results
+from twophase.grading.records import Record
+from twophase.grading.results import Results
 
 A, B = "t-a", "t-b"
 RIGHT, HALF = {A: "right", B: "right"}, {A: "right", B: "wrong"}

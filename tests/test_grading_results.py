@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import threading
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile.course import EXERCISES, RIGHT, STUBS, TOPIC, cell, cells, dump, exercise, release
+from grading_run_tools import course, lines, run, write
+from hostile.course import EXERCISES, RIGHT, STUBS, TOPIC, cell, cells, dump, exercise
 from hostile.notebooks import UNREADABLE, version_3
-from hostile.worker import LIMITS, zygote
+from hostile.worker import zygote
 
 from twophase.grading import report
-from twophase.grading.forks import Zygote
-from twophase.grading.records import SCHEMA, Record, Results
+from twophase.grading.records import SCHEMA, Record
 from twophase.grading.release import Release
-from twophase.grading.run import Course, find, grade_folder
+from twophase.grading.results import Results
+from twophase.grading.run import find, grade_folder
 
 SCRIPT = "<script>alert(1)</script>"
 WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"
 
 
-def course(released: Release | None = None, seed: int = 1) -> Course:
-    one = released or release()
-    return Course(seed, LIMITS, lambda topic: one)
-
-
-def run(folder: Path, out: Path, one: Course | None = None, workers: int = 1) -> list[Record | None]:
-    told: list[Record | None] = []
-    with Results(out) as results:
-        make = zygote if workers == 1 else Zygote
-        grade_folder(find(folder), one or course(), results, workers, told.append, make)
-    return told
-
-
-def lines(out: Path) -> list[Record]:
-    return [json.loads(line) for line in (out / "results.jsonl").read_bytes().splitlines()]
-
-
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A class: right, half right, hostile names, broken files, graded on two workers."""
+    """A class: right, half right, hostile names, broken files, graded by two processes."""
     folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("out")
     files = {
         "ann/03.ipynb": dump(cells(dict(RIGHT))),
@@ -65,9 +46,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         ),
         **{f"gus/{name}.ipynb": data for name, data in UNREADABLE.items()},
     }
-    for name, data in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
+    write(folder, files)
     (folder / "gus/folder.ipynb").mkdir()
     (folder / "gus/link.ipynb").symlink_to("/etc/passwd")
     os.mkfifo(folder / "gus/pipe.ipynb")
@@ -116,7 +95,7 @@ def test_a_second_run_skips_all_and_a_changed_file_is_graded_again(graded: tuple
     assert None not in run(folder, out)
     assert run(folder, out) == [None, None, None]
     (folder / "1.ipynb").write_bytes(dump(cells({})))
-    assert [r and r["points"] for r in run(folder, out)] == [None, 0, None]
+    assert [r and r["points"] for r in run(folder, out)] == [None, None, 0]
     assert None not in run(folder, out, course(seed=2))
     assert len(lines(out)) == 3 + 1 + 3
 
@@ -150,27 +129,9 @@ def test_an_interrupted_run_keeps_what_it_has_and_the_next_goes_on(tmp_path: Pat
         raise KeyboardInterrupt
 
     with Results(tmp_path / "out") as results, pytest.raises(KeyboardInterrupt):
-        grade_folder(find(tmp_path / "in"), course(), results, 1, interrupted)
+        grade_folder(find(tmp_path / "in"), course(), results, 1, interrupted, zygote())
     assert [(r["file"], r["points"]) for r in lines(tmp_path / "out")] == [("a.ipynb", 8)]
     assert [r and r["points"] for r in run(tmp_path / "in", tmp_path / "out")] == [None, 8, 8]
-
-
-def test_two_workers_never_load_a_release_at_the_same_time(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for n in range(4):
-        (tmp_path / f"in/{n}.ipynb").write_bytes(dump(cells({})))
-    loading, met = threading.Lock(), []
-
-    def load(topic: str) -> Release:
-        alone = loading.acquire(blocking=False)
-        met.append(alone)
-        time.sleep(0.05)
-        if alone:
-            loading.release()
-        raise ValueError("enough for this test")
-
-    run(tmp_path / "in", tmp_path / "out", Course(1, LIMITS, load), workers=2)
-    assert met == [True] * 4
 
 
 def test_a_file_that_is_no_results_file_is_not_written_to(tmp_path: Path) -> None:

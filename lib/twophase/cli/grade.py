@@ -17,8 +17,9 @@ from twophase.cli.score import write_grades
 from twophase.grading import gradebook, release, report, stored
 from twophase.grading.confine import Limits, supported
 from twophase.grading.forks import Zygote
-from twophase.grading.records import Record, Results
+from twophase.grading.records import Record
 from twophase.grading.release import Release
+from twophase.grading.results import Results
 from twophase.grading.run import DEFAULT_SEED, Course, Submission, find, grade_folder, grade_one
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
@@ -53,8 +54,7 @@ def check(
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
     course = Course(seed, _limits(cell_seconds, seconds, memory_gb), _release)
     with Zygote() as zygote:
-        record = grade_one(Submission(notebook, str(notebook)), course, zygote, set())
-    assert record is not None
+        record = grade_one(Submission(notebook, str(notebook)), course, zygote)
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {record['message'].removeprefix('This file could not be graded: ')}")
     console = Console()

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import json
-import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from twophase.checks.exercise import Exercise
-from twophase.grading.confine import confined_by
+from twophase.grading import confine
 from twophase.grading.release import library_digest
 from twophase.grading.supervisor import Grade, Graded
 
-SCHEMA = 1
+SCHEMA = 2
 Record = dict[str, Any]
+AROUND = ("varies", "environment", "confined_by")  # what may differ between two gradings of the same work
+OUTSIDE_KEY = "internal"  # a submission with this status is graded again by the next run
 
 
-def environment() -> dict[str, str]:
-    """What a rerun would have to have in common with this run."""
+@cache
+def environment() -> Mapping[str, str]:
+    """What graded: versions of what can matter to a verdict."""
     out = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
     for package in ("twophase", "torch", "numpy", "ipython"):
         try:
@@ -33,11 +35,23 @@ def environment() -> dict[str, str]:
     return out
 
 
-def blank(file: str, digest: str, seed: int) -> Record:
-    """What every record has, whatever became of the submission."""
+@cache
+def confinement() -> tuple[tuple[str, ...], bool]:
+    """What shuts submissions in here, with `unsafe` added where a part of it is missing; and whether results are official."""
+    labels = confine.confined_by()
+    practice, lacks = "practice" in labels, bool(getattr(confine, "missing", str)())
+    return (*labels, *(["unsafe"] if lacks and not practice else [])), not practice and not lacks
+
+
+def blank(file: str, seed: int | str, student: str = "", submitted: str = "") -> Record:
+    """What every record has, whatever became of the submission. It has no key yet: see `keyed`."""
+    confined_by, official = confinement()
+    who = {name: value for name, value in (("student", student), ("submitted", submitted)) if value}
     return {
         "schema": SCHEMA,
+        "key": "",
         "file": file,
+        **who,
         "status": "internal",
         "topic": "",
         "points": None,
@@ -45,11 +59,12 @@ def blank(file: str, digest: str, seed: int) -> Record:
         "message": "",
         "questions": [],
         "flags": [],
-        "digests": {"submission": digest, "release": "", "library": library_digest()},
+        "digests": {"submission": "", "release": "", "library": library_digest()},
         "seed": seed,
-        "confined_by": list(confined_by()),
-        "environment": environment(),
-        "varies": {},
+        "official": official,
+        "confined_by": list(confined_by),
+        "environment": dict(environment()),
+        "varies": {"at": datetime.now(UTC).isoformat(timespec="seconds")},
     }
 
 
@@ -63,7 +78,7 @@ def filled(record: Record, grade: Grade, exercises: Mapping[str, Exercise]) -> R
         "out_of": sum(q["out_of"] for q in questions),
         "questions": questions,
         "flags": [asdict(f) for f in grade.flags],
-        "varies": {"processes": grade.forks},
+        "varies": record["varies"] | {"processes": grade.forks},
     }
 
 
@@ -84,67 +99,24 @@ def _question(graded: Graded, exercise: Exercise) -> Record:
     }
 
 
-def key(record: Record) -> tuple[str, ...]:
-    """Two records with the same key are of the same work under the same conditions: nothing is gained by a second."""
-    digests = record["digests"]
-    return (
-        record["file"],
-        digests["submission"],
-        digests["release"],
-        digests["library"],
-        str(record["seed"]),
-        json.dumps([record["confined_by"], record["environment"]], sort_keys=True),
-    )
+def key(file: str, submission: str, release: str, library: str, seed: int | str, official: bool) -> str:
+    """SHA-256 over the JSON list of these. Equal keys: the same work under the same conditions, nothing is gained by a second."""
+    conditions = json.dumps([file, submission, release, library, seed, official])
+    return hashlib.sha256(conditions.encode("ascii")).hexdigest()
 
 
-class Results:
-    """`results.jsonl` in a folder: the records that are there, and a place for new ones. One process at a time."""
+def keyed(record: Record) -> Record:
+    """The record with the key of its contents."""
+    d = record["digests"]
+    made = key(record["file"], d["submission"], d["release"], d["library"], record["seed"], record["official"])
+    return record | {"key": made}
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        # held, and locked, as long as the run lasts
-        self.path = folder / "results.jsonl"
-        self._file = open(self.path, "a+b")  # noqa: SIM115
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise ValueError(f"another run is writing to {self.path}; wait for it, or give another --out") from None
-        self.records = list(self._read())
 
-    def __enter__(self) -> Results:
-        return self
+def result_of(record: Record) -> Record:
+    """The part of a record that grading again must give again."""
+    return {name: value for name, value in record.items() if name not in AROUND}
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._file.close()
 
-    def _read(self) -> Iterator[Record]:
-        """The records; a last line that a crash cut short is removed. Raises ValueError if the file is something else."""
-        self._file.seek(0)
-        data = self._file.read()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            self._file.truncate(whole)
-        for n, line in enumerate(data[:whole].splitlines(), 1):
-            try:
-                record = json.loads(line)
-                if record["schema"] != SCHEMA:
-                    raise ValueError(f"schema {record['schema']}")
-                key(record)
-            except (ValueError, KeyError, TypeError, RecursionError) as e:
-                said = f"line {n} of {self.path} is no result of this version ({e}); move the file away, or give another --out"
-                raise ValueError(said) from None
-            yield record
-
-    def append(self, record: Record) -> None:
-        """Add a record and make sure that it is on the disk."""
-        line = json.dumps(record, ensure_ascii=True, allow_nan=False).encode() + b"\n"
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.records.append(record)
-
-    def latest(self) -> list[Record]:
-        """The last record of every file, by the file's name."""
-        last = {r["file"]: r for r in self.records}
-        return [last[f] for f in sorted(last)]
+def line_of(record: Record) -> bytes:
+    """A record as its line. Raises ValueError for what JSON does not have."""
+    return json.dumps(record, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"

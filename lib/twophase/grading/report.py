@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import html
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from twophase.grading.records import Record
+from twophase.grading.records import Record, line_of, result_of
+from twophase.grading.release import library_digest
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5b6470; --line: #d5d9df; --box: #f4f6f8;
@@ -55,19 +57,43 @@ def page_name(file: str) -> str:
 
 
 def write(folder: Path, records: Iterable[Record]) -> Path:
-    """Write `feedback/` below `folder`: a page per record and `index.html`, whose path is returned."""
+    """Write `feedback/` below `folder`: a page per record and `index.html`, whose path is returned.
+
+    Pages that are there and up to date stay; one record is in memory at a time. Raises OSError.
+    """
     feedback = folder / "feedback"
     feedback.mkdir(parents=True, exist_ok=True)
-    rows = list(records)
-    for record in rows:
-        _write(feedback / page_name(record["file"]), page(record))
-    index = feedback / "index.html"
-    _write(index, index_page(rows))
-    return index
+    rows = []
+    for record in records:
+        rows.append(_row(record))
+        path, mark = feedback / page_name(record["file"]), _mark(record)
+        if not _is_marked(path, mark):
+            replace_text(path, page(record, mark))
+    return replace_text(feedback / "index.html", _index(rows))
 
 
-def _write(path: Path, content: str) -> None:
-    path.write_text(content, encoding="utf-8", errors="replace")
+def _mark(record: Record) -> str:
+    """What a page was made from and by: another mark, another page."""
+    return hashlib.sha256(library_digest().encode("ascii") + line_of(result_of(record))).hexdigest()
+
+
+def _is_marked(path: Path, mark: str) -> bool:
+    try:
+        with path.open("rb") as f:
+            return f'content="{mark}"'.encode("ascii") in f.read(400)
+    except OSError:
+        return False
+
+
+def replace_text(path: Path, content: str) -> Path:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(content, encoding="utf-8", errors="replace", newline="\n")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
 
 
 def points(record: Record) -> str:
@@ -75,10 +101,12 @@ def points(record: Record) -> str:
     return "–" if record["points"] is None else f"{record['points']:g} of {record['out_of']:g}"
 
 
-def page(record: Record) -> str:
+def page(record: Record, mark: str = "") -> str:
     """The page of one submission."""
     parts = [f"<h1>{text(record['file'])}</h1>", f"<p><strong>{points(record)}</strong> points"]
     parts.append(f"<span class=soft>({text(STATUS_WORDS[record['status']])})</span></p>")
+    if not record["official"]:
+        parts.append(f"<p class=flag><strong>{text(unofficial(record))}</strong></p>")
     if record["message"]:
         parts.append(f"<p class=failed>{text(record['message'])}</p>")
     parts += [_question(q) for q in record["questions"]]
@@ -87,11 +115,23 @@ def page(record: Record) -> str:
         parts.append(f"<h2>Noticed</h2><table class=flag><tr><th>where<th>what{rows}</table>")
     digests, where = record["digests"], record["environment"]
     parts.append(
-        f"<p class=soft>Seed {text(record['seed'])}; confined by {text(', '.join(record['confined_by']))}; "
+        f"<p class=soft>{_cases_of(record)}; confined by {text(', '.join(record['confined_by']))}; "
         f"twophase {text(where['twophase'])}, Python {text(where['python'])}, torch {text(where['torch'])}; "
         f"submission {text(digests['submission'][:16])}, release {text(digests['release'][:16])}.</p>"
     )
-    return _html(record["file"], "\n".join(parts))
+    return _html(record["file"], "\n".join(parts), mark)
+
+
+def unofficial(record: Record) -> str:
+    """Why a result does not count as the official grader's, as a heading."""
+    if "practice" in record["confined_by"]:
+        return "Practice, not an official result: this system cannot confine a submission."
+    return "Not an official result: it was graded without what should confine a submission (--unsafe)."
+
+
+def _cases_of(record: Record) -> str:
+    """Which cases were drawn. A seed that comes from the course's secret stays secret: others will meet the same cases."""
+    return f"Seed {record['seed']}" if isinstance(record["seed"], int) else "Cases from the course's secret"
 
 
 def _question(q: Record) -> str:
@@ -120,20 +160,28 @@ def _case(c: Record) -> str:
     return f"<tr><td>{text(c['case'])}<td>{verdict}"
 
 
-def index_page(records: list[Record]) -> str:
+def index_page(records: Iterable[Record]) -> str:
     """The list of all submissions."""
-    rows = "".join(
-        f'<tr><td><a href="{page_name(r["file"])}">{text(r["file"])}</a><td>{text(r["topic"])}<td class=n>{points(r)}'
-        f"<td>{text(STATUS_WORDS[r['status']])}<td class=n>{len(r['flags']) or ''}"
-        for r in records
-    )
-    head = "<tr><th>submission<th>topic<th>points<th>status<th>flags"
-    return _html("Results", f"<h1>Results</h1><p>{len(records)} submissions.</p><table>{head}{rows}</table>")
+    return _index([_row(r) for r in records])
 
 
-def _html(title: str, body: str) -> str:
+def _row(r: Record) -> str:
+    status = STATUS_WORDS[r["status"]] + ("" if r["official"] else "; not official")
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<tr><td><a href="{page_name(r["file"])}">{text(r["file"])}</a><td>{text(r["topic"])}<td class=n>{points(r)}'
+        f"<td>{text(status)}<td class=n>{len(r['flags']) or ''}"
+    )
+
+
+def _index(rows: list[str]) -> str:
+    head = "<tr><th>submission<th>topic<th>points<th>status<th>flags"
+    return _html("Results", f"<h1>Results</h1><p>{len(rows)} submissions.</p><table>{head}{''.join(rows)}</table>")
+
+
+def _html(title: str, body: str, mark: str = "") -> str:
+    made_from = f'<meta name="made-from" content="{mark}">' if mark else ""
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{made_from}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"

@@ -1,125 +1,88 @@
-"""Grading many submissions: finds them, skips what is done, grades on several processes, writes as it goes."""
+"""Grading many submissions: skips what is done, has the rest graded by several processes, writes as it goes."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import queue
-import threading
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
-from twophase.grading import notebook, release
-from twophase.grading.benches import Benches
-from twophase.grading.confine import Limits
+from twophase.grading import pool, records
 from twophase.grading.forks import Zygote
-from twophase.grading.notebook import Notebook, Unreadable
-from twophase.grading.records import Record, Results, blank, filled, key
-from twophase.grading.release import Release
-from twophase.grading.session import GraderFault
+from twophase.grading.judging import DEFAULT_SEED, Course, Judge, Task, grade_one
+from twophase.grading.notebook import Unreadable
+from twophase.grading.records import Record
+from twophase.grading.release import library_digest
+from twophase.grading.results import Results
 from twophase.grading.submissions import Submission, find
-from twophase.grading.supervisor import Supervisor
 
-__all__ = ["DEFAULT_SEED", "Course", "Submission", "find", "grade_folder", "grade_one"]
-
-DEFAULT_SEED = 1  # the notebooks practise with seed 0
-
-
-@dataclass
-class Course:
-    """What submissions are graded against. `releases` finds a topic's release; a test puts its own here."""
-
-    seed: int = DEFAULT_SEED
-    limits: Limits = field(default_factory=Limits)
-    releases: Callable[[str], Release] = release.load
-    benches: Benches = field(default_factory=Benches)
-
-
-def grade_one(submission: Submission, course: Course, zygote: Zygote, done: set[tuple[str, ...]]) -> Record | None:
-    """The record of one submission, or None if `done` has it. Never raises for what the submission is or does."""
-    began = time.monotonic()
-    record = blank(submission.name, "", course.seed)
-    try:
-        data = notebook.read_bytes(submission.path)
-        record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
-        work = notebook.parse(data)
-        if not done:  # else there may be nothing to do
-            zygote.launch()
-        record["topic"] = release.topic_of(work, submission.path.name)
-        with course.benches.turn:  # two imports at once may meet a half-loaded module
-            released = course.releases(record["topic"])
-        record["digests"]["release"] = released.digest
-        if key(record) in done:
-            return None
-        record = _judged(record, work, released, course, zygote)
-    except Unreadable as e:
-        record |= {"status": "unreadable", "message": f"This file could not be graded: {e}."}
-        if key(record) in done:
-            return None
-    except Exception as e:  # our own fault, whatever it is: said, and never a zero
-        record |= {
-            "status": "internal",
-            "message": f"The grader failed here ({type(e).__name__}: {e}): not graded."[:2000],
-        }
-    record["varies"]["seconds"] = round(time.monotonic() - began, 3)
-    return record
-
-
-def _judged(record: Record, work: Notebook, released: Release, course: Course, zygote: Zygote) -> Record:
-    grade = Supervisor(zygote, released, course.benches, course.limits, course.seed).grade(work)
-    return filled(record, grade, released.exercises)
+__all__ = ["DEFAULT_SEED", "Course", "Submission", "Task", "find", "grade_folder", "grade_one", "records_of"]
 
 
 def grade_folder(
-    submissions: list[Submission],
+    submissions: Sequence[Submission],
     course: Course,
     results: Results,
     workers: int,
     told: Callable[[Record | None], None] = lambda record: None,
-    make: Callable[[], Zygote] = Zygote,
+    zygote: Zygote | None = None,
+    again: Collection[str] = (),
 ) -> None:
-    """Grade all, append to `results`, call `told` after each (None: it was done before).
+    """Grade all, append to `results`, call `told` after each (None: it was done before). `again` names what is graded though it was done.
 
-    Interrupted, it stops where it is: what is in `results` stays, and the next run goes on from there.
+    Interrupted, it stops where it is: what is in `results` stays, and the next run goes on from there. With a `zygote` all is
+    judged in this process. Raises CannotWrite, and GraderFault if nothing can be graded at all.
     """
-    done = {key(r) for r in results.records if r["status"] != "internal"}
-    todo: queue.SimpleQueue[Submission] = queue.SimpleQueue()
+    done = Done(course, results)
+    todo = []
     for submission in submissions:
-        todo.put(submission)
-    answers: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
-    zygotes = [make() for _ in range(max(1, min(workers, len(submissions))))]
-
-    def work(zygote: Zygote) -> None:
-        with zygote:
-            while not zygote.stopped:
-                try:
-                    submission = todo.get_nowait()
-                except queue.Empty:
-                    return
-                answers.put(grade_one(submission, course, zygote, done))
-
-    threads = [threading.Thread(target=work, args=(z,), daemon=True) for z in zygotes]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in submissions:
-            record = _next(answers, threads)
-            if record is not None:
-                results.append(record)
+        if submission.name not in again and submission in done:
+            told(None)
+        else:
+            todo.append(Task(submission, course.seed_for(submission)))
+    with contextlib.closing(records_of(todo, course, workers, zygote)) as graded:
+        for record in graded:
+            results.append(record)
             told(record)
-    finally:
-        for zygote in zygotes:
-            zygote.stop()
-        for thread in threads:
-            thread.join()
 
 
-def _next(answers: queue.SimpleQueue[Record | None], threads: list[threading.Thread]) -> Record | None:
-    """The next result, or GraderFault if nobody is left to give one."""
-    while True:
-        alive = any(t.is_alive() for t in threads)
-        try:
-            return answers.get(timeout=1.0 if alive else 0.0)
-        except queue.Empty:
-            if not alive:
-                raise GraderFault("the grader's threads ended before the work was done") from None
+def records_of(
+    tasks: Sequence[Task], course: Course, workers: int, zygote: Zygote | None = None
+) -> Generator[Record, None, None]:
+    """A record for each task, in the order in which they are done. Close it to end the processes."""
+    if zygote is not None:
+        judge = Judge(course, zygote)
+        yield from (judge.grade(task) for task in tasks)
+    elif tasks:
+        yield from pool.graded(tasks, course, workers)
+
+
+class Done:
+    """Whether a submission has a result under today's conditions. No process is started for that, and no notebook parsed."""
+
+    def __init__(self, course: Course, results: Results) -> None:
+        self._course = course
+        self._results = results
+        self._releases: dict[str, str] = {}
+
+    def __contains__(self, submission: Submission) -> bool:
+        if not self._results.has_file(submission.name):
+            return False
+        return any(key in self._results for key in self._keys(submission, self._results.topics))
+
+    def _keys(self, submission: Submission, topics: Iterable[str]) -> Iterator[str]:
+        """The key that a result of this submission would have, for each topic that it may be of."""
+        digest = ""
+        with contextlib.suppress(Unreadable):
+            digest = hashlib.sha256(submission.read()).hexdigest()
+        seed, official = self._course.seed_for(submission), records.confinement()[1]
+        for topic in topics:
+            yield records.key(submission.name, digest, self._release(topic), library_digest(), seed, official)
+
+    def _release(self, topic: str) -> str:
+        """The digest of a topic's release today; "" for what belongs to none, or to one that cannot be read."""
+        if topic not in self._releases:
+            self._releases[topic] = ""
+            if topic:
+                with contextlib.suppress(Exception):  # whoever grades will say what is wrong
+                    self._releases[topic] = self._course.releases(topic).digest
+        return self._releases[topic]

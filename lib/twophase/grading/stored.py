@@ -1,12 +1,14 @@
-"""Stored results, read and not touched: the last record of every file, each checked before anything is computed from it."""
+"""Stored results as lines of JSON: each checked before anything is computed from it, one in memory at a time."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from twophase.grading.records import SCHEMA, Record, key
+from twophase.grading.records import SCHEMA, Record, keyed
 
 STATUSES = ("ok", "partial", "protocol", "unreadable", "internal")
 QUESTION_STATUSES = ("right", "wrong", "not_yet", "missing", "failed")
@@ -22,32 +24,60 @@ def find(results: Path) -> Path:
 
 def read(path: Path) -> list[Record]:
     """The last record of every file, by name. A last line that was cut short is passed over. Raises ValueError."""
-    data = path.read_bytes()
-    last: dict[str, Record] = {}
-    for n, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
-        try:
-            record = json.loads(line)
-            _require_sound(record)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            raise ValueError(f"line {n} of {path} is no result of this version ({type(e).__name__}: {e})") from None
-        last[record["file"]] = record
+    with path.open("rb") as file:
+        last = {record["file"]: record for _, record in scan(file, path)}
     return [last[f] for f in sorted(last)]
 
 
-def _require_sound(record: Record) -> None:
+def scan(file: BinaryIO, path: Path) -> Iterator[tuple[int, Record]]:
+    """Every whole line of a file: where the next begins, and its record. Raises ValueError for what is no result; `path` names it."""
+    end = 0
+    for n, line in enumerate(file, 1):
+        if not line.endswith(b"\n"):  # a crash cut it short
+            return
+        end += len(line)
+        yield end, _parsed(line, f"line {n} of {path}")
+
+
+def _parsed(line: bytes, where: str) -> Record:
+    try:
+        record = json.loads(line)
+        schema = record["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise ValueError(f"{where} is no result of `twophase grade` ({type(e).__name__}); {MOVE}") from None
+    if schema != SCHEMA:
+        raise ValueError(f"{where} is of another version of twophase (schema {schema}; this one has {SCHEMA}); {MOVE}")
+    try:
+        require_sound(record)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise ValueError(f"{where} is no result of this version ({type(e).__name__}: {e}); {MOVE}") from None
+    return record  # type: ignore[no-any-return]
+
+
+MOVE = "move the file away or give another folder, and grade again"
+
+
+def require_sound(record: Record) -> None:
+    """Raises ValueError, KeyError, TypeError or AttributeError if a record is not what this version writes."""
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']}")
-    key(record)
+    if record["key"] != keyed(record)["key"]:
+        raise ValueError("its key is not that of its contents")
     if record["status"] not in STATUSES:
         raise ValueError(f"status {record['status']!r}")
-    if not all(isinstance(record[k], str) for k in ("file", "topic", "message")):
-        raise TypeError("file, topic and message must be text")
+    texts = (record[k] for k in ("file", "topic", "message"))
+    if not all(isinstance(s, str) for s in (*texts, record.get("student", ""), record.get("submitted", ""))):
+        raise TypeError("file, student, submitted, topic and message must be text")
     for q in record["questions"]:
-        if q["status"] not in QUESTION_STATUSES or not isinstance(q["id"], str):
-            raise ValueError(f"question {q['id']!r}")
-        points, out_of = float(q["points"]), float(q["out_of"])
-        if not (math.isfinite(out_of) and 0 <= points <= out_of and out_of > 0):
-            raise ValueError(f"{q['id']} has {points} of {out_of} points")
-        for case in q["cases"]:
-            if not isinstance(case["right"], bool) or not isinstance(case["public"], bool):
-                raise TypeError(f"a case of {q['id']}")
+        _require_sound_question(q)
+
+
+def _require_sound_question(q: Record) -> None:
+    if q["status"] not in QUESTION_STATUSES or not isinstance(q["id"], str):
+        raise ValueError(f"question {q['id']!r}")
+    points, out_of = float(q["points"]), float(q["out_of"])
+    if not (math.isfinite(out_of) and 0 <= points <= out_of and out_of > 0):
+        raise ValueError(f"{q['id']} has {points} of {out_of} points")
+    for case in q["cases"]:
+        if not isinstance(case["right"], bool) or not isinstance(case["public"], bool):
+            raise TypeError(f"a case of {q['id']}")

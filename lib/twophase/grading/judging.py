@@ -1,0 +1,176 @@
+"""A judge: grades one submission after the other. In this process, or in one of its own for each worker of a run.
+
+A judge's process reads what to grade from a socket, and answers with one line of JSON for each. It ends when the socket closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import queue
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from twophase.grading import notebook, release, scratch
+from twophase.grading.benches import Benches
+from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
+from twophase.grading.notebook import Unreadable
+from twophase.grading.records import Record, blank, filled, keyed, line_of
+from twophase.grading.release import Release
+from twophase.grading.secret import SETS, seed_of
+from twophase.grading.session import GraderFault
+from twophase.grading.submissions import Submission
+from twophase.grading.supervisor import Supervisor
+
+DEFAULT_SEED = 1  # the notebooks practise with seed 0
+GRACE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Course:
+    """What submissions are graded against.
+
+    `releases` finds a topic's release; it goes to other processes, so it must pickle. With a `secret` the seed is the student's,
+    else `seed` is everybody's. A judge that takes `grace_s` longer than a submission may take is given up.
+    """
+
+    seed: int = DEFAULT_SEED
+    limits: Limits = field(default_factory=Limits)
+    releases: Callable[[str], Release] = release.load
+    secret: bytes = field(default=b"", repr=False)
+    case_sets: int = SETS
+    grace_s: float = GRACE_S
+
+    def seed_for(self, submission: Submission) -> int | str:
+        """The seed of this submission's cases. What is inside of it has no say."""
+        if not self.secret:
+            return self.seed
+        return seed_of(self.secret, submission.student or submission.name, self.case_sets)
+
+    def without_secret(self) -> Course:
+        """For processes that need not know it: they are told the seeds."""
+        return replace(self, secret=b"")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a judge is asked: this submission, on the cases of this seed."""
+
+    submission: Submission
+    seed: int | str
+
+
+class Judge:
+    """Grades, in this process, with a zygote of its own."""
+
+    def __init__(self, course: Course, zygote: Zygote) -> None:
+        self._course = course
+        self._zygote = zygote
+        self._benches = Benches()
+        self._started = False
+        self.fault = ""  # why nothing can be graded here at all
+
+    def grade(self, task: Task) -> Record:
+        """The record of one submission. Never raises for what the submission is or does."""
+        began = time.monotonic()
+        submission = task.submission
+        record = blank(submission.name, task.seed, submission.student, submission.submitted)
+        try:
+            record = self._judged(record, task)
+        except Unreadable as e:
+            record |= {"status": "unreadable", "message": f"This file could not be graded: {e}."}
+        except Exception as e:
+            record |= {"status": "internal", "message": fault_message(f"{type(e).__name__}: {e}")}
+        record["varies"]["seconds"] = round(time.monotonic() - began, 3)
+        return keyed(record)
+
+    def _judged(self, record: Record, task: Task) -> Record:
+        data = task.submission.read()
+        record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
+        work = notebook.parse(data)
+        self._zygote.launch()  # it loads its libraries while we load ours
+        record["topic"] = release.topic_of(work, task.submission.path.name)
+        released = self._course.releases(record["topic"])
+        record["digests"]["release"] = released.digest
+        self._start()
+        supervisor = Supervisor(self._zygote, released, self._benches, self._course.limits, task.seed)
+        return filled(record, supervisor.grade(work), released.exercises)
+
+    def _start(self) -> None:
+        try:
+            self._zygote.start()
+            self._started = True
+        except GraderFault as e:
+            self.fault = "" if self._started else str(e)
+            raise
+
+
+def fault_message(why: str) -> str:
+    """What an `internal` record says."""
+    return f"The grader failed here ({why}): not graded."[:2000]
+
+
+def grade_one(submission: Submission, course: Course, zygote: Zygote) -> Record:
+    """The record of one submission, judged in this process. For several, keep a Judge."""
+    return Judge(course, zygote).grade(Task(submission, course.seed_for(submission)))
+
+
+def serve(pipe: socket.socket, course: Course, home: str) -> None:
+    """The process of a judge: everything that it does. `home` is the folder for its temporary files, which it removes at the end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; who started us decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    tempfile.tempdir = home
+    with open(Path(home, "log"), "wb", buffering=0) as log:
+        os.dup2(log.fileno(), 2)
+    zygote = Zygote()
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, tasks, zygote, home), daemon=True).start()
+    zygote.launch()
+    _say(pipe, b'"ready"\n')
+    judge = Judge(course, zygote)
+    while True:
+        record = judge.grade(tasks.get())
+        if judge.fault:
+            _say(pipe, json.dumps({"fault": judge.fault}).encode() + b"\n")
+        else:
+            _say(pipe, _line(record))
+
+
+def _line(record: Record) -> bytes:
+    try:
+        return line_of(record)
+    except ValueError as e:  # a check of ours has put something into it that is no JSON
+        kept = {name: record[name] for name in blank("", 0) if name not in ("questions", "flags", "points", "out_of")}
+        why = fault_message(f"a result that cannot be written: {e}")
+        return line_of(blank("", 0) | kept | {"status": "internal", "message": why})
+
+
+def _say(pipe: socket.socket, line: bytes) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more: the other thread knows, and ends us
+        pipe.sendall(line)
+
+
+def _listen(pipe: socket.socket, tasks: queue.SimpleQueue[Task], zygote: Zygote, home: str) -> None:
+    """Take tasks until the other end is closed, also by the death of its process; then end, and leave nothing behind."""
+    try:
+        with pipe.makefile("rb") as stream:
+            while True:
+                tasks.put(pickle.load(stream))
+    except (EOFError, OSError):
+        pass
+    finally:
+        try:
+            zygote.close()
+            scratch.leave(Path(home))
+        finally:
+            os._exit(0)
