@@ -115,7 +115,7 @@ def test_running_notebooks_writes_nothing_beside_them() -> None:
     assert {n for n in kept if not n.endswith(".ipynb")} <= {".ipynb_checkpoints"}
 
 
-# What tools/assignments.py makes and refuses, on a small notebook.
+# What twophase.grading.assignments makes and refuses, on a small notebook.
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> NotebookNode:
 
 
 def made(nb: NotebookNode) -> NotebookNode:
-    from assignments import normalize, release, validate
+    from twophase.grading.assignments import normalize, release, validate
 
     nb = normalize(nb, "kv_cache")
     validate(nb, "kv_cache")
@@ -156,7 +156,7 @@ def test_each_region_of_a_cell_gets_its_own_stub_at_its_own_indent(small: Notebo
 
 
 def test_the_same_solution_gives_the_same_bytes_whatever_the_editor_left_in_it(small: NotebookNode) -> None:
-    from assignments import to_bytes
+    from twophase.grading.assignments import to_bytes
 
     touched = copy.deepcopy(small)
     touched.metadata = nbformat.from_dict({"kernelspec": {"name": "mine", "display_name": "Mine"}, "toc": {"x": 1}})
@@ -214,7 +214,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
 
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_broken_model_solution_is_refused_with_a_sentence(how: str, small: NotebookNode) -> None:
-    from assignments import BadNotebook
+    from twophase.grading.assignments import BadNotebook
 
     change, says = BREAKS[how]
     change(small)

@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 
 import nbformat
-from assignments import BadNotebook, normalize, release, to_bytes, topic_of, validate
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
+
+from twophase.grading.assignments import BadNotebook, normalize, release, to_bytes, topic_of, validate
 
 ROOT = Path(__file__).resolve().parents[1]
 CELL_TIMEOUT_S = 120

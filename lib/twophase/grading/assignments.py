@@ -1,7 +1,7 @@
 """A model-solution notebook: its canonical form, what must hold in it, and the exercise notebook it becomes.
 
-Nothing here runs or writes a notebook; tools/exercises.py does. nbgrader's own preprocessors make the release; only the
-stub is ours: it names the exercise and says how many lines the author's answer takes.
+Nothing here runs or writes a notebook; tools/exercises.py and `twophase release` do. nbgrader's own preprocessors make the
+release; only the stub is ours: it names the exercise and says how many lines the author's answer takes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, ClearSolution
 
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
+from twophase.checks.registry import Catalog
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -89,7 +90,7 @@ def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
     return ids
 
 
-def validate(nb: NotebookNode, topic: str) -> None:
+def validate(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -> None:
     """Raises BadNotebook, with one sentence, for the first rule that a canonical notebook breaks."""
     ids = [cell.id for cell in nb.cells]
     for cell_id in ids:
@@ -101,12 +102,12 @@ def validate(nb: NotebookNode, topic: str) -> None:
             )
     _validate_setup(nb, topic)
     answers = [grade_id(c) for c in nb.cells if utils.is_solution(c)]
-    exercises = registry.load_topic(topic)
+    exercises = catalog.load_topic(topic)
     expected = [e.id for e in exercises]
     for missing in [i for i in expected if i not in answers]:
         raise BadNotebook(f"there is no answer cell for {missing}")
     for unknown in [i for i in answers if i not in expected]:
-        raise BadNotebook(f"the answer cell {unknown} belongs to no exercise of lib/twophase/checks/{topic}/")
+        raise BadNotebook(f"the answer cell {unknown} belongs to no exercise of {topic}")
     if answers != expected:
         raise BadNotebook(f"the exercises stand in another order than the topic's ORDER: {', '.join(expected)}")
     graded = [c.id for c in nb.cells if utils.is_grade(c)]
@@ -184,7 +185,7 @@ def stub(exercise_id: str, answer: list[str]) -> str:
     return f'raise NotYet("{exercise_id}")  # the author\'s answer takes {n} line{"" if n == 1 else "s"}'
 
 
-def release(solutions: NotebookNode, topic: str) -> NotebookNode:
+def release(solutions: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -> NotebookNode:
     """The exercise notebook: stubs for answers, no outputs, cells locked, checksums as nbgrader wants them.
 
     Each cell's metadata says `twophase: {cell, digest}`: what it is, and its text as released, so that `twophase update`
@@ -199,7 +200,7 @@ def release(solutions: NotebookNode, topic: str) -> NotebookNode:
             cell.metadata["deletable"] = cell.metadata["editable"] = False
         cell.metadata["twophase"] = {"cell": cell.id, "digest": hashlib.sha256(cell.source.encode()).hexdigest()[:16]}
         if utils.is_solution(cell):
-            _validate_stub(cell, registry.load(cell.id))
+            _validate_stub(cell, catalog.load(cell.id))
     return nb
 
 
