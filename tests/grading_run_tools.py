@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hostile.course import release
+from hostile.course import TOPIC, release
 from hostile.worker import LIMITS, zygote
 
+from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record
 from twophase.grading.release import Release
 from twophase.grading.results import Results
@@ -17,14 +19,34 @@ from twophase.grading.run import Course, find, grade_folder
 
 
 @cache
-def graders_release(topic: str) -> Release:
-    """The release of the grader's own tests, whatever the topic."""
+def _release() -> Release:
     return release()
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The grader's own tests as a source of releases: one topic, made in the process that needs it, or the one given."""
+
+    given: Release | None = None
+
+    def load(self, topic: str) -> Release:
+        return self.given or _release()
+
+    def digest(self, topic: str) -> str:
+        return self.load(topic).digest
+
+    def topics(self) -> list[str]:
+        return [TOPIC]
+
+    def topic_of(self, notebook: Notebook, name: str) -> str:
+        if any(c.grade_id.startswith(f"{TOPIC}-") for c in notebook.cells):
+            return TOPIC
+        raise Unreadable("no cell of it belongs to an exercise of this course")
 
 
 def course(released: Release | None = None, seed: int = 1) -> Course:
     """The tests' course, or one of this release: that one cannot go to another process."""
-    return Course(seed, LIMITS, (lambda topic: released) if released else graders_release)
+    return Course(seed, LIMITS, Tests(released))
 
 
 def run(

@@ -52,7 +52,7 @@ def check(
     _supported()
     if not notebook.exists() and not notebook.is_symlink():
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
-    course = Course(seed, _limits(cell_seconds, seconds, memory_gb), _release)
+    course = Course(seed, _limits(cell_seconds, seconds, memory_gb))
     with Zygote() as zygote:
         record = grade_one(Submission(notebook, str(notebook)), course, zygote)
     if record["status"] == "unreadable":

@@ -16,17 +16,17 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
-from twophase.grading import notebook, release, scratch
+from twophase.grading import notebook, scratch
 from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
-from twophase.grading.notebook import Unreadable
+from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record, blank, filled, keyed, line_of
-from twophase.grading.release import Release
+from twophase.grading.release import Release, Source
 from twophase.grading.secret import SETS, seed_of
 from twophase.grading.session import GraderFault
 from twophase.grading.submissions import Submission
@@ -36,17 +36,29 @@ DEFAULT_SEED = 1  # the notebooks practise with seed 0
 GRACE_S = 300.0
 
 
+class Releases(Protocol):
+    """Where releases come from: see release.Source."""
+
+    def load(self, topic: str) -> Release: ...
+
+    def digest(self, topic: str) -> str: ...
+
+    def topics(self) -> list[str]: ...
+
+    def topic_of(self, notebook: Notebook, name: str) -> str: ...
+
+
 @dataclass(frozen=True)
 class Course:
     """What submissions are graded against.
 
-    `releases` finds a topic's release; it goes to other processes, so it must pickle. With a `secret` the seed is the student's,
-    else `seed` is everybody's. A judge that takes `grace_s` longer than a submission may take is given up.
+    `source` has the releases; it goes to other processes, so it must pickle. With a `secret` the seed is the student's, else
+    `seed` is everybody's. A judge that takes `grace_s` longer than a submission may take is given up.
     """
 
     seed: int = DEFAULT_SEED
     limits: Limits = field(default_factory=Limits)
-    releases: Callable[[str], Release] = release.load
+    source: Releases = field(default_factory=Source)
     secret: bytes = field(default=b"", repr=False)
     case_sets: int = SETS
     grace_s: float = GRACE_S
@@ -56,6 +68,12 @@ class Course:
         if not self.secret:
             return self.seed
         return seed_of(self.secret, submission.student or submission.name, self.case_sets)
+
+    def release_digest(self, topic: str) -> str:
+        """The digest of a topic's release today; for what belongs to no topic ("") that of the list of topics. Raises ValueError."""
+        if topic:
+            return self.source.digest(topic)
+        return hashlib.sha256("\n".join(self.source.topics()).encode()).hexdigest()
 
     def without_secret(self) -> Course:
         """For processes that need not know it: they are told the seeds."""
@@ -71,12 +89,13 @@ class Task:
 
 
 class Judge:
-    """Grades, in this process, with a zygote of its own."""
+    """Grades, in this process, with a zygote of its own. With `public_only` on the cases alone that a learner may see."""
 
-    def __init__(self, course: Course, zygote: Zygote) -> None:
+    def __init__(self, course: Course, zygote: Zygote, public_only: bool = False) -> None:
         self._course = course
         self._zygote = zygote
-        self._benches = Benches()
+        self._benches = Benches(public_only=public_only)
+        self._no_release = course.release_digest("")
         self._started = False
         self.fault = ""  # why nothing can be graded here at all
 
@@ -88,6 +107,7 @@ class Judge:
         try:
             record = self._judged(record, task)
         except Unreadable as e:
+            record["digests"]["release"] = self._no_release
             record |= {"status": "unreadable", "message": f"This file could not be graded: {e}."}
         except Exception as e:
             record |= {"status": "internal", "message": fault_message(f"{type(e).__name__}: {e}")}
@@ -99,8 +119,8 @@ class Judge:
         record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
         work = notebook.parse(data)
         self._zygote.launch()  # it loads its libraries while we load ours
-        record["topic"] = release.topic_of(work, task.submission.path.name)
-        released = self._course.releases(record["topic"])
+        record["topic"] = self._course.source.topic_of(work, task.submission.name.rpartition("/")[2])
+        released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
         self._start()
         supervisor = Supervisor(self._zygote, released, self._benches, self._course.limits, task.seed)

@@ -97,6 +97,10 @@ class Source:
         except ValueError as e:
             raise GraderFault(str(e)) from None
 
+    def digest(self, topic: str) -> str:
+        """The digest that the topic's release has today; no check is loaded for it. Raises ValueError."""
+        return _release_digest(self, topic, _notebook(self, topic))
+
     def topics(self) -> list[str]:
         """The topics that it has, in the order of the chapters."""
         given = self.manifest()
@@ -176,11 +180,15 @@ def _load(source: Source, topic: str) -> Release:
     catalog, given = source.catalog(), source.manifest()
     exercises = {e.id: e for e in catalog.load_topic(topic)}
     notebook = _notebook(source, topic)
-    digest = f"{notebook.digest[:32]}{checks_digest(topic, catalog.folders())[:32]}"
+    digest = _release_digest(source, topic, notebook)
     if given is not None and given.notebooks.get(topic) != notebook.digest:
         raise ValueError(f"the notebook of {topic} in {source.folder()} is not as it was released; release anew")
     later = frozenset(given.held_back) - frozenset(exercises) if given else ()
     return from_cells(topic, notebook.cells, exercises, digest, later)
+
+
+def _release_digest(source: Source, topic: str, notebook: Notebook) -> str:
+    return f"{notebook.digest[:32]}{checks_digest(topic, source.catalog().folders())[:32]}"
 
 
 def _notebook(source: Source, topic: str) -> Notebook:

@@ -13,6 +13,7 @@ from twophase.grading.notebook import Unreadable
 from twophase.grading.records import Record
 from twophase.grading.release import library_digest
 from twophase.grading.results import Results
+from twophase.grading.session import GraderFault
 from twophase.grading.submissions import Submission, find
 
 __all__ = ["DEFAULT_SEED", "Course", "Submission", "Task", "find", "grade_folder", "grade_one", "records_of"]
@@ -79,10 +80,10 @@ class Done:
             yield records.key(submission.name, digest, self._release(topic), library_digest(), seed, official)
 
     def _release(self, topic: str) -> str:
-        """The digest of a topic's release today; "" for what belongs to none, or to one that cannot be read."""
+        """The digest of a topic's release today, or what no release has: whoever grades will say what is wrong with it."""
         if topic not in self._releases:
-            self._releases[topic] = ""
-            if topic:
-                with contextlib.suppress(Exception):  # whoever grades will say what is wrong
-                    self._releases[topic] = self._course.releases(topic).digest
+            try:
+                self._releases[topic] = self._course.release_digest(topic)
+            except (ValueError, OSError, GraderFault):
+                self._releases[topic] = "none"
         return self._releases[topic]
