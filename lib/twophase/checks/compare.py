@@ -1,6 +1,6 @@
 """Whether what was observed is what was expected, and if not, where it differs, in one sentence.
 
-Works on plain data of any nesting. Standard library only, unless an array or tensor is met.
+Works on plain data of any nesting. Loads numpy only if an array or tensor is met.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any
+
+from twophase.protocol import AnswerError
+
+MAX_PLAIN = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def describe(value: Any, limit: int = 160) -> str:
     """`value` for a sentence: arrays by shape and dtype, everything else shortened."""
     if _is_array(value):
         head = f"a {_library(value)} of shape {list(value.shape)}, {_dtype(value)}"
-        return f"{head}: {value.tolist()}" if math.prod(value.shape) <= 8 else head
+        return f"{head}: {value.tolist()}" if 0 < math.prod(value.shape) <= 8 else head
     if isinstance(value, dict):
         text = "{" + ", ".join(f"{k!r}: {describe(v, 60)}" for k, v in list(value.items())[:12]) + "}"
     elif isinstance(value, list | tuple) and any(_is_array(x) for x in value):
@@ -146,8 +150,16 @@ def describe(value: Any, limit: int = 160) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The same in Python's own numbers and lists, for those who made it with numpy or torch."""
+    """The same in Python's own numbers and lists, for those who made it with numpy or torch.
+
+    Raises AnswerError (unusable) for an array of more than MAX_PLAIN numbers, or with an empty axis beside an enormous one:
+    as a list it would fill the memory.
+    """
     if hasattr(value, "tolist"):
+        if math.prod(max(1, n) for n in getattr(value, "shape", ())) > MAX_PLAIN:
+            raise AnswerError(
+                "unusable", f"your answer returned {describe(value)}: far more numbers than it was asked for"
+            )
         return value.tolist()
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]

@@ -8,6 +8,8 @@ from typing import Any
 from twophase.protocol import AnswerError
 
 MAX_PATHS = 5_000
+MAX_DRAWS = 1_000  # on one path
+TOO_MANY = f"choose was called in more than {MAX_PATHS} different ways; one call per draw is enough"
 
 Choose = Callable[[Any], int]
 
@@ -39,6 +41,8 @@ def law(run: Callable[[Choose], Hashable]) -> dict[Hashable, float]:
                 index = start[depth]
             else:
                 index = options[0]
+                if depth >= MAX_DRAWS or len(pending) + len(options) > MAX_PATHS:
+                    raise ValueError(TOO_MANY)
                 pending.extend((*taken, other) for other in options[1:])
             taken.append(index)
             weight *= mass[index]
@@ -46,9 +50,7 @@ def law(run: Callable[[Choose], Hashable]) -> dict[Hashable, float]:
 
         outcome = run(choose)
         found[outcome] = found.get(outcome, 0.0) + weight
-    raise AnswerError(
-        "raised", f"choose was called in more than {MAX_PATHS} different ways; one call per draw is enough"
-    )
+    raise AnswerError("raised", TOO_MANY)
 
 
 def _as_floats(probs: Any) -> list[float]:

@@ -18,7 +18,7 @@ from twophase.protocol import AnswerError, Callback, ObjectRef, ProtocolError, d
 from twophase.protocol import wire as w
 from twophase.protocol.errors import JudgeFault, error_from
 
-FROM_WORKER = ("missing", "not_yet", "raised", "not_plain")  # the other kinds are ours to say
+FROM_WORKER = ("missing", "not_yet", "raised", "not_plain", "unusable")  # the other kinds are ours to say
 MAX_CALLBACKS = 100_000  # in one case; a check may keep a log of them
 MAX_CASE_BYTES = 256 * 2**20  # that a worker may send in one case, returned and in callbacks together
 MAX_NESTING = 30  # calls within callbacks within calls
@@ -163,5 +163,5 @@ class RemoteAnswer:
             if self._session.broken is not None:
                 raise self._session.broken from None
             said = error_from(e)
-            text = str(e)[:2000] if said.kind == "raised" else said.message
+            text = said.message.removeprefix(f"{type(e).__name__}: ") if said.kind == "raised" else said.message
             return w.RAISE, w.pack_error(said.kind, text, said.type_names)

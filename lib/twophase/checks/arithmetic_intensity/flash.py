@@ -19,13 +19,19 @@ SPARE = 16  # numbers that a state may hold beside T·(H + 2)
 
 
 def size(state: Any) -> float:
-    """How many numbers a state holds; infinite for anything that is no number, tensor, array, list, tuple or dict."""
-    if state is None or isinstance(state, bool | int | float):
+    """How many numbers a state holds; infinite for anything that is no number, tensor, array, list, tuple or dict.
+
+    Infinite too for what could hold many numbers and look like one: an enormous integer, a long or odd key of a dict.
+    """
+    if state is None or isinstance(state, bool | float):
         return 1
+    if isinstance(state, int):
+        return 1 if state.bit_length() <= 64 else math.inf
     if isinstance(state, Mapping):
-        return sum(map(size, state.values()))
+        named = all((isinstance(key, str) and len(key) <= 40) or size(key) == 1 for key in state)
+        return max(1, sum(map(size, state.values()))) if named else math.inf
     if isinstance(state, list | tuple):
-        return sum(map(size, state))
+        return max(1, sum(map(size, state)))
     return math.prod(state.shape) if hasattr(state, "shape") else math.inf
 
 

@@ -1,22 +1,12 @@
-"""What the checks of this topic share: random tensors, and answers made plain."""
+"""What the checks of this topic share: random tensors."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import torch
 
 SAME_NUMBERS = "numbers that are only stored come back bit for bit, in the dtype they had"
-
-
-def plain(value: Any) -> Any:
-    """Lists and dicts of Python's own numbers, for those who made them with numpy or torch."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(x) for x in value]
-    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def normal(rng: random.Random, *shape: int, dtype: str = "float32") -> torch.Tensor:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT
+from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.kv_cache._broken_caches import MUTANTS, Buffer, Cache
-from twophase.checks.kv_cache._data import plain
 
 
 def failure(make: Callable[[int], Cache], script: dict[str, Any]) -> str:

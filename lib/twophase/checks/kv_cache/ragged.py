@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from twophase.checks.answer import Answer, Handle, refuses, tell
-from twophase.checks.compare import Tolerance
+from twophase.checks.compare import Tolerance, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
 
@@ -146,7 +146,7 @@ def _held(found: Any, lengths: list[int]) -> dict[str, Any]:
     if not isinstance(found, list | tuple) or len(found) != 3:
         return {"append returned": "something that is not (keys, values, lengths)"}
     keys, values, told = found
-    told = told.tolist() if hasattr(told, "tolist") else list(told) if isinstance(told, tuple) else told
+    told = plain(told)
     if not all(isinstance(x, torch.Tensor) and x.ndim == 4 and len(x) == len(lengths) for x in (keys, values)):
         return {"append returned": "keys and values that are not tensors [B, S, K, H]"}
     return {

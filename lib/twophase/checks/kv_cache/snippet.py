@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from twophase.checks.answer import Answer, outcome, tell
-from twophase.checks.compare import Tolerance, difference
+from twophase.checks.compare import Tolerance, difference, plain
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.checks.kv_cache import _snippet_caches as caches
-from twophase.checks.kv_cache._data import SAME_NUMBERS, normal, plain
+from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
 from twophase.checks.kv_cache._snippet_caches import FAULTS, Right
 
 Tensor = torch.Tensor

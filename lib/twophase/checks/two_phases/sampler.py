@@ -114,7 +114,7 @@ def observe(answer: Answer, case: Case) -> Any:
         token = answer.call("sample", *case.args, counted)
         whole = hasattr(token, "item") and getattr(token, "shape", None) == ()
         token = token.item() if whole else token
-        return token if type(token) is int else f"{token!r} ({type(token).__name__})"
+        return token if type(token) is int else f"{token!r:.80} ({type(token).__name__})"
 
     found = law(run)
     if not draws and _possible(*case.args) > 1:
