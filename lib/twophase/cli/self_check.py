@@ -1,0 +1,122 @@
+"""`twophase self-check`: a saved notebook in the grader's jail, on the public cases, for a student before handing in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from twophase.cli.interrupt import loading
+from twophase.cli.progress import PATIENCE_S
+
+ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
+WORDS = {
+    "right": ("✓ right on the public cases", "green"),
+    "wrong": ("✗ not right", "red"),
+    "not_yet": ("· not written yet", "yellow"),
+    "missing": ("– its cell or its name is missing", "red"),
+    "failed": ("! breaks in a fresh run", "red"),
+}
+Record = dict[str, Any]
+UNREADABLE = "This file could not be graded: "
+
+
+def self_check(
+    notebook: Annotated[Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")],
+    cell_seconds: Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")] = 30.0,
+    time_limit: Annotated[float, typer.Option(min=1, help="Longest time for the notebook, in seconds.")] = 300.0,
+    memory_limit: Annotated[float, typer.Option(min=0.2, help="Memory beyond the libraries', in GB.")] = 2.0,
+) -> None:
+    """Before handing in: run your saved notebook as the official grader does, from top to bottom in a fresh, confined process.
+
+    It says for each exercise what would be handed in, on the cases that your check cells use. The official grade uses more cases.
+
+    Exit code: 0 all right on the public cases; 1 something is not; 2 there is no such notebook, or it cannot be read; 3 the grader failed.
+
+    Example: twophase self-check my/03_kv_cache.ipynb
+    """
+    with loading():
+        from twophase.grading import self_check as check
+        from twophase.grading.confine import Limits
+    data = check.read(notebook)
+    console = Console()
+    limits = Limits(cell_s=cell_seconds, submission_s=time_limit, memory_bytes=int(memory_limit * 1e9))
+    with _patience():
+        record = check.check(notebook, limits)
+    if record["status"] == "unreadable":
+        raise ValueError(f"{notebook}: {record['message'].removeprefix(UNREADABLE)}")
+    if record["status"] == "internal":
+        Console(stderr=True).print(Text(f"twophase: {_plain(record['message'])}"))
+        raise typer.Exit(OUR_FAULT)
+    console.print(_table(record))
+    for line in [*_flags(record), *check.remarks(data, record)]:
+        console.print(Text(f"Noticed: {_plain(line)}", style="yellow"))
+    console.print(Text(_summary(record)))
+    right = all(q["status"] == "right" for q in record["questions"])
+    raise typer.Exit(ALL_RIGHT if right else NOT_ALL_RIGHT)
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """A line on stderr, with a clock, once it takes more than two seconds."""
+    waiting = Console(stderr=True).status("running your notebook in a fresh process")
+    timer = threading.Timer(PATIENCE_S, waiting.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        waiting.stop()
+
+
+def _table(record: Record) -> Table:
+    """An exercise a line: what would be handed in, and what to do about it."""
+    table = Table("exercise", "handed in would be", "what it says", title=Text(_plain(record["file"])))
+    for q in record["questions"]:
+        words, color = WORDS[q["status"]]
+        table.add_row(Text(_plain(q["title"])), Text(words, style=color), Text("\n".join(_says(q))))
+    return table
+
+
+def _says(q: Record) -> list[str]:
+    if q["status"] == "right":
+        return ["by itself: another cell of yours breaks it"] if q["alone"] else []
+    if q["status"] == "not_yet":
+        return [f"Worth {q['out_of']:g} points."]
+    lines = [_plain(q["message"])]
+    if q["cell"]["error"]:
+        lines.append(f"Its cell stopped with {_plain(q['cell']['error'])}")
+    if q["hint"]:
+        lines.append(f"A hint: {q['hint']}")
+    return lines
+
+
+def _flags(record: Record) -> list[str]:
+    """What the official grader would note; a missing cell stands in the table."""
+    return [f"{f['where']}: {f['says']}" for f in record["flags"] if f["name"] not in ("missing_cell", "right_alone")]
+
+
+def _summary(record: Record) -> str:
+    questions = record["questions"]
+    right = sum(q["status"] == "right" for q in questions)
+    return (
+        f"{right} of {len(questions)} exercises are right on the public cases. "
+        "The official grade uses more cases than these.\n"
+        f"Confined by {', '.join(record['confined_by'])}."
+    )
+
+
+def _plain(value: object) -> str:
+    """Text from a notebook for the terminal: without control characters, which could move the cursor or repaint the screen."""
+    from twophase.grading.report import CONTROL
+
+    return CONTROL.sub("�", str(value)).replace("\n", " ")
