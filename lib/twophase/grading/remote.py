@@ -50,6 +50,8 @@ class RemoteAnswer:
         self._callbacks: dict[int, Callable[..., Any]] = {}
         self._given = 0  # callbacks so far: a number is never used again
         self._nesting = 0
+        self.interrupted = False  # the check's own code was, at some point that nobody chose
+        self.ended = time.monotonic()  # when the last case was over
         self._most = until
         self.start_exercise(session.limits.submission_s)
         self.start_case(session.limits.submission_s)
@@ -75,6 +77,7 @@ class RemoteAnswer:
             with self._alarm.limit(own_s):
                 return check()
         except Overdue:
+            self.interrupted = True
             said = f"Checking what your answer returned, or called back with, took longer than {own_s:.3g} s"
             raise self._session.fail("timeout", said) from None
         finally:

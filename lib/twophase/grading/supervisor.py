@@ -2,7 +2,8 @@
 
 When the process dies, hangs or talks nonsense, the cell or the exercise at fault loses; a fresh process replays the
 other cells and the rest is judged there. An exercise that fails beside the others is tried once more by itself, so that no cell
-can take away another one's points.
+can take away another one's points. Half of the submission's time is for all exercises together; the other half is divided
+among those that are tried again, so that none can take away another one's time either.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from twophase.grading.session import CellRun, Session
 from twophase.protocol import AnswerError
 
 TROUBLE = ("timeout", "died", "protocol")
+TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,14 @@ class Supervisor:
         return _Run(self._zygote, self._release, self._benches, self._limits, self._seed, notebook).grade()
 
 
+@dataclass
+class _Budget:
+    """What a part of the work may take: until when, a time of `time.monotonic()`, and how many processes."""
+
+    until: float
+    forks: int
+
+
 class _Run:
     """One submission on its way through the supervisor."""
 
@@ -68,15 +78,22 @@ class _Run:
     ) -> None:
         self._zygote, self._release, self._benches, self._limits, self._seed = zygote, release, benches, limits, seed
         self._plan: Plan = make_plan(notebook, release)
-        self._until = time.monotonic() + limits.submission_s
+        began = time.monotonic()
+        self._until = began + limits.submission_s
+        self._together = _Budget(began + limits.submission_s / 2, limits.forks)
         self._guilty: dict[Step, AnswerError] = {}
         self._ran: dict[Step, CellRun] = {}
+        self._cut: set[str] = set()  # exercises for which the time of all together did not last
         self._grade = Grade(flags=list(self._plan.flags))
 
     def grade(self) -> Grade:
-        together = {i: self._first(i, session) for i, session in self._sessions()}
-        for exercise_id, first in together.items():
-            graded = self._again(exercise_id, first)
+        found = {i: self._first(i, session) for i, session in self._sessions()}
+        again = [i for i, first in found.items() if self._deserves_another_look(first)]
+        for n, exercise_id in enumerate(again):
+            now = time.monotonic()
+            share = _Budget(now + max(0.0, self._until - now) / (len(again) - n), TRIES)
+            found[exercise_id] = self._again(exercise_id, found[exercise_id], share)
+        for exercise_id, graded in found.items():
             self._grade.questions.append(graded)
             self._flag(exercise_id, graded)
         for step in self._plan.steps:
@@ -93,7 +110,7 @@ class _Run:
                 for old in current:
                     old.close()
                 current[:] = []
-                fresh = self._replay(self._plan.steps, self._limits.submission_s / 2)
+                fresh = self._replay(self._plan.steps, self._together)
                 current[:] = [fresh] if fresh else []
             return current[0] if current else None
 
@@ -108,9 +125,12 @@ class _Run:
         exercise = self._release.exercises[exercise_id]
         if exercise_id in self._plan.missing:
             return Graded(_verdict(exercise, "missing", "The answer's cell is not in the notebook."))
-        return self._judge(exercise, live())
+        graded = self._judge(exercise, live(), self._together)
+        if not graded.verdict.right and time.monotonic() >= self._together.until:
+            self._cut.add(exercise_id)
+        return graded
 
-    def _judge(self, exercise: Exercise, session: Session | None) -> Graded:
+    def _judge(self, exercise: Exercise, session: Session | None, budget: _Budget) -> Graded:
         """The verdict on an exercise whose cells have run in `session`."""
         step = next(s for s in self._plan.steps if s.exercise_id == exercise.id) if self._has(exercise.id) else None
         ran = self._ran.get(step, CellRun()) if step else CellRun()
@@ -121,53 +141,81 @@ class _Run:
             return Graded(
                 _verdict(exercise, "failed", "The notebook used up its time before this was judged.", "timeout")
             )
-        bench = self._benches.of(exercise, self._seed)
-        with self._benches.turn:
-            verdict = bench.judge(RemoteAnswer(session, self._benches.turn))
+        verdict = self._ask(exercise, session, budget)
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
         return Graded(verdict, ran)
 
+    def _ask(self, exercise: Exercise, session: Session, budget: _Budget) -> Verdict:
+        """The bench's verdict. What the bench takes for itself (cases, right and wrong answers) is nobody's time."""
+        began = time.monotonic()
+        bench = self._benches.of(exercise, self._seed)
+        self._give_back(time.monotonic() - began, budget)
+        with self._benches.turn:
+            answer = RemoteAnswer(session, self._benches.turn, budget.until)
+            verdict = bench.judge(answer)
+        self._give_back(time.monotonic() - answer.ended, budget)
+        if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
+            self._benches.forget(exercise, self._seed)
+        return verdict
+
+    def _give_back(self, seconds: float, budget: _Budget) -> None:
+        self._until += seconds
+        budget.until += seconds
+
     def _has(self, exercise_id: str) -> bool:
         return any(s.exercise_id == exercise_id for s in self._plan.steps)
 
-    def _again(self, exercise_id: str, first: Graded) -> Graded:
-        """A second look at what is not right, without the other answers, then without the submission's own cells either."""
+    def _deserves_another_look(self, first: Graded) -> bool:
+        """Whether it is not right, and another cell may be to blame."""
         verdict = first.verdict
-        if verdict.right or verdict.misconception or verdict.status == "not_yet" or not self._has(exercise_id):
-            return first
-        broke = {o.error for o in verdict.outcomes} & {"timeout", "died"}
-        tried = {self._plan.steps}
-        for with_own in (False,) if broke else (True, False):
-            steps = self._plan.alone(exercise_id, with_own)
-            if steps in tried:
-                continue
-            tried.add(steps)
-            own = next(s for s in steps if s.exercise_id == exercise_id)
-            blamed = self._guilty.pop(own, None)
-            session = self._replay(steps, self._limits.submission_s / 2)
-            if session is None:
-                self._guilty |= {own: blamed} if blamed else {}
-                return first
-            with session:
-                second = self._judge(self._release.exercises[exercise_id], session)
-            if blamed:
-                self._guilty.setdefault(own, blamed)
-            if second.verdict.right:
-                return replace(second, alone=True)
-        return first
+        found = verdict.right or verdict.misconception or verdict.status == "not_yet"
+        return not found and self._has(verdict.exercise_id)
 
-    def _replay(self, steps: Sequence[Step], budget_s: float) -> Session | None:
+    def _again(self, exercise_id: str, first: Graded, share: _Budget) -> Graded:
+        """A second look at what is not right, without the other answers, then without the submission's own cells either."""
+        cut = exercise_id in self._cut
+        broke = {o.error for o in first.verdict.outcomes} & {"timeout", "died"} and not cut
+        tried = set() if cut else {self._plan.steps}
+        ways = dict.fromkeys(
+            self._plan.alone(exercise_id, with_own) for with_own in ((False,) if broke else (True, False))
+        )
+        left = [steps for steps in ways if steps not in tried]
+        best = first
+        for n, steps in enumerate(left):
+            now = time.monotonic()
+            second = self._alone(exercise_id, steps, _Budget(now + (share.until - now) / (len(left) - n), share.forks))
+            if second is not None and second.verdict.right:
+                return replace(second, alone=True)
+            if second is not None and cut and best is first:  # the first look saw nothing
+                best = second
+        return best
+
+    def _alone(self, exercise_id: str, steps: Sequence[Step], budget: _Budget) -> Graded | None:
+        """The verdict where only these steps have run; None if they cannot be run in time."""
+        own = next(s for s in steps if s.exercise_id == exercise_id)
+        blamed = self._guilty.pop(own, None)
+        session = self._replay(steps, budget)
+        if session is None:
+            self._guilty |= {own: blamed} if blamed else {}
+            return None
+        with session:
+            second = self._judge(self._release.exercises[exercise_id], session, budget)
+        if blamed:
+            self._guilty.setdefault(own, blamed)
+        return second
+
+    def _replay(self, steps: Sequence[Step], budget: _Budget) -> Session | None:
         """A process in which the innocent steps have run; cells that break it are found guilty on the way. None if time is up."""
-        until = min(self._until, time.monotonic() + budget_s)
-        while self._grade.forks < self._limits.forks and time.monotonic() < until:
+        while budget.forks > 0 and time.monotonic() < budget.until:
+            budget.forks -= 1
             self._grade.forks += 1
             session = self._zygote.fork(self._release.withholds, self._limits)
             try:
                 for step in steps:
                     if step not in self._guilty:
-                        self._run(session, step, until)
+                        self._run(session, step, budget.until)
                 return session
             except AnswerError as e:
                 session.close()
@@ -178,11 +226,16 @@ class _Run:
         return None
 
     def _run(self, session: Session, step: Step, until: float) -> None:
-        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is guilty."""
+        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is guilty.
+
+        But not if it had less time than a cell may take, because others had used it up.
+        """
+        limit_s = max(0.01, min(self._limits.cell_s, until - time.monotonic()))
         try:
-            ran = session.run_cell(step.source, max(0.01, min(self._limits.cell_s, until - time.monotonic())))
+            ran = session.run_cell(step.source, limit_s)
         except AnswerError as e:
-            self._guilty[step] = e
+            if e.kind != "timeout" or limit_s == self._limits.cell_s:
+                self._guilty[step] = e
             raise
         self._ran.setdefault(step, ran)
 
