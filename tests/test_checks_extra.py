@@ -247,5 +247,5 @@ def test_proving_finds_what_is_wrong_with_a_check() -> None:
     for says, exercise in cases.items():
         assert says in prove.everything(exercise)
     assert "no case tells" in prove.separated(Bench(cases["is rejected without its name"]))
-    assert "rejects the notebook's model solution" in prove.everything(good, {"send_s": first.answer})
+    assert "rejects mine" in prove.right(Bench(good), {"send_s": first.answer}, "mine")
     assert "should be “not written yet”" in prove.stub(Bench(good), {"send_s": lambda *a: 0.0})

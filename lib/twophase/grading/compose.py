@@ -17,7 +17,7 @@ RawCell = dict[str, Any]
 
 
 def cells_of(path: Path) -> list[RawCell]:
-    """The cells of a notebook of our own. Raises ValueError, with the path, if it cannot be read."""
+    """The cells of a notebook of our own, the source of each in one string. Raises ValueError, with the path, if it cannot be read."""
     try:
         cells = json.loads(path.read_bytes())["cells"]
     except FileNotFoundError:
@@ -26,7 +26,7 @@ def cells_of(path: Path) -> list[RawCell]:
         raise ValueError(f"{path} is no notebook of format 4 ({type(e).__name__}); save it in JupyterLab") from None
     if not isinstance(cells, list) or not all(isinstance(c, dict) and _source(c) is not None for c in cells):
         raise ValueError(f"{path} is no notebook of format 4; save it in JupyterLab")
-    return cells
+    return [c | {"source": _source(c)} for c in cells]
 
 
 def grade_id(cell: RawCell) -> str:
