@@ -1,0 +1,140 @@
+"""`twophase similar`: groups of near-identical answers, as evidence for a person. Nothing is run, and no score changes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from twophase.grading import gradebook, similar_json, similar_page, submissions
+from twophase.grading.exports import replace_text
+from twophase.grading.report import CONTROL
+from twophase.grading.similar import CAVEAT, LEAST, Report, report
+from twophase.grading.similar_groups import Group
+
+NOTHING, LOOK = 0, 1
+MOST_GROUPS, MOST_NAMES = 20, 6
+PATIENCE_S = 2.0
+
+
+def similar(
+    folder: Annotated[Path, typer.Argument(help="The folder or zip with the submissions, as for `twophase grade`.")],
+    out: Annotated[Path, typer.Option(help="Where similar.html and similar.json go.")] = Path("grades"),
+    release: Annotated[
+        Path | None,
+        typer.Option(help="What was handed out, as `twophase release` wrote it; without it, the course's own."),
+    ] = None,
+    layout: Annotated[str, typer.Option(help="How the submissions lie there; auto finds out.")] = "auto",
+    least: Annotated[
+        float, typer.Option(help="Share of the rarer fragments that must be the same, above 0, at most 1.")
+    ] = LEAST,
+    exercise: Annotated[str, typer.Option(help="Only this exercise, by its id.")] = "",
+    course: Annotated[
+        Path | None, typer.Option(help="The course file: whose a file is, and who works together.")
+    ] = None,
+) -> None:
+    """Groups of near-identical answers, with the code side by side: evidence for a person, never a score. Nothing is run.
+
+    What the course gives out or publishes does not count, nor what many of the class wrote. Teams are not compared with themselves.
+
+    Exit code: 0 nothing to look at; 1 something to look at; 2 bad usage.
+
+    Example: twophase similar submissions/ --out grades/ --course course.yml
+    """
+    if not 0 < least <= 1:
+        raise ValueError(f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}")
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to --out")
+    scheme = None if course is None else gradebook.load(_there(course))[0]
+    found = submissions.find(folder, layout)
+    console = Console()
+    with _Bar(console) as bar:
+        compared = report(found, least, exercise, scheme, release, bar)
+    written = replace_text(out / "similar.html", similar_page.page(compared))
+    data = json.dumps(similar_json.as_json(compared), indent=1) + "\n"
+    replace_text(out / "similar.json", data)
+    _tell(compared, console)
+    console.print(Text(f"Written: {written}, {out / 'similar.json'}"))
+    raise typer.Exit(LOOK if compared.groups else NOTHING)
+
+
+def _there(course: Path) -> Path:
+    if not course.is_file():
+        raise ValueError(f"there is no file {course}; give the course's file to --course")
+    return course
+
+
+class _Bar:
+    """A progress bar for whoever waits longer than two seconds."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("reading")
+        self._started = time.monotonic()
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        self._bar.update(self._task, description=what, completed=done, total=of)
+        if not self._bar.live.is_started and time.monotonic() - self._started > PATIENCE_S:
+            self._bar.start()
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+
+def _plain(value: object) -> str:
+    """Somebody else's text for the terminal."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
+
+
+def _tell(found: Report, console: Console) -> None:
+    if found.groups:
+        console.print(_table(found))
+        left = len(found.groups) + found.crowded - MOST_GROUPS
+        console.print(Text(f"... and {left} more groups, weaker than these")) if left > 0 else None
+    for one in found.exercises:
+        if said := similar_page.follows_sentence(one):
+            console.print(Text(_plain(f"{one.title}: {said}"), style="cyan"))
+    for file, why in found.unreadable[:MOST_GROUPS]:
+        console.print(Text(_plain(f"not read, {file}: {why}"), style="yellow"))
+    console.print(Text(similar_page.summary(found)))
+    if found.groups:
+        console.print(Text(CAVEAT, style="bold"))
+
+
+def _table(found: Report) -> Table:
+    table = Table("group", "topic", "exercises", "strongest pair", "also the same")
+    for g in found.groups[:MOST_GROUPS]:
+        names = ", ".join(g.names[:MOST_NAMES]) + (
+            f" and {len(g.names) - MOST_NAMES} more" if len(g.names) > MOST_NAMES else ""
+        )
+        shown = (Text(_plain(x)) for x in (names, g.topic, _exercises(g), _strongest(g), _traces(g)))
+        table.add_row(*shown)
+    return table
+
+
+def _exercises(g: Group) -> str:
+    return ", ".join(a.exercise.id.partition("-")[2] or a.exercise.id for a in g.agreements)
+
+
+def _strongest(g: Group) -> str:
+    best = max((p for a in g.agreements for p in a.pairs), key=lambda p: p.weight, default=None)
+    return f"{best.same} of {best.rarer} rarer fragments" if best else ""
+
+
+def _traces(g: Group) -> str:
+    strong = [t.mark.kind for t in g.traces if t.mark.strong]
+    return ", ".join(
+        f"{kind} ({strong.count(kind)})" if strong.count(kind) > 1 else kind for kind in dict.fromkeys(strong)
+    )
