@@ -104,6 +104,11 @@ class Files:
     times: Path | None = None
 
 
+def _stem(name: str) -> str:
+    """`ann` of the folder `ann`, of `ann.ipynb`, and of the zip `ann.zip`."""
+    return name.removesuffix(".zip").removesuffix(".ipynb")
+
+
 @dataclass(frozen=True)
 class Scheme:
     """All of course.yml."""
@@ -124,11 +129,10 @@ class Scheme:
     def student_of(self, file: str) -> str | None:
         """Whose file this is, by its path; None if the rule finds nobody in it."""
         parts = file.split("/")
-        stem = parts[-1].removesuffix(".ipynb")
         if self.student == "file":
-            return stem
+            return _stem(parts[-1])
         if self.student == "folder":
-            return parts[0] if len(parts) > 1 else stem
+            return _stem(parts[0])
         found = self.student.search(file)
         return found["student"] if found and found["student"] else None
 

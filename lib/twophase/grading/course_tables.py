@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -18,15 +18,16 @@ from twophase.grading.deadlines import read_time
 
 T = TypeVar("T")
 DIGEST = re.compile(r"[0-9a-f]{12,64}")
-# our name of a column: the names that it has in Canvas's export of grades and in Moodle's
+# our name of a column: the names that it has in exports of Canvas, Moodle (participants, grading worksheet), Gradescope and nbgrader
 COLUMNS = {
     "student": ("student id",),
     "name": ("full name", "fullname"),
-    "first": ("first name", "firstname"),
-    "last": ("last name", "surname", "lastname"),
+    "first": ("first name", "firstname", "first_name"),
+    "last": ("last name", "surname", "lastname", "last_name"),
     "email": ("email address", "e-mail"),
     "username": ("user name",),
-    "id_number": ("id number", "idnumber"),
+    "id_number": ("id number", "idnumber", "sid"),
+    "participant": ("identifier",),
     "canvas_id": ("id",),
     "sis_user_id": ("sis user id",),
     "sis_login_id": ("sis login id",),
@@ -44,6 +45,7 @@ class Student:
     username: str = ""
     id_number: str = ""
     canvas_id: str = ""
+    participant: str = ""  # Moodle's number of a student in one assignment
     sis_user_id: str = ""
     sis_login_id: str = ""
     section: str = ""
@@ -106,7 +108,7 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
     header, rows = read_csv(path)
     canvas = "Student" in header and "ID" in header
     ours = _our_columns(header, canvas)
-    column = key or ours.get("student") or (ours.get("sis_login_id") if canvas else ours.get("username"))
+    column = key or _key_column(ours, rows, canvas)
     if column not in header:
         says = (
             f"no column {key!r}{nearest(key, header)}" if key else "no column student; name one with files.roster.key"
@@ -120,11 +122,25 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
         if name in found:
             raise ValueError(f"{row.where}: {name!r} is there twice")
         cells = {k: row.cells[h] for k, h in ours.items() if k not in ("student", "first", "last")}
+        cells |= {"participant": _number(cells["participant"])} if "participant" in cells else {}
         whole = f"{row.cells.get(ours.get('first', ''), '')} {row.cells.get(ours.get('last', ''), '')}".strip()
         found[name] = Student(**{"name": whole} | cells | {"key": name}, raw=row.cells)
     if not found:
         raise ValueError(f"{path} has no students")
     return list(found.values())
+
+
+def _key_column(ours: Mapping[str, str], rows: Sequence[Row], canvas: bool) -> str:
+    """The column that tells students apart, if none was named: the usual one, else the first that everybody has something in."""
+    usual = ours.get("student") or (ours.get("sis_login_id") if canvas else ours.get("username"))
+    ids = "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""  # Gradescope's, nbgrader's
+    others = [ours[c] for c in (ids, "email", "participant") if c in ours]
+    return usual or next((h for h in others if rows and all(r.cells[h] for r in rows)), "")
+
+
+def _number(identifier: str) -> str:
+    """`12345` of Moodle's `Participant 12345`, in any language."""
+    return identifier.rpartition(" ")[2]
 
 
 def _our_columns(header: list[str], canvas: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from twophase.grading import course_misconceptions, course_reading
+from twophase.grading import course_misconceptions, course_reading, whose
 from twophase.grading.course import Scheme
 from twophase.grading.course_tables import Student, read_manual, read_overrides, read_roster, read_times
 from twophase.grading.leave_out import Item, best
@@ -90,7 +90,8 @@ def make(scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetim
         by_topic.setdefault(_topic(scheme, record), []).append(record)
     sheets = {t: s for t, a in scheme.assignments.items() if (s := make_sheet(scheme, a, by_topic[t], notes))}
     require_bounds(sheets.values(), beside.marks, [r["digests"]["submission"] for r in records])
-    handed_in, strangers = _sort(scheme, beside, by_topic)
+    handed_in, strangers, doubts = whose.sort(scheme, beside.roster, by_topic)
+    notes += doubts
     students = _students(scheme, beside, handed_in)
     scorer = Scorer(scheme, beside.marks, beside.times, now or datetime.now(UTC))
     totals = [
@@ -109,30 +110,8 @@ def _topic(scheme: Scheme, record: Record) -> str:
     topic = str(record["topic"])
     if topic or len(scheme.assignments) == 1:
         return topic or next(iter(scheme.assignments))
-    name = str(record["file"]).rpartition("/")[2]
-    return max((t for t in scheme.assignments if t in name), key=len, default="")
-
-
-def _sort(
-    scheme: Scheme, beside: Beside, by_topic: Mapping[str, list[Record]]
-) -> tuple[dict[tuple[str, str], list[Record]], list[str]]:
-    """Records by student and assignment, and the files that belong to nobody."""
-    known = {s.key for s in beside.roster}
-    found: dict[tuple[str, str], list[Record]] = {}
-    strangers: list[str] = []
-    for topic, records in by_topic.items():
-        for record in records:
-            said = record.get("student")
-            who = said if isinstance(said, str) and said else scheme.student_of(record["file"])
-            members = scheme.members(who, topic) if who else ()
-            ours = [m for m in members if not known or m in known]
-            if topic not in scheme.assignments and topic:
-                continue  # said in the notes
-            if not ours or not topic:
-                strangers.append(record["file"])
-            for member in ours:
-                found.setdefault((member, topic), []).append(record)
-    return found, sorted(strangers)
+    parts = reversed(str(record["file"]).split("/"))
+    return next((t for p in parts for t in sorted(scheme.assignments, key=len, reverse=True) if t in p), "")
 
 
 def _students(scheme: Scheme, beside: Beside, handed_in: Iterable[tuple[str, str]]) -> list[Student]:

@@ -32,6 +32,7 @@ MOODLE = re.compile(r"(?P<who>.+?)_(?P<student>\d+)_assignsubmission_[a-z]+(?:_.
 NBGRADER = re.compile(
     r"(?P<student>.+)\+(?P<assignment>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^+]*(?:\+\d{4})?)(?:\+[\w=-]+)?"
 )
+GRADESCOPE = re.compile(r"submission_\d+")
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)")
 TRUSTED = re.compile(r"submissions(?: ?\(\d+\))?(?:\.zip)?|assignment_\d+_export(?: ?\(\d+\))?(?:\.zip)?")
 STAMP = "timestamp.txt"
@@ -142,6 +143,17 @@ def _stamped(stamp: Node) -> str:
         return instant(archives.read(stamp.path, stamp.members, 200).decode("utf-8", "replace"))
     except Unreadable:
         return ""
+
+
+def numbered(file: str, student: str) -> tuple[str, str]:
+    """The platform whose own number `student` is, by the name of a submission, and who the name says it is; empty if it is another id."""
+    for part in file.split("/"):
+        if NBGRADER.fullmatch(part) or GRADESCOPE.fullmatch(part):
+            break
+        for platform, pattern in (("moodle", MOODLE), ("anonymous", ANONYMOUS), ("canvas", CANVAS)):
+            if (match := pattern.fullmatch(part)) and match["student"] == student:
+                return platform, match["who"]
+    return "", ""
 
 
 READERS: dict[str, Callable[[Node, bool], list[Hand]]] = {
