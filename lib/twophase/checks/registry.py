@@ -188,4 +188,5 @@ ids = COURSE.ids
 load = COURSE.load
 load_topic = COURSE.load_topic
 listed = COURSE.listed
+listed_ids = COURSE.listed_ids
 held_back = COURSE.held_back

@@ -8,16 +8,24 @@ from pathlib import Path
 
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
+from twophase.checks.manifest import HeldBack
 from twophase.lab import record
+from twophase.lab.tables import finished
 
 SITTING_MINUTES = 45
 QUESTIONS = 2
-STATES = {"right": "solved", "wrong": "not right yet", "failed": "not right yet"}
+STATES = {
+    "right": "solved",
+    "wrong": "not right yet",
+    "failed": "not right yet",
+    "later": "to be judged after handing in",
+}
+Listed = Exercise | HeldBack
 
 
-def cut(exercises: Sequence[Exercise]) -> list[list[Exercise]]:
+def cut(exercises: Sequence[Listed]) -> list[list[Listed]]:
     """A topic's exercises in sittings of at most 45 minutes, in order."""
-    sittings: list[list[Exercise]] = []
+    sittings: list[list[Listed]] = []
     for exercise in exercises:
         if sittings and sum(e.minutes for e in sittings[-1]) + exercise.minutes <= SITTING_MINUTES:
             sittings[-1].append(exercise)
@@ -37,7 +45,7 @@ def known_topic(name: str) -> str:
 
 def _attempts(events: list[record.Event]) -> list[record.Event]:
     """The checks, oldest first, of exercises that still exist."""
-    known = {i for t in registry.topics() for i in registry.ids(t)}
+    known = {i for t in registry.topics() for i in registry.listed_ids(t)}
     return [e for e in events if e.get("event") == "check" and e["id"] in known]
 
 
@@ -58,9 +66,9 @@ def where_stopped(events: list[record.Event]) -> list[str]:
     topics = registry.topics()
     start = topics.index(here) if here else 0
     for topic in [*topics[start:], *topics[:start]]:
-        every = cut(registry.load_topic(topic))
+        every = cut(registry.listed(topic))
         for number, sitting in enumerate(every, 1):
-            left = [e for e in sitting if standings.get(e.id, record.Standing()).state != "done"]
+            left = [e for e in sitting if not finished(e.id, standings)]
             if left:
                 minutes = sum(e.minutes for e in left)
                 of = f"sitting {number} of {len(every)}"

@@ -29,6 +29,26 @@ class Points(float):
         return f'<div style="{GREEN}"><strong>Right.</strong> {number(self)} of {number(self.out_of)} {unit}</div>'
 
 
+class Later(float):
+    """The value of a check cell whose exercise is judged after handing in: no error, and no points to be had yet.
+
+    It prints as 0.0, since nbgrader takes a check cell that neither raises nor shows a number for one that has passed.
+    """
+
+    out_of: float
+
+    def __new__(cls, out_of: float) -> Later:
+        made = super().__new__(cls, 0.0)
+        made.out_of = out_of
+        return made
+
+    def _repr_html_(self) -> str:
+        unit = "point" if self.out_of == 1 else "points"
+        return (
+            f'<div style="{BLUE}"><strong>Judged after you hand in.</strong> Worth {number(self.out_of)} {unit}</div>'
+        )
+
+
 class Note:
     """A few lines of text."""
 
