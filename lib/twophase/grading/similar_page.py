@@ -20,17 +20,18 @@ LOOK = """
 .code .same::before { content: "=\\00a0"; color: var(--note); font-weight: bold; } .code .shown { color: var(--soft); }
 .code .shown::before { content: "\\00b7\\00a0"; } figcaption { font-size: .9rem; padding: .2rem 0; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; }
+td { min-width: 7rem; } td.n { min-width: 0; }
 section { border-top: 2px solid var(--line); margin-top: 2rem; } .caveat { border-left: 4px solid var(--note); padding-left: .8rem; }
 @media print { .code { border-color: #999; } section { break-before: auto; } }
 """
 KINDS = {
     "file": "the file, byte by byte",
     "cell": "id of an added cell, drawn at random",
-    "metadata": "metadata of the file",
+    "metadata": "what its metadata says",
     "person": "another student's name in the metadata",
     "comment": "comment",
     "text": "text",
-    "name": "name",
+    "name": "name, chosen freely",
     "spacing": "a line with its odd spacing",
 }
 
@@ -46,9 +47,9 @@ def page(found: Report) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Near-identical answers</title><style>{STYLE}{PRINT}{LOOK}</style></head>\n<body>\n"
+        f"<title>Near-identical answers</title><style>{STYLE}{PRINT}{LOOK}</style></head>\n<body><main>\n"
         + "\n".join(p for p in parts if p)
-        + "\n</body></html>\n"
+        + "\n</main></body></html>\n"
     )
 
 
@@ -75,8 +76,8 @@ def _how(found: Report) -> str:
     return (
         "Compared is the code without comments, names, types, layout and the order of statements. What the course gives out or publishes "
         "is taken out first: the released cells, the model solution, the chapter, the library. Of what is left, a fragment (a few steps "
-        f"of one statement) counts the more the fewer others wrote it, and not at all once {COMMON:.0%} of them did. A pair is listed "
-        f"if at least {found.least:.0%}, by weight, of the rarer fragments of one answer are in the other; of the two, the one that has "
+        f"of one statement) counts the more the fewer others wrote it, and not at all once {100 * COMMON:.0f} % of them did. A pair is listed "
+        f"if at least {100 * found.least:.3g} %, by weight, of the rarer fragments of one answer are in the other; of the two, the one that has "
         "less. How often independent answers agree as much in your class is not known, so no probability is given. In the code, “=” "
         "marks a line whose rarer fragments are in another answer shown, and “·” one that the course shows too."
     )
@@ -91,10 +92,10 @@ def _group(n: int, g: Group, found: Report) -> str:
             "<tr><th scope=col>exercise<th scope=col>answers<th scope=col class=n>rarer fragments the same"
             "<th scope=col class=n>others who have half of these"
         )
-        parts.append(f"<div class=wide><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>")
+        parts.append(_wide(f"<thead>{head}</thead><tbody>{rows}</tbody>", f"Group {n}: pairs"))
         left = sum(a.n_pairs - len(a.pairs) for a in g.agreements)
         parts.append(f"<p class=soft>And {left} more pairs in this group.</p>" if left else "")
-    parts += [_traces(g.traces), *(_codes(a, found) for a in g.agreements)]
+    parts += [_traces(g.traces, n), *(_codes(a, found) for a in g.agreements)]
     return "\n".join(p for p in parts if p) + "</section>"
 
 
@@ -106,25 +107,36 @@ def _pair_row(a: Agreement, i: int) -> str:
     p = a.pairs[i]
     return (
         f"<tr><td>{text(a.exercise.title)}<td>{text(p.a.file)}<br>{text(p.b.file)}"
-        f"<td class=n>{p.same} of {p.rarer}<br>{p.share:.0%} by weight<td class=n>{a.others[i]}"
+        f"<td class=n>{p.same} of {p.rarer}<br>{100 * p.share:.0f} % by weight<td class=n>{a.others[i]}"
     )
 
 
-def _traces(traces: Sequence[Trace]) -> str:
+def _traces(traces: Sequence[Trace], group: int) -> str:
     if not traces:
         return ""
-    ordered = sorted(traces, key=lambda t: (not t.mark.strong, list(KINDS).index(t.mark.kind), t.mark.text))
-    rows = "".join(_trace(t) for t in ordered[:MOST_MARKS])
-    more = f"<p class=soft>And {len(traces) - MOST_MARKS} more.</p>" if len(traces) > MOST_MARKS else ""
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for t in sorted(traces, key=lambda t: (not t.mark.strong, list(KINDS).index(t.mark.kind), t.mark.text)):
+        together.setdefault((t.mark.kind, t.files), []).append(t.mark.text)
+    rows = "".join(_trace(kind, files, texts) for (kind, files), texts in list(together.items())[:MOST_MARKS])
+    left = len(together) - MOST_MARKS
     head = "<tr><th scope=col>what<th scope=col>it is<th scope=col>files"
-    caption = "<caption>Also the same, in few or no other files</caption>"
-    return f"<div class=wide><table>{caption}<thead>{head}</thead><tbody>{rows}</tbody></table></div>{more}"
+    table = _wide(
+        f"<thead>{head}</thead><tbody>{rows}</tbody>", f"Group {group}: also the same, in few or no other files"
+    )
+    return table + (f"<p class=soft>And {left} more such lines.</p>" if left > 0 else "")
 
 
-def _trace(t: Trace) -> str:
-    said = "" if t.mark.kind == "file" else f"<code>{text(t.mark.text)}</code>"
-    files = "<br>".join(text(f) for f in t.files[:MOST_CODES])
-    return f"<tr><td>{KINDS[t.mark.kind]}<td>{said}<td>{files}{_more(len(t.files) - MOST_CODES)}"
+def _trace(kind: str, files: Sequence[str], texts: Sequence[str]) -> str:
+    shown = [] if kind == "file" else [f"<code>{text(t)}</code>" for t in texts[:MOST_MARKS]]
+    where = "<br>".join(text(f) for f in files[:MOST_CODES])
+    more = _more(len(texts) - MOST_MARKS) if shown else ""
+    return f"<tr><td>{KINDS[kind]}<td>{'<br>'.join(shown)}{more}<td>{where}{_more(len(files) - MOST_CODES)}"
+
+
+def _wide(rows: str, caption: str) -> str:
+    """A table that scrolls by itself where the page is narrow, with the keyboard too."""
+    inside = f"<table><caption>{text(caption)}</caption>{rows}</table>"
+    return f'<div class=wide tabindex=0 role=region aria-label="{text(caption)}">{inside}</div>'
 
 
 def _codes(a: Agreement, found: Report) -> str:
@@ -178,9 +190,9 @@ def _exercises(found: Report) -> str:
     cells = "".join(f"<th scope=col{' class=n' * (n > 0)}>{h}" for n, h in enumerate(head))
     said = [f"{c.title}: {s}" for c in found.exercises if (s := follows_sentence(c))]
     notes = "".join(f"<li>{text(s)}" for s in said)
-    caption = f"<caption>Too short: fewer than {ENOUGH} rarer fragments, about three lines of one's own.</caption>"
-    table = f"<table>{caption}<thead><tr>{cells}</thead><tbody>{''.join(rows)}</tbody></table>"
-    return f"<h2>All exercises</h2><div class=wide>{table}</div>" + (f"<ul>{notes}</ul>" if notes else "")
+    caption = f"Too short: fewer than {ENOUGH} rarer fragments, about three lines of one's own."
+    table = _wide(f"<thead><tr>{cells}</thead><tbody>{''.join(rows)}</tbody>", caption)
+    return f"<h2>All exercises</h2>{table}" + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def _exercise(c: Compared) -> str:
