@@ -23,7 +23,7 @@ def law(run: Callable[[Choose], Hashable]) -> dict[Hashable, float]:
     """
     found: dict[Hashable, float] = {}
     pending: list[tuple[int, ...]] = [()]
-    for _ in range(MAX_PATHS):
+    for _ in range(MAX_PATHS + 1):
         if not pending:
             return found
         start = pending.pop()
