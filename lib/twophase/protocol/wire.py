@@ -26,6 +26,7 @@ RETURN, RAISE = b"T", b"X"  # the judge answers a callback
 
 HEAD = struct.Struct(">IcQ")
 MAX_BODY = MAX_FRAME_BYTES + 2**20
+CHUNK, MAX_CHUNK = 2**16, 2**20  # bytes asked for at a time
 
 Message = tuple[bytes, int, bytes]  # kind, conversation, body
 
@@ -35,22 +36,28 @@ class Closed(Exception):
 
 
 class Channel:
-    """One end of the conversation. `deadline` is a time of `time.monotonic()`; None waits as long as it takes."""
+    """One end of the conversation. `deadline` is a time of `time.monotonic()`; None waits as long as it takes.
+
+    The socket never blocks: an attempt costs one system call, and only when there is nothing yet does a second one wait.
+    """
 
     def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
         self._end = end
+        self._early = bytearray()  # received, and belonging to the next message
 
     def send(self, kind: bytes, conversation: int, body: bytes, deadline: float | None = None) -> None:
         """Send one message. Raises TimeoutError, Closed, or ProtocolError if it is too large."""
         if len(body) > MAX_BODY:
             raise ProtocolError(f"a message is larger than {MAX_BODY // 2**20} MiB")
-        try:
-            self._wait(deadline)
-            self._end.sendall(HEAD.pack(len(body), kind, conversation) + body)
-        except TimeoutError:
-            raise
-        except OSError as e:
-            raise Closed(str(e)) from None
+        left = memoryview(HEAD.pack(len(body), kind, conversation) + body)
+        while left:
+            try:
+                left = left[self._end.send(left) :]
+            except BlockingIOError:
+                self._wait(select.POLLOUT, deadline)
+            except OSError as e:
+                raise Closed(str(e)) from None
 
     def receive(self, deadline: float | None = None) -> Message:
         """The next message. Raises TimeoutError, Closed, or ProtocolError if it says that it is too large."""
@@ -61,33 +68,50 @@ class Channel:
 
     def pending(self) -> bool:
         """Whether there is something to read, or the other side has gone: nobody asked for anything."""
-        poll = select.poll()
-        poll.register(self._end, select.POLLIN)
-        return bool(poll.poll(0))
+        if self._early:
+            return True
+        try:
+            self._end.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def close(self) -> None:
         self._end.close()
 
-    def _wait(self, deadline: float | None) -> None:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+    def _wait(self, event: int, deadline: float | None) -> None:
+        """Until the socket can be read or written. Raises TimeoutError, or Closed if it is no socket any more."""
+        left_ms = None if deadline is None else 1000 * (deadline - time.monotonic())
+        if left_ms is not None and left_ms <= 0:
             raise TimeoutError
-        self._end.settimeout(left)
+        try:
+            poll = select.poll()
+            poll.register(self._end, event)
+            if not poll.poll(left_ms):
+                raise TimeoutError
+        except (ValueError, OverflowError) as e:
+            raise Closed(str(e)) from None
 
     def _read(self, n: int, deadline: float | None) -> bytes:
-        parts = bytearray()
-        while len(parts) < n:
-            self._wait(deadline)
+        """The next `n` bytes. What comes with them is kept, never more than CHUNK."""
+        while len(self._early) < n:
             try:
-                got = self._end.recv(min(n - len(parts), 2**20))
-            except TimeoutError:
-                raise
+                got = self._end.recv(max(CHUNK, min(n - len(self._early), MAX_CHUNK)))
+            except BlockingIOError:
+                self._wait(select.POLLIN, deadline)
+                continue
             except OSError as e:
                 raise Closed(str(e)) from None
             if not got:
                 raise Closed("the other side has closed the channel")
-            parts += got
-        return bytes(parts)
+            self._early += got
+            if deadline is not None and time.monotonic() > deadline:  # one byte at a time is no way to have all the time
+                raise TimeoutError
+        found = bytes(self._early[:n])
+        del self._early[:n]
+        return found
 
 
 def pack_call(target: Any, args: Sequence[bytes], kwargs: Mapping[str, bytes]) -> bytes:
