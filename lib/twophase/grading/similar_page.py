@@ -78,8 +78,8 @@ def _how(found: Report) -> str:
         "is taken out first: the released cells, the model solution, the chapter, the library. Of what is left, a fragment (a few steps "
         f"of one statement) counts the more the fewer others wrote it, and not at all once {100 * COMMON:.0f} % of them did. A pair is "
         f"listed if at least {100 * found.least:.3g} %, by weight, of the rarer fragments of one answer are in the other; of the two, "
-        "the one that has less. How often independent answers agree as much in your class is not known, so no probability is given. In the code, “=” "
-        "marks a line whose rarer fragments are in another answer shown, and “·” one that the course shows too."
+        "the one that has less. How often independent answers agree as much in your class is not known, so no probability is given. "
+        "In the code, “=” marks a line whose rarer fragments are in another answer shown, and “·” one that the course shows too."
     )
 
 
