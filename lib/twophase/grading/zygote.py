@@ -12,6 +12,7 @@ and answers each with one JSON object. It serves one child at a time and ends wh
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import importlib
@@ -75,8 +76,38 @@ def make_shell() -> Any:
     shell.ask_exit = lambda: None
     shell.showtraceback = lambda *args, **kwargs: None  # the exception is in the result; drawing it costs 50 ms
     shell.showsyntaxerror = lambda *args, **kwargs: None
+    _leave_plain_python(shell)
     shell.run_cell("None", store_history=False, silent=True)  # first-use imports happen before the fork
     return shell
+
+
+def _leave_plain_python(shell: Any) -> None:
+    """Let the shell look for magics only in what is no Python: its search is slower than most cells that students write."""
+    transform = shell.transform_cell
+    manager = shell.input_transformer_manager
+    lists = (
+        manager.cleanup_transforms,
+        manager.line_transforms,
+        manager.token_transformers,
+        shell.input_transformers_post,
+    )
+    ours = [len(found) for found in lists]
+
+    def transform_cell(raw: str) -> str:
+        several_lines = "\n" in raw.strip()  # one line alone may be `exit` or `ls`, which are Python and more
+        if several_lines and [len(found) for found in lists] == ours and _is_python(raw):
+            return raw
+        return str(transform(raw))
+
+    shell.transform_cell = transform_cell
+
+
+def _is_python(source: str) -> bool:
+    try:
+        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def seed() -> None:
