@@ -66,8 +66,9 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path
     (tmp_path / "in/bob.ipynb").write_bytes(b"{")
     second = twophase("grade", "in", "--out", "grades", cwd=tmp_path)
     assert second.returncode == 1
-    assert "2 submissions, 1 of them graded before" in second.stdout
-    assert "unreadable" in second.stdout
+    assert "2 submissions: 1 graded, 1 unreadable" in second.stdout
+    assert "Graded before: 1" in second.stdout
+    assert "bob.ipynb: unreadable: it is no notebook" in second.stdout
 
 
 @pytest.mark.parametrize(

@@ -209,15 +209,14 @@ def test_grade_writes_grades_too_when_it_is_given_the_course_and_reads_that_firs
     from twophase.cli import grade
     from twophase.grading.run import Submission
 
-    def graded(submissions: object, course: object, results: Results, *rest: object) -> int:
+    def graded(submissions: object, course: object, results: Results, *rest: object, **more: object) -> None:
         results.append(
             record("ann/a.ipynb", RIGHT) | {"environment": dict.fromkeys(("twophase", "python", "torch"), "")}
         )
-        return 0
 
-    monkeypatch.setattr(grade, "_graded", graded)
-    monkeypatch.setattr(grade, "_supported", lambda: None)
-    monkeypatch.setattr(grade, "find", lambda folder: [Submission(folder, "ann/a.ipynb")])
+    monkeypatch.setattr(grade, "grade_folder", graded)
+    monkeypatch.setattr(grade.options, "require_confinement", lambda unsafe: None)
+    monkeypatch.setattr(grade.submissions, "find", lambda folder, layout: [Submission(folder, "ann/a.ipynb")])
     (tmp_path / "course.yml").write_text(course)
     found = run(capsys, "grade", "in", "--out", str(tmp_path / "out"), "--course", str(tmp_path / "course.yml"))
     assert found[0] == code, found[1]

@@ -402,7 +402,7 @@ def test_the_last_record_of_a_file_counts_and_a_torn_last_line_is_passed_over(tm
 
 @pytest.mark.parametrize(
     "change",
-    [{"schema": 2}, {"status": "fine"}, {"file": 3}, {"digests": {}}, {"questions": [{}]}]
+    [{"key": "abc"}, {"status": "fine"}, {"file": 3}, {"digests": {}}, {"questions": [{}]}]
     + [
         {"questions": [question(A, "right") | c]}
         for c in ({"points": 5}, {"points": -1}, {"points": float("nan")}, {"cases": [{}]})

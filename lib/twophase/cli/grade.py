@@ -1,28 +1,33 @@
-"""`twophase check` and `twophase grade`: one saved notebook, or a folder of them, scored by the official grader."""
+"""`twophase check` and `twophase grade`: one saved notebook, or a class of them, scored by the official grader."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from twophase.cli.interrupt import loading
+from twophase.cli import auditing
+from twophase.cli import grading_options as options
+from twophase.cli.grading_shown import Watch, plain, summary
 from twophase.cli.score import write_grades
-from twophase.grading import gradebook, release, report, stored
-from twophase.grading.confine import Limits, supported
+from twophase.grading import gradebook, report, secret, shards, stored, submissions, tally
 from twophase.grading.forks import Zygote
+from twophase.grading.judging import DEFAULT_SEED, Course, grade_one
 from twophase.grading.records import Record
-from twophase.grading.release import Release
-from twophase.grading.results import Results
-from twophase.grading.run import DEFAULT_SEED, Course, Submission, find, grade_folder, grade_one
+from twophase.grading.release import Source
+from twophase.grading.results import CannotWrite, Results
+from twophase.grading.run import grade_folder, named
+from twophase.grading.scratch import scratch
+from twophase.grading.session import GraderFault
+from twophase.grading.submissions import Submission
 
-ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
+ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT, INTERRUPTED = 0, 1, 3, 130
 GRADED, SOME_UNREADABLE = 0, 1
 MARKS = {
     "right": ("✓", "green"),
@@ -32,132 +37,178 @@ MARKS = {
     "failed": ("!", "red"),
 }
 
-Seed = Annotated[int, typer.Option(help="Seed of the cases. The check cells in a notebook use 0.")]
-CellSeconds = Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")]
-TotalSeconds = Annotated[float, typer.Option(min=1, help="Longest time for one submission, in seconds.")]
-MemoryGB = Annotated[float, typer.Option(min=0.2, help="Memory for one submission beyond the libraries', in GB.")]
-
 
 def check(
     notebook: Annotated[Path, typer.Argument(help="A saved notebook, such as my/03_kv_cache.ipynb.")],
-    seed: Seed = DEFAULT_SEED,
-    cell_seconds: CellSeconds = 30.0,
-    seconds: TotalSeconds = 300.0,
-    memory_gb: MemoryGB = 2.0,
+    seed: options.Seed = DEFAULT_SEED,
+    time_limit: options.TimeLimit = 300.0,
+    cell_time_limit: options.CellTimeLimit = 30.0,
+    memory_limit: options.MemoryLimit = "2GB",
 ) -> None:
     """Score one saved notebook as the official grader does: run from top to bottom, in a process without the checks.
 
     Exit code: 0 everything is right; 1 something is not; 2 there is no such notebook, or it cannot be read; 3 the grader failed.
+
+    Example: twophase check my/03_kv_cache.ipynb
     """
-    _supported()
+    options.require_confinement(unsafe=True)  # it is your own
     if not notebook.exists() and not notebook.is_symlink():
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
-    course = Course(seed, _limits(cell_seconds, seconds, memory_gb))
-    with Zygote() as zygote:
+    course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), Source())
+    with scratch(), Zygote() as zygote:
         record = grade_one(Submission(notebook, str(notebook)), course, zygote)
     if record["status"] == "unreadable":
-        raise ValueError(f"{notebook}: {record['message'].removeprefix('This file could not be graded: ')}")
-    console = Console()
+        raise ValueError(f"{notebook}: {tally.why(record)}")
     if record["status"] == "internal":
-        Console(stderr=True).print(Text(f"twophase: {record['message']}"))
-        raise typer.Exit(OUR_FAULT)
+        _stop(record["message"])
+    console = Console()
     console.print(_verdicts(record))
     for flag in (f for f in record["flags"] if f["name"] != "missing_cell"):  # the table says that one
-        console.print(Text(f"noticed, {_plain(flag['where'])}: {_plain(flag['says'])}", style="yellow"))
+        console.print(Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow"))
+    if not record["official"]:
+        console.print(Text(report.unofficial(record), style="yellow"))
     raise typer.Exit(ALL_RIGHT if record["points"] == record["out_of"] else NOT_ALL_RIGHT)
 
 
 def grade(
-    folder: Annotated[Path, typer.Argument(help="The folder with the submissions; every .ipynb below it is one.")],
+    folder: Annotated[Path, typer.Argument(help="The submissions: a folder or a zip, as downloaded.")],
     out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path("grades"),
-    seed: Seed = DEFAULT_SEED,
+    layout: Annotated[str, typer.Option(help=f"How they lie there: {', '.join(submissions.LAYOUTS)}.")] = "auto",
+    release: options.Release = None,
+    checks: options.Checks = None,
+    variants: options.Variants = None,
+    seed: options.Seed = DEFAULT_SEED,
+    secret_file: options.Secret = None,
+    case_sets: options.CaseSets = secret.SETS,
     workers: Annotated[int, typer.Option(min=0, help="Submissions graded at a time; 0: one per processor.")] = 0,
-    cell_seconds: CellSeconds = 30.0,
-    seconds: TotalSeconds = 300.0,
-    memory_gb: MemoryGB = 2.0,
+    time_limit: options.TimeLimit = 300.0,
+    cell_time_limit: options.CellTimeLimit = 30.0,
+    memory_limit: options.MemoryLimit = "2GB",
+    shard: Annotated[
+        str, typer.Option(help="Grade one part of the class, such as 3/16; `twophase merge` joins them.")
+    ] = "",
+    regrade: Annotated[
+        list[str] | None,
+        typer.Option(help="Grade again: a file's name, a student, or a digest. May be given several times."),
+    ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Grade again what was graded, change nothing, and say what differs.")
+    ] = False,
+    sample: Annotated[float, typer.Option(min=0, max=1, help="With --audit: the share of submissions to take.")] = 1.0,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Grade even if submissions cannot be confined here.")
+    ] = False,
     scheme: Annotated[
         Path | None, typer.Option("--course", help="A course file: its grades are written too, as by `twophase score`.")
     ] = None,
 ) -> None:
     """Score every notebook in a folder. What was graded before, unchanged, is skipped: an interrupted run goes on where it was.
 
-    Exit code: 0 all graded; 1 some files cannot be read, or (with --course) a grade waits for a person; 2 bad usage; 3 the grader failed on
-    some, which were not graded.
+    Exit code: 0 all graded; 1 some files cannot be read, or (with --course) a grade waits for a person, or (with --audit) something
+    differs; 2 bad usage; 3 the grader failed on some, which were not graded, or cannot write.
+
+    Example: twophase grade submissions/ --out grades/ --layout canvas
     """
-    _supported()
-    submissions = find(folder)
-    course = Course(seed, _limits(cell_seconds, seconds, memory_gb))
+    options.require_confinement(unsafe)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
+    part = shards.parse(shard) if shard else None
     if scheme is not None:
         gradebook.load(scheme)  # a mistake in it is told before the hours of grading, not after
+    limits = options.limits(time_limit, cell_time_limit, memory_limit)
+    source = Source(release, tuple(checks or ()), variants)
+    found = submissions.find(folder, layout)
+    course = options.course(seed, limits, source, secret_file, case_sets)
     console = Console()
-    with Results(out) as results:
-        skipped = _graded(submissions, course, results, workers, console)
-        names = {s.name for s in submissions}
-        records = [r for r in results.latest() if r["file"] in names]
-        index = report.write(out, results.latest())
-        console.print(_summary(records))
-        console.print(Text(f"{len(records)} submissions, {skipped} of them graded before. Results: {results.path}"))
-        console.print(Text(f"Feedback: {index}"))
-        scored = GRADED if scheme is None else write_grades(scheme, stored.read(results.path), out, console)
-    statuses = {r["status"] for r in records}
-    graded = OUR_FAULT if "internal" in statuses else SOME_UNREADABLE if "unreadable" in statuses else GRADED
-    raise typer.Exit(max(graded, scored))
+    console.print(Text(plain(submissions.describe(found))))
+    run = Run(found, course, out, part, workers or os.cpu_count() or 1, console)
+    if audit:
+        raise typer.Exit(guarded(lambda: auditing.audit(run.mine, course, out, run.workers, sample, console)))
+    raise typer.Exit(guarded(lambda: run.grade(regrade or [], scheme)))
 
 
-def _graded(submissions: list[Submission], course: Course, results: Results, workers: int, console: Console) -> int:
-    """Grade with a progress bar. Returns how many were skipped."""
-    skipped = 0
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("grading", total=len(submissions))
+class Run:
+    """One `twophase grade`: of `found` those that are this part's, graded and shown."""
 
-        def told(record: Record | None) -> None:
-            nonlocal skipped
-            skipped += record is None
-            progress.advance(task)
+    def __init__(
+        self,
+        found: list[Submission],
+        course: Course,
+        out: Path,
+        part: shards.Shard | None,
+        workers: int,
+        console: Console,
+    ) -> None:
+        self.mine = shards.part(found, part) if part else found
+        self.workers = workers
+        self._course, self._out, self._console = course, out, console
+        names = tuple(sorted(s.name for s in found))
+        self._note = shards.Note(part, names, shards.conditions(course)) if part else None
 
-        grade_folder(submissions, course, results, workers or os.cpu_count() or 1, told)
-    return skipped
+    def grade(self, regrade: list[str], scheme: Path | None) -> int:
+        """Grade and show. Returns the exit code. Raises KeyboardInterrupt, CannotWrite, GraderFault."""
+        with Results(self._out) as results:
+            again = named(regrade, self.mine, results.index)
+            self._write_note(complete=False)
+            with Watch(self._console, len(self.mine)) as watch:
+                try:
+                    grade_folder(self.mine, self._course, results, self.workers, watch, again=again)
+                except KeyboardInterrupt:
+                    watch.__exit__(None, None, None)
+                    said = f"Stopped. {watch.done:,} of {len(self.mine):,} are done and stay; the same command goes on from there."
+                    self._console.print(Text(said, style="yellow"))
+                    raise
+            self._write_note(complete=True)
+            names = {s.name for s in self.mine}
+            counted = tally.of(r for r in results.latest() if r["file"] in names)
+            code = finish(self._console, self._out, results.index, counted)
+            if watch.skipped:
+                self._console.print(Text(f"Graded before: {watch.skipped:,}"))
+            if scheme is not None:
+                code = max(code, write_grades(scheme, stored.read(results.path), self._out, self._console))
+        return code
+
+    def _write_note(self, complete: bool) -> None:
+        if self._note is not None:
+            n = self._note
+            shards.write(self._out, shards.Note(n.shard, n.submissions, n.conditions, complete))
 
 
-def _supported() -> None:
-    if reason := supported():
-        raise ValueError(reason)
+def finish(console: Console, out: Path, index: stored.Index, counted: tally.Tally) -> int:
+    """Write the feedback, show the summary. Returns the exit code. Raises CannotWrite."""
+    try:
+        page = report.write(out, index.latest())
+    except OSError as e:
+        raise CannotWrite(f"the feedback cannot be written: {e.strerror}; the results are whole") from None
+    summary(console, counted)
+    console.print(Text(f"Results: {index.path}"))
+    console.print(Text(f"Feedback: {page}"))
+    return OUR_FAULT if counted.statuses["internal"] else SOME_UNREADABLE if counted.statuses["unreadable"] else GRADED
 
 
-def _release(topic: str) -> Release:
-    with loading():  # it imports the topic's checks, and they import torch
-        return release.load(topic)
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command; what stops it becomes one sentence and an exit code."""
+    try:
+        return command()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CannotWrite as e:
+        _stop(f"{e}. What was written before is whole: make room, and the same command goes on.")
+    except GraderFault as e:
+        _stop(f"nothing could be graded: {e}")
 
 
-def _limits(cell_seconds: float, seconds: float, memory_gb: float) -> Limits:
-    return Limits(cell_s=cell_seconds, submission_s=seconds, memory_bytes=int(memory_gb * 1e9))
-
-
-def _plain(value: object) -> str:
-    """Somebody else's text for the terminal: without control characters, which could move the cursor or repaint the screen."""
-    return report.CONTROL.sub("�", str(value)).replace("\n", " ")
+def _stop(sentence: str) -> NoReturn:
+    Console(stderr=True).print(Text(f"twophase: {plain(sentence)}"))
+    raise typer.Exit(OUR_FAULT)
 
 
 def _verdicts(record: Record) -> Table:
     table = Table(
-        "exercise", "points", "verdict", title=Text(_plain(record["file"])), caption=f"{report.points(record)} points"
+        "exercise", "points", "verdict", title=Text(plain(record["file"])), caption=f"{report.points(record)} points"
     )
     for q in record["questions"]:
         mark, color = MARKS[q["status"]]
-        says = "right" if q["status"] == "right" else _plain(q["message"])
-        table.add_row(_plain(q["title"]), f"{q['points']:g} of {q['out_of']:g}", Text(f"{mark} {says}", style=color))
-    return table
-
-
-def _summary(records: list[Record]) -> Table:
-    table = Table("submission", "points", "questions", "status", "flags")
-    for r in records:
-        marks = Text()
-        for q in r["questions"]:
-            mark, color = MARKS[q["status"]]
-            marks.append(mark, style=color)
-        table.add_row(Text(_plain(r["file"])), report.points(r), marks, r["status"], str(len(r["flags"]) or ""))
+        says = "right" if q["status"] == "right" else plain(q["message"])
+        table.add_row(plain(q["title"]), f"{q['points']:g} of {q['out_of']:g}", Text(f"{mark} {says}", style=color))
     return table

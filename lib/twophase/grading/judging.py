@@ -163,16 +163,17 @@ def serve(pipe: socket.socket, course: Course, home: str) -> None:
         if judge.fault:
             _say(pipe, json.dumps({"fault": judge.fault}).encode() + b"\n")
         else:
-            _say(pipe, _line(record))
+            _say(pipe, record_line(record))
 
 
-def _line(record: Record) -> bytes:
+def record_line(record: Record) -> bytes:
+    """The record as a line; if it cannot be one, an `internal` record that says so."""
     try:
         return line_of(record)
     except ValueError as e:  # a check of ours has put something into it that is no JSON
-        kept = {name: record[name] for name in blank("", 0) if name not in ("questions", "flags", "points", "out_of")}
         why = fault_message(f"a result that cannot be written: {e}")
-        return line_of(blank("", 0) | kept | {"status": "internal", "message": why})
+        judged: Record = {"questions": [], "flags": [], "points": None, "out_of": None}
+        return line_of(record | judged | {"status": "internal", "message": why})
 
 
 def _say(pipe: socket.socket, line: bytes) -> None:

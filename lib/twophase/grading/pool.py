@@ -164,7 +164,7 @@ class Pool:
         self._todo = deque(tasks)
         self._course = course
         self._home = home
-        self._attempts: dict[str, int] = {}  # of those that a judge did not survive
+        self._attempts: dict[Task, int] = {}  # of those that a judge did not survive
         self._failed_starts = 0
         self.desks = [Desk(course, home) for _ in range(min(max(1, workers), len(tasks)))]
 
@@ -206,22 +206,25 @@ class Pool:
             task, why = desk.task, str(e)
         assert task is not None
         desk.close(at_once=True)
-        record = self._tried(task, why) if was_ready else self._not_started(why)
+        record = None
+        if was_ready:
+            record = self._tried(task, why)
+        else:
+            self._require_starts(why)
         fresh = self.desks[self.desks.index(desk)] = Desk(self._course, self._home)
         if record is None:
             fresh.give(task)
         return record
 
-    def _not_started(self, why: str) -> None:
+    def _require_starts(self, why: str) -> None:
         self._failed_starts += 1
         if self._failed_starts >= FAILED_STARTS:
             raise GraderFault(f"the processes that grade do not start: {why}")
 
     def _tried(self, task: Task, why: str) -> Record | None:
         """None if the task is to be tried again, else its record."""
-        name = task.submission.name
-        self._attempts[name] = self._attempts.get(name, 0) + 1
-        return None if self._attempts[name] < ATTEMPTS else given_up(task, f"{why}, {ATTEMPTS} times")
+        self._attempts[task] = self._attempts.get(task, 0) + 1
+        return None if self._attempts[task] < ATTEMPTS else given_up(task, f"{why}, {ATTEMPTS} times")
 
 
 def given_up(task: Task, why: str) -> Record:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from twophase.grading import stored
-from twophase.grading.records import OUTSIDE_KEY, Record, line_of
+from twophase.grading.records import Record, line_of
+from twophase.grading.stored import Index
 
 
 class CannotWrite(Exception):
@@ -20,15 +19,11 @@ class CannotWrite(Exception):
 
 
 class Results:
-    """The results in a folder. One process at a time. In memory are only keys, and where each file's last line begins."""
+    """The results in a folder. One process at a time, and no more in memory than an index."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ValueError if another run is writing there, or the file is something else; CannotWrite."""
         self.path = folder / "results.jsonl"
-        self.topics: set[str] = set()  # of all that is there
-        self._done: set[bytes] = set()
-        self._last: dict[str, int] = {}  # file -> where its last line begins
-        self._end = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -36,7 +31,9 @@ class Results:
             raise CannotWrite(f"{self.path} cannot be opened for writing: {e.strerror}") from None
         try:
             self._lock()
-            self._read()
+            self.index = Index(self.path)
+            if os.fstat(self._fd).st_size > self.index.end:  # a last line that a crash cut short
+                os.ftruncate(self._fd, self.index.end)
         except BaseException:
             os.close(self._fd)
             raise
@@ -56,28 +53,6 @@ class Results:
         except OSError:
             raise ValueError(f"another run is writing to {self.path}; wait for it, or give another --out") from None
 
-    def _read(self) -> None:
-        """Note what is there; a last line that a crash cut short is removed."""
-        with self.path.open("rb") as file:
-            for end, record in stored.scan(file, self.path):
-                self._note(record, end)
-        if os.fstat(self._fd).st_size > self._end:
-            os.ftruncate(self._fd, self._end)
-
-    def _note(self, record: Record, end: int) -> None:
-        self._last[record["file"]], self._end = self._end, end
-        self.topics.add(record["topic"])
-        if record["status"] != OUTSIDE_KEY:
-            self._done.add(bytes.fromhex(record["key"]))
-
-    def __contains__(self, key: str) -> bool:
-        """Whether there is a result with this key, and not by the grader's own fault."""
-        return bytes.fromhex(key) in self._done
-
-    def has_file(self, file: str) -> bool:
-        """Whether there is any result of a file of this name."""
-        return file in self._last
-
     def append(self, record: Record) -> None:
         """Add a record and make sure that it is on the disk. Raises CannotWrite, and then nothing of it is in the file."""
         line = line_of(record)
@@ -88,15 +63,12 @@ class Results:
             os.fsync(self._fd)
         except BaseException as e:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._end)
+                os.ftruncate(self._fd, self.index.end)
             if isinstance(e, OSError):
                 raise CannotWrite(f"{self.path} cannot be written: {e.strerror}") from None
             raise
-        self._note(record, self._end + len(line))
+        self.index.note(record, self.index.end + len(line))
 
     def latest(self) -> Iterator[Record]:
-        """The last record of every file, by the file's name, read from the disk one by one."""
-        with self.path.open("rb") as file:
-            for _, begins in sorted(self._last.items()):
-                file.seek(begins)
-                yield json.loads(file.readline())
+        """The last record of every file, by the file's name, one in memory at a time."""
+        return self.index.latest()

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
 from twophase.grading import pool, records
 from twophase.grading.forks import Zygote
-from twophase.grading.judging import DEFAULT_SEED, Course, Judge, Task, grade_one
+from twophase.grading.judging import DEFAULT_SEED, Course, Judge, Task, grade_one, record_line
 from twophase.grading.notebook import Unreadable
 from twophase.grading.records import Record
 from twophase.grading.release import library_digest
 from twophase.grading.results import Results
 from twophase.grading.session import GraderFault
+from twophase.grading.stored import Index
 from twophase.grading.submissions import Submission, find
 
-__all__ = ["DEFAULT_SEED", "Course", "Submission", "Task", "find", "grade_folder", "grade_one", "records_of"]
+__all__ = ["DEFAULT_SEED", "Course", "Submission", "Task", "find", "grade_folder", "grade_one", "named", "records_of"]
+
+MIN_DIGEST = 8
 
 
 def grade_folder(
@@ -33,7 +37,7 @@ def grade_folder(
     Interrupted, it stops where it is: what is in `results` stays, and the next run goes on from there. With a `zygote` all is
     judged in this process. Raises CannotWrite, and GraderFault if nothing can be graded at all.
     """
-    done = Done(course, results)
+    done = Done(course, results.index)
     todo = []
     for submission in submissions:
         if submission.name not in again and submission in done:
@@ -46,13 +50,31 @@ def grade_folder(
             told(record)
 
 
+def named(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -> set[str]:
+    """The names of the submissions that `ids` mean: a file's name, a student, or the beginning of a digest. Raises ValueError."""
+    known = {s.name for s in submissions}
+    digests = {r["file"]: r["digests"]["submission"] for r in index.latest() if r["file"] in known} if ids else {}
+    out: set[str] = set()
+    for wanted in ids:
+        found = {s.name for s in submissions if wanted and wanted in (s.name, s.student)}
+        if not found and len(wanted) >= MIN_DIGEST:
+            found = {file for file, digest in digests.items() if digest.startswith(wanted.lower())}
+        if not found:
+            raise ValueError(
+                f"no submission is called {wanted!r}; give a file's name below the folder, a student, or at least "
+                f"{MIN_DIGEST} digits of the digest of one that was graded"
+            )
+        out |= found
+    return out
+
+
 def records_of(
     tasks: Sequence[Task], course: Course, workers: int, zygote: Zygote | None = None
 ) -> Generator[Record, None, None]:
     """A record for each task, in the order in which they are done. Close it to end the processes."""
     if zygote is not None:
         judge = Judge(course, zygote)
-        yield from (judge.grade(task) for task in tasks)
+        yield from (json.loads(record_line(judge.grade(task))) for task in tasks)
     elif tasks:
         yield from pool.graded(tasks, course, workers)
 
@@ -60,15 +82,15 @@ def records_of(
 class Done:
     """Whether a submission has a result under today's conditions. No process is started for that, and no notebook parsed."""
 
-    def __init__(self, course: Course, results: Results) -> None:
+    def __init__(self, course: Course, index: Index) -> None:
         self._course = course
-        self._results = results
+        self._index = index
         self._releases: dict[str, str] = {}
 
     def __contains__(self, submission: Submission) -> bool:
-        if not self._results.has_file(submission.name):
+        if submission.name not in self._index.last:
             return False
-        return any(key in self._results for key in self._keys(submission, self._results.topics))
+        return any(key in self._index for key in self._keys(submission, self._index.topics))
 
     def _keys(self, submission: Submission, topics: Iterable[str]) -> Iterator[str]:
         """The key that a result of this submission would have, for each topic that it may be of."""

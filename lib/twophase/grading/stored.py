@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from twophase.grading.records import SCHEMA, Record, keyed
+from twophase.grading.records import OUTSIDE_KEY, SCHEMA, Record
 
 STATUSES = ("ok", "partial", "protocol", "unreadable", "internal")
 QUESTION_STATUSES = ("right", "wrong", "not_yet", "missing", "failed")
@@ -24,9 +25,44 @@ def find(results: Path) -> Path:
 
 def read(path: Path) -> list[Record]:
     """The last record of every file, by name. A last line that was cut short is passed over. Raises ValueError."""
-    with path.open("rb") as file:
-        last = {record["file"]: record for _, record in scan(file, path)}
-    return [last[f] for f in sorted(last)]
+    return list(Index(path).latest())
+
+
+class Index:
+    """A results file without its records: their keys, and where the last line of each file begins."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file. Raises ValueError if a line of it is no result."""
+        self.path = path
+        self.topics: set[str] = set()
+        self.last: dict[str, int] = {}  # file -> where its last line begins
+        self.end = 0  # of the last whole line
+        self._done: set[bytes] = set()
+        with path.open("rb") as file:
+            for end, record in scan(file, path):
+                self.note(record, end)
+
+    def note(self, record: Record, end: int) -> None:
+        """A record whose line begins at the present end."""
+        self.last[record["file"]], self.end = self.end, end
+        self.topics.add(record["topic"])
+        if record["status"] != OUTSIDE_KEY:
+            self._done.add(bytes.fromhex(record["key"]))
+
+    def __contains__(self, key: str) -> bool:
+        """Whether there is a result with this key, and not by the grader's own fault."""
+        return bytes.fromhex(key) in self._done
+
+    def lines(self, files: Iterable[str]) -> Iterator[bytes]:
+        """The last line of each of these files, read from the disk one by one."""
+        with self.path.open("rb") as file:
+            for name in files:
+                file.seek(self.last[name])
+                yield file.readline()
+
+    def latest(self) -> Iterator[Record]:
+        """The last record of every file, by the file's name, one in memory at a time."""
+        return map(json.loads, self.lines(sorted(self.last)))
 
 
 def scan(file: BinaryIO, path: Path) -> Iterator[tuple[int, Record]]:
@@ -61,8 +97,12 @@ def require_sound(record: Record) -> None:
     """Raises ValueError, KeyError, TypeError or AttributeError if a record is not what this version writes."""
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']}")
-    if record["key"] != keyed(record)["key"]:
-        raise ValueError("its key is not that of its contents")
+    if not re.fullmatch("[0-9a-f]{64}", record["key"]):
+        raise ValueError(f"key {record['key']!r}")
+    if not all(isinstance(record["digests"][k], str) for k in ("submission", "release", "library")):
+        raise TypeError("digests must be text")
+    if not isinstance(record["official"], bool) or not isinstance(record["seed"], int | str):
+        raise TypeError("official must be true or false, seed a number or text")
     if record["status"] not in STATUSES:
         raise ValueError(f"status {record['status']!r}")
     texts = (record[k] for k in ("file", "topic", "message"))

@@ -1,0 +1,64 @@
+"""`twophase grade --audit`: grade again what was graded, and show what differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from twophase.cli.grading_shown import Watch, plain
+from twophase.grading import stored
+from twophase.grading.audit import Audited, choose
+from twophase.grading.audit import audit as grade_again
+from twophase.grading.judging import Course
+from twophase.grading.results import CannotWrite
+from twophase.grading.submissions import Submission
+
+ALL_EQUAL, DIFFERENT = 0, 1
+MOST_ROWS = 40
+
+
+def audit(
+    submissions: list[Submission], course: Course, out: Path, workers: int, share: float, console: Console
+) -> int:
+    """Audit, show, write audit.jsonl. Returns the exit code. Raises ValueError if there is nothing to audit, CannotWrite."""
+    index = stored.Index(stored.find(out))
+    chosen = choose(submissions, course, index, share)
+    console.print(
+        Text(f"Auditing {len(chosen):,} of {len(submissions):,} submissions, with the same seed and with another.")
+    )
+    path = out / "audit.jsonl"
+    different: list[Audited] = []
+    try:
+        with path.open("w", encoding="ascii") as file, Watch(console, 2 * len(chosen)) as watch:
+            for one in grade_again(chosen, course, index, workers):
+                file.write(json.dumps(one.line()) + "\n")
+                different += [one] if one.differences else []
+                watch(one.after)
+    except OSError as e:
+        raise CannotWrite(f"{path} cannot be written: {e.strerror}") from None
+    if different:
+        console.print(_table(different))
+    same = sum(d.same_seed for d in different)
+    said = (
+        f"{same:,} differ with the same seed, {len(different) - same:,} get other verdicts with another seed."
+        if different
+        else ""
+    )
+    console.print(Text(said or "All are equal."))
+    console.print(Text(f"Differences: {path}"))
+    return DIFFERENT if different else ALL_EQUAL
+
+
+def _table(different: list[Audited]) -> Table:
+    table = Table("submission", "seed", "where", "before", "now", title="Differences")
+    rows = [(one, d) for one in different for d in one.differences]
+    for one, d in rows[:MOST_ROWS]:
+        seed = "same" if one.same_seed else "another"
+        table.add_row(*(Text(plain(x)) for x in (one.file, seed, d.where, d.before[:60], d.after[:60])))
+    if len(rows) > MOST_ROWS:
+        table.caption = f"and {len(rows) - MOST_ROWS:,} more, all in audit.jsonl"
+    return table

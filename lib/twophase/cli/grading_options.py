@@ -1,0 +1,76 @@
+"""The options that the grading commands share, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twophase.cli.interrupt import loading
+from twophase.grading import confine, records, secret
+from twophase.grading.confine import Limits
+from twophase.grading.judging import Course
+from twophase.grading.release import Source
+
+UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+LEAST_MEMORY_BYTES = 100_000_000
+BEYOND = "beyond the libraries'"
+
+Seed = Annotated[int, typer.Option(help="Seed of the cases. The check cells in a notebook use 0.")]
+TimeLimit = Annotated[float, typer.Option(min=1, help="Longest time for one submission, in seconds.")]
+CellTimeLimit = Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")]
+MemoryLimit = Annotated[str, typer.Option(help=f"Memory for one submission {BEYOND}: 2GB, 512MB, 1.5GiB.")]
+Release = Annotated[
+    Path | None, typer.Option("--release", help="What was handed out: the folder that `twophase release` wrote.")
+]
+Checks = Annotated[
+    list[Path] | None, typer.Option("--checks", help="A folder with exercises of your own; may be given several times.")
+]
+Variants = Annotated[
+    Path | None, typer.Option("--variants", help="A folder with held-back siblings of public exercises.")
+]
+Secret = Annotated[
+    Path | None, typer.Option("--secret", help="File with the course's secret: cases differ from student to student.")
+]
+CaseSets = Annotated[
+    int, typer.Option(min=0, help="With --secret: how many sets of cases students share; 0: one for each student.")
+]
+
+
+def memory_bytes(text: str) -> int:
+    """`2GB`, `512MB`, `1.5GiB` or a number of GB, in bytes. Raises ValueError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?([kmg]i?b)?", text.strip().lower())
+    if not found:
+        raise ValueError(f"--memory-limit {text!r} is no amount of memory; write it as 2GB, 512MB or 1.5GiB")
+    size = float(found[1]) * UNITS[found[2] or "gb"]
+    if not LEAST_MEMORY_BYTES <= size < 2**62:
+        raise ValueError(f"--memory-limit {text!r} leaves nothing to work with; give at least 100MB")
+    return int(size)
+
+
+def limits(time_limit: float, cell_time_limit: float, memory_limit: str) -> Limits:
+    """Raises ValueError for an amount of memory that is none."""
+    return Limits(cell_s=cell_time_limit, submission_s=time_limit, memory_bytes=memory_bytes(memory_limit))
+
+
+def course(
+    seed: int, the_limits: Limits, source: Source, secret_file: Path | None = None, case_sets: int = secret.SETS
+) -> Course:
+    """What is graded against. Raises ValueError for a secret that is none, and for mistakes in an instructor's folders."""
+    known = b"" if secret_file is None else secret.read(secret_file)
+    if source != Source():
+        with loading():  # it imports the checks, and they import torch
+            source.validate()
+    return Course(seed=seed, limits=the_limits, source=source, secret=known, case_sets=case_sets)
+
+
+def require_confinement(unsafe: bool) -> None:
+    """Raises ValueError if what should shut submissions in is missing here, unless it is to be done all the same."""
+    if reason := getattr(confine, "supported", str)():
+        raise ValueError(reason)
+    labels, official = records.confinement()
+    if not (official or unsafe or "practice" in labels):
+        lacks = getattr(confine, "missing", str)()
+        raise ValueError(f"{lacks} Official grading needs it; with --unsafe it goes on, and every result says so.")

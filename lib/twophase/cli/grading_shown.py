@@ -1,0 +1,130 @@
+"""What the grading commands show: a bar while it runs, a line for each trouble, tables at the end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from twophase.grading import report, tally
+from twophase.grading.records import Record
+from twophase.grading.tally import Tally, TopicTally
+
+TROUBLED = ("unreadable", "protocol", "partial", "internal")
+STATUS_WORDS = {
+    "ok": "graded",
+    "partial": "graded in part: something broke",
+    "protocol": "graded: spoke out of turn",
+    "unreadable": "unreadable",
+    "internal": "not graded: the grader failed",
+}
+COLORS = {"partial": "yellow", "protocol": "magenta", "unreadable": "yellow", "internal": "red"}
+MOST_EXERCISES = 40
+MOST_MISCONCEPTIONS = 3
+LINE = 200  # characters of one trouble
+
+
+def plain(value: object) -> str:
+    """Somebody else's text for the terminal: without control characters, which could move the cursor or repaint the screen."""
+    return report.CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
+
+
+class Watch:
+    """Called after each submission: a bar with count, rate and time left, and above it a line for each trouble."""
+
+    def __init__(self, console: Console, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("grading", total=total, pace="")
+        self._console, self._total, self._clock = console, total, clock
+        self._began = clock()
+        self.skipped = self.graded = 0
+        self.statuses: Counter[str] = Counter()
+
+    def __enter__(self) -> Watch:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._bar.stop()
+
+    @property
+    def done(self) -> int:
+        return self.skipped + self.graded
+
+    def __call__(self, record: Record | None) -> None:
+        """One more is done: this record, or None if it was there."""
+        if record is None:
+            self.skipped += 1
+            self._began = self._clock()
+        else:
+            self.graded += 1
+            self.statuses[record["status"]] += 1
+            if record["status"] in TROUBLED:
+                self._console.print(trouble(record))
+        self._bar.update(self._task, completed=self.done, pace=self.pace())
+
+    def pace(self) -> str:
+        """`34.1 per s, 0:00:26 left, 3 troubled`."""
+        took = self._clock() - self._began
+        if not self.graded or took <= 0:
+            return ""
+        rate = self.graded / took
+        left = int((self._total - self.done) / rate)
+        said = f"{rate:.1f} per s" if rate >= 1 else f"{60 * rate:.1f} per min"
+        troubled = sum(self.statuses[s] for s in TROUBLED)
+        return f"{said}, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left" + (
+            f", {troubled} troubled" if troubled else ""
+        )
+
+
+def trouble(record: Record) -> Text:
+    """One line: whose, what, why."""
+    line = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(tally.why(record))}"
+    return Text(line if len(line) <= LINE else line[: LINE - 1] + "…", style=COLORS[record["status"]])
+
+
+def summary(console: Console, counted: Tally) -> None:
+    """Tables that stay readable for a thousand submissions."""
+    if counted.topics:
+        console.print(_topics(counted))
+    for topic, found in counted.topics.items():
+        console.print(_exercises(topic, found))
+    said = ", ".join(f"{counted.statuses[s]:,} {words}" for s, words in STATUS_WORDS.items() if counted.statuses[s])
+    console.print(Text(f"{counted.n:,} submissions: {said}" if said else "0 submissions"))
+    if counted.labels["practice"]:
+        console.print(
+            Text("Practice, not an official result: this system cannot confine a submission.", style="bold yellow")
+        )
+    if counted.labels["unsafe"]:
+        said = f"Not official: {counted.labels['unsafe']:,} were graded without what should confine them (--unsafe)."
+        console.print(Text(said, style="bold yellow"))
+
+
+def _topics(counted: Tally) -> Table:
+    table = Table("topic", title="Points")
+    for name in ("graded", "mean", "median", "of"):
+        table.add_column(name, justify="right")
+    for topic, t in counted.topics.items():
+        table.add_row(topic, f"{len(t.points):,}", f"{t.mean:.2f}", f"{t.median:g}", f"{t.out_of:g}")
+    return table
+
+
+def _exercises(topic: str, found: TopicTally) -> Table:
+    """What cost most, if there are too many to show all."""
+    rows = list(found.exercises.items())
+    if len(rows) > MOST_EXERCISES:
+        rows = sorted(rows, key=lambda row: row[1].right / row[1].judged)[:MOST_EXERCISES]
+    table = Table("exercise", title=Text(plain(topic)))
+    table.add_column("right", justify="right")
+    table.add_column("most frequent misconceptions")
+    for exercise_id, e in rows:
+        named = ", ".join(f"{plain(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS))
+        table.add_row(plain(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f} %)", named)
+    return table

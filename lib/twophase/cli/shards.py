@@ -1,0 +1,56 @@
+"""`twophase merge`: the results of the parts of a class, graded by several machines, as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from twophase.cli.grade import finish, guarded
+from twophase.cli.grading_shown import plain
+from twophase.grading import merging, stored, tally
+from twophase.grading.results import CannotWrite
+
+MERGED, DO_NOT_FIT = 0, 1
+MOST_LINES = 40
+
+
+def merge(
+    parts: Annotated[list[Path], typer.Argument(help="The folders that `twophase grade --shard` wrote, all of them.")],
+    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path("grades"),
+) -> None:
+    """Put the results of shards together, if they are all there, each submission once, graded under the same conditions.
+
+    Exit code: 0 merged; 1 something is missing, there twice, or graded otherwise: each is named, and nothing is written; 2 bad usage;
+    3 merged, and the grader had failed on some, or cannot write.
+
+    Example: twophase merge grades-*/ --out grades/
+    """
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to --out")
+    raise typer.Exit(guarded(lambda: _merge(parts, out, Console())))
+
+
+def _merge(parts: list[Path], out: Path, console: Console) -> int:
+    plan = merging.plan(parts)
+    for line in plan.remarks:
+        console.print(Text(plain(f"note: {line}"), style="cyan"))
+    if plan.problems:
+        shown = plan.problems[:MOST_LINES]
+        for line in shown:
+            console.print(Text(plain(line), style="red"))
+        if len(plan.problems) > len(shown):
+            console.print(Text(f"and {len(plan.problems) - len(shown):,} more such lines", style="red"))
+        console.print(Text("Nothing was written."))
+        return DO_NOT_FIT
+    try:
+        path = merging.write(plan, out)
+    except OSError as e:
+        raise CannotWrite(f"{out} cannot be written: {e.strerror}") from None
+    index = stored.Index(path)
+    counted = tally.of(index.latest())
+    code = finish(console, out, index, counted)
+    return code if counted.statuses["internal"] else MERGED
