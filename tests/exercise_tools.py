@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from twophase.checks import registry
-from twophase.protocol import NotYet
 
 # not called at random by a test: these train, calibrate, or change what later code of the process does
 NOT_CALLED = (
@@ -47,15 +46,6 @@ def namespace_of(path: Path) -> dict[str, Any]:
     }
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     return names
-
-
-def stub(exercise_id: str) -> dict[str, Any]:
-    """The names of an untouched notebook: every entry raises NotYet."""
-
-    def untouched(*args: Any, **kwargs: Any) -> Any:
-        raise NotYet(exercise_id)
-
-    return dict.fromkeys(registry.load(exercise_id).entries, untouched)
 
 
 @cache

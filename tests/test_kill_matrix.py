@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from itertools import combinations
 
 import pytest
-from exercise_tools import ALL_IDS, TooLong, cpu_limit, namespace_of, public_functions, right_answers, stub
+from exercise_tools import ALL_IDS, TooLong, cpu_limit, namespace_of, public_functions, right_answers
 
-from twophase.checks import registry
+from twophase.checks import prove, registry
 from twophase.checks.answer import LocalAnswer
-from twophase.checks.judge import Bench, _agree
+from twophase.checks.judge import Bench
 from twophase.protocol import NotYet
 
 # the seed of the notebooks, and one that nobody has seen; KILL_SEEDS=20 tries as many (before a release)
@@ -24,30 +23,20 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 
 def test_every_misconception_is_rejected_and_named(bench: Bench) -> None:
-    for wrong in bench.exercise.misconceptions:
-        verdict = bench.judge(LocalAnswer(bench.exercise.namespace(wrong.answer)))
-        assert not verdict.right, f"{wrong.slug} passes"
-        assert verdict.misconception == wrong.slug, (
-            f"{wrong.slug} is taken for {verdict.misconception}: {verdict.message}"
-        )
+    assert not (wrong := prove.misconceptions(bench)), wrong
 
 
 def test_the_cases_separate_every_pair_of_misconceptions(bench: Bench) -> None:
-    seen = {m.slug: bench.wrong_answer(m) for m in bench.exercise.misconceptions}
-    for a, b in combinations(seen, 2):
-        same = all(_agree(x, y, bench.exercise) for x, y in zip(seen[a], seen[b], strict=True))
-        assert not same, f"no case tells {a} from {b}"
+    assert not (wrong := prove.separated(bench)), wrong
 
 
 def test_every_right_answer_is_accepted(bench: Bench) -> None:
     for path in right_answers(bench.exercise.id):
-        verdict = bench.judge(LocalAnswer(namespace_of(path)))
-        assert verdict.right, f"{path.name}: {verdict.message}"
+        assert not (wrong := prove.right(bench, namespace_of(path), path.name)), wrong
 
 
 def test_the_stub_fails_and_is_called_not_written_yet(bench: Bench) -> None:
-    verdict = bench.judge(LocalAnswer(stub(bench.exercise.id)))
-    assert (verdict.status, verdict.points) == ("not_yet", 0)
+    assert not (wrong := prove.stub(bench, prove.untouched(bench.exercise))), wrong
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)
@@ -70,10 +59,9 @@ def test_an_exercise_is_complete(exercise_id: str) -> None:
     exercise = registry.load(exercise_id)
     fewest = 3 if exercise.kind == "formula" else 5
     assert len(exercise.misconceptions) >= fewest
-    assert len({m.slug for m in exercise.misconceptions}) == len(exercise.misconceptions)
+    assert not (wrong := prove.complete(exercise)), wrong
     assert len(right_answers(exercise_id)) >= 2
-    assert all(h.strip() for h in exercise.hints)
-    assert all(m.seen and m.says for m in exercise.misconceptions)
+    assert all(m.seen for m in exercise.misconceptions)
     assert exercise.compare.why
     assert 5 <= exercise.minutes <= 40
     assert any(c.public for c in exercise.make_cases(0))
