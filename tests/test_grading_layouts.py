@@ -146,8 +146,8 @@ class TestNbgrader:
         assert sorted(s.student for s in inbound) == ["ann", "bob+b"]
         assert {s.name.split("/")[0] for s in inbound} == {"inbound"}
         stamps = {s.student: s.submitted for s in inbound}
-        for folder in (course, course / "submitted"):
-            collected = find(folder)
+        for root in (course, course / "submitted"):
+            collected = find(root)
             assert [(s.student, s.submitted) for s in collected] == [("ann", stamps["ann"])]
         assert stamps["ann"].endswith("+00:00")
 
