@@ -85,7 +85,7 @@ def source_of(config: Config, private: Path) -> Source:
 def the_one(folder: Path, topic: str, source: Source) -> Submission:
     """The one notebook of `topic` (of any, if empty) among what was handed in. Raises NothingToGrade."""
     try:
-        found = submissions.find(folder)
+        found = submissions.find(folder, "plain")
     except ValueError:
         raise NothingToGrade(f"There is no notebook (.ipynb) in what was handed in. {HOW}") from None
     if len(found) == 1 and not topic:

@@ -142,10 +142,13 @@ def problems(made: Any) -> list[str]:
     found = _misfits("", made, TOP)
     tests = made.get("tests", [])
     for n, test in enumerate(tests if isinstance(tests, list) else []):
-        found += _misfits(f"tests[{n}].", test, TEST) if isinstance(test, dict) else [f"tests[{n}] is no object"]
-        score, most = test.get("score"), test.get("max_score")
-        if score is not None and most is not None and not 0 <= score <= most:
-            found.append(f"tests[{n}].score is not between 0 and {most}")
+        if not isinstance(test, dict):
+            found.append(f"tests[{n}] is no object")
+            continue
+        wrong = _misfits(f"tests[{n}].", test, TEST)
+        if not wrong and not 0 <= test.get("score", 0) <= test.get("max_score", float("inf")):
+            wrong = [f"tests[{n}].score is not between 0 and {test['max_score']}"]
+        found += wrong
     return found
 
 

@@ -1,0 +1,291 @@
+"""The parts of the autograder for Gradescope: what is in its zip, whom it believes, what it tells whom, how much memory it gives."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradescope_tools import ROOT, SECRET, zip_bytes
+
+from twophase.cli.main import main
+from twophase.grading import gradescope_config, gradescope_needs, gradescope_results, gradescope_try, gradescope_zip
+from twophase.grading.gradescope_config import Config
+from twophase.grading.release import Source
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("zip")
+    path = folder / "autograder.zip"
+    path.write_bytes(zip_bytes(folder))
+    return path
+
+
+def test_the_same_settings_and_files_give_the_same_bytes(archive: Path, tmp_path: Path) -> None:
+    assert zip_bytes(tmp_path) == archive.read_bytes()
+    assert zip_bytes(tmp_path, Config(topic="kv_cache", sets=3)) != archive.read_bytes()
+
+
+def test_the_zip_has_scripts_to_run_and_private_files_closed_and_nothing_that_is_not_needed(archive: Path) -> None:
+    with zipfile.ZipFile(archive) as z:
+        modes = {i.filename: stat.S_IMODE(i.external_attr >> 16) for i in z.infolist()}
+    assert (modes["setup.sh"], modes["run_autograder"]) == (0o755, 0o755)
+    private = {n for n in modes if n.startswith("private/")}
+    assert private == {"private/config.json", "private/secret", "private/exercises/03_kv_cache.ipynb"}
+    assert all(modes[n] == 0o600 for n in private)
+    rest = set(modes) - private - {"setup.sh", "run_autograder", "provisional.json", "requirements.txt"}
+    assert all(n.startswith("lib/twophase") and n.endswith((".py", "/METADATA")) for n in rest)
+    assert not any("solution" in n or "tests" in Path(n).parts for n in modes)
+    assert list(modes) == sorted(modes)
+
+
+def test_the_released_notebook_in_the_zip_is_the_stub_and_no_model_answer_goes_along(archive: Path) -> None:
+    with zipfile.ZipFile(archive) as z:
+        assert z.read("private/exercises/03_kv_cache.ipynb") == (ROOT / "exercises/03_kv_cache.ipynb").read_bytes()
+        assert z.read("private/secret").decode() == SECRET
+
+
+def test_the_scripts_are_bash_and_every_blank_is_filled(archive: Path, tmp_path: Path) -> None:
+    gradescope_zip.unpack(archive, tmp_path)
+    for name in ("setup.sh", "run_autograder"):
+        assert subprocess.run(["bash", "-n", tmp_path / name], capture_output=True).stderr == b""
+        for mark in ("@PYTHON@", "@TORCH@", "@SECONDS@"):
+            assert mark not in (tmp_path / name).read_text()
+    setup = (tmp_path / "setup.sh").read_text()
+    assert f"python install '{sys.version_info[0]}.{sys.version_info[1]}'" in setup
+    assert "'torch==2.13.0'" in setup
+    assert gradescope_try.problems(json.loads((tmp_path / "provisional.json").read_text())) == []
+
+
+def test_what_is_installed_there_is_pinned_as_here_and_has_nothing_of_the_book() -> None:
+    pins = [*(ROOT / "constraints.txt").read_text().splitlines(), *(ROOT / "requirements.txt").read_text().splitlines()]
+    pinned = {name.lower().replace("_", "-"): v for name, _, v in (p.partition("==") for p in pins) if v}
+    torch, lines = gradescope_needs.lines()
+    assert torch == f"torch=={pinned['torch']}"
+    wanted = dict(line.split("==") for line in lines)
+    assert {n: v for n, v in wanted.items() if n in pinned} == {n: pinned[n] for n in wanted if n in pinned}
+    assert {"numpy", "ipython", "numba", "jinja2", "parso"} <= set(wanted)
+    assert not {"jupyter-book", "jupyterlab", "sphinx", "nbgrader", "typer", "transformers", "torch"} & set(wanted)
+
+
+def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    assert gradescope_zip.save(path, b"one")
+    assert not gradescope_zip.save(path, b"one")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(ValueError, match="is another; move it away"):
+        gradescope_zip.save(path, b"two")
+    assert path.read_bytes() == b"one"
+    with pytest.raises(ValueError, match="there is no folder"):
+        gradescope_zip.save(tmp_path / "no" / "a.zip", b"")
+
+
+def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_release(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    for name in (
+        "kv_cache/__init__.py",
+        "kv_cache/own.py",
+        "solutions/03_kv_cache.ipynb",
+        ".git/config",
+        "kv_cache/notes.txt",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    code = {"p/kv_cache/__init__.py", "p/kv_cache/own.py"}
+    assert set(gradescope_zip._folder(folder, "p", False)) == code
+    assert set(gradescope_zip._folder(folder, "p", True)) == {*code, "p/solutions/03_kv_cache.ipynb"}
+
+
+@pytest.mark.parametrize(
+    ("tree", "student"),
+    [
+        ({"users": [{"email": " Ann@Example.edu ", "id": 3, "name": "Ann"}]}, "ann@example.edu"),
+        ({"users": [{"email": "", "id": 3}]}, "3"),
+        ({"users": [{"email": "zoe@x.edu"}, {"email": "bob@x.edu"}]}, "bob@x.edu"),
+        ({"users": [{"email": "bob@x.edu"}, {"email": "zoe@x.edu"}]}, "bob@x.edu"),
+        ({"users": []}, ""),
+        ({"users": "ann"}, ""),
+        ({"users": [{"email": None, "id": None}]}, ""),
+        ([], ""),
+    ],
+)
+def test_a_student_is_whom_gradescope_names(tmp_path: Path, tree: Any, student: str) -> None:
+    path = tmp_path / "submission_metadata.json"
+    path.write_text(json.dumps(tree))
+    assert gradescope_config.handed_in(path).student == student
+    assert gradescope_config.handed_in(tmp_path / "none").student == ""
+
+
+def test_a_submission_gets_the_memory_that_the_container_leaves(tmp_path: Path) -> None:
+    def given(limit: str, config: Config = Config()) -> int:  # noqa: B008 frozen
+        (tmp_path / "max").write_text(limit)
+        return gradescope_config.memory_bytes(config, (str(tmp_path / "none"), str(tmp_path / "max")))
+
+    assert given(str(768 * 2**20)) == 148 * 2**20 == given("max") == given(str(2**63 - 4096))
+    assert given(str(512 * 2**20)) == gradescope_config.LEAST_BYTES
+    assert given(str(64 * 2**30)) == gradescope_config.MOST_BYTES
+    assert given("max", Config(memory_bytes=5)) == 5
+
+
+def test_settings_of_another_version_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    config = Config(topic="kv_cache", checks=("checks/0",), sets=0)
+    path.write_bytes(config.to_bytes())
+    assert gradescope_config.read(path) == config
+    for broken in (b"", b"[]", b'{"schema": 2}', config.to_bytes().replace(b'"sets"', b'"set"')):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match="build the autograder's zip again"):
+            gradescope_config.read(path)
+
+
+def record(status: str = "ok", cases: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A grader's record with one wrong exercise."""
+    shown = {"case": "tiny", "public": True, "right": False, "message": "8 is not 9", "error": ""}
+    question = {
+        "id": "kv_cache-max_batch",
+        "title": "How many",
+        "status": "wrong",
+        "points": 0.0,
+        "out_of": 2.0,
+        "message": "Subtract them.",
+        "misconception": "weights_left_out",
+        "hint": "Think.",
+        "alone": False,
+        "cases": cases or [shown],
+        "cell": {"error": "", "output": "x" * 10_000},
+    }
+    return {
+        "status": status,
+        "message": "the disk is full",
+        "points": 0.0,
+        "out_of": 2.0,
+        "questions": [question],
+        "flags": [{"name": "locked_cell_changed", "where": "cell 1", "says": "A locked cell was changed."}],
+        "digests": {"submission": "1", "release": "2", "library": "3"},
+        "seed": "0123456789abcdef" * 4,
+        "confined_by": ["processes"],
+    }
+
+
+def test_what_failed_on_cases_not_shown_is_there_after_publishing_only() -> None:
+    secret = {"case": "fresh 9", "public": False, "right": False, "message": "3 is not 4", "error": ""}
+    made = gradescope_results.results(record(cases=[secret]), 1.0)
+    assert gradescope_try.problems(made) == []
+    visible = [t for t in made["tests"] if t["visibility"] == "visible"]
+    later = [t for t in made["tests"] if t["visibility"] == "after_published"]
+    assert "fresh 9" not in json.dumps([visible, made["output"]])
+    assert "3 is not 4" not in json.dumps([visible, made["output"]])
+    assert [t["output"] for t in later] == ["How many, case “fresh 9”: 3 is not 4"]
+    assert "score" not in later[0]
+    assert made["score"] == 0.0
+
+
+def test_without_failures_on_hidden_cases_everything_is_visible_so_that_the_total_is() -> None:
+    made = gradescope_results.results(record(), 1.0)
+    assert [t["visibility"] for t in made["tests"]] == ["visible"]
+    assert "locked cell" in made["output"]
+
+
+def test_the_graders_fault_has_no_score_and_a_broken_file_has_a_zero_that_says_why() -> None:
+    fault = gradescope_results.results(record("internal"), 1.0, 41.0)
+    assert "score" not in fault
+    assert "tests" not in fault
+    assert "the disk is full" in fault["output"]
+    broken = gradescope_results.results(record("unreadable"), 1.0, 41.0)
+    assert (broken["score"], broken["tests"][0]["max_score"]) == (0.0, 41.0)
+    assert gradescope_try.problems(fault) == gradescope_try.problems(broken) == []
+
+
+def test_an_instructor_finds_the_record_without_the_seed() -> None:
+    extra = gradescope_results.results(record(), 1.0)["extra_data"]
+    assert extra["record"]["questions"][0]["misconception"] == "weights_left_out"
+    assert len(extra["record"]["questions"][0]["cell"]["output"]) == gradescope_results.LONGEST_KEPT
+    assert record()["seed"] not in json.dumps(extra)
+    assert extra["seed_digest"] == gradescope_results.results(record(), 2.0)["extra_data"]["seed_digest"]
+
+
+def test_text_of_a_students_loses_what_moves_a_cursor_or_reorders_a_line() -> None:
+    said = gradescope_results.text("a\x1b[2Jb\u202ec\ud800" + "d" * 9_000)
+    assert said.startswith("a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}c?")
+    assert len(said) < 4_100
+    said.encode()
+
+
+def test_results_replace_the_provisional_ones_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    path.write_text("provisional")
+    gradescope_results.write(path, {"score": 1.0})
+    assert json.loads(path.read_text()) == {"score": 1.0}
+    with pytest.raises(ValueError, match="JSON compliant"):
+        gradescope_results.write(path, {"score": float("nan")})
+    assert json.loads(path.read_text()) == {"score": 1.0}
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        gradescope_results.write(path, {"score": 2.0})
+    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
+    assert json.loads(path.read_text()) == {"score": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"score": "4"}, "score is"),
+        ({"visibility": "after due date"}, "visibility is"),
+        ({"points": 4}, "points is unknown"),
+        ({"tests": [{"status": "right"}]}, "status is"),
+        ({"tests": [{"score": 3, "max_score": 2}]}, "not between 0 and 2"),
+        ({"tests": [7]}, "no object"),
+    ],
+)
+def test_the_rehearsal_finds_what_gradescope_would_not_understand(change: dict[str, Any], says: str) -> None:
+    assert any(says in p for p in gradescope_try.problems({"score": 1.0} | change))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["build", "--topic", "kvcache"], "there is no topic 'kvcache'"),
+        (["build", "x.ipynb"], "build takes no files"),
+        (["build", "--secret", "none"], "there is no secret none"),
+        (["try"], "give what a student would hand in"),
+        (["try", "x.ipynb", "none.zip"], "there is no file none.zip"),
+        (["try", "x.ipynb", "text.zip"], "text.zip is no zip"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence_and_exit_2(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.zip").write_text("no zip")
+    with pytest.raises(SystemExit) as left:
+        main(["gradescope", *arguments])
+    assert left.value.code == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "autograder.zip").exists()
+
+
+def test_build_writes_the_zip_and_says_that_without_a_secret_cases_can_be_drawn_by_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        main_exit(["gradescope", "build", "--topic", "kv_cache"])
+        assert "Without --secret" in capsys.readouterr().out
+    expected = gradescope_zip.build(Config(topic="kv_cache"), Source())
+    assert (tmp_path / "autograder.zip").read_bytes() == expected
+
+
+def main_exit(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code in (0, None)

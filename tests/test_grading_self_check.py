@@ -1,0 +1,188 @@
+"""`twophase self-check` tells a student, before handing in, what the grader would find on the public cases, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradescope_tools import KV, ROOT, with_answers
+from hostile.worker import LIMITS, zygote
+
+from twophase.cli.main import main
+from twophase.grading import self_check
+
+MAX_BATCH = "kv_cache-max_batch"
+SIGNATURE = "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
+RIGHT = f"{SIGNATURE}    return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))"
+
+
+@pytest.fixture(autouse=True)
+def one_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests of this file share a worker: it takes seconds to start."""
+    monkeypatch.setattr(self_check, "Zygote", zygote)
+
+
+def notebook(folder: Path, answers: dict[str, str], first: str = "") -> Path:
+    path = folder / "03_kv_cache.ipynb"
+    path.write_bytes(with_answers(KV, answers, first))
+    return path
+
+
+def verdict(path: Path) -> dict[str, Any]:
+    """What is said about max_batch, and the remarks."""
+    record = self_check.check(path, LIMITS)
+    said = next(q for q in record["questions"] if q["id"] == MAX_BATCH)
+    others = {q["id"]: q["status"] for q in record["questions"] if q["id"] != MAX_BATCH}
+    assert set(others.values()) == {"right"}, others
+    return said | {"remarks": self_check.remarks(path.read_bytes(), record), "record": record}
+
+
+def test_only_public_cases_are_judged_and_they_are_those_of_the_check_cells(tmp_path: Path) -> None:
+    from twophase.checks import registry
+
+    said = verdict(notebook(tmp_path, {}))
+    public = [c.name for c in registry.load(MAX_BATCH).make_cases(0) if c.public]
+    assert [c["case"] for c in said["cases"]] == public
+    assert all(c["public"] for q in said["record"]["questions"] for c in q["cases"])
+
+
+def test_an_answer_that_fails_only_on_hidden_cases_is_right_here_which_is_why_it_says_so(tmp_path: Path) -> None:
+    from twophase.checks import registry
+
+    known = {c.args for c in registry.load(MAX_BATCH).make_cases(0) if c.public}
+    by_heart = (
+        f"{RIGHT}\nright, KNOWN = max_batch, {known!r}\ndef max_batch(*a):\n    return right(*a) if a in KNOWN else -1"
+    )
+    assert verdict(notebook(tmp_path, {MAX_BATCH: by_heart}))["status"] == "right"
+
+
+def test_a_name_that_a_later_cell_defines_is_told_with_its_place(tmp_path: Path) -> None:
+    book = json.loads(KV.read_bytes())
+    for cell in book["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == MAX_BATCH:
+            cell["source"] = "PAGE = SIZE\n" + RIGHT
+    own = {"cell_type": "code", "source": "SIZE = 16", "metadata": {}, "outputs": [], "execution_count": None}
+    book["cells"].append(own)
+    path = tmp_path / "03_kv_cache.ipynb"
+    path.write_text(json.dumps(book))
+    said = verdict(path)
+    assert said["status"] == "missing"
+    assert any("the name SIZE" in r and f"cell {len(book['cells'])} defines it" in r for r in said["remarks"])
+
+
+def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Path) -> None:
+    said = verdict(notebook(tmp_path, {MAX_BATCH: f"{SIGNATURE}    return gone(memory_bytes)"}))
+    assert said["status"] == "wrong"
+    assert any("the name gone" in r and "only in your kernel's memory" in r for r in said["remarks"])
+
+
+def test_cells_that_ran_out_of_order_and_another_kernel_are_told(tmp_path: Path) -> None:
+    book = json.loads(KV.read_bytes())
+    code = [c for c in book["cells"] if c["cell_type"] == "code"]
+    for n, cell in enumerate(code):
+        cell["execution_count"] = n + 1
+    book["metadata"]["kernelspec"] = {"name": "my-conda", "display_name": "mine", "language": "python"}
+    straight = self_check.remarks(json.dumps(book).encode(), {"questions": []})
+    assert len(straight) == 1
+    assert "'my-conda'" in straight[0]
+    code[1]["execution_count"] = 40
+    places = [n for n, c in enumerate(book["cells"], 1) if c["cell_type"] == "code"]
+    out_of_order = self_check.remarks(json.dumps(book).encode(), {"questions": []})
+    assert f"cell {places[1]} had been run after cell {places[2]}" in out_of_order[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("%matplotlib inline\nimport numpy as np, os.path\nx = 1", {"np", "os", "x"}),
+        ("def f(): y = 1\nclass C: z = 2\nfor i in []: k = i", {"f", "C", "i", "k"}),
+        ("from a import b as c", {"c"}),
+        ("def (", set()),
+    ],
+)
+def test_the_names_of_a_cell_are_those_of_its_top_level(source: str, names: set[str]) -> None:
+    assert self_check.defined(source) == names
+
+
+def run(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str, str]:
+    monkeypatch.setenv("COLUMNS", "220")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with pytest.raises(SystemExit) as left:
+        main(["self-check", *arguments])
+    said = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, said.out, said.err
+
+
+def test_all_right_is_exit_0_and_says_that_the_official_grade_uses_more_cases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, _ = run([str(notebook(tmp_path, {}))], capsys, monkeypatch)
+    assert code == 0, out
+    assert "10 of 10 exercises are right on the public cases. The official grade uses more cases than these." in out
+    assert "Confined by processes" in out
+
+
+def test_each_state_of_an_answer_is_told_in_words_and_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {
+        MAX_BATCH: f"{SIGNATURE}    return memory_bytes // (kv_bytes_per_token * n_tokens)",
+        "kv_cache-kv_bytes": "import os\nos._exit(0)",
+        "kv_cache-budget": 'def longest_context(*a, **k):\n    raise NotYet("kv_cache-budget")',
+        "kv_cache-step_bytes": "print('\x1b[2J')\nstep = 1",
+        "kv_cache-setup": "import math",
+    }
+    code, out, _ = run([str(notebook(tmp_path, answers))], capsys, monkeypatch)
+    assert code == 1
+    lines = {line.split("│")[1].strip(): line for line in out.splitlines() if line.count("│") == 4}
+    assert "not right" in lines["How many sequences fit"]
+    assert "subtract them before you divide" in out
+    assert "breaks in a fresh run" in lines["What a token costs"]
+    assert "not written yet" in lines["The longest context in a budget"]
+    assert "missing" in lines["Predict what a decode step moves"]
+    assert "right on the public cases" in lines["RoPE under a cache"]
+    assert "Noticed: kv_cache-setup: A locked cell was changed" in out
+    assert "\x1b[2J" not in out
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("none.ipynb", None, "there is no file none.ipynb"),
+        ("broken.ipynb", b"{", "broken.ipynb cannot be graded: it is no notebook"),
+        ("empty.ipynb", b"", "it is empty"),
+        ("other.ipynb", b'{"cells": [], "nbformat": 4}', "no cell of it belongs to an exercise"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence_and_exit_2(
+    name: str,
+    data: bytes | None,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if data is not None:
+        Path(name).write_bytes(data)
+    code, _, err = run([name], capsys, monkeypatch)
+    assert code == 2
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_the_graders_own_fault_is_exit_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any, **named: Any) -> dict[str, Any]:
+        return {"status": "internal", "message": "The grader failed here (OSError): not graded."}
+
+    monkeypatch.setattr(self_check, "check", broken)
+    code, _, err = run([str(ROOT / "exercises" / "03_kv_cache.ipynb")], capsys, monkeypatch)
+    assert code == 3
+    assert "The grader failed here" in err
