@@ -157,3 +157,36 @@ def test_raising_is_seen_by_its_class_and_a_stub_is_not_a_refusal() -> None:
     assert not refuses(lambda: answer.call("g"))
     with pytest.raises(AnswerError, match="not written yet"):
         refuses(lambda: answer.call("h"))
+
+
+def test_a_value_far_larger_than_asked_for_is_judged_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twophase.checks.judge.LARGEST_KEPT", 100)
+    large = [[1]] * 200
+    for wrong in (large, {i: i for i in range(200)}, np.zeros(10_000), "x" * 10_000, [b"x" * 10_000]):
+        made = exercise("large", "f", lambda: 1, lambda wrong=wrong: wrong, lambda rng: [Case("one")])
+        seen = Bench(made, 1).judge(LocalAnswer({"f": lambda wrong=wrong: wrong}))
+        assert (seen.status, seen.misconception, seen.outcomes[0].right) == ("wrong", None, False)
+    right = exercise("large", "f", lambda: large, lambda: 2, lambda rng: [Case("one")])
+    assert Bench(right, 1).judge(LocalAnswer({"f": lambda: large})).right
+
+
+def test_a_comparison_that_fails_on_an_answers_data_is_the_answers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> Any:
+        raise MemoryError
+
+    made = exercise("full", "f", lambda: 1, lambda: 2, lambda rng: [Case("one")])
+    bench = Bench(made, 1)
+    monkeypatch.setattr("twophase.checks.judge.difference", full)
+    seen = bench.judge(LocalAnswer({"f": lambda: 3}))
+    assert (seen.status, seen.misconception, seen.outcomes[0].error) == ("wrong", None, "unusable")
+
+
+def test_an_exception_that_cannot_be_printed_stops_nothing() -> None:
+    def observe(answer: Any, case: Case) -> Any:
+        return {}[answer.call("f") ** 40]
+
+    made = exercise("huge", "f", lambda: 1, lambda: 2, lambda rng: [Case("one")], observe=lambda a, c: 1)
+    bench = Bench(made, 1)
+    object.__setattr__(made, "observe", observe)
+    seen = bench.judge(LocalAnswer({"f": lambda: 10**1000}))
+    assert (seen.status, seen.outcomes[0].error) == ("wrong", "unusable")

@@ -5,7 +5,6 @@ The same code serves the check cell in the notebook, pytest, nbgrader and the of
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +19,7 @@ Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
 FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
 
 LONGEST_MESSAGE = 800  # characters; an answer's own keys and strings may be megabytes
+LARGEST_KEPT = 100_000  # parts of a value: many times what any misconception shows
 PATIENCE = 3  # all cases of an exercise together may take this many times the limit of one
 
 
@@ -52,6 +52,7 @@ class Verdict:
 
 
 Seen = Any  # what `Exercise.look` returned, or the AnswerError that it raised
+TOO_LARGE = AnswerError("unusable", "more than anybody asked for", ("TooLarge",))  # agrees with no misconception
 
 
 def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
@@ -68,6 +69,20 @@ def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
 def _unusable(error: Exception) -> AnswerError:
     said = error_from(error).message[:200]
     return AnswerError("unusable", f"the check can do nothing with what your answer returned ({said})")
+
+
+def _modest(value: Any) -> bool:
+    """Whether a value is small enough to be kept until the verdict: there may be dozens of cases."""
+    left, todo = LARGEST_KEPT, [value]
+    while todo and left > 0:
+        one = todo.pop()
+        left -= 1 + getattr(one, "nbytes", 0) // 64 + (len(one) // 64 if isinstance(one, str | bytes) else 0)
+        if isinstance(one, dict):
+            todo += one.values()
+            left -= len(one)
+        elif isinstance(one, list | tuple | set):
+            todo += one
+    return left > 0
 
 
 def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
@@ -91,7 +106,6 @@ class Bench:
     def __init__(self, exercise: Exercise, seed: int | str = 0, public_only: bool = False) -> None:
         self.exercise = exercise
         self.seed = seed
-        self._lock = threading.Lock()
         self.cases = [c for c in exercise.make_cases(seed) if c.public or not public_only]
         if not self.cases:
             raise ValueError(f"{exercise.id} has no {'public ' * public_only}case; give it one that may be shown")
@@ -100,11 +114,10 @@ class Bench:
 
     def wrong_answer(self, misconception: Misconception) -> list[Seen]:
         """What this misconception shows on every case."""
-        with self._lock:  # a class is graded by several threads
-            if misconception.slug not in self._wrong:
-                answer = LocalAnswer(self.exercise.namespace(misconception.answer))
-                self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
-            return self._wrong[misconception.slug]
+        if misconception.slug not in self._wrong:
+            answer = LocalAnswer(self.exercise.namespace(misconception.answer))
+            self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
+        return self._wrong[misconception.slug]
 
     def judge(self, answer: Answer) -> Verdict:
         """The verdict on `answer`. Never raises for what the answer does."""
@@ -114,7 +127,7 @@ class Bench:
             answer.start_exercise(PATIENCE * self.exercise.time_limit_s)
         for case, expected in zip(self.cases, self.expected, strict=True):
             found, outcome = self._try(answer, case, expected)
-            seen.append(found)
+            seen.append(found if outcome.right or _modest(found) else TOO_LARGE)
             outcomes.append(outcome)
             if outcome.error in FATAL:
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 
 from twophase.checks.exercise import Exercise
@@ -15,13 +14,12 @@ KEEP = 256  # benches of about 100 KB: sixteen sets of cases for each of a chapt
 class Benches:
     """At most `keep` benches, the least recently used dropped, so that memory stays flat however many seeds come along.
 
-    With `public_only` their cases are those that a learner may see.
+    With `public_only` their cases are those that a learner may see. One judge's own: checks need not be safe for threads.
     """
 
     def __init__(self, keep: int = KEEP, public_only: bool = False) -> None:
         self.keep = keep
         self.public_only = public_only
-        self.turn = threading.Lock()  # checks need not be safe for threads: whoever runs one holds it
         self._made: OrderedDict[tuple[str, int | str], Bench] = OrderedDict()
 
     def __len__(self) -> int:
@@ -29,15 +27,14 @@ class Benches:
 
     def of(self, exercise: Exercise, seed: int | str) -> Bench:
         """Raises GraderFault if the exercise's own reference does not survive its cases."""
-        with self.turn:
-            key = exercise.id, seed
-            bench = self._made.get(key)
-            if bench is None or bench.exercise is not exercise:
-                bench = self._made[key] = self._make(exercise, seed)
-            self._made.move_to_end(key)
-            while len(self._made) > max(1, self.keep):
-                self._made.popitem(last=False)
-            return bench
+        key = exercise.id, seed
+        bench = self._made.get(key)
+        if bench is None or bench.exercise is not exercise:
+            bench = self._made[key] = self._make(exercise, seed)
+        self._made.move_to_end(key)
+        while len(self._made) > max(1, self.keep):
+            self._made.popitem(last=False)
+        return bench
 
     def forget(self, exercise: Exercise, seed: int | str) -> None:
         """Draw this bench afresh when it is next asked for."""

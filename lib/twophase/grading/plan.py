@@ -59,7 +59,8 @@ def make_plan(notebook: Notebook, release: Release) -> Plan:
     ran = set(release.first)
     for n, cell in enumerate(notebook.cells):
         flags += _cell_flags(n, cell, release, last)
-        if not cell.is_code or cell.grade or _is_check(cell, release):
+        graded = cell.grade and cell.grade_id not in release.exercises  # an answer is one, however it is marked
+        if not cell.is_code or graded or _is_check(cell, release):
             continue
         if cell.grade_id in release.locked:
             if cell.grade_id not in ran:
@@ -83,7 +84,7 @@ def _is_check(cell: Cell, release: Release) -> bool:
 
 
 def _cell_flags(n: int, cell: Cell, release: Release, last: dict[str, int]) -> list[Flag]:
-    where = cell.grade_id or f"cell {n + 1}"
+    where = cell.grade_id[:80] or f"cell {n + 1}"
     found: list[Flag] = []
     if cell.grade_id in release.exercises and cell.is_code and last[cell.grade_id] != n:
         found.append(Flag("duplicate_cell", where, "Several cells have this id: the last one counts."))

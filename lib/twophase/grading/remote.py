@@ -7,7 +7,6 @@ reference to an object that stays there. Whatever else comes back is an AnswerEr
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -43,9 +42,8 @@ class RemoteHandle:
 class RemoteAnswer:
     """The answer that the cells of `session` have defined. All of its exercise ends at `until`, a time of `time.monotonic()`."""
 
-    def __init__(self, session: Session, turn: threading.Lock | None = None, until: float = math.inf) -> None:
+    def __init__(self, session: Session, until: float = math.inf) -> None:
         self._session = session
-        self._turn = turn  # held by whoever runs a check, except while it waits for the worker
         self._alarm = Alarm()
         self._callbacks: dict[int, Callable[..., Any]] = {}
         self._given = 0  # callbacks so far: a number is never used again
@@ -106,7 +104,7 @@ class RemoteAnswer:
             target, [encode(self._out(a)) for a in args], {k: encode(self._out(v)) for k, v in kwargs.items()}
         )
         late = f"{name} took longer than {self._limit_s:g} s"
-        got, reply = self._session.converse(kind, body, self._deadline, late, self._serve, self._turn)
+        got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
         self._weigh(reply)
         try:
             return self._read(kind, got, reply)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -79,12 +77,8 @@ class Session:
         deadline: float,
         late: str,
         serve: Any = None,
-        turn: threading.Lock | None = None,
     ) -> tuple[bytes, bytes]:
-        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if none does.
-
-        `turn` is a lock that the caller holds: another thread may have it while we wait.
-        """
+        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if none does."""
         if self.broken is not None:
             raise self.broken
         conversation = secrets.randbits(63)
@@ -94,8 +88,7 @@ class Session:
                 raise ProtocolError("it spoke without being asked")
             self._channel.send(kind, conversation, body, deadline)
             while True:
-                with _lent(turn):
-                    got, about, reply = self._channel.receive(deadline)
+                got, about, reply = self._channel.receive(deadline)
                 if about != conversation:
                     raise ProtocolError("it answered a question that nobody asked")
                 if got != w.CALLBACK or serve is None:
@@ -135,18 +128,6 @@ class Session:
     def _clean(self) -> None:
         self._channel.close()
         self._cwd.cleanup()
-
-
-@contextlib.contextmanager
-def _lent(turn: threading.Lock | None) -> Iterator[None]:
-    if turn is None:
-        yield
-        return
-    turn.release()
-    try:
-        yield
-    finally:
-        turn.acquire()
 
 
 def _why(number: int) -> str:

@@ -152,9 +152,8 @@ class _Run:
         began = time.monotonic()
         bench = self._benches.of(exercise, self._seed)
         self._give_back(time.monotonic() - began, budget)
-        with self._benches.turn:
-            answer = RemoteAnswer(session, self._benches.turn, budget.until)
-            verdict = bench.judge(answer)
+        answer = RemoteAnswer(session, budget.until)
+        verdict = bench.judge(answer)
         self._give_back(time.monotonic() - answer.ended, budget)
         if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
             self._benches.forget(exercise, self._seed)

@@ -112,6 +112,8 @@ class ScriptedModel:
         if len(self.calls) == 200:
             raise ValueError("the model was called 200 times: does the loop ever end?")
         tokens = plain(tokens)  # np.argmax and tensor.argmax give numbers of their own
+        if isinstance(tokens, list) and len(tokens) > 1000:
+            raise ValueError(f"the model was given {len(tokens)} tokens at once: no text here is that long")
         if not isinstance(tokens, list | tuple) or not all(type(t) is int and 0 <= t < self.V for t in tokens):
             raise ValueError(f"model(tokens) wants a list of token numbers from 0 to {self.V - 1}")
         self.calls.append(list(tokens))
