@@ -103,3 +103,55 @@ def test_an_exercise_by_itself_has_the_setup_and_its_own_cell() -> None:
     plan = make_plan(parse(dump([cell("one = 1"), *cells(dict(RIGHT))])), release())
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=False)] == ["setup", "answer"]
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=True)] == ["setup", "own", "answer"]
+
+
+MANY = 200_000
+ODD_BYTES = {
+    "brackets": b"[" * MANY,
+    "brackets that close": b"[" * MANY + b"]" * MANY,
+    "dicts in dicts": b'{"cells":' * MANY,
+    "one number of many digits": b"7" * MANY,
+    "a number of many digits in a cell": b'{"cells":[{"cell_type":"code","source":' + b"7" * MANY + b"}]}",
+    "an exponent of many digits": b'{"cells":' + b"1e" + b"9" * MANY + b"}",
+    "a fraction of many digits": b'{"cells":0.' + b"3" * MANY + b"}",
+    "a string that never ends": b'"' * MANY + b"a",
+    "half of surrogate pairs": b'{"cells":["' + b"\\ud800" * 1000 + b'"]}',
+    "bytes that are no text": b"\xff" * MANY,
+    "zeros": bytes(MANY),
+    "the same key again and again": b"{" + b'"cells":[],' * 10_000 + b'"cells":7}',
+    "more cells than anybody writes": b'{"cells":[' + b"{}," * 3000 + b"{}]}",
+    "more worksheets": b'{"worksheets":[' + b'{"cells":[{}]},' * 3000 + b"{}]}",
+    "NaN": b'{"cells":[{"source":NaN,"metadata":{"nbgrader":{"points":Infinity}}}]}',
+}
+
+
+@pytest.mark.parametrize("name", ODD_BYTES)
+def test_json_made_to_break_a_reader_is_read_or_unreadable(name: str) -> None:
+    _parses_or_unreadable(ODD_BYTES[name])
+
+
+def test_of_two_values_of_one_key_the_last_counts_as_in_nbformat() -> None:
+    data = b'{"nbformat":4,"nbformat_minor":5,"metadata":{},"cells":[],' + dump([cell("1")])[1:]
+    assert [c.source for c in parse(data).cells] == [c.source for c in nbformat.reads(data.decode(), 4).cells]
+
+
+def test_lines_of_a_source_that_are_no_text_are_left_out() -> None:
+    made = [cell(""), cell(""), cell("")]
+    made[0]["source"] = ["a = 1\n", None, 7, ["x"], "b = 2"]
+    made[1]["source"] = {"a": 1}
+    made[2]["source"] = 3
+    assert [c.source for c in parse(dump(made)).cells] == ["a = 1\nb = 2", "", ""]
+
+
+@pytest.mark.parametrize("version", [None, "4", 2, 5, -1, 1e308, [], 10**30])
+def test_the_number_of_the_format_has_no_say_where_the_cells_are_plain(version: Any) -> None:
+    tree = json.loads(dump([cell("a = 1")])) | {"nbformat": version, "nbformat_minor": version}
+    assert [c.source for c in parse(json.dumps(tree).encode()).cells] == ["a = 1"]
+
+
+def test_a_flag_names_its_place_briefly() -> None:
+    made = answer_cell("bytes", "def check(): pass")
+    made["metadata"]["nbgrader"]["grade_id"] = "x" * 10**6
+    flags = make_plan(parse(dump([made])), release()).flags
+    assert {f.name for f in flags} >= {"defines_check"}
+    assert all(len(f.where) <= 80 for f in flags)
