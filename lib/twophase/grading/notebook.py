@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 MAX_BYTES = 8 * 2**20
 MAX_CELLS = 2_000
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what some editors of Windows begin a file with
 
 
 class Unreadable(ValueError):
@@ -77,7 +79,7 @@ def parse(data: bytes) -> Notebook:
         raise Unreadable("it is empty")
     digest = hashlib.sha256(data).hexdigest()
     try:
-        tree = json.loads(data.decode("utf-8-sig", "replace"))
+        tree = json.loads(data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace"))
         found = _cells(tree)
     except Unreadable:
         raise

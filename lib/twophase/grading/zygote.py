@@ -74,6 +74,7 @@ def make_shell() -> Any:
     config.InteractiveShell.enable_tip = False
     shell = InteractiveShell.instance(config=config)
     shell.ask_exit = lambda: None
+    shell.enable_gui = lambda gui=None: None  # %matplotlib asks for one, and must not cost its cell's answer
     shell.showtraceback = lambda *args, **kwargs: None  # the exception is in the result; drawing it costs 50 ms
     shell.showsyntaxerror = lambda *args, **kwargs: None
     _leave_plain_python(shell)
