@@ -61,8 +61,8 @@ def gradescope(
 ) -> None:
     """An autograder for Gradescope: `build` makes the zip to upload, `try` rehearses it here in a tree laid out as theirs.
 
-    The zip has the grader, the released notebooks, the checks and your secret: keep it as you keep the secret. The model solutions are not
-    in it.
+    The zip has the grader, the released notebooks, the checks and your secret: keep it as you keep the secret. The course's model
+    solutions are not in it.
 
     Exit code: 0 done (try: graded, whatever the score); 2 bad usage; 3 (try) the autograder gave no score.
 

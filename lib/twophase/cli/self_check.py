@@ -58,6 +58,8 @@ def self_check(
     console.print(_table(record))
     for line in [*_flags(record), *check.remarks(data, record)]:
         console.print(Text(f"Noticed: {_plain(line)}", style="yellow"))
+    if later := check.judged_later(record):
+        console.print(Text(f"Judged after handing in, so not here: {', '.join(later)}."))
     console.print(Text(_summary(record)))
     right = all(q["status"] == "right" for q in record["questions"])
     raise typer.Exit(ALL_RIGHT if right else NOT_ALL_RIGHT)

@@ -5,7 +5,8 @@ lib/twophase/                                                    the package's P
 private/                                                         what no submission may read: config.json, the released notebooks, the
                                                                  secret, the instructor's own checks and held-back exercises
 
-The model solutions are not in it. The same settings and files give the same bytes.
+The course's model solutions are not in it; those of an instructor's folder only if there is no release to take the tasks from. The
+same settings and files give the same bytes.
 """
 
 from __future__ import annotations

@@ -35,6 +35,11 @@ def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
         return Judge(course, zygote, public_only=True).grade(Task(Submission(path, str(path)), SEED))
 
 
+def judged_later(record: Record, source: Source | None = None) -> tuple[str, ...]:
+    """The ids of the notebook's exercises whose checks are with the instructor only: nothing can be said of them here."""
+    return (source or Source()).load(record["topic"]).held_back
+
+
 def remarks(data: bytes, record: Record) -> list[str]:
     """One sentence for each thing about the saved file that its student may want to change. Raises Unreadable."""
     cells = notebook.parse(data).cells
