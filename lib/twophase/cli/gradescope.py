@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli import grading_options as opts
 from twophase.cli.interrupt import loading
 from twophase.grading import gradescope_try, gradescope_zip
 from twophase.grading.gradescope_config import Config
@@ -37,22 +38,18 @@ def gradescope(
     ] = None,
     out: Annotated[Path, typer.Option(help="build: the zip to write.")] = Path("autograder.zip"),
     topic: Annotated[str, typer.Option(help="build: the one topic of the assignment, such as kv_cache.")] = "",
-    secret: Annotated[
-        Path | None, typer.Option(help="build: the course's secret; each student's cases are drawn with it.")
-    ] = None,
-    release: Annotated[Path | None, typer.Option(help="build: the release that students got.")] = None,
-    checks: Annotated[list[Path] | None, typer.Option(help="build: a folder with exercises of your own.")] = None,
-    variants: Annotated[Path | None, typer.Option(help="build: the folder with held-back exercises.")] = None,
-    seed: Annotated[int, typer.Option(help="build: seed of everybody's cases, without a secret.")] = DEFAULT_SEED,
-    sets: Annotated[int, typer.Option(min=0, help="build: sets of cases that students share; 0: one for each.")] = SETS,
-    cell_seconds: Annotated[float, typer.Option(min=0.1, help="build: longest time for one cell, in seconds.")] = 30.0,
-    time_limit: Annotated[
-        float, typer.Option(min=1, help="build: longest time for a submission, in seconds; Gradescope ends all at 600.")
-    ] = 300.0,
+    secret: opts.Secret = None,
+    case_sets: opts.CaseSets = SETS,
+    release: opts.Release = None,
+    checks: opts.Checks = None,
+    variants: opts.Variants = None,
+    seed: opts.Seed = DEFAULT_SEED,
+    time_limit: opts.TimeLimit = 300.0,
+    cell_time_limit: opts.CellTimeLimit = 30.0,
     memory_limit: Annotated[
-        float,
-        typer.Option(min=0, help="build: memory for a submission beyond the libraries', in GB; 0: what there is."),
-    ] = 0.0,
+        str,
+        typer.Option(help=f"Memory for one submission {opts.BEYOND}: 512MB; without it, what the container leaves."),
+    ] = "",
     unsafe: Annotated[
         bool,
         typer.Option("--unsafe", help="build: grade also where nothing keeps a submission from reading the checks."),
@@ -61,8 +58,9 @@ def gradescope(
 ) -> None:
     """An autograder for Gradescope: `build` makes the zip to upload, `try` rehearses it here in a tree laid out as theirs.
 
-    The zip has the grader, the released notebooks, the checks and your secret: keep it as you keep the secret. The course's model
-    solutions are not in it.
+    The zip has the grader, the released notebooks, the checks and your secret: keep it as you keep the secret. The course's model solutions are not.
+
+    What takes longer than Gradescope's own limit (600 s unless you raise it) gets a zero there, so the zip ends itself before, without one.
 
     Exit code: 0 done (try: graded, whatever the score); 2 bad usage; 3 (try) the autograder gave no score.
 
@@ -77,10 +75,10 @@ def gradescope(
     config = Config(
         topic=topic,
         seed=seed,
-        sets=sets,
-        cell_s=cell_seconds,
+        sets=case_sets,
+        cell_s=cell_time_limit,
         submission_s=time_limit,
-        memory_bytes=int(memory_limit * 1e9),
+        memory_bytes=opts.memory_bytes(memory_limit) if memory_limit else 0,
         unsafe=unsafe,
     )
     with loading():

@@ -30,9 +30,9 @@ UNREADABLE = "This file could not be graded: "
 
 def self_check(
     notebook: Annotated[Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")],
-    cell_seconds: Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")] = 30.0,
     time_limit: Annotated[float, typer.Option(min=1, help="Longest time for the notebook, in seconds.")] = 300.0,
-    memory_limit: Annotated[float, typer.Option(min=0.2, help="Memory beyond the libraries', in GB.")] = 2.0,
+    cell_time_limit: Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")] = 30.0,
+    memory_limit: Annotated[str, typer.Option(help="Memory beyond the libraries': 2GB, 512MB, 1.5GiB.")] = "2GB",
 ) -> None:
     """Before handing in: run your saved notebook as the official grader does, from top to bottom in a fresh, confined process.
 
@@ -43,11 +43,11 @@ def self_check(
     Example: twophase self-check my/03_kv_cache.ipynb
     """
     with loading():
+        from twophase.cli import grading_options
         from twophase.grading import self_check as check
-        from twophase.grading.confine import Limits
+    limits = grading_options.limits(time_limit, cell_time_limit, memory_limit)
     data = check.read(notebook)
     console = Console()
-    limits = Limits(cell_s=cell_seconds, submission_s=time_limit, memory_bytes=int(memory_limit * 1e9))
     with _patience():
         record = check.check(notebook, limits)
     if record["status"] == "unreadable":
