@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from twophase.grading.remove import remove
 
 PREFIX = "twophase-run-"
 LOCK = "lock"
@@ -25,7 +26,7 @@ def scratch() -> Iterator[Path]:
         yield home
     finally:
         tempfile.tempdir = before
-        shutil.rmtree(home, ignore_errors=True)
+        remove(home)
         os.close(lock)
 
 
@@ -51,19 +52,19 @@ def sweep() -> None:
             lock = os.open(home / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(home, ignore_errors=True)
+                remove(home)
             finally:
                 os.close(lock)
 
 
 def leave(folder: Path) -> None:
     """Remove a judge's folder inside a run's; and the run's, if it was killed and no other judge of it is left."""
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     with contextlib.suppress(OSError):
         lock = os.open(folder.parent / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.listdir(folder.parent) == [LOCK]:
-                shutil.rmtree(folder.parent, ignore_errors=True)
+                remove(folder.parent)
         finally:
             os.close(lock)

@@ -8,10 +8,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from twophase.grading.confine import Limits
+from twophase.grading.remove import remove
 from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.errors import JudgeFault
@@ -127,6 +129,7 @@ class Session:
 
     def _clean(self) -> None:
         self._channel.close()
+        remove(Path(self._cwd.name))  # whatever is in it, which is more than the next line can take
         self._cwd.cleanup()
 
 
