@@ -72,6 +72,17 @@ def test_a_release_asks_what_the_folders_add_and_hold_back_and_locks_the_same_ce
     assert Source(checks=(CHECKS,)).load("two_phases") == release.load("two_phases")
 
 
+def test_the_exercises_of_a_folder_may_share_modules(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (folder / "units.py").write_text("BITS = 8\n")
+    text("kv_cache/send_s.py", "import random\n", "import random\n\nfrom ..units import BITS\n")(folder)
+    text(
+        "kv_cache/send_s.py", "return 8 * kv_bytes_per_token * n_tokens", "return BITS * kv_bytes_per_token * n_tokens"
+    )(folder)
+    Source(checks=(folder,)).validate()
+    assert folder / "units.py" in extra.read(folder).modules()
+
+
 def copied(tmp_path: Path, which: Path = CHECKS) -> Path:
     return Path(shutil.copytree(which, tmp_path / "mine", ignore=shutil.ignore_patterns("__pycache__")))
 

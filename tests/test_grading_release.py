@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from exercise_tools import right_answers
 from hostile.worker import LIMITS, zygote
-from test_checks_extra import CHECKS, VARIANTS, text, without_cell
+from test_checks_extra import CHECKS, VARIANTS, new_topic, text, without_cell
 
 from twophase.checks import manifest, registry
 from twophase.cli.main import main
@@ -128,6 +128,23 @@ def marked_lines(path: Path) -> list[str]:
     return found
 
 
+def test_a_topic_of_the_instructors_own_is_released_like_the_courses(tmp_path: Path) -> None:
+    source = Source(checks=(new_topic(tmp_path),))
+    made = handout.make(ROOT, source, ["links"])
+    place = tmp_path / "release"
+    with placing.written(place, made) as folder:
+        placing.move(folder, place)
+    assert [p.name for p in (place / "exercises").iterdir()] == ["21_links.ipynb"]
+    assert list(Source(place, source.checks).load("links").exercises) == ["links-send_s"]
+    code = (
+        "from twophase.checks import registry; from twophase.cli.main import main; "
+        "assert registry.topics() == ['links'] and registry.stem('links') == '21_links'; main(['next'])"
+    )
+    env = os.environ | {"PYTHONPATH": str(place / "lib")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=place, env=env, capture_output=True, text=True, timeout=60)
+    assert "Next: my/21_links.ipynb, sitting 1 of 1" in done.stdout, done.stderr[-2000:]
+
+
 class TestWhatIsFound:
     """The release is searched before it is there: each kind of leak, put in, is told."""
 
@@ -214,6 +231,15 @@ os_ = show("os.chdir('..')")
 run("next")
 run("progress")
 run("update")
+from pathlib import Path
+from twophase.grading.release import Source
+checks, variants = map(Path, sys.argv[2:])
+Source(None, (checks,), variants).validate()  # the grader may run from a release, too
+Source(None, (), variants).validate()
+try:
+    Source().validate()
+except ValueError as e:
+    print(e)
 failed = shell.run_cell("check('kv_cache-fewest_chip')").error_in_exec
 print(failed)
 """
@@ -228,7 +254,7 @@ def test_it_works_by_itself_for_a_student(out: Path, tmp_path: Path) -> None:
         "COLUMNS": "200",
         "NO_COLOR": "1",
     }
-    command = [sys.executable, "-c", STUDENT, str(place)]
+    command = [sys.executable, "-c", STUDENT, str(place), str(CHECKS), str(VARIANTS)]
     done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=100)
     said = done.stdout
     assert done.returncode == 0, said[-3000:] + done.stderr[-3000:]
@@ -243,6 +269,7 @@ def test_it_works_by_itself_for_a_student(out: Path, tmp_path: Path) -> None:
     assert f"{HELD} judged later 0 of 2 8" in said
     assert "kv_cache-send_s done 2 of 2 6" in said
     assert "03_kv_cache.ipynb: up to date" in said
+    assert "was made with --variants; give the same folder here" in said
     assert f"did you mean '{HELD}'?" in said  # a typo is still an error
     assert sorted(p.name for p in place.iterdir()) == sorted([*(p.name for p in out.iterdir()), "my"])
 

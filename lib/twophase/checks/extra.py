@@ -58,6 +58,10 @@ class Extra:
             raise ValueError(f"{path}: the id {exercise.id!r} should be {exercise_id!r}, that is <topic>-<module>")
         return exercise
 
+    def modules(self) -> list[Path]:
+        """Its Python files, those that its exercises share included."""
+        return _modules(self.folder)
+
     def path_of(self, exercise_id: str) -> Path:
         """The module of an exercise."""
         topic, _, slug = exercise_id.partition("-")
@@ -148,9 +152,14 @@ def _import(name: str, path: Path) -> ModuleType:
         raise ValueError(f"{path} cannot be imported: {type(e).__name__}: {e}"[:500]) from e
 
 
+def _modules(folder: Path) -> list[Path]:
+    inside = ((p, p.relative_to(folder).parts) for p in folder.rglob("*.py"))
+    return sorted(p for p, parts in inside if parts[0] != NOTEBOOKS and not any(part.startswith(".") for part in parts))
+
+
 def _digest(folder: Path) -> str:
     total = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    for path in _modules(folder):
         name = path.relative_to(folder).as_posix().encode("utf-8", "surrogatepass")
         data = path.read_bytes()
         total.update(b"%d %d\n" % (len(name), len(data)) + name + data)

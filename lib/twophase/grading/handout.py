@@ -22,6 +22,7 @@ from twophase.grading.release import Source
 
 KINDS = frozenset({".py", ".json", ".safetensors", ".txt", ".css", ".js", ".html", ".yml", ".csv", ".typed"})
 PACKAGE = "lib/twophase"
+MADE_BY_USE = {"__pycache__", ".venv", ".egg-info"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Handout:
     def differs(self, folder: Path) -> list[str]:
         """The files of `folder` that are not as in this release, or that only one of the two has."""
         there = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file() or p.is_symlink()}
+        there = {n: p for n, p in there.items() if not MADE_BY_USE & {*n.split("/"), p.parent.suffix}}
         same = {n for n in there.keys() & self.files.keys() if there[n].read_bytes() == self.files[n]}
         return sorted((there.keys() | self.files.keys()) - same)
 
@@ -103,10 +105,9 @@ def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 def _added(catalog: Catalog) -> Iterator[tuple[str, bytes]]:
     """The instructor's public exercises, where the registry finds them. Their model solutions stay behind."""
     for number, folder in enumerate(catalog.checks, 1):
-        for topic in folder.topics:
-            for path in sorted((folder.folder / topic).rglob("*.py")):
-                inside = path.relative_to(folder.folder).as_posix()
-                yield f"{PACKAGE}/checks/{registry.ADDED.name}/{number}/{inside}", path.read_bytes()
+        for path in folder.modules():
+            inside = path.relative_to(folder.folder).as_posix()
+            yield f"{PACKAGE}/checks/{registry.ADDED.name}/{number}/{inside}", path.read_bytes()
 
 
 def _manifest(catalog: Catalog, released: Mapping[str, bytes]) -> Manifest:

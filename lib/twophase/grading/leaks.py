@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from twophase.checks.extra import Extra
 from twophase.checks.registry import Catalog
 from twophase.grading.compose import RawCell, cells_of
 
@@ -39,7 +38,7 @@ def found(
             yield f"{name} has the course's secret in it"
     yield from _lines(files, catalog, list(notebooks))
     if catalog.variants:
-        held = {p.read_bytes(): p for p in _modules(catalog.variants) if p.stat().st_size}
+        held = {p.read_bytes(): p for p in catalog.variants.modules() if p.stat().st_size}
         yield from (f"{name} is the held-back file {held[data]}" for name, data in files.items() if data in held)
 
 
@@ -71,7 +70,7 @@ def _lines(files: Mapping[str, bytes], catalog: Catalog, notebooks: list[Path]) 
             inside, outside = divided(_text(cell))
             hidden |= {line.strip() for line in inside}
             public += outside
-    for module in _modules(catalog.variants) if catalog.variants else ():
+    for module in catalog.variants.modules() if catalog.variants else ():
         hidden |= {line.strip() for line in module.read_text(encoding="utf-8").splitlines()}
     made = {
         n: _decoded(n, d) for n, d in files.items() if n.endswith(".ipynb") or ("/" not in n and n not in AS_THEY_ARE)
@@ -104,7 +103,3 @@ def _decoded(name: str, data: bytes) -> str:
     if name.endswith(".ipynb"):
         return "\n".join(_text(c) for c in json.loads(data)["cells"]) + "\n" + data.decode("utf-8")
     return data.decode("utf-8", "replace")
-
-
-def _modules(folder: Extra) -> list[Path]:
-    return [p for topic in folder.topics for p in sorted((folder.folder / topic).rglob("*.py"))]
