@@ -126,6 +126,7 @@ def child(
     try:
         end = confine(Limits(**request["limits"]), request["cwd"], end, ruleset, zygote)
         withhold(request["withholds"], library)
+        random.seed(0)  # this generator, alone of them, takes another seed after a fork
         Worker(Channel(end), shell).serve()
     except Closed:
         pass
