@@ -58,7 +58,7 @@ def gradescope(
 ) -> None:
     """An autograder for Gradescope: `build` makes the zip to upload, `try` rehearses it here in a tree laid out as theirs.
 
-    The zip has the grader, the released notebooks, the checks and your secret: keep it as you keep the secret. The course's model solutions are not.
+    The zip has the grader, the released notebooks, the checks and your secret, and no model solution: keep it as you keep the secret.
 
     What takes longer than Gradescope's own limit (600 s unless you raise it) gets a zero there, so the zip ends itself before, without one.
 
