@@ -63,6 +63,8 @@ def check(
         _stop(record["message"])
     console = Console()
     console.print(_verdicts(record))
+    for exercise_id in course.source.load(record["topic"]).held_back:
+        console.print(Text(f"{exercise_id} is judged after handing in: its check is not here"))
     for flag in (f for f in record["flags"] if f["name"] != "missing_cell"):  # the table says that one
         console.print(Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow"))
     if not record["official"]:
@@ -117,6 +119,8 @@ def grade(
         gradebook.load(scheme)  # a mistake in it is told before the hours of grading, not after
     limits = options.limits(time_limit, cell_time_limit, memory_limit)
     source = Source(release, tuple(checks or ()), variants)
+    if source == Source():
+        source.validate()  # the course may be a release with held-back exercises, which cannot be graded without --variants
     found = submissions.find(folder, layout)
     course = options.course(seed, limits, source, secret_file, case_sets)
     console = Console()
