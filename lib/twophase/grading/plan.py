@@ -16,6 +16,10 @@ GRADER_NAMES = (
     "twophase import checks",
     "twophase import grading",
 )
+# an assignment to something's attribute (but its own), or a word that is used to change what belongs to others
+REACHES = re.compile(
+    r"^[ \t]*(?!self\.)\w+(?:\.\w+)+[ \t]*=(?!=)|\b(?:setattr|builtins|vars|gc|get_ipython)\b|__dict__|__code__", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,15 @@ class Plan:
         """The steps for one exercise by itself: the release's cells, its answer, and the submission's own cells if wanted."""
         roles = ("setup", "own") if with_own else ("setup",)
         return tuple(s for s in self.steps if s.role in roles or s.exercise_id == exercise_id)
+
+    def is_stub(self, exercise_id: str) -> bool:
+        """Whether the exercise's own cell is a stub still."""
+        return any("NotYet" in s.source for s in self.steps if s.exercise_id == exercise_id)
+
+    def reached_into(self, exercise_id: str) -> bool:
+        """Whether another cell looks as if it changed something that is not its own, so that this answer may suffer."""
+        others = (s for s in self.steps if s.role != "setup" and s.exercise_id != exercise_id)
+        return any(REACHES.search(s.source) for s in others)
 
 
 def make_plan(notebook: Notebook, release: Release) -> Plan:

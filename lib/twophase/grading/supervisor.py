@@ -169,8 +169,11 @@ class _Run:
     def _deserves_another_look(self, first: Graded) -> bool:
         """Whether it is not right, and another cell may be to blame."""
         verdict = first.verdict
-        found = verdict.right or verdict.misconception or verdict.status == "not_yet"
-        return not found and self._has(verdict.exercise_id)
+        if verdict.right or not self._has(verdict.exercise_id):
+            return False
+        if verdict.status == "not_yet":  # said by its own cell, or by one that wants to harm it
+            return not self._plan.is_stub(verdict.exercise_id)
+        return not verdict.misconception or self._plan.reached_into(verdict.exercise_id)
 
     def _again(self, exercise_id: str, first: Graded, share: _Budget) -> Graded:
         """A second look at what is not right, without the other answers, then without the submission's own cells either."""
