@@ -14,7 +14,14 @@ import pytest
 from gradescope_tools import ROOT, SECRET, zip_bytes
 
 from twophase.cli.main import main
-from twophase.grading import gradescope_config, gradescope_needs, gradescope_results, gradescope_try, gradescope_zip
+from twophase.grading import (
+    gradescope_config,
+    gradescope_needs,
+    gradescope_results,
+    gradescope_run,
+    gradescope_try,
+    gradescope_zip,
+)
 from twophase.grading.gradescope_config import Config
 from twophase.grading.release import Source
 
@@ -289,3 +296,47 @@ def main_exit(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(arguments)
     assert left.value.code in (0, None)
+
+
+def test_exercises_of_an_instructors_own_are_graded_from_the_zip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = Path(gradescope_zip.__file__).with_name("checks_example")
+    source = Source(checks=(example / "checks",), variants=example / "variants")
+    path = tmp_path / "autograder.zip"
+    path.write_bytes(gradescope_zip.build(Config(topic="kv_cache"), source))
+    gradescope_zip.unpack(path, tmp_path / "source")
+    private = tmp_path / "source" / "private"
+    monkeypatch.setenv("TWOPHASE_COURSE", str(private))  # put back after the test
+    there = gradescope_run.source_of(gradescope_config.read(private / "config.json"), private)
+    assert there.checks[0].is_relative_to(private)
+    asked, here = there.load("kv_cache"), source.load("kv_cache")
+    assert list(asked.exercises) == list(here.exercises)
+    assert {"kv_cache-send_s", "kv_cache-fewest_chips"} <= set(asked.exercises)
+    assert asked.digest == here.digest
+
+
+@pytest.mark.parametrize(
+    ("results", "code", "says"),
+    [
+        (gradescope_results.unreadable("No notebook.", 1.0, 41.0), 0, "0 of 41"),
+        (
+            gradescope_results.without_score("no disk", 1.0),
+            3,
+            "Gradescope reports a failed autograder. It printed, for you only:\nprinted",
+        ),
+    ],
+)
+def test_a_rehearsal_shows_what_gradescope_would_and_exits_3_only_without_a_score(
+    results: dict[str, Any], code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rehearse(archive: Path, files: list[Path], student: str) -> gradescope_try.Rehearsal:
+        assert (archive, files, student) == (Path("a.zip"), [Path("x.ipynb")], "bob@x.edu")
+        return gradescope_try.Rehearsal(results, "printed", 0)
+
+    monkeypatch.setattr(gradescope_try, "rehearse", rehearse)
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as left:
+        main(["gradescope", "try", "x.ipynb", "a.zip", "--student", "bob@x.edu"])
+    assert left.value.code == code
+    assert says in capsys.readouterr().out

@@ -100,17 +100,18 @@ def _try(files: list[Path], student: str) -> int:
     console = Console()
     with console.status("running the autograder"):
         done = gradescope_try.rehearse(archive, handed_in, student)
-    console.print(_table(done.results))
+    console.print(Text(text(done.results["output"])))
     if "score" in done.results:
+        console.print(_table(done.results))
         return GRADED
+    console.print("No score: Gradescope reports a failed autograder. It printed, for you only:")
     console.print(Text(text(done.output).strip()), style="yellow")
     return NOT_GRADED
 
 
 def _table(results: Results) -> Table:
     """What Gradescope would show, and to whom."""
-    score = f"{results['score']:g} points" if "score" in results else "no score: Gradescope reports a failed autograder"
-    table = Table("", "what", "points", "shown", "output", title=score, caption=Text(text(results["output"])))
+    table = Table("", "what", "points", "shown", "output", title=f"{results['score']:g} points")
     for test in results.get("tests", []):
         points = f"{test['score']:g} of {test.get('max_score', 0):g}" if "score" in test else ""
         table.add_row(test["number"], Text(test["name"]), points, test["visibility"], Text(test["output"]))
