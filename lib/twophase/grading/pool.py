@@ -187,7 +187,7 @@ class Pool:
             for desk in busy:
                 record = self._heard(desk, desk in heard)
                 if record is not None:
-                    if self._todo:
+                    if self._todo and desk in self.desks:
                         desk.give(self._todo.popleft())  # it works while we write
                     yield record
 
@@ -205,15 +205,16 @@ class Pool:
         except Vanished as e:
             task, why = desk.task, str(e)
         assert task is not None
+        self.desks.remove(desk)
         desk.close(at_once=True)
         record = None
         if was_ready:
             record = self._tried(task, why)
         else:
             self._require_starts(why)
-        fresh = self.desks[self.desks.index(desk)] = Desk(self._course, self._home)
-        if record is None:
-            fresh.give(task)
+        if record is None or self._todo:
+            self.desks.append(Desk(self._course, self._home))
+            self.desks[-1].give(task if record is None else self._todo.popleft())
         return record
 
     def _require_starts(self, why: str) -> None:

@@ -1,0 +1,161 @@
+"""A run by several processes: the same results whatever happens to them, nothing lost, nothing left running, nothing left lying."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import grading_run_tools
+import pytest
+from grading_run_tools import Made, all_end, lines, run, write
+from hostile.course import RIGHT, STUBS, TOPIC, answer_cell, cell, cells, dump
+from hostile.notebooks import FORGE, JUNK, version_3
+from hostile.worker import LIMITS
+
+from twophase.grading.confine import Limits
+from twophase.grading.notebook import Notebook
+from twophase.grading.records import Record
+from twophase.grading.run import Course
+
+WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"
+
+
+def a_class() -> dict[str, bytes]:
+    """Twenty submissions: right, half done, wrong, broken, hostile."""
+    bytes_cells = {
+        "right": RIGHT["bytes"],
+        "wrong": WRONG,
+        "stub": STUBS["bytes"],
+        "exit": "import os; os._exit(3)",
+        "print": f"print('<script>')\n{RIGHT['bytes']}",
+        "raises": "def bytes_of(a, b): raise ValueError(a)",
+        "random": f"import random; print(random.random(), np.random.random(), hash('a'), id)\n{RIGHT['bytes']}",
+        "forge": f"{FORGE}\n{RIGHT['bytes']}",
+    }
+    own = {"exits": "import os; os._exit(0)", "junk": JUNK, "segfault": "import ctypes; ctypes.string_at(0)"}
+    own |= {"loop": "while True: pass", "kills": "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"}
+    files = {f"{name}/03.ipynb": dump(cells(RIGHT | {"bytes": source})) for name, source in bytes_cells.items()}
+    files |= {f"own {name}/03.ipynb": dump([cell(source), *cells(dict(RIGHT))]) for name, source in own.items()}
+    files |= {"twice/03.ipynb": dump([*cells(dict(RIGHT)), answer_cell("bytes", WRONG)])}
+    files |= {"old/03.ipynb": version_3(), "none/03.ipynb": b"", "cut/03.ipynb": dump(cells({}))[:-9]}
+    return files | {"untouched/03.ipynb": dump(cells({})), "other/x.ipynb": dump([cell("1")]), "=1/a.ipynb": b"{"}
+
+
+def settled(records: list[Record]) -> dict[str, Record]:
+    """The records by file, without what varies."""
+    assert Counter(r["file"] for r in records).most_common(1)[0][1] == 1
+    return {r["file"]: {k: v for k, v in r.items() if k != "varies"} for r in records}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("class"), a_class())
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    """The results of one worker that nothing disturbed."""
+    out = tmp_path_factory.mktemp("alone")
+    run(folder, out, workers=1)
+    return settled(lines(out))
+
+
+def test_three_workers_give_the_records_of_one(folder: Path, alone: dict[str, Record], tmp_path: Path) -> None:
+    run(folder, tmp_path, workers=3)
+    assert settled(lines(tmp_path)) == alone
+    points = {name.partition("/")[0]: r["points"] for name, r in alone.items()}
+    assert points["right"] == points["old"] == points["own loop"] == points["own kills"] == 8
+    assert points["wrong"] == points["exit"] == points["forge"] == 6
+    assert {n for n, r in alone.items() if r["status"] == "unreadable"} == {
+        "none/03.ipynb",
+        "cut/03.ipynb",
+        "other/x.ipynb",
+        "=1/a.ipynb",
+    }
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_records_and_leaves_nothing(
+    folder: Path, alone: dict[str, Record], tmp_path: Path
+) -> None:
+    scratch, out = tmp_path / "scratch", tmp_path / "out"
+    scratch.mkdir()
+    command = [sys.executable, grading_run_tools.__file__, str(folder), str(out), "2"]
+    env = os.environ | {"TMPDIR": str(scratch)}
+    for lines_to_read in (1, 2, 8, None):  # dies when it has begun, after its first result, in the middle; then not
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        if lines_to_read is None:
+            told = process.stdout.read().split("\n")
+            assert process.wait() == 0, told
+        else:
+            for _ in range(lines_to_read):
+                assert process.stdout.readline()
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        assert all_end(str(scratch)), "processes are left"
+    found = lines(out)
+    assert settled(found) == alone
+    assert len({r["key"] for r in found}) == len(found) == len(alone)
+    assert list(scratch.iterdir()) == []
+
+
+@dataclass(frozen=True)
+class Poison(Made):
+    """A check of ours that takes its judge down, by the name of the submission: always, or only the first time."""
+
+    once: str = ""
+
+    def topic_of(self, notebook: Notebook, name: str) -> str:
+        if name.startswith("once") and not Path(self.once).exists():
+            Path(self.once).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name.startswith("killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name.startswith("hangs"):
+            threading.Event().wait()
+        if name.startswith("nonsense"):
+            for path in Path("/proc/self/fd").iterdir():
+                if path.is_symlink() and os.readlink(path).startswith("socket:"):
+                    os.write(int(path.name), b'{"points": 100}\n')
+        return TOPIC
+
+
+def test_a_judge_that_dies_or_talks_nonsense_is_replaced_and_its_submission_tried_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setenv("TWOPHASE_TESTED_IN", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    names = ("killed", "nonsense", "once", "right")
+    folder = write(tmp_path / "in", {f"{name}.ipynb": dump(cells(dict(RIGHT))) for name in names})
+    course = Course(1, LIMITS, Poison(once=str(tmp_path / "once")))
+    run(folder, tmp_path / "out", course, workers=1)
+    seen = {r["file"].removesuffix(".ipynb"): r for r in lines(tmp_path / "out")}
+    assert {n: (r["status"], r["points"]) for n, r in seen.items()} == {
+        "killed": ("internal", None),
+        "nonsense": ("internal", None),
+        "once": ("ok", 8),
+        "right": ("ok", 8),
+    }
+    assert "killed by SIGKILL, 2 times" in seen["killed"]["message"]
+    assert "sent nonsense" in seen["nonsense"]["message"]
+    assert seen["killed"]["digests"]["submission"] == seen["right"]["digests"]["submission"]
+    assert all_end(str(tmp_path / "scratch"))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_judge_that_hangs_is_given_up_and_the_next_run_tries_again(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", {"hangs.ipynb": dump(cells(dict(RIGHT)))})
+    run(folder, tmp_path / "out", Course(1, Limits(submission_s=0.5), Poison(), grace_s=0.5), workers=1)
+    (record,) = lines(tmp_path / "out")
+    assert (record["status"], record["points"]) == ("internal", None)
+    assert "did not answer in time, 2 times" in record["message"]
+    assert [r and r["status"] for r in run(folder, tmp_path / "out")] == ["ok"]
