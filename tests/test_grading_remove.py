@@ -73,8 +73,7 @@ def test_what_is_not_there_is_removed_already(tmp_path: Path) -> None:
     remove(tmp_path / "none")
 
 
-def test_a_submission_that_digs_deep_leaves_nothing_and_harms_nobody() -> None:
-    with zygote().fork((), LIMITS) as session:
-        session.run_cell("import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')", 20.0)
-        folder = session._cwd.name
-    assert not os.path.lexists(folder)
+def test_a_submission_that_digs_deep_stops_nobody() -> None:
+    for _ in range(2):
+        with zygote().fork((), LIMITS) as session:
+            session.run_cell("import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')", 20.0)
