@@ -117,6 +117,10 @@ class Source:
             return named[0]
         raise Unreadable("no cell of it belongs to an exercise of this course")
 
+    def private(self) -> tuple[Path, ...]:
+        """The instructor's folders: no submission may read anything in them."""
+        return tuple(p for p in (self.release, *self.checks, self.variants) if p is not None)
+
     def folder(self) -> Path | None:
         """The release's folder: the one given, or the one that this package lies in. None in a clone of the course."""
         return self.release or (course_root() if (course_root() / manifest.FILE_NAME).is_file() else None)
