@@ -20,8 +20,9 @@ IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 def check(exercise_id: str = "") -> Any:
     """Judge this notebook's answer to an exercise.
 
-    Returns its points if the answer is right; of an exercise that is judged after handing in, a 0 that says so. Raises `CheckFailed`, in a few lines, if it is wrong or not written yet,
-    and `LabError` (a ValueError) if there is no such exercise or no notebook around.
+    Returns its points if the answer is right; of an exercise that is judged after handing in, a 0 that says so.
+    Raises `CheckFailed`, in a few lines, if the answer is wrong or not written yet, and `LabError` (a ValueError) if
+    there is no such exercise or no notebook around.
     """
     if IN_WORKER:
         return None
