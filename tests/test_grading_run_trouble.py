@@ -1,0 +1,210 @@
+"""Full disks, interruptions, resuming, regrading: what is written stays whole, and the same command goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from grading_run_tools import all_end, course, lines, run, write
+from hostile.course import RIGHT, STUBS, cell, cells, dump
+
+from twophase.grading import pool, report
+from twophase.grading.records import Record
+from twophase.grading.results import CannotWrite, Results
+from twophase.grading.run import Done, Submission, find, named
+
+HALF = dump(cells(RIGHT | {"bytes": STUBS["bytes"]}))
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "twophase.cli.main", *arguments]
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    scratch.mkdir(exist_ok=True)
+    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "300", "NO_COLOR": "1", "TMPDIR": str(scratch)}
+
+
+def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    write(tmp_path / "in", {f"{n:02}.ipynb": b"{" * (n + 1) for n in range(20)})
+    grade = command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1")
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
+
+    env = environment(tmp_path / "scratch")
+    full = subprocess.run(grade, env=env, capture_output=True, text=True, timeout=100, preexec_fn=small_disk)
+    assert full.returncode == 3, full.stdout + full.stderr
+    (said,) = full.stderr.splitlines()
+    assert "results.jsonl cannot be written: File too large" in said
+    assert "the same command goes on" in said
+    kept = lines(tmp_path / "out")
+    assert 0 < len(kept) < 20
+    then = subprocess.run(grade, env=env, capture_output=True, text=True, timeout=100)
+    assert then.returncode == 1, then.stdout + then.stderr
+    found = lines(tmp_path / "out")
+    assert found[: len(kept)] == kept
+    assert sorted(r["file"] for r in found) == [f"{n:02}.ipynb" for n in range(20)]
+    assert f"Graded before: {len(kept)}" in then.stdout
+
+
+def test_half_a_line_that_was_written_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "in", {"a.ipynb": b"1", "b.ipynb": b"2"})
+    run(tmp_path / "in", tmp_path / "out")
+    records = lines(tmp_path / "out")
+    before = (tmp_path / "out/results.jsonl").read_bytes()
+    write_all, calls = os.write, []
+
+    def write_half(fd: int, data: memoryview) -> int:
+        calls.append(len(data))
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_all(fd, data[: len(data) // 2])
+
+    with Results(tmp_path / "out") as results:
+        monkeypatch.setattr(os, "write", write_half)
+        with pytest.raises(CannotWrite, match="No space left on device"):
+            results.append(records[0])
+        monkeypatch.undo()
+        assert (tmp_path / "out/results.jsonl").read_bytes() == before
+        results.append(records[1] | {"message": "again"})
+        assert [r["message"] for r in results.latest()] == [records[0]["message"], "again"]
+    assert len(calls) == 2
+
+
+def test_results_that_are_no_regular_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").symlink_to("/dev/full")
+    with pytest.raises(ValueError, match="is no file"):
+        Results(tmp_path)
+
+
+def test_results_of_the_first_schema_are_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_text('{"schema": 1, "file": "a.ipynb"}\n')
+    with pytest.raises(ValueError, match=r"line 1 of .* another version of twophase \(schema 1; this one has 2\)"):
+        Results(tmp_path)
+
+
+def test_ctrl_c_says_what_is_done_and_ends_all_processes(tmp_path: Path) -> None:
+    loop = [cell("while True: pass"), cell("", "kv_cache-kv_bytes", grade=False, locked=False, solution=True)]
+    write(tmp_path / "in", {"a.ipynb": b"{", "b.ipynb": dump(loop)})
+    env = environment(tmp_path / "scratch")
+    grade = command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1")
+    process = subprocess.Popen(grade, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    while "a.ipynb: unreadable" not in process.stdout.readline():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.stdout.read()
+    assert process.wait(60) == 130, said
+    assert "Stopped. 1 of 2 are done and stay; the same command goes on from there." in said
+    process.stdout.close()
+    assert all_end(str(tmp_path / "scratch"))
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert [r["file"] for r in lines(tmp_path / "out")] == ["a.ipynb"]
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("class")
+    write(folder, {"ann/a.ipynb": HALF, "bob/a.ipynb": b"{", "cy/a.ipynb": dump(cells(dict(RIGHT)))})
+    run(folder, folder / "out")
+    return folder, folder / "out"
+
+
+def test_what_is_done_is_known_without_starting_a_process(
+    graded: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*anything: object) -> None:
+        raise AssertionError("a judge was started")
+
+    monkeypatch.setattr(pool, "Desk", started)
+    assert run(*graded, workers=2) == [None, None, None]
+
+
+def test_regrade_grades_again_and_both_lines_stay(graded: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, out = graded
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/results.jsonl").write_bytes((out / "results.jsonl").read_bytes())
+    told = run(folder, tmp_path / "out", again=["ann/a.ipynb"])
+    assert [r and r["file"] for r in told] == [None, None, "ann/a.ipynb"]
+    found = [r for r in lines(tmp_path / "out") if r["file"] == "ann/a.ipynb"]
+    assert len(found) == 2
+    assert found[0]["key"] == found[1]["key"]
+    with Results(tmp_path / "out") as results:
+        assert [r["file"] for r in results.latest()] == ["ann/a.ipynb", "bob/a.ipynb", "cy/a.ipynb"]
+
+
+def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(graded: tuple[Path, Path]) -> None:
+    folder, out = graded
+    found = find(folder)
+    with Results(out) as results:
+        digest = next(r for r in results.latest() if r["file"] == "cy/a.ipynb")["digests"]["submission"]
+        assert named(["ann/a.ipynb", digest[:12].upper()], found, results.index) == {"ann/a.ipynb", "cy/a.ipynb"}
+        someone = [s for s in found if s.student] or found
+        wanted = someone[0].student or someone[0].name
+        assert someone[0].name in named([wanted], found, results.index)
+        for nobody in ("nobody", digest[:7], ""):
+            with pytest.raises(ValueError, match="no submission is called"):
+                named([nobody], found, results.index)
+
+
+@pytest.mark.parametrize("change", ["secret", "seed", "release", "topics"])
+def test_another_key_is_graded_again(graded: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Whatever decides a result is in its key."""
+    folder, out = graded
+    one = course()
+    if change == "secret":
+        one = type(one)(1, one.limits, one.source, secret=b"of this course, 16+")
+    if change == "seed":
+        one = course(seed=2)
+    if change in ("release", "topics"):
+        digest = (lambda self, topic: "another") if change == "release" else (lambda self: ["more"])
+        monkeypatch.setattr(type(one.source), "digest" if change == "release" else "topics", digest)
+    with Results(out) as results:
+        done = [s.name for s in find(folder) if s in Done(one, results.index)]
+    kept = {"release": ["bob/a.ipynb"], "topics": ["ann/a.ipynb", "cy/a.ipynb"]}
+    assert done == kept.get(change, [])
+
+
+def test_students_who_share_a_set_of_cases_share_its_seed_and_the_secret_stays_here() -> None:
+    one = course()
+    secret = type(one)(1, one.limits, one.source, secret=b"of this course, 16+", case_sets=4)
+    seeds = {secret.seed_for(Submission(Path("a"), "a.ipynb", student=f"s{n}")) for n in range(100)}
+    assert len(seeds) == 4
+    assert secret.without_secret().secret == b""
+    assert b"of this course" not in repr(secret).encode()
+
+
+def pages(out: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_mtime_ns for p in (out / "feedback").iterdir()}
+
+
+def test_pages_are_written_again_only_where_a_result_changed(graded: tuple[Path, Path], tmp_path: Path) -> None:
+    records: list[Record] = lines(graded[1])
+    report.write(tmp_path, records)
+    before = pages(tmp_path)
+    assert len(before) == 4
+    records[0] = records[0] | {"message": "another", "varies": {}}
+    records[1] = records[1] | {"varies": {"seconds": 9}}
+    report.write(tmp_path, records)
+    after = pages(tmp_path)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {"index.html", report.page_name(records[0]["file"])}
+
+
+def test_a_page_does_not_tell_the_seed_that_comes_from_the_secret_and_says_if_it_is_not_official(
+    graded: tuple[Path, Path],
+) -> None:
+    record = lines(graded[1])[0]
+    assert "Seed 1" in report.page(record)
+    hidden = record | {"seed": "5eed" * 16, "official": False}
+    assert "5eed" not in report.page(hidden)
+    assert "Not an official result" in report.page(hidden | {"confined_by": ["processes", "unsafe"]})
+    assert "Practice, not an official result" in report.page(hidden | {"confined_by": ["practice"]})
+    assert "official" not in report.page(record | {"official": True})
