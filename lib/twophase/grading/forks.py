@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -31,10 +32,13 @@ CONTROL_S = 20.0
 class Zygote:
     """A process to fork submissions from, started when it is first needed and again if it has been killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Sequence[Path] = ()) -> None:
+        """`hidden` are paths that no submission may read, wherever they lie: submissions, results, other checks, the secret."""
+        self._hidden = [str(p.resolve()) for p in hidden]
         self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
         self._work = Path(self._home.name) / "work"
-        self._work.mkdir()
+        self._work.mkdir(mode=0o555)  # where submissions stand: nothing is in it, and nothing can be written
+        os.chmod(self._home.name, 0o711)  # they may be another user's
         self._control: socket.socket | None = None
         self._ready = False
         self._starting = threading.Lock()
@@ -59,7 +63,15 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._log().open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "twophase.grading.zygote", str(theirs.fileno()), str(self._work)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "twophase.grading.zygote",
+                    str(theirs.fileno()),
+                    str(self._work),
+                    *self._hidden,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -68,6 +80,7 @@ class Zygote:
                 env=self._environment(),
                 start_new_session=True,
             )
+        ours.send(json.dumps(self._hidden).encode())
         self._control = ours
         self._ready = False
 
@@ -100,19 +113,22 @@ class Zygote:
                 "MPLCONFIGDIR": f"{self._home.name}/matplotlib",
                 "TMPDIR": self._home.name,
                 "PYTHONPATH": str(Path(twophase.__path__[0]).parent),
+                "PYTHONUSERBASE": site.getuserbase(),
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONHASHSEED": "0",
                 "LC_ALL": "C.UTF-8",
                 "MPLBACKEND": "Agg",
                 "TWOPHASE_WORKER": "1",
+                "USER": "student",
+                "LOGNAME": "student",
+                "MALLOC_ARENA_MAX": "2",  # each thread's own would count 64 MiB of address space
             }
             | {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")}
         )
 
     def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
         """A fresh process for a submission. Raises GraderFault if there is none to be had."""
-        cwd = tempfile.TemporaryDirectory(dir=self._work, ignore_cleanup_errors=True)
-        request = {"do": "fork", "cwd": cwd.name, "withholds": list(withholds), "limits": asdict(limits)}
+        request = {"do": "fork", "withholds": list(withholds), "limits": asdict(limits)}
         for _ in range(2):  # a submission may have killed the zygote: then the next one starts it again
             self.start()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -121,13 +137,12 @@ class Zygote:
                 with theirs:  # closed here at once, so that the child's death closes the channel
                     socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno()])
                 self._receive(CONTROL_S)
-                session = Session(self.end, w.Channel(ours), cwd, limits)
+                session = Session(self.end, w.Channel(ours), limits)
                 session.run_cell("", CONTROL_S)  # what fails before a submission's first cell is our own fault
                 return session
             except (OSError, ValueError, AnswerError):
                 ours.close()
                 self._stop()
-        cwd.cleanup()
         raise GraderFault("the worker cannot be started again")
 
     def end(self, died: bool) -> int:

@@ -1,30 +1,51 @@
 """Landlock: the kernel lets a process give up its own rights to files, TCP and signals. No privilege, no package, no way back.
 
-A submission may read the interpreter, the libraries and this package's data files; not its Python files (everything is imported
-already, and they hold the checks and the answers), not the course, not other submissions. It may write to its own folder.
-Needs Linux 5.13; TCP is closed from 6.7 on, and signals to other processes from 6.12 on. https://docs.kernel.org/userspace-api/landlock.html
+A submission may read the interpreter's library, installed packages, this package's data files, a few tables of the system, and
+its own `/proc/self`; not this package's Python files (everything is imported already, and they hold the checks and the
+answers), nobody's home, no course, no other submission. It may write nowhere. Whether a file exists, it may still ask.
+Needs Linux 5.13; TCP is closed from 6.7 on, and signals and abstract sockets from 6.12 on (both by seccomp too).
+https://docs.kernel.org/userspace-api/landlock.html
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import site
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import twophase
+from twophase.grading import linux
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture since 5.1
 VERSION, PATH_BENEATH = 1, 1
-PR_SET_NO_NEW_PRIVS = 38
 
-WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}  # the rights to files that each version knows
 FILES_NOW = (1 << 16) - 1
 ALL_TCP, ALL_SCOPES = 3, 3
-READABLE = ("/usr", "/lib", "/lib64", "/etc", "/proc", "/sys/devices/system", "/dev/urandom", "/dev/zero")
+SYSTEM = (
+    *("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache"),
+    *(
+        "/etc/localtime",
+        "/etc/timezone",
+        "/usr/share/zoneinfo",
+        "/etc/fonts",
+        "/usr/share/fonts",
+        "/usr/share/fontconfig",
+    ),
+    *("/usr/share/locale", "/usr/share/i18n", "/etc/mime.types"),
+    *(f"/proc/{name}" for name in ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")),
+    *("/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max"),
+    *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"),
+    *("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpuset.cpus.effective"),
+    *("/dev/urandom", "/dev/random", "/dev/zero"),
+)
 WRITABLE_DEVICES = ("/dev/null",)
 
 
@@ -37,88 +58,86 @@ class _Beneath(ctypes.Structure):
     _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
 
 
-def _call(number: int, *arguments: object) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = int(libc.syscall(number, *arguments))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "landlock")
-    return result
-
-
 @cache
 def abi() -> int:
-    """Landlock's version in this kernel; 0 if it has none."""
+    """Landlock's version in this kernel; 0 if it has none, or if something keeps us from it."""
     try:
-        return _call(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION)
+        return linux.syscall(CREATE_RULESET, None, 0, VERSION)
     except (OSError, AttributeError):
         return 0
 
 
-def ruleset(writable: Path) -> int | None:
-    """A descriptor for what a submission may do, for `restrict`. None where the kernel has no Landlock."""
-    version = abi()
-    if version == 0:
-        return None
-    handled = FILES.get(version, FILES[3] if version == 4 else FILES_NOW)
-    rules = _Ruleset(handled, ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0)
-    size = 24 if version >= 6 else 16 if version >= 4 else 8
-    fd = _call(CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
-    for root in (*READABLE, sys.prefix, sys.base_prefix, *sys.path):
-        _allow(fd, Path(root), READ_DIR & handled)
-        for path in _without_the_package(Path(root)):
-            _allow(fd, path, (READ_FILE | READ_DIR) & handled)
-    for path in _data_files():
-        _allow(fd, path, READ_FILE & handled)
-    _allow(fd, writable, handled & ~IOCTL_DEV)
-    for device in WRITABLE_DEVICES:
-        _allow(fd, Path(device), (READ_FILE | WRITE_FILE | TRUNCATE) & handled)
-    return fd
+class Rules:
+    """What submissions may read, found and opened once, before the first of them; `restrict` is for every one.
+
+    `folder` is the one they stand in. Nothing at or below a path of `hidden` is readable, wherever it lies.
+    """
+
+    def __init__(self, folder: Path, hidden: Sequence[Path] = ()) -> None:
+        self._handled = FILES.get(abi(), FILES[3] if abi() == 4 else FILES_NOW)
+        self._rules: list[_Beneath] = []
+        apart = [p.resolve() for p in hidden]
+        self._open(folder, READ_DIR)
+        for root in (*map(Path, SYSTEM), *libraries()):
+            if not any(p.is_relative_to(root.resolve()) for p in apart):
+                self._open(root, READ_DIR)  # also where our package is below it: its files' names are no secret
+            for path in _without(root.resolve(), [_package(), *apart]):
+                self._open(path, READ_FILE | READ_DIR)
+        for path in data_files():
+            if not any(path.is_relative_to(p) for p in apart):
+                self._open(path, READ_FILE)
+        for device in WRITABLE_DEVICES:
+            self._open(Path(device), READ_FILE | WRITE_FILE | TRUNCATE)
+
+    def _open(self, path: Path, rights: int) -> None:
+        with contextlib.suppress(OSError):  # not on this system
+            target = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            self._rules.append(_Beneath(self._rights(path, rights), target))
+
+    def _rights(self, path: Path, rights: int) -> int:
+        return rights & self._handled & (-1 if path.is_dir() else WRITE_FILE | READ_FILE | TRUNCATE)
+
+    def restrict(self) -> None:
+        """Give up everything that is not allowed, for this process and all that it starts. Raises OSError."""
+        version = abi()
+        asked = _Ruleset(self._handled, ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0)
+        size = 24 if version >= 6 else 16 if version >= 4 else 8
+        fd = linux.syscall(CREATE_RULESET, ctypes.byref(asked), size, 0)
+        own = os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
+        for rule in (*self._rules, _Beneath(READ_FILE | READ_DIR, own)):
+            if rule.allowed:
+                linux.syscall(ADD_RULE, fd, PATH_BENEATH, ctypes.byref(rule), 0)
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+        linux.syscall(RESTRICT_SELF, fd, 0)
+        os.close(own)
+        os.close(fd)
 
 
-def restrict(fd: int) -> None:
-    """Give up everything that the ruleset does not allow, for this process and all that it starts. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
-    _call(RESTRICT_SELF, fd, 0)
-
-
-def _allow(fd: int, path: Path, rights: int) -> None:
-    try:
-        target = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # not on this system
-        return
-    try:
-        if not path.is_dir():
-            rights &= WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | 1
-        if rights:
-            _call(ADD_RULE, fd, PATH_BENEATH, ctypes.byref(_Beneath(rights, target)), 0)
-    finally:
-        os.close(target)
+def libraries() -> list[Path]:
+    """Where the interpreter's library and installed packages are. Other entries of `sys.path` are not for submissions."""
+    known = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    known |= {*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
+    known |= {str(Path(p, "lib")) for p in (sys.prefix, sys.base_prefix, sys.base_exec_prefix)}
+    return [Path(p) for p in sorted(known)]
 
 
 def _package() -> Path:
     return Path(twophase.__path__[0]).resolve()
 
 
-def _without_the_package(root: Path) -> Iterator[Path]:
-    """`root` if the package is not below it; else its parts that do not lead to the package, when they are libraries.
-
-    Where the package runs from a clone, `sys.path` leads to the clone's `lib`, of which nothing but the package is of use.
-    """
-    root = root.resolve()
-    package = _package()
-    if root == package:
+def _without(root: Path, apart: Sequence[Path]) -> Iterator[Path]:
+    """`root` if nothing of `apart` is in it; else its parts that neither are nor hold such a thing, as high up as can be."""
+    if any(root.is_relative_to(p) for p in apart):
         return
-    if root not in package.parents:
+    if not any(p.is_relative_to(root) for p in apart):
         yield root
     elif root != Path("/"):
         for part in root.iterdir():
             if not part.is_symlink():
-                yield from _without_the_package(part)
+                yield from _without(part, apart)
 
 
-def _data_files() -> Iterator[Path]:
+def data_files() -> Iterator[Path]:
     """The package's files that are no Python: checkpoints, tables."""
     for room, folders, files in os.walk(_package()):
         folders[:] = [f for f in folders if f not in ("__pycache__", "checks", "grading", "cli")]

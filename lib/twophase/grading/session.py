@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import secrets
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from twophase.grading.confine import Limits
-from twophase.grading.remove import remove
 from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.errors import JudgeFault
@@ -35,12 +32,9 @@ class CellRun:
 class Session:
     """One process of one submission. `broken` is why it can no longer be used, once it cannot."""
 
-    def __init__(
-        self, end: Callable[[bool], int], channel: w.Channel, cwd: tempfile.TemporaryDirectory[str], limits: Limits
-    ) -> None:
+    def __init__(self, end: Callable[[bool], int], channel: w.Channel, limits: Limits) -> None:
         self._end = end  # kills the process; given whether it died first, returns the signal that ended it
         self._channel = channel
-        self._cwd = cwd
         self.limits = limits
         self.broken: AnswerError | None = None
 
@@ -118,19 +112,14 @@ class Session:
             if kind == "died":
                 message = f"Its process ended{_why(ended)}"
             self.broken = AnswerError(kind, message + ".")
-            self._clean()
+            self._channel.close()
         return self.broken
 
     def close(self) -> None:
         if self.broken is None:
             self.broken = AnswerError("died", "The session is over.")
             self._end(False)
-            self._clean()
-
-    def _clean(self) -> None:
-        self._channel.close()
-        remove(Path(self._cwd.name))  # whatever is in it, which is more than the next line can take
-        self._cwd.cleanup()
+            self._channel.close()
 
 
 def _why(number: int) -> str:

@@ -1,10 +1,9 @@
 """The process that is forked for every submission: everything imported, nothing run, no check anywhere in its memory.
 
-`python -m twophase.grading.zygote FD FOLDER` reads requests from a SOCK_SEQPACKET socket, one JSON object each. FOLDER is
-the only one that submissions may write to.
+`python -m twophase.grading.zygote FD FOLDER` reads from a SOCK_SEQPACKET socket, one JSON value each: first a list of paths below which
+nothing is readable for submissions, then requests. FOLDER is the empty one they stand in. No request has a word of a submission in it.
 
-
-    {"do": "fork", "cwd": …, "withholds": […], "limits": {…}} with one descriptor: the child's end of the channel
+    {"do": "fork", "withholds": […], "limits": {…}} with one descriptor: the child's end of the channel
     {"do": "end", "died": …}: kill the child and everything that it left behind
 
 and answers each with one JSON object. It serves one child at a time and ends when the socket closes.
@@ -27,8 +26,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from twophase.grading import landlock
-from twophase.grading.confine import PR_SET_CHILD_SUBREAPER, Limits, confine, kill_descendants, prctl
+from twophase.grading import linux
+from twophase.grading.confine import Limits
+from twophase.grading.jail import Jail
+from twophase.grading.orphans import kill_descendants
 from twophase.grading.withhold import Library, withhold
 from twophase.grading.worker import Worker
 from twophase.protocol.wire import Channel, Closed
@@ -118,13 +119,11 @@ def seed() -> None:
     sys.modules["torch"].manual_seed(0)
 
 
-def child(
-    request: dict[str, Any], end: socket.socket, shell: Any, ruleset: int | None, zygote: int, library: Library
-) -> None:
+def child(request: dict[str, Any], end: socket.socket, shell: Any, jail: Jail, zygote: int, library: Library) -> None:
     """Everything that happens in a submission's process."""
     code = 0
     try:
-        end = confine(Limits(**request["limits"]), request["cwd"], end, ruleset, zygote)
+        end = jail.enter(Limits(**request["limits"]), end, zygote)
         withhold(request["withholds"], library)
         random.seed(0)  # this generator, alone of them, takes another seed after a fork
         Worker(Channel(end), shell).serve()
@@ -139,11 +138,11 @@ def child(
 class Zygote:
     """The loop of requests."""
 
-    def __init__(self, control: socket.socket, shell: Any, ruleset: int | None) -> None:
+    def __init__(self, control: socket.socket, shell: Any, jail: Jail) -> None:
         self._library = Library()
         self._control = control
         self._shell = shell
-        self._ruleset = ruleset
+        self._jail = jail
         self._pid = 0
 
     def serve(self) -> None:
@@ -162,7 +161,7 @@ class Zygote:
         me = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            child(request, end, self._shell, self._ruleset, me, self._library)
+            child(request, end, self._shell, self._jail, me, self._library)
         end.close()
         return {"pid": self._pid}
 
@@ -184,10 +183,10 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     work = Path(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    jail = Jail(work, [Path(p) for p in json.loads(control.recv(2**20))])
     failed = preload()
-    shell = make_shell()
-    zygote = Zygote(control, shell, landlock.ruleset(work))
+    zygote = Zygote(control, make_shell(), jail)
     seed()
     gc.collect()
     gc.freeze()

@@ -1,0 +1,57 @@
+"""The few calls of Linux that Python has no name for. Imported on Linux only."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from functools import cache
+
+CAPABILITY_VERSION_3 = 0x20080522
+CAPABILITIES = 64  # more than any kernel has
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 22, 24, 28
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+NO_ROOT_LOCKED = 0b11  # executing a file as root, or one that belongs to root, gives nothing; for good
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, *values: int) -> None:
+    """Raises OSError if the kernel refuses."""
+    given = [ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4]]
+    if _libc().prctl(option, *given) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl {option}: {os.strerror(error)}")
+
+
+def syscall(number: int, *arguments: object) -> int:
+    """Returns what the kernel does; raises OSError if it refuses."""
+    given = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
+    result = int(_libc().syscall(*given))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"system call {number}: {os.strerror(error)}")
+    return result
+
+
+def drop_capabilities() -> None:
+    """What makes root more than a user: without these it reads no other process's memory and owns only its own files."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"capset: {os.strerror(error)}")
+
+
+def forgo_capabilities() -> None:
+    """No program that this process or its children could start would get a capability. For root; others may not, and need not."""
+    with contextlib.suppress(OSError):
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    with contextlib.suppress(OSError):
+        prctl(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
+    with contextlib.suppress(OSError):  # the first that the kernel does not know
+        for capability in range(CAPABILITIES):
+            prctl(PR_CAPBSET_DROP, capability)
