@@ -1,0 +1,171 @@
+"""Submissions on a system without Landlock and seccomp (macOS): each in a process started for it, for practice and not for grades.
+
+The process has the same cells, withheld functions and time limits, and what rlimits there are; it is ended with its process group. Nothing
+keeps it from reading files or the network. Forking a process that has loaded its libraries is not safe there, so each
+one loads them anew; the next one does so while this one works.
+
+`python -m twophase.grading.practice FD FOLDER` waits for one line of JSON at standard input: {"withholds": […], "limits": {…}}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from twophase.grading import rlimits
+from twophase.grading.confine import Limits
+from twophase.grading.forks import START_S, Zygote
+from twophase.grading.session import GraderFault, Session
+from twophase.protocol import AnswerError
+from twophase.protocol import wire as w
+
+WATCH_S = 0.1
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+
+
+class Practice(Zygote):
+    """Starts a process per submission. As a Zygote to whoever uses it."""
+
+    def __init__(self, hidden: Sequence[Path] = ()) -> None:
+        super().__init__(hidden)  # nothing can be hidden here
+        self._ours: socket.socket | None = None
+        self._working: subprocess.Popen[bytes] | None = None
+
+    def _launch(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs, self._log().open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "twophase.grading.practice", str(theirs.fileno()), str(self._work)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[theirs.fileno()],
+                cwd=self._home.name,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        self._ours = ours
+
+    def start(self) -> None:
+        """Start the process of the next submission, unless it has been. Raises GraderFault once stopped."""
+        self.launch()
+
+    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
+        """A fresh process for a submission. Raises GraderFault if there is none to be had."""
+        request = {"withholds": list(withholds), "limits": asdict(limits)}
+        self.start()
+        process, ours = self._process, self._ours
+        assert process is not None
+        assert process.stdin is not None
+        assert ours is not None
+        self._process, self._ours, self._working = None, None, process
+        session = Session(self.end, w.Channel(ours), limits)
+        try:
+            with process.stdin as line:
+                line.write(json.dumps(request).encode() + b"\n")
+            session.run_cell("", START_S)
+        except (OSError, AnswerError):
+            session.close()
+            said = self._log().read_text(errors="replace").strip().splitlines()
+            raise GraderFault(f"the worker did not start: {said[-1] if said else 'it said nothing'}") from None
+        if not self.stopped:
+            self.launch()
+        return session
+
+    def end(self, died: bool) -> int:
+        """Kill the submission's process and its group. Returns the signal that ended it, if one did before us."""
+        process, self._working = self._working, None
+        if process is None:
+            return 0
+        if died:  # its end of the channel closes a moment before it can be waited for
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        ended = process.poll() if died else None
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return -ended if ended is not None and ended < 0 else 0
+
+    def stop(self) -> None:
+        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
+        super().stop()
+        if (working := self._working) is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(working.pid, signal.SIGKILL)
+
+    def _stop(self) -> None:
+        self.end(False)
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            assert self._ours is not None
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.stdin.close()
+            process.wait()
+            self._ours.close()
+
+
+def watch_memory(most_bytes: int) -> threading.Thread:
+    """End this process once it has used more memory than this: macOS enforces no limit on it."""
+
+    def watch() -> None:
+        pause = threading.Event()
+        while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT <= most_bytes:
+            pause.wait(WATCH_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def main() -> None:
+    from twophase.grading.withhold import withhold
+    from twophase.grading.worker import Worker
+    from twophase.grading.zygote import make_shell, preload, seed
+
+    end = socket.socket(fileno=int(sys.argv[1]))
+    preload()
+    shell = make_shell()
+    seed()
+    line = sys.stdin.readline()
+    if not line:
+        return
+    request = json.loads(line)
+    limits = Limits(**request["limits"])
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.chdir(sys.argv[2])
+    os.umask(0o077)
+    rlimits.apply(limits, None, limits.file_bytes)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+    watch_memory(used + limits.memory_bytes)
+    withhold(request["withholds"])
+    code = 0
+    try:
+        Worker(w.Channel(end), shell).serve()
+    except w.Closed:
+        pass
+    except BaseException:
+        code = 70
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    # by its own name, not as __main__: that name belongs to the notebook
+    from twophase.grading import practice
+
+    practice.main()
