@@ -6,16 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from exercise_tools import ALL_IDS, right_answers
+from grading_course_tools import record
 from hostile.course import cell, dump
 from hostile.worker import LIMITS, zygote
+from rich.console import Console
 
 from twophase.checks import registry
+from twophase.cli import grading_options, grading_shown
 from twophase.cli.main import main
-from twophase.grading import release
+from twophase.grading import confine, records, release, run, tally
 from twophase.grading.notebook import Cell
 from twophase.grading.run import Course, Submission, grade_one
 
@@ -130,3 +134,83 @@ def test_a_release_that_asks_what_has_no_check_is_our_fault() -> None:
     asks = Cell("code", "", f"{TOPIC}-nothing-check", grade=True)
     with pytest.raises(Exception, match="which has no check"):
         release.from_cells(TOPIC, (asks,), {}, "")
+
+
+@pytest.fixture
+def unconfined(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A kernel that lacks what confines a submission."""
+    monkeypatch.setattr(confine, "missing", lambda: "This kernel has no Landlock; grade with --unsafe.")
+    records.confinement.cache_clear()
+    yield
+    records.confinement.cache_clear()
+
+
+@pytest.mark.usefixtures("unconfined")
+def test_where_submissions_cannot_be_confined_nothing_is_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.ipynb").write_bytes(b"{")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["grade", "."])
+    assert ended.value.code == 2
+    assert "no Landlock; grade with --unsafe" in "".join(capsys.readouterr())
+    assert not (tmp_path / "grades").exists()
+
+
+@pytest.mark.usefixtures("unconfined")
+def test_with_unsafe_it_goes_on_and_record_summary_and_page_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.ipynb").write_bytes(b"{")
+    monkeypatch.chdir(tmp_path)
+    in_here = run.records_of
+    monkeypatch.setattr(run, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote()))
+    with pytest.raises(SystemExit) as ended:
+        main(["grade", "in", "--unsafe"])
+    assert ended.value.code == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not official: 1 were graded without what should confine them (--unsafe)." in said
+    record = json.loads((tmp_path / "grades/results.jsonl").read_text())
+    assert (record["official"], record["confined_by"][-1]) == (False, "unsafe")
+    (page,) = (tmp_path / "grades/feedback").glob("a-*.html")
+    assert "Not an official result" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2GB", 2e9), ("512MB", 512e6), ("1.5GiB", 1.5 * 2**30), ("3", 3e9), (" 1 gb ", 1e9)]
+)
+def test_an_amount_of_memory_has_a_unit_or_is_in_gb(text: str, size: float) -> None:
+    assert grading_options.memory_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GB", "1 TB", "10MB", "1e99", "0"])
+def test_an_amount_of_memory_that_is_none_is_one_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match=f"--memory-limit '{text}'"):
+        grading_options.memory_bytes(text)
+
+
+def test_a_summary_of_a_thousand_submissions_fits_a_screen_and_counts_them() -> None:
+    answers = [{"t-a": "right", "t-b": f"slip_{n % 5}" if n % 4 else "right"} for n in range(1000)]
+    counted = tally.of(
+        record(f"s{n}/a.ipynb", a, status="partial" if n % 100 == 0 else "ok") for n, a in enumerate(answers)
+    )
+    console = Console(record=True, width=120)
+    grading_shown.summary(console, counted)
+    said = console.export_text()
+    assert len(said.splitlines()) < 25
+    assert "1,000 submissions: 990 graded, 10 graded in part" in said
+    assert "250 (25 %)" in said
+    assert "slip_1 150" in said  # of each 20 numbers three end in 1 or 6 and are no multiple of 4
+    assert "5.00" in said  # 250 have 8 points, 750 have 4
+
+
+def test_the_bar_tells_rate_and_time_left_and_a_line_each_trouble() -> None:
+    now = iter([0.0, 0.0, 0.0, 0.0, 10.0, 10.0, 10.0, 10.0])
+    console = Console(record=True, width=300)
+    watch = grading_shown.Watch(console, 50, lambda: next(now))
+    watch(None)
+    watch(record("a/\x1b[2J.ipynb", {}, status="unreadable"))
+    assert watch.pace() == "6.0 per min, 0:08:00 left, 1 troubled"
+    assert "a/\ufffd[2J.ipynb: unreadable: Not graded." in console.export_text()

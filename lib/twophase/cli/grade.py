@@ -122,7 +122,7 @@ def grade(
     if source == Source():
         source.validate()  # the course may be a release with held-back exercises, which cannot be graded without --variants
     found = submissions.find(folder, layout)
-    course = options.course(seed, limits, source, secret_file, case_sets)
+    course = options.course(seed, limits, source, secret_file, case_sets, hidden=(folder, out, scheme))
     console = Console()
     console.print(Text(plain(submissions.describe(found))))
     run = Run(found, course, out, part, workers or os.cpu_count() or 1, console)

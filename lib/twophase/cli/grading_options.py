@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from twophase.cli.interrupt import loading
-from twophase.grading import confine, records, secret
+from twophase.grading import confine, secret
 from twophase.grading.confine import Limits
 from twophase.grading.judging import Course
 from twophase.grading.release import Source
@@ -56,21 +57,28 @@ def limits(time_limit: float, cell_time_limit: float, memory_limit: str) -> Limi
 
 
 def course(
-    seed: int, the_limits: Limits, source: Source, secret_file: Path | None = None, case_sets: int = secret.SETS
+    seed: int,
+    the_limits: Limits,
+    source: Source,
+    secret_file: Path | None = None,
+    case_sets: int = secret.SETS,
+    hidden: Iterable[Path | None] = (),
 ) -> Course:
-    """What is graded against. Raises ValueError for a secret that is none, and for mistakes in an instructor's folders."""
+    """What is graded against; no submission may read what is `hidden`, the secret, or an instructor's folders.
+
+    Raises ValueError for a secret that is none, and for mistakes in an instructor's folders.
+    """
     known = b"" if secret_file is None else secret.read(secret_file)
     if source != Source():
         with loading():  # it imports the checks, and they import torch
             source.validate()
-    return Course(seed=seed, limits=the_limits, source=source, secret=known, case_sets=case_sets)
+    apart = tuple(p.absolute() for p in (secret_file, *hidden, *source.private()) if p is not None)
+    return Course(seed, the_limits, source, known, case_sets, hidden=apart)
 
 
 def require_confinement(unsafe: bool) -> None:
     """Raises ValueError if what should shut submissions in is missing here, unless it is to be done all the same."""
-    if reason := getattr(confine, "supported", str)():
+    if reason := confine.supported():
         raise ValueError(reason)
-    labels, official = records.confinement()
-    if not (official or unsafe or "practice" in labels):
-        lacks = getattr(confine, "missing", str)()
-        raise ValueError(f"{lacks} Official grading needs it; with --unsafe it goes on, and every result says so.")
+    if (lacks := confine.missing()) and not unsafe:
+        raise ValueError(lacks)

@@ -13,13 +13,16 @@ import pickle
 import queue
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+import twophase
 from twophase.grading import notebook, scratch
 from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
@@ -62,6 +65,7 @@ class Course:
     secret: bytes = field(default=b"", repr=False)
     case_sets: int = SETS
     grace_s: float = GRACE_S
+    hidden: tuple[Path, ...] = ()
 
     def seed_for(self, submission: Submission) -> int | str:
         """The seed of this submission's cases. What is inside of it has no say."""
@@ -145,6 +149,12 @@ def grade_one(submission: Submission, course: Course, zygote: Zygote) -> Record:
     return Judge(course, zygote).grade(Task(submission, course.seed_for(submission)))
 
 
+def apart(hidden: Iterable[Path]) -> list[Path]:
+    """Of these paths those that can be kept from submissions: not a folder in which the libraries are that they need."""
+    needed = [Path(p).resolve() for p in (*twophase.__path__, sys.prefix, sys.base_prefix)]
+    return [p for p in hidden if not any(path.is_relative_to(p.resolve()) for path in needed)]
+
+
 def serve(pipe: socket.socket, course: Course, home: str) -> None:
     """The process of a judge: everything that it does. `home` is the folder for its temporary files, which it removes at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; who started us decides
@@ -152,7 +162,7 @@ def serve(pipe: socket.socket, course: Course, home: str) -> None:
     tempfile.tempdir = home
     with open(Path(home, "log"), "wb", buffering=0) as log:
         os.dup2(log.fileno(), 2)
-    zygote = Zygote()
+    zygote = Zygote(apart(course.hidden))
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks, zygote, home), daemon=True).start()
     zygote.launch()

@@ -39,7 +39,7 @@ def environment() -> Mapping[str, str]:
 def confinement() -> tuple[tuple[str, ...], bool]:
     """What shuts submissions in here, with `unsafe` added where a part of it is missing; and whether results are official."""
     labels = confine.confined_by()
-    practice, lacks = "practice" in labels, bool(getattr(confine, "missing", str)())
+    practice, lacks = "practice" in labels, bool(confine.missing())
     return (*labels, *(["unsafe"] if lacks and not practice else [])), not practice and not lacks
 
 
