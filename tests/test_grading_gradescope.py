@@ -278,7 +278,7 @@ def test_a_fault_of_the_grader_is_reported_without_a_score(root: Path) -> None:
 def test_where_submissions_cannot_be_confined_nothing_is_run_unless_the_zip_says_unsafe(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twophase.grading.confine.missing", lambda: "This kernel has no Landlock.", raising=False)
+    monkeypatch.setattr("twophase.grading.confine.missing", lambda: "This kernel has no Landlock.")
     monkeypatch.setattr(gradescope_run, "Zygote", None)
     monkeypatch.setenv("TWOPHASE_COURSE", str(ROOT))
     made = gradescope_run.graded(root, 0.0)

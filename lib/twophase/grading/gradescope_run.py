@@ -50,7 +50,7 @@ def graded(root: Path, began: float) -> Results:
     """The results for what lies in `root`/submission. Raises for the grader's own faults only."""
     private = root / "source" / PRIVATE
     config = gradescope_config.read(private / "config.json")
-    if (lacks := _missing()) and not config.unsafe:
+    if (lacks := confine.missing()) and not config.unsafe:
         said = f"{lacks} Nothing was run; the instructor can build the autograder with --unsafe."
         return gradescope_results.without_score(said, time.monotonic() - began)
     who = gradescope_config.handed_in(root / "submission_metadata.json")
@@ -61,7 +61,8 @@ def graded(root: Path, began: float) -> Results:
         return gradescope_results.unreadable(str(e), time.monotonic() - began, _worth(config, source))
     submission = replace(submission, student=who.student, submitted=who.submitted)
     course = Course(limits=_limits(config), source=source)
-    with Zygote() as zygote:
+    hidden = [private, *(root / name for name in ("submission", "results", "submission_metadata.json"))]
+    with Zygote(hidden) as zygote:
         record = Judge(course, zygote).grade(Task(submission, seed_for(who.student, config, private)))
     return gradescope_results.results(record, time.monotonic() - began, _worth(config, source))
 
@@ -123,13 +124,9 @@ def _limits(config: Config) -> Limits:
     )
 
 
-def _missing() -> str:
-    return str(getattr(confine, "missing", lambda: "")())
-
-
 def _probe() -> int:
     """For the log of the image's build: what there is."""
-    lacks = _missing()
+    lacks = confine.missing()
     print(f"twophase: submissions are confined by {', '.join(confine.confined_by())}. {lacks}".rstrip())
     print(f"twophase: memory of this container {gradescope_config.container_bytes() / 2**20:.0f} MiB")
     with Zygote() as zygote:
