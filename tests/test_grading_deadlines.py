@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from hostile.course import TOPIC, answer_cell, cell, cells, dump, exercise, release
 from hostile.worker import LIMITS, zygote
 
 from twophase.checks import law as laws
+from twophase.checks import registry
 from twophase.checks.answer import Answer, LocalAnswer
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.judge import Bench, Verdict
@@ -322,6 +324,15 @@ def test_as_many_ways_as_allowed_are_walked_and_no_more(monkeypatch: pytest.Monk
     assert law(lambda choose: sum(choose([0.5, 0.5]) << i for i in range(6))) == dict.fromkeys(range(64), 1 / 64)
     with pytest.raises(ValueError, match="different ways"):
         law(lambda choose: choose([1.0] * 65))
+
+
+def test_a_long_tensor_is_refused_before_a_loop_makes_a_tensor_of_each_number() -> None:
+    with pytest.raises(AnswerError, match="far more numbers"):
+        law(lambda choose: choose(torch.zeros(200_000)))
+    bench = Bench(registry.load("two_phases-top_p_cases"), 1)
+    for case in ((torch.ones(1000), 0.5, [0]), ([1.0], 0.5, torch.ones(1000)), torch.ones(3, 1000)):
+        seen = bench.judge(LocalAnswer({"cases": lambda case=case: [case]}))
+        assert "far more numbers" in seen.outcomes[0].message
 
 
 # the wire

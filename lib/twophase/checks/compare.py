@@ -149,18 +149,20 @@ def describe(value: Any, limit: int = 160) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def plain(value: Any) -> Any:
-    """The same in Python's own numbers and lists, for those who made it with numpy or torch.
+def few(value: Any, most: int = MAX_PLAIN) -> Any:
+    """`value` itself. Raises AnswerError (unusable) for an array or tensor of more than `most` numbers, empty axes counted as one.
 
-    Raises AnswerError (unusable) for an array of more than MAX_PLAIN numbers, or with an empty axis beside an enormous one:
-    as a list it would fill the memory.
+    To be asked before an array is made a list, and before a loop over it: torch makes a tensor of every row at once.
     """
+    if math.prod(max(1, n) for n in getattr(value, "shape", ())) > most:
+        raise AnswerError("unusable", f"your answer gave {describe(value)}: far more numbers than it was asked for")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """The same in Python's own numbers and lists, for those who made it with numpy or torch. Raises AnswerError as `few` does."""
     if hasattr(value, "tolist"):
-        if math.prod(max(1, n) for n in getattr(value, "shape", ())) > MAX_PLAIN:
-            raise AnswerError(
-                "unusable", f"your answer returned {describe(value)}: far more numbers than it was asked for"
-            )
-        return value.tolist()
+        return few(value).tolist()
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value

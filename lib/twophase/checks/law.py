@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from twophase.checks.compare import few
 from twophase.protocol import AnswerError
 
 MAX_PATHS = 5_000
 MAX_DRAWS = 1_000  # on one path
+MAX_OPTIONS = 100_000  # of one draw
 TOO_MANY = f"choose was called in more than {MAX_PATHS} different ways; one call per draw is enough"
 
 Choose = Callable[[Any], int]
@@ -55,7 +57,7 @@ def law(run: Callable[[Choose], Hashable]) -> dict[Hashable, float]:
 
 def _as_floats(probs: Any) -> list[float]:
     try:
-        mass = [float(p) for p in probs]
+        mass = [float(p) for p in few(probs, MAX_OPTIONS)]
     except (TypeError, ValueError):
         raise ValueError("choose(probs) wants a one-dimensional list, array or tensor of probabilities") from None
     if any(p < 0 or p != p for p in mass):

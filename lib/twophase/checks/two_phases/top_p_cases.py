@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT
+from twophase.checks.compare import EXACT, few
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.protocol import AnswerError
 
@@ -77,6 +77,7 @@ def threshold_per_token(probs: list[float], top_p: float) -> list[int]:
 
 
 TOP_P = "what top-p keeps"
+MANY = 500  # numbers in one test case
 RIGHT: tuple[Kept, ...] = (right_by_loop, right_by_count)
 MUTANTS: dict[str, Kept] = {
     "drops the token that crosses top_p": crossing_dropped,
@@ -105,16 +106,16 @@ def _plain(cases: Any) -> list[TestCase]:
     plain = []
     for i, case in enumerate(cases):
         try:
-            probs, top_p, kept = case
-            plain.append(([float(p) for p in probs], float(top_p), sorted(_index(k) for k in kept)))
+            probs, top_p, kept = few(case, MANY)
+            law = [float(p) for p in few(probs, MANY)]
+            plain.append((law, float(top_p), sorted(_index(k) for k in few(kept, MANY))))
         except (TypeError, ValueError):
             raise AnswerError(
                 "raised", f"case {i} is not (list of probabilities, top_p, list of indices, which are ints)"
             ) from None
         if len(set(plain[-1][2])) < len(plain[-1][2]):
             raise AnswerError("raised", f"case {i} names an index twice: {plain[-1][2][:20]}")
-        law = plain[-1][0]
-        if len(law) > 500:
+        if len(law) > MANY:
             raise AnswerError("raised", f"case {i} has {len(law)} probabilities; a handful is enough")
         if not law or not min(law) >= 0 or not abs(sum(law) - 1) <= 1e-6 or not 0 < plain[-1][1] <= 1:  # NaN is neither
             raise AnswerError("raised", f"case {i}: the probabilities must sum to 1 and top_p must lie in (0, 1]")
