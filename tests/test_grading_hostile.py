@@ -1,34 +1,32 @@
-"""A hostile or broken submission loses what it broke and nothing else, gains nothing, and leaves nothing behind."""
+"""A hostile or broken submission loses what it broke and nothing else, harms no neighbour, and leaves nothing behind.
+
+Cells that break, patch, or come in another shape; the files beside this one have the other kinds, which take as long.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from hostile.course import RIGHT, TOPIC
+from hostile.expect import expect_nothing_gained, expect_the_exact_score
 from hostile.notebooks import CORPUS, UNREADABLE, Hostile
-from hostile.worker import grade, zygote
 
 from twophase.grading.notebook import Unreadable, parse
 
+HERE = [*CORPUS["breaking"], *CORPUS["patching"]]
 
-@pytest.mark.parametrize("attack", CORPUS, ids=lambda h: h.name)
+
+@pytest.mark.parametrize("attack", HERE, ids=lambda h: h.name)
 def test_an_attack_loses_what_it_broke_and_nothing_else(attack: Hostile) -> None:
-    seen = grade(attack.data)
-    lost = {q.verdict.exercise_id.removeprefix(f"{TOPIC}-") for q in seen.questions if not q.verdict.right}
-    assert lost == attack.lost, [(q.verdict.exercise_id, q.verdict.message) for q in seen.questions]
-    assert sum(q.verdict.points for q in seen.questions) == 2 * len(RIGHT) - 2 * len(attack.lost)
-    assert not attack.flag or attack.flag in {f.name for f in seen.flags}
+    expect_the_exact_score(attack)
 
 
-@pytest.mark.parametrize(
-    "attack", [h for h in CORPUS if "orphans" in h.name or "forks" in h.name], ids=lambda h: h.name
-)
-def test_no_process_is_left_when_a_submission_is_over(attack: Hostile) -> None:
-    grade(attack.data)
-    process = zygote()._process
-    assert process is not None
-    assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
+@pytest.mark.parametrize("attack", [h for h in HERE if h.empty], ids=lambda h: h.name)
+def test_an_attack_earns_nothing_by_itself(attack: Hostile) -> None:
+    expect_nothing_gained(attack)
+
+
+def test_every_name_in_the_corpus_is_of_one_notebook() -> None:
+    names = [h.name for kind in CORPUS.values() for h in kind]
+    assert len(names) == len(set(names)), sorted({n for n in names if names.count(n) > 1})
 
 
 @pytest.mark.parametrize("name", UNREADABLE)

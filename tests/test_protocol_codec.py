@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import struct
+import tracemalloc
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
@@ -195,6 +196,74 @@ def test_no_damage_to_a_frame_makes_the_decoder_raise_anything_else(value: Any, 
     frame = bytearray(encode(value))
     frame[at % len(frame)] = byte
     _decodes_or_protocol_error(bytes(frame[: len(frame) - cut]))
+
+
+edits = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "insert", "delete", "double", "swap"]),
+        st.integers(0, 10**4),
+        st.binary(min_size=1, max_size=6),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def _edited(frame: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
+    """The frame after a few accidents; its length at the front is put right half of the time, so that more than the front is read."""
+    data = bytearray(frame)
+    for what, where, some in changes:
+        at = where % (len(data) + 1)
+        if what == "set":
+            data[at : at + len(some)] = some
+        elif what == "insert":
+            data[at:at] = some
+        elif what == "delete":
+            del data[at : at + len(some)]
+        elif what == "double":
+            data[at:at] = data[at : at + 40]
+        else:
+            data[at:], data[:at] = data[:at], data[at:]
+    if changes[0][1] % 2 and len(data) > 4:
+        data[:4] = struct.pack(">I", min(len(data) - 4, changes[-1][1]))
+    return bytes(data)
+
+
+@given(plain | arrays | st.tuples(plain, arrays), edits)
+@settings(max_examples=400)
+def test_no_accident_to_a_frame_makes_the_decoder_raise_anything_else(value: Any, changes: Any) -> None:
+    _decodes_or_protocol_error(_edited(encode(value), changes))
+
+
+BOMBS = {  # a few bytes that ask for much, or megabytes that ask for more
+    "many arrays of nothing": b"[" + b",".join([b'{"#":"np","dtype":"int8","shape":[0],"n":0}'] * 50_000) + b"]",
+    "many empty lists": b"[" + b",".join([b"[]"] * 600_000) + b"]",
+    "many nulls": b"[" + b",".join([b"0"] * 1_000_000) + b"]",
+    "one long text": b'"' + b"\\u0000" * 1_000_000 + b'"',
+    "long numbers": b"[" + b",".join([b"9" * 1_200] * 6_000) + b"]",
+    "numbers too long": b"[" + b",".join([b"9" * 4_200] * 1_900) + b"]",
+    "long fractions": b"[" + b",".join([b"0." + b"9" * 4_000] * 1_900) + b"]",
+    "an exponent": b"1e999999999",
+    "a deep dict": b'{"#":"d","v":[[0,' * 400_000,
+    "one key many times": b'{"#":"d","v":[' + b",".join([b"[0,0]"] * 200_000) + b"]}",
+    "one word many times": b"{" + b",".join([b'"a":0'] * 800_000) + b"}",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_or_is_what_it_weighs(name: str) -> None:
+    _decodes_or_protocol_error(_frame(BOMBS[name].decode()))
+
+
+def test_memory_is_taken_for_what_came_not_for_what_it_claims() -> None:
+    frame = _frame('{"#":"np","dtype":"float64","shape":[99999999999],"n":8}', bytes(8))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            decode(frame)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def _decodes_or_protocol_error(data: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -67,6 +69,63 @@ def test_the_other_side_going_away_is_told_apart_from_silence(pair: Pair) -> Non
         channel.receive(soon())
     with pytest.raises(w.Closed):
         channel.send(w.CALL, 1, b"", soon())
+
+
+def _messages(stream: bytes) -> list[w.Message]:
+    """What a stream of bytes holds, read the plain way: up to the first message that is too large, or not all there."""
+    found = []
+    while len(stream) >= w.HEAD.size:
+        length, kind, conversation = w.HEAD.unpack(stream[: w.HEAD.size])
+        if length > w.MAX_BODY or len(stream) < w.HEAD.size + length:
+            break
+        found.append((kind, conversation, stream[w.HEAD.size :][:length]))
+        stream = stream[w.HEAD.size + length :]
+    return found
+
+
+message = st.builds(
+    lambda kind, about, body: w.HEAD.pack(len(body), bytes([kind]), about) + body,
+    st.integers(0, 255),
+    st.integers(0, 2**64 - 1),
+    st.binary(max_size=40),
+)
+lies = st.builds(lambda n: w.HEAD.pack(n, w.VALUE, 1), st.integers(0, 2**32 - 1))
+
+
+@given(st.lists(message | lies | st.binary(max_size=20), max_size=6), st.lists(st.integers(0, 60), max_size=12))
+def test_any_stream_in_any_pieces_is_its_messages_and_then_an_end(parts: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(parts)
+    ours, theirs = socket.socketpair()
+    places = [0, *sorted(min(c, len(stream)) for c in cuts), len(stream)]
+
+    def send() -> None:
+        with theirs:
+            for start, end in itertools.pairwise(places):
+                theirs.sendall(stream[start:end])
+
+    found = []
+    with ours:
+        sender = threading.Thread(target=send)
+        sender.start()
+        channel = w.Channel(ours)
+        with contextlib.suppress(w.Closed, ProtocolError):
+            while True:
+                found.append(channel.receive(soon()))
+        sender.join()
+    assert found == _messages(stream)
+
+
+@given(st.lists(message, max_size=5))
+def test_messages_sent_one_byte_at_a_time_arrive_whole(parts: list[bytes]) -> None:
+    stream = b"".join(parts)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender = threading.Thread(target=lambda: [theirs.send(stream[i : i + 1]) for i in range(len(stream))])
+        sender.start()
+        channel = w.Channel(ours)
+        assert [channel.receive(soon()) for _ in parts] == _messages(stream)
+        sender.join()
+        assert not channel.pending()
 
 
 @given(st.binary(max_size=200))
