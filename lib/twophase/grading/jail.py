@@ -57,8 +57,6 @@ class Jail:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as f:
             f.write(str(FIRST_TO_GO))
-        counted = rlimits.MAX_THREADS + (0 if self._user else rlimits.threads_of_all())
-        rlimits.apply(limits, counted)
         if self._user is not None:
             self._user.become()
         linux.drop_capabilities()
@@ -73,6 +71,8 @@ class Jail:
         os.dup2(end.detach(), CHANNEL, inheritable=False)  # now: the rules' descriptors were needed until here
         os.closerange(3, CHANNEL)
         os.closerange(CHANNEL + 1, 2**16)
+        counted = rlimits.MAX_THREADS + (0 if self._user else rlimits.threads_of_all())
+        rlimits.apply(limits, counted)
         if self._filtered:
             seccomp.restrict()
         return socket.socket(fileno=CHANNEL)
@@ -83,7 +83,7 @@ def _no_files(rules: landlock.Rules) -> bool:
     try:
         os.listdir("/")
     except PermissionError:
-        return bool(os.listdir("/proc/self"))
+        return bool(os.listdir("/proc/self/fd"))
     return False
 
 

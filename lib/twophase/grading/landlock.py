@@ -1,8 +1,8 @@
 """Landlock: the kernel lets a process give up its own rights to files, TCP and signals. No privilege, no package, no way back.
 
-A submission may read the interpreter's library, installed packages, this package's data files, a few tables of the system, and
-its own `/proc/self`; not this package's Python files (everything is imported already, and they hold the checks and the
-answers), nobody's home, no course, no other submission. It may write nowhere. Whether a file exists, it may still ask.
+A submission may read the interpreter's library, installed packages, this package's data files, a few tables of the system,
+and what `/proc/self` says of its own memory and descriptors; not this package's Python files (everything is imported already, and they hold
+the checks and the answers), nobody's home, no course, no other submission. It may write nowhere. Whether a file exists, it may still ask.
 Needs Linux 5.13; TCP is closed from 6.7 on, and signals and abstract sockets from 6.12 on (both by seccomp too).
 https://docs.kernel.org/userspace-api/landlock.html
 """
@@ -47,6 +47,19 @@ SYSTEM = (
     *("/dev/urandom", "/dev/random", "/dev/zero"),
 )
 WRITABLE_DEVICES = ("/dev/null",)
+OWN = (
+    "fd",
+    "maps",
+    "smaps",
+    "stat",
+    "statm",
+    "status",
+    "cmdline",
+    "comm",
+    "limits",
+    "cgroup",
+    "oom_score_adj",
+)  # not net, not mounts
 
 
 class _Ruleset(ctypes.Structure):
@@ -75,27 +88,30 @@ class Rules:
 
     def __init__(self, folder: Path, hidden: Sequence[Path] = ()) -> None:
         self._handled = FILES.get(abi(), FILES[3] if abi() == 4 else FILES_NOW)
-        self._rules: list[_Beneath] = []
+        found: dict[Path, int] = {}
+
+        def allow(path: Path, rights: int) -> None:
+            found[path] = found.get(path, 0) | rights
+
         apart = [p.resolve() for p in hidden]
-        self._open(folder, READ_DIR)
-        for root in (*map(Path, SYSTEM), *libraries()):
-            if not any(p.is_relative_to(root.resolve()) for p in apart):
-                self._open(root, READ_DIR)  # also where our package is below it: its files' names are no secret
-            for path in _without(root.resolve(), [_package(), *apart]):
-                self._open(path, READ_FILE | READ_DIR)
+        allow(folder, READ_DIR)
+        for root in {path.resolve() for path in (*map(Path, SYSTEM), *libraries())}:
+            if not any(p.is_relative_to(root) for p in apart):
+                allow(root, READ_DIR)  # also where our package is below it: its files' names are no secret
+            for path in _without(root, [_package(), *apart]):
+                allow(path, READ_FILE | READ_DIR)
         for path in data_files():
             if not any(path.is_relative_to(p) for p in apart):
-                self._open(path, READ_FILE)
+                allow(path, READ_FILE)
         for device in WRITABLE_DEVICES:
-            self._open(Path(device), READ_FILE | WRITE_FILE | TRUNCATE)
+            allow(Path(device), READ_FILE | WRITE_FILE | TRUNCATE)
+        self._rules = [rule for path, rights in found.items() for rule in self._opened(path, rights)]
 
-    def _open(self, path: Path, rights: int) -> None:
+    def _opened(self, path: Path, rights: int) -> Iterator[_Beneath]:
         with contextlib.suppress(OSError):  # not on this system
             target = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            self._rules.append(_Beneath(self._rights(path, rights), target))
-
-    def _rights(self, path: Path, rights: int) -> int:
-        return rights & self._handled & (-1 if path.is_dir() else WRITE_FILE | READ_FILE | TRUNCATE)
+            of_a_file = WRITE_FILE | READ_FILE | TRUNCATE
+            yield _Beneath(rights & self._handled & (-1 if path.is_dir() else of_a_file), target)
 
     def restrict(self) -> None:
         """Give up everything that is not allowed, for this process and all that it starts. Raises OSError."""
@@ -103,14 +119,14 @@ class Rules:
         asked = _Ruleset(self._handled, ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0)
         size = 24 if version >= 6 else 16 if version >= 4 else 8
         fd = linux.syscall(CREATE_RULESET, ctypes.byref(asked), size, 0)
-        own = os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
-        for rule in (*self._rules, _Beneath(READ_FILE | READ_DIR, own)):
+        own = [rule for name in OWN for rule in self._opened(Path("/proc/self", name), READ_FILE | READ_DIR)]
+        for rule in (*self._rules, *own):
             if rule.allowed:
                 linux.syscall(ADD_RULE, fd, PATH_BENEATH, ctypes.byref(rule), 0)
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
         linux.syscall(RESTRICT_SELF, fd, 0)
-        os.close(own)
-        os.close(fd)
+        for opened in (fd, *(rule.parent for rule in own)):
+            os.close(opened)
 
 
 def libraries() -> list[Path]:

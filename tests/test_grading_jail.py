@@ -1,0 +1,416 @@
+"""What student code can do in its process and what it cannot, each tried in the real one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hostile.worker import LIMITS, zygote
+
+from twophase.checks import registry
+from twophase.grading import confine, forks, landlock
+from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
+from twophase.grading.session import Session
+from twophase.protocol import AnswerError
+
+LABELS = confine.confined_by()
+needs_landlock = pytest.mark.skipif(
+    f"landlock-{landlock.abi()}" not in LABELS, reason="nothing here confines by Landlock"
+)
+needs_seccomp = pytest.mark.skipif("seccomp" not in LABELS, reason="nothing here confines by seccomp")
+PACKAGE = Path(registry.__file__).parents[1]
+CHECK = PACKAGE / "checks/kv_cache/max_batch.py"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with zygote().fork((), LIMITS) as one:
+        yield one
+
+
+def output(session: Session, source: str) -> str:
+    ran = session.run_cell(source, 60.0)
+    assert not ran.error, ran.error
+    return ran.output.strip()
+
+
+def refused(session: Session, source: str) -> bool:
+    """Whether it fails as an ordinary exception that says so, and the process lives on."""
+    ran = session.run_cell(source, 60.0)
+    return "OSError" in ran.types and ("not permitted" in ran.error or "denied" in ran.error or "pty" in ran.error)
+
+
+WORK = {
+    "twenty threads": (
+        "import threading\nseen = []\nthreads = [threading.Thread(target=seen.append, args=(i,)) for i in range(20)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\nprint(len(seen))",
+        "20",
+    ),
+    "a pool of threads": (
+        "from concurrent.futures import ThreadPoolExecutor as T\nwith T(4) as pool: print(sum(pool.map(abs, range(10))))",
+        "45",
+    ),
+    "torch on several threads": (
+        "import torch\ntorch.set_num_threads(4)\nx = torch.ones(512, 512)\nprint((x @ x)[0, 0].item(), torch.get_num_threads())",
+        "512.0 4",
+    ),
+    "a backward pass": (
+        "import torch\nx = torch.ones(3, requires_grad=True)\n(x * x).sum().backward()\nprint(x.grad.tolist())",
+        "[2.0, 2.0, 2.0]",
+    ),
+    "Numba, compiled in the cell": (
+        "import numba\n@numba.njit\ndef f(n):\n    s = 0\n    for i in range(n): s += i\n    return s\nprint(f(10))",
+        "45",
+    ),
+    "a figure, drawn into memory": (
+        "import io, matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_title('$x^2$')\n"
+        "f = io.BytesIO(); fig.savefig(f); print(len(f.getvalue()) > 1000)",
+        "True",
+    ),
+    "await at the top": ("import asyncio\nawait asyncio.sleep(0)\nprint(await asyncio.to_thread(lambda: 7))", "7"),
+    "an event loop in a thread": (
+        "import asyncio, threading\nt = threading.Thread(target=lambda: asyncio.run(asyncio.sleep(0)))\nt.start(); t.join(); print('ran')",
+        "ran",
+    ),
+    "a pair of sockets": ("import socket; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))", "b'x'"),
+    "a signal to itself": (
+        "import signal; signal.signal(signal.SIGUSR1, lambda *a: print('got')); signal.raise_signal(signal.SIGUSR1)",
+        "got",
+    ),
+    "a timer": (
+        "import signal, threading\ndef late(*a): raise TimeoutError\nsignal.signal(signal.SIGALRM, late)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.01)\ntry: threading.Event().wait()\nexcept TimeoutError: print('late')",
+        "late",
+    ),
+    "printing to nowhere": ("import os\nwith open(os.devnull, 'w') as f: print('x', file=f)\nprint('done')", "done"),
+    "the time of a city": (
+        "import datetime as d, zoneinfo\nprint(d.datetime(2020, 1, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Paris')).utcoffset())",
+        "1:00:00",
+    ),
+    "a callback from C": ("import ctypes as c; print(c.CFUNCTYPE(c.c_int, c.c_int)(lambda x: x + 1)(2))", "3"),
+    "its own memory's size": ("import os; print(int(open('/proc/self/statm').read().split()[0]) > 0)", "True"),
+    "a database in memory": (
+        "import sqlite3; print(sqlite3.connect(':memory:').execute('select 1').fetchone())",
+        "(1,)",
+    ),
+    "os.nice": ("import os; print(os.nice(1) > 0)", "True"),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_ordinary_work_is_done(session: Session, name: str) -> None:
+    source, expected = WORK[name]
+    assert output(session, source) == expected
+
+
+@needs_seccomp
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os; os.fork()",
+        "import os; os.posix_spawn('/bin/true', ['true'], {})",
+        "import os; os.execv('/bin/true', ['true'])",
+        "import subprocess; subprocess.run(['true'])",
+        "import os; os.popen('true')",
+        "import multiprocessing as m; m.Process(target=print).start()",
+        "import multiprocessing as m; m.get_context('spawn').Process(target=print).start()",
+        "import pty; pty.fork()",
+        "x = !ls",
+        "!ls",
+        "%%bash\nls",
+        "%pip install x",
+    ],
+)
+def test_no_process_is_started(session: Session, source: str) -> None:
+    assert refused(session, source)
+
+
+@needs_seccomp
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"])
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW", "SOCK_SEQPACKET"])
+def test_no_socket_is_opened(session: Session, family: str, kind: str) -> None:
+    assert refused(session, f"import socket; socket.socket(socket.{family}, socket.{kind}, 0)")
+
+
+@needs_seccomp
+def test_a_socket_that_it_has_reaches_nobody_else(session: Session) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind("\0twophase-test-jail-" + str(os.getpid()))
+        name = listening.getsockname()
+        pair = "import array, socket; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        assert refused(session, f"{pair}a.sendto(b'x', {name!r})")
+        assert refused(session, f"{pair}a.connect({name!r})")
+        assert refused(session, f"{pair}a.sendmsg([b'x'], [], 0, {name!r})")
+        assert refused(session, f"{pair}socket.send_fds(a, [b'x'], [0])"), "no descriptor travels"
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.recv(1)
+
+
+def syscall(name: str, x86: int, arm: int, arguments: str = "0, 0, 0, 0") -> str:
+    """A cell that makes a system call by its number and raises what it fails with."""
+    return (
+        "import ctypes, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        f"n = {x86} if platform.machine() == 'x86_64' else {arm}  # {name}\n"
+        f"if libc.syscall(n, {arguments}) < 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))"
+    )
+
+
+@needs_seccomp
+@pytest.mark.parametrize(
+    "source",
+    [
+        syscall("shmget", 29, 194, "0, 4096, 0o1600"),
+        syscall("ptrace", 101, 117, "16, os.getppid()"),
+        syscall("process_vm_readv", 310, 270, "os.getppid(), 0, 0, 0, 0, 0"),
+        syscall("keyctl", 250, 219),
+        syscall("bpf", 321, 280),
+        syscall("perf_event_open", 298, 241),
+        syscall("unshare", 272, 97, "0x10000000"),
+        syscall("userfaultfd", 323, 282),
+        syscall("msgget", 68, 186),
+        syscall("prctl: forget to die with the parent", 157, 167, "1, 0"),
+        syscall("prctl: be readable", 157, 167, "4, 1"),
+        "import os; os.memfd_create('x')",
+        "import os; os.pidfd_open(os.getppid())",
+        "import os; os.kill(os.getppid(), 0)",
+        "import os; os.kill(1, 0)",
+        "import os; os.kill(-1, 0)",
+        "import os; os.killpg(os.getpgid(os.getppid()), 0)",
+        "import os; os.sched_setaffinity(os.getppid(), {0})",
+        "import os; os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+        "import os; os.setuid(0)",
+        "import os; os.setresuid(-1, 0, 0)",
+        "import os; os.chroot('.')",
+        "import os; os.setsid()",
+        "import fcntl; fcntl.flock(open('/dev/zero'), fcntl.LOCK_EX)",
+        "import os; os.sync(); os.fsync(0)",
+        f"import os; os.chmod({str(PACKAGE)!r}, 0)",
+        f"import os; os.utime({str(CHECK)!r}, (0, 0))",
+        f"import os; os.setxattr({str(CHECK)!r}, 'user.x', b'x')",
+        f"import os; os.truncate({str(CHECK)!r}, 0)",
+        f"import os; os.link({str(CHECK)!r}, 'x')",
+        f"import os; os.symlink({str(CHECK)!r}, 'x')",
+        f"import os; os.rename({str(CHECK)!r}, {str(CHECK)!r})",
+    ],
+)
+def test_no_other_process_file_or_right_is_touched(session: Session, source: str) -> None:
+    assert refused(session, source)
+
+
+PLACES = [
+    ".",
+    "..",
+    "/",
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/dev/mqueue",
+    "/run",
+    "/etc",
+    "/usr/lib",
+    "/proc/self",
+    str(Path.home()),
+]
+PLACES += [str(PACKAGE), sys.prefix, tempfile.gettempdir(), str(Path.cwd())]
+MADE = "made-by-a-submission"
+
+
+@needs_landlock
+@pytest.mark.parametrize("place", sorted(set(PLACES)))
+def test_no_file_is_written_anywhere(session: Session, place: str) -> None:
+    file = f"{place}/{MADE}"
+    for attempt in (
+        f"open({file!r}, 'w')",
+        f"os.mkdir({file!r})",
+        f"os.mkfifo({file!r})",
+        f"os.open({place!r}, os.O_TMPFILE | os.O_RDWR)",
+    ):
+        ran = session.run_cell(f"import os; {attempt}", 20.0)
+        assert "OSError" in ran.types, (attempt, ran)
+    assert not Path(place, MADE).exists()
+
+
+@needs_landlock
+def test_an_existing_file_is_neither_changed_nor_emptied(session: Session, tmp_path: Path) -> None:
+    mine = tmp_path / "grades.csv"
+    mine.write_text("1")
+    mine.chmod(0o666)
+    for how in ("O_WRONLY", "O_RDWR", "O_RDONLY | os.O_TRUNC", "O_WRONLY | os.O_APPEND", "O_RDONLY"):
+        assert refused(session, f"import os; os.open({str(mine)!r}, os.{how})")
+    assert refused(session, f"import os; os.open({os.__file__!r}, os.O_RDONLY | os.O_TRUNC)"), (
+        "a library that it may read"
+    )
+    assert mine.read_text() == "1"
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/etc/shadow",
+            "/etc/passwd",
+            "/etc/hostname",
+            "/proc/1/cmdline",
+            "/proc/mounts/../1/environ",
+            "/proc/kallsyms",
+            "/proc/net/unix",
+            "/proc/self/net/tcp",
+            "/proc/self/mountinfo",
+            "/proc/self/environ",
+        ),
+        *(f"/proc/PARENT/{name}" for name in ("environ", "cmdline", "maps", "mem", "status", "fd/0", "root/etc/hosts")),
+        *(str(CHECK), str(PACKAGE / "theory/kv_cache.py"), str(PACKAGE / "grading/worker.py"), __file__),
+        *("/usr/src", "/boot", "/root", "/home", "/var/log", "/tmp", "/proc", "/sys", "/dev", "/dev/pts", "/run"),
+        *(str(PACKAGE.parents[1] / name) for name in ("solutions", "README.md", "tests", ".git")),
+    ],
+)
+def test_no_file_is_read_that_is_none_of_its_business(session: Session, path: str) -> None:
+    source = (
+        f"import os\npath = {path!r}.replace('PARENT', str(os.getppid()))\n"
+        "open(path, 'rb') if os.path.isfile(path) else os.listdir(path)"
+    )
+    ran = session.run_cell(source, 20.0)
+    assert "OSError" in ran.types, ran
+
+
+@needs_landlock
+def test_the_supervisors_memory_and_environment_are_out_of_reach(session: Session) -> None:
+    for name in ("environ", "mem", "maps", "cmdline", "fd"):
+        source = f"import os; p = '/proc/{os.getpid()}/{name}'; os.listdir(p) if {name == 'fd'} else open(p, 'rb')"
+        assert refused(session, source), name
+
+
+@needs_landlock
+def test_hidden_paths_stay_unreadable_where_libraries_are_readable(tmp_path: Path) -> None:
+    import json as library  # of the interpreter, so readable
+
+    folder = Path(library.__file__).parent
+    with Zygote(hidden=[folder, tmp_path]) as own, own.fork((), LIMITS) as one:
+        assert refused(one, f"open({str(folder / 'tool.py')!r})")
+        assert refused(one, f"import os; os.listdir({str(folder)!r})")
+        assert output(one, f"print(len(open({os.__file__!r}).read()) > 0)") == "True", "its neighbors are"
+        assert str(folder) not in output(one, "print(open('/proc/self/cmdline').read())")
+
+
+def test_its_folder_is_empty_and_can_be_listed(session: Session) -> None:
+    assert output(session, "import os; print(os.listdir(), os.listdir(os.getcwd()))") == "[] []"
+
+
+def test_it_has_no_capability_and_no_way_to_one(session: Session) -> None:
+    status = dict(
+        line.split(":\t", 1)
+        for line in output(session, "print(open('/proc/self/status').read())").splitlines()
+        if ":\t" in line
+    )
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    assert os.geteuid() != 0 or int(status["CapBnd"], 16) == 0
+    assert status["NoNewPrivs"] == ("1" if {"seccomp"} & set(LABELS) else "0")
+    assert status["Seccomp"] == ("2" if "seccomp" in LABELS else "0")
+    assert status["Groups"].strip() == "" or os.geteuid() != 0
+
+
+def test_it_shares_no_memory_with_the_process_that_it_was_forked_from(session: Session) -> None:
+    shared = output(
+        session, "print([l for l in open('/proc/self/maps') if l.split()[1][1] == 'w' and l.split()[1][3] == 's'])"
+    )
+    assert shared == "[]"
+
+
+def test_it_is_the_first_to_go_when_memory_runs_out(session: Session) -> None:
+    assert output(session, "print(open('/proc/self/oom_score_adj').read())") == "1000"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who can be another user")
+def test_root_runs_it_as_a_user_of_its_own_and_no_two_zygotes_share_one(session: Session) -> None:
+    if not {"own-user", "own-limits"} & set(LABELS):
+        pytest.skip("root may not become another user here")
+    real, effective = eval(output(session, "import os; print((os.getuid(), os.geteuid()))"))
+    assert real != 0
+    assert (effective == real) == ("own-user" in LABELS)
+    with Zygote() as other, other.fork((), LIMITS) as one:
+        assert int(output(one, "import os; print(os.getuid())")) != real
+
+
+@needs_seccomp
+def test_threads_are_limited() -> None:
+    source = (
+        "import threading\nthreading.stack_size(65536)\nstop, n = threading.Event(), 0\n"
+        "try:\n    while n < 5000:\n        threading.Thread(target=stop.wait, daemon=True).start(); n += 1\n"
+        "except RuntimeError: pass\nstop.set()\nprint(n)"
+    )
+    if "own-user" in LABELS or "own-limits" in LABELS:
+        with zygote().fork((), Limits(cell_s=60.0)) as one:
+            assert 100 < int(output(one, source)) < 300
+    else:
+        with zygote().fork((), Limits(cell_s=60.0)) as one:
+            assert 100 < int(output(one, source)) < 5000
+
+
+def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
+    lacks = confine.missing()
+    assert (lacks == "") == ("seccomp" in LABELS and any(label.startswith("landlock") for label in LABELS))
+    assert LABELS[:3] == ("processes", "rlimits", "no-capabilities")
+
+
+@pytest.mark.parametrize(
+    ("tried", "names"),
+    [
+        ((), ["Landlock", "seccomp"]),
+        (("seccomp",), ["Landlock"]),
+        (("landlock-7", "own-user"), ["seccomp"]),
+    ],
+)
+def test_what_is_missing_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tried: tuple[str, ...], names: list[str]
+) -> None:
+    monkeypatch.setattr(confine, "_tried", lambda: tried)
+    said = confine.missing()
+    assert all(name in said for name in names)
+    assert "--unsafe" in said
+    assert ("Landlock" in said) == ("Landlock" in names)
+
+
+@needs_seccomp
+@needs_landlock
+@pytest.mark.parametrize("error", ["raise OSError(1, 'no')", "os.kill(os.getpid(), 9)"], ids=["refused", "killed"])
+@pytest.mark.parametrize(("module", "absent"), [("seccomp", "seccomp"), ("landlock.Rules", "landlock")])
+def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(error: str, module: str, absent: str) -> None:
+    source = (
+        "import os\nfrom twophase.grading import jail, landlock, seccomp\n"
+        f"def restrict(*a):\n    {error}\n{module}.restrict = restrict\njail.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60)
+    assert absent not in ran.stdout
+    assert ("seccomp" if absent == "landlock" else "landlock") in ran.stdout
+
+
+def test_on_another_system_the_same_names_give_practice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert confine.supported() == ""
+    assert confine.missing() == ""
+    assert "practice" in confine.confined_by()
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    assert "WSL2" in confine.supported()
+
+
+def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "practice", lambda: True)
+    with forks.make_zygote() as practice:
+        with practice.fork(("twophase.theory.kv_cache.max_batch",), LIMITS) as one:
+            assert output(one, "print(1 + 1)") == "2"
+            ran = one.run_cell("from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0)
+            assert "Withheld" in ran.types
+            assert "MemoryError" in one.run_cell("x = bytearray(3 * 10**9)", 20.0).types
+        with practice.fork((), LIMITS) as one, pytest.raises(AnswerError, match="SIGSEGV"):
+            one.run_cell("import ctypes; ctypes.string_at(0)", 20.0)
+    with pytest.raises(Exception, match="interrupted"):
+        practice.fork((), LIMITS)
