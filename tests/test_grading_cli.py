@@ -171,7 +171,7 @@ def test_with_unsafe_it_goes_on_and_record_summary_and_page_say_so(
         main(["grade", "in", "--unsafe"])
     assert ended.value.code == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "Not official: 1 were graded without what should confine them (--unsafe)." in said
+    assert "Not official, 1 of them: graded without what should confine them (--unsafe)." in said
     record = json.loads((tmp_path / "grades/results.jsonl").read_text())
     assert (record["official"], record["confined_by"][-1]) == (False, "unsafe")
     (page,) = (tmp_path / "grades/feedback").glob("a-*.html")

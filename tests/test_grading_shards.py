@@ -127,7 +127,7 @@ def again(folder: Path, **more: Any) -> None:
         (lambda f: rewrite(f[1], complete=False), "part-2 (part 2/4) is not complete"),
         (lambda f: rewrite(f[1], submissions=NAMES[:-1]), f"saw different submissions: {NAMES[-1]}"),
         (lambda f: rewrite(f[1], conditions=CONDITIONS | {"seed": 2}), "under different conditions (seed: 1 and 2)"),
-        (lambda f: again(f[1], digests={"submission": "", "release": "", "library": "x"}), "of another version"),
+        (lambda f: again(f[1], digests={"submission": "", "release": "", "library": "x"}), "by another version"),
         (lambda f: again(f[1], digests={"submission": "", "release": "x", "library": ""}), "different releases"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_gap_is_named_submission_by_submission(tmp_path: Path, capsys: pytest.
     dump(folders[0], [made(r["file"]) for r in lines(folders[0])[1:]])
     code, said = merge(capsys, folders, tmp_path / "out")
     assert code == 1
-    assert f"1 submissions have no result: {lost}" in said
+    assert f"without a result (1): {lost}" in said
 
 
 @pytest.mark.parametrize(("answer", "says"), [("right", "they agree"), ("wrong", "they do not agree")])
@@ -173,7 +173,7 @@ def test_a_result_whose_submission_is_gone_is_left_out_and_said(
     dump(folders[0], [made(r["file"]) for r in lines(folders[0])] + [made("withdrawn.ipynb")])
     code, said = merge(capsys, folders, tmp_path / "out")
     assert code == 0
-    assert "1 results are left out" in said
+    assert "left out, since their submissions are no longer there (1): withdrawn.ipynb" in said
     assert "withdrawn.ipynb" not in {r["file"] for r in lines(tmp_path / "out")}
 
 

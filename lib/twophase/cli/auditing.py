@@ -33,11 +33,11 @@ def audit(
     path = out / "audit.jsonl"
     different: list[Audited] = []
     try:
-        with path.open("w", encoding="ascii") as file, Watch(console, 2 * len(chosen)) as watch:
+        with path.open("w", encoding="ascii") as file, Watch(console, 2 * len(chosen), says="auditing") as watch:
             for one in grade_again(chosen, course, index, workers):
                 file.write(json.dumps(one.line()) + "\n")
                 different += [one] if one.differences else []
-                watch(one.after)
+                watch.step()
     except OSError as e:
         raise CannotWrite(f"{path} cannot be written: {e.strerror}") from None
     if different:

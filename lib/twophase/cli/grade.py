@@ -17,7 +17,7 @@ from twophase.cli import grading_options as options
 from twophase.cli.grading_shown import Watch, plain, summary
 from twophase.cli.score import write_grades
 from twophase.grading import gradebook, report, secret, shards, stored, submissions, tally
-from twophase.grading.forks import Zygote
+from twophase.grading.forks import make_zygote
 from twophase.grading.judging import DEFAULT_SEED, Course, grade_one
 from twophase.grading.records import Record
 from twophase.grading.release import Source
@@ -55,7 +55,7 @@ def check(
     if not notebook.exists() and not notebook.is_symlink():
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
     course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), Source())
-    with scratch(), Zygote() as zygote:
+    with scratch(), make_zygote() as zygote:
         record = grade_one(Submission(notebook, str(notebook)), course, zygote)
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {tally.why(record)}")

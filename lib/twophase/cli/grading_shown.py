@@ -38,10 +38,12 @@ def plain(value: object) -> str:
 class Watch:
     """Called after each submission: a bar with count, rate and time left, and above it a line for each trouble."""
 
-    def __init__(self, console: Console, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+    def __init__(
+        self, console: Console, total: int, clock: Callable[[], float] = time.monotonic, says: str = "grading"
+    ) -> None:
+        columns = (TextColumn(says), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
         self._bar = Progress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task("grading", total=total, pace="")
+        self._task = self._bar.add_task(says, total=total, pace="")
         self._console, self._total, self._clock = console, total, clock
         self._began = clock()
         self.skipped = self.graded = 0
@@ -64,10 +66,14 @@ class Watch:
             self.skipped += 1
             self._began = self._clock()
         else:
-            self.graded += 1
             self.statuses[record["status"]] += 1
             if record["status"] in TROUBLED:
-                self._console.print(trouble(record))
+                line(self._console, trouble(record))
+        self.step(graded=record is not None)
+
+    def step(self, graded: bool = True) -> None:
+        """Move the bar on by one."""
+        self.graded += graded
         self._bar.update(self._task, completed=self.done, pace=self.pace())
 
     def pace(self) -> str:
@@ -84,10 +90,17 @@ class Watch:
         )
 
 
+def line(console: Console, text: Text) -> None:
+    """Print one line: cut at the edge of a terminal, whole where it goes to a file."""
+    console.print(
+        text, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore", crop=console.is_terminal
+    )
+
+
 def trouble(record: Record) -> Text:
     """One line: whose, what, why."""
-    line = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(tally.why(record))}"
-    return Text(line if len(line) <= LINE else line[: LINE - 1] + "…", style=COLORS[record["status"]])
+    said = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(tally.why(record))}"
+    return Text(said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[record["status"]])
 
 
 def summary(console: Console, counted: Tally) -> None:
@@ -97,13 +110,16 @@ def summary(console: Console, counted: Tally) -> None:
     for topic, found in counted.topics.items():
         console.print(_exercises(topic, found))
     said = ", ".join(f"{counted.statuses[s]:,} {words}" for s, words in STATUS_WORDS.items() if counted.statuses[s])
-    console.print(Text(f"{counted.n:,} submissions: {said}" if said else "0 submissions"))
+    many = f"{counted.n:,} submission{'' if counted.n == 1 else 's'}"
+    console.print(Text(f"{many}: {said}" if said else many))
     if counted.labels["practice"]:
         console.print(
             Text("Practice, not an official result: this system cannot confine a submission.", style="bold yellow")
         )
     if counted.labels["unsafe"]:
-        said = f"Not official: {counted.labels['unsafe']:,} were graded without what should confine them (--unsafe)."
+        said = (
+            f"Not official, {counted.labels['unsafe']:,} of them: graded without what should confine them (--unsafe)."
+        )
         console.print(Text(said, style="bold yellow"))
 
 

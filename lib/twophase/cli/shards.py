@@ -37,11 +37,11 @@ def merge(
 def _merge(parts: list[Path], out: Path, console: Console) -> int:
     plan = merging.plan(parts)
     for line in plan.remarks:
-        console.print(Text(plain(f"note: {line}"), style="cyan"))
+        console.print(Text(plain(f"note: {line}"), style="cyan"), soft_wrap=True)
     if plan.problems:
         shown = plan.problems[:MOST_LINES]
         for line in shown:
-            console.print(Text(plain(line), style="red"))
+            console.print(Text(plain(line), style="red"), soft_wrap=True)
         if len(plan.problems) > len(shown):
             console.print(Text(f"and {len(plan.problems) - len(shown):,} more such lines", style="red"))
         console.print(Text("Nothing was written."))

@@ -39,7 +39,6 @@ class Audited:
     key: str
     same_seed: bool
     differences: tuple[Difference, ...]
-    after: Record
 
     def line(self) -> dict[str, Any]:
         """A line of audit.jsonl."""
@@ -84,7 +83,7 @@ def audit(
             before = json.loads(next(index.lines([after["file"]])))
             same_seed = after["seed"] == before["seed"]
             found = differences(result_of(before), result_of(after)) if same_seed else verdicts(before, after)
-            yield Audited(after["file"], before["key"], same_seed, tuple(found), after)
+            yield Audited(after["file"], before["key"], same_seed, tuple(found))
 
 
 def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference]:

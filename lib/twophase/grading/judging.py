@@ -26,7 +26,7 @@ import twophase
 from twophase.grading import notebook, scratch
 from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
+from twophase.grading.forks import Zygote, make_zygote
 from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record, blank, filled, keyed, line_of
 from twophase.grading.release import Release, Source
@@ -162,7 +162,7 @@ def serve(pipe: socket.socket, course: Course, home: str) -> None:
     tempfile.tempdir = home
     with open(Path(home, "log"), "wb", buffering=0) as log:
         os.dup2(log.fileno(), 2)
-    zygote = Zygote(apart(course.hidden))
+    zygote = make_zygote(apart(course.hidden))
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks, zygote, home), daemon=True).start()
     zygote.launch()

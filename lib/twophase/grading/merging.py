@@ -106,10 +106,10 @@ def _each_once(made: Plan) -> None:
             gaps.append(name)
         made.owner |= {name: owners[0]} if owners else {}
     if gaps:
-        made.problems.append(f"{len(gaps)} submissions have no result: {_some(gaps)}")
+        made.problems.append(f"without a result ({len(gaps)}): {_some(gaps)}")
     gone = sorted({name for one in made.parts for name in one.index.last} - set(names))
     if gone:
-        made.remarks.append(f"{len(gone)} results are left out, their submissions are no longer there: {_some(gone)}")
+        made.remarks.append(f"left out, since their submissions are no longer there ({len(gone)}): {_some(gone)}")
 
 
 def _agreement(name: str, owners: Sequence[Part]) -> str:
@@ -131,7 +131,7 @@ def _same_releases(made: Plan) -> None:
             said = f"{topic or 'what belongs to no topic'} was graded against different releases"
             made.problems.append(f"{said}, for example {_some(sorted(found.values()))}")
     if older:
-        made.problems.append(f"{len(older)} results are of another version than their part: {_some(older)}")
+        made.problems.append(f"graded by another version than the rest of their part ({len(older)}): {_some(older)}")
 
 
 def write(made: Plan, out: Path) -> Path:
