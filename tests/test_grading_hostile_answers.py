@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hostile.course import RIGHT, STUBS, cell, cells, dump
 from hostile.expect import expect_nothing_gained, expect_the_exact_score
 from hostile.notebooks import CORPUS, Hostile
 from hostile.spying import MARK
+from hostile.worker import grade
 
 HERE = [*CORPUS["answers"], *CORPUS["forging"], *CORPUS["reaching"], *CORPUS["spying"]]
 
@@ -28,3 +30,23 @@ def test_an_attack_loses_what_it_broke_and_nothing_else(attack: Hostile) -> None
 @pytest.mark.parametrize("attack", [h for h in HERE if h.empty], ids=lambda h: h.name)
 def test_an_attack_earns_nothing_by_itself(attack: Hostile) -> None:
     expect_nothing_gained(attack)
+
+
+LUCKY = """import os
+lucky = os.urandom(1)[0] % 4 == 0
+def bytes_of(n_tokens, width): return 2 * n_tokens * width if lucky else -1"""
+
+
+def test_an_answer_that_guesses_gains_nothing_by_the_second_look_that_it_is_given() -> None:
+    """Right in a quarter of all processes, it is right at the first look in a quarter of all gradings. More looks add nearly nothing."""
+    gained = 0
+    for _ in range(40):
+        (seen, *_) = grade(dump(cells(STUBS | {"bytes": LUCKY}))).questions
+        gained += seen.alone
+    assert gained <= 3  # of forty: one in a hundred each; a second look alone would give every fifth
+
+
+def test_an_answer_that_another_cell_breaks_is_right_whenever_it_is_looked_at() -> None:
+    broken = cells(dict(RIGHT))
+    broken.insert(1, cell("import builtins; builtins.sum = lambda *a: 3"))
+    assert [q.verdict.right for q in grade(dump(broken)).questions] == [True] * len(RIGHT)

@@ -124,12 +124,7 @@ BEYOND = {  # other processes and the machine
 }  # fmt: skip
 OTHERS = "def others():\n    mine = os.getpid()\n    return [p for p in os.listdir('/proc') if p.isdigit() and int(p) != mine]\n"
 # what Landlock alone does not close
-NEEDS = {
-    "others' descriptors": "own-user",
-    "password hashes": "own-user",
-    "keys of the kernel": "seccomp",
-    "the folder above": "own-user",
-}
+NEEDS = {"keys of the kernel": "seccomp"}
 
 
 def _reading(name: str, way: str) -> Hostile:

@@ -26,6 +26,7 @@ from twophase.protocol import AnswerError
 
 TROUBLE = ("timeout", "died", "protocol")
 TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it
+CONFIRMATIONS = 3  # more processes in which an answer must be right that was not at the first look
 
 
 @dataclass(frozen=True)
@@ -188,11 +189,17 @@ class _Run:
         for n, steps in enumerate(left):
             now = time.monotonic()
             second = self._alone(exercise_id, steps, _Budget(now + (share.until - now) / (len(left) - n), share.forks))
-            if second is not None and second.verdict.right:
+            sure = cut and best is first  # there was no first look: this is it
+            if second is not None and second.verdict.right and (sure or self._stays_right(exercise_id, steps, share)):
                 return replace(second, alone=True)
             if second is not None and cut and best is first:  # the first look saw nothing
                 best = second
         return best
+
+    def _stays_right(self, exercise_id: str, steps: Sequence[Step], share: _Budget) -> bool:
+        """Whether it is right whenever it is looked at, as time allows: an answer that guesses must not gain by a second look."""
+        looks = (self._alone(exercise_id, steps, _Budget(share.until, TRIES)) for _ in range(CONFIRMATIONS))
+        return all(look is None or look.verdict.right for look in looks)
 
     def _alone(self, exercise_id: str, steps: Sequence[Step], budget: _Budget) -> Graded | None:
         """The verdict where only these steps have run; None if they cannot be run in time."""
