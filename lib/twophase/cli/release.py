@@ -115,12 +115,12 @@ def _leaks(folder: Path, source: Source, root: Path, secret: bytes) -> Iterator[
 
 def _rehearsed(source: Source, made: Handout, console: Console) -> int:
     """0 if the untouched notebooks score nothing and the model solutions everything, else the exit code."""
-    from twophase.grading.forks import Zygote
+    from twophase.grading.forks import make_zygote
     from twophase.grading.rehearse import rehearse
     from twophase.grading.session import GraderFault
 
     try:
-        with Zygote() as zygote, console.status("grading the untouched notebooks and the model solutions"):
+        with make_zygote() as zygote, console.status("grading the untouched notebooks and the model solutions"):
             wrong = list(rehearse(source, made.solutions, zygote))
     except GraderFault as e:
         console.print(Text(f"the grader failed: {e}; nothing was written", style="red"))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from twophase.grading import confine, gradescope_config, gradescope_results, notebook, secret, submissions
 from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
+from twophase.grading.forks import make_zygote
 from twophase.grading.gradescope_config import PRIVATE, Config
 from twophase.grading.gradescope_results import Results
 from twophase.grading.judging import Course, Judge, Task
@@ -62,7 +62,7 @@ def graded(root: Path, began: float) -> Results:
     submission = replace(submission, student=who.student, submitted=who.submitted)
     course = Course(limits=_limits(config), source=source)
     hidden = [private, *(root / name for name in ("submission", "results", "submission_metadata.json"))]
-    with Zygote(hidden) as zygote:
+    with make_zygote(hidden) as zygote:
         record = Judge(course, zygote).grade(Task(submission, seed_for(who.student, config, private)))
     return gradescope_results.results(record, time.monotonic() - began, _worth(config, source))
 
@@ -129,7 +129,7 @@ def _probe() -> int:
     lacks = confine.missing()
     print(f"twophase: submissions are confined by {', '.join(confine.confined_by())}. {lacks}".rstrip())
     print(f"twophase: memory of this container {gradescope_config.container_bytes() / 2**20:.0f} MiB")
-    with Zygote() as zygote:
+    with make_zygote() as zygote:
         zygote.start()
     print("twophase: the worker starts")
     return 0

@@ -16,7 +16,7 @@ from typing import Any
 
 from twophase.grading import notebook
 from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
+from twophase.grading.forks import make_zygote
 from twophase.grading.judging import Course, Judge, Task
 from twophase.grading.notebook import Cell, Unreadable
 from twophase.grading.records import Record
@@ -31,7 +31,7 @@ MAGIC = re.compile(r"^\s*[%!?].*$", re.M)
 def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
     """The record of one saved notebook, judged on public cases only, in the grader's jail."""
     course = Course(seed=SEED, limits=limits, source=source or Source())
-    with Zygote() as zygote:
+    with make_zygote() as zygote:
         return Judge(course, zygote, public_only=True).grade(Task(Submission(path, str(path)), SEED))
 
 
