@@ -15,7 +15,8 @@ import grading_run_tools
 import pytest
 from grading_run_tools import Made, all_end, lines, run, write
 from hostile.course import RIGHT, STUBS, TOPIC, answer_cell, cell, cells, dump
-from hostile.notebooks import FORGE, JUNK, version_3
+from hostile.forging import JUNK
+from hostile.layouts import version_3
 from hostile.worker import LIMITS
 
 from twophase.grading.confine import Limits
@@ -23,6 +24,11 @@ from twophase.grading.notebook import Notebook
 from twophase.grading.records import Record
 from twophase.grading.run import Course
 
+FORGE = """import os, struct
+frame = struct.pack('>IcQ', 7, b'V', 7) + b'{"a":1}'
+for fd in range(3, 1024):
+    try: os.write(fd, frame)
+    except OSError: pass"""
 WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"
 
 
