@@ -279,7 +279,7 @@ def test_where_submissions_cannot_be_confined_nothing_is_run_unless_the_zip_says
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twophase.grading.confine.missing", lambda: "This kernel has no Landlock.")
-    monkeypatch.setattr(gradescope_run, "Zygote", None)
+    monkeypatch.setattr(gradescope_run, "make_zygote", None)
     monkeypatch.setenv("TWOPHASE_COURSE", str(ROOT))
     made = gradescope_run.graded(root, 0.0)
     assert "score" not in made

@@ -21,7 +21,7 @@ RIGHT = f"{SIGNATURE}    return max(0, (memory_bytes - weight_bytes) // (kv_byte
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
     """All tests of this file share a worker: it takes seconds to start."""
-    monkeypatch.setattr(self_check, "Zygote", zygote)
+    monkeypatch.setattr(self_check, "make_zygote", zygote)
 
 
 def notebook(folder: Path, answers: dict[str, str], first: str = "") -> Path:
