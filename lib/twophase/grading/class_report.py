@@ -35,9 +35,9 @@ def page(book: Gradebook) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{text(book.scheme.title)}: class report</title><style>{STYLE}{PRINT}</style></head>\n<body>\n"
+        f"<title>{text(book.scheme.title)}: class report</title><style>{STYLE}{PRINT}</style></head>\n<body><main>\n"
         + "\n".join(p for p in parts if p)
-        + "\n</body></html>\n"
+        + "\n</main></body></html>\n"
     )
 
 
@@ -182,4 +182,5 @@ def _table(heads: tuple[str, ...], rows: list[list[str]], caption: str, numbers_
     kind = {n: " class=n" if n >= numbers_from else "" for n in shown}
     head = "".join(f'<th scope="col"{kind[n]}>{heads[n]}' for n in shown)
     body = "".join("<tr>" + "".join(f"<td{kind[n]}>{row[n]}" for n in shown) for row in rows)
-    return f"<div class=wide><table><caption>{text(caption)}</caption><thead><tr>{head}</thead><tbody>{body}</tbody></table></div>"
+    table = f"<table><caption>{text(caption)}</caption><thead><tr>{head}</thead><tbody>{body}</tbody></table>"
+    return f'<div class=wide tabindex=0 role=region aria-label="{text(caption)}">{table}</div>'

@@ -149,9 +149,9 @@ def _question(q: Record) -> str:
             hidden = len(q["cases"]) - len(shown)
             parts.append(f"<p class=soft>{hidden} more cases are not shown.</p>" if hidden else "")
     if q["cell"]["error"]:
-        parts.append(f"<p class=soft>Its cell stopped with</p><pre>{text(q['cell']['error'])}</pre>")
+        parts.append(f"<p class=soft>Its cell stopped with</p><pre tabindex=0>{text(q['cell']['error'])}</pre>")
     if q["cell"]["output"].strip():
-        parts.append(f"<p class=soft>Its cell printed</p><pre>{text(q['cell']['output'])}</pre>")
+        parts.append(f"<p class=soft>Its cell printed</p><pre tabindex=0>{text(q['cell']['output'])}</pre>")
     return "\n".join(parts)
 
 
@@ -184,5 +184,5 @@ def _html(title: str, body: str, mark: str = "") -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{made_from}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
     )
