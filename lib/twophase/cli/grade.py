@@ -40,6 +40,9 @@ MARKS = {
 
 def check(
     notebook: Annotated[Path, typer.Argument(help="A saved notebook, such as my/03_kv_cache.ipynb.")],
+    release: options.Release = None,
+    checks: options.Checks = None,
+    variants: options.Variants = None,
     seed: options.Seed = DEFAULT_SEED,
     time_limit: options.TimeLimit = 300.0,
     cell_time_limit: options.CellTimeLimit = 30.0,
@@ -54,7 +57,8 @@ def check(
     options.require_confinement(unsafe=True)  # it is your own
     if not notebook.exists() and not notebook.is_symlink():
         raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
-    course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), Source())
+    source = Source(release, tuple(checks or ()), variants)
+    course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), source)
     with scratch(), make_zygote() as zygote:
         record = grade_one(Submission(notebook, str(notebook)), course, zygote)
     if record["status"] == "unreadable":

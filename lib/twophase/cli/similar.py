@@ -13,8 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli import grading_options as options
 from twophase.grading import gradebook, similar_json, similar_page, submissions
 from twophase.grading.exports import replace_text
+from twophase.grading.release import Source
 from twophase.grading.report import CONTROL
 from twophase.grading.similar import CAVEAT, LEAST, Report, report
 from twophase.grading.similar_groups import Group
@@ -31,6 +33,8 @@ def similar(
         Path | None,
         typer.Option(help="What was handed out, as `twophase release` wrote it; without it, the course's own."),
     ] = None,
+    checks: options.Checks = None,
+    variants: options.Variants = None,
     layout: Annotated[str, typer.Option(help="How the submissions lie there; auto finds out.")] = "auto",
     least: Annotated[
         float, typer.Option(help="Share of the rarer fragments that must be the same, above 0, at most 1.")
@@ -56,7 +60,7 @@ def similar(
     found = submissions.find(folder, layout)
     console = Console()
     with _Bar(console) as bar:
-        compared = report(found, least, exercise, scheme, release, bar)
+        compared = report(found, least, exercise, scheme, release, bar, Source(None, tuple(checks or ()), variants))
     written = replace_text(out / "similar.html", similar_page.page(compared))
     data = json.dumps(similar_json.as_json(compared), indent=1) + "\n"
     replace_text(out / "similar.json", data)

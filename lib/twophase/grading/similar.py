@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from twophase.grading import notebook, release, similar_fragments, similar_known
+from twophase.grading import notebook, similar_fragments, similar_known
 from twophase.grading.course import Scheme
 from twophase.grading.notebook import Cell, Notebook, Unreadable
+from twophase.grading.release import Source
 from twophase.grading.similar_groups import Group, groups_of
 from twophase.grading.similar_known import Known
 from twophase.grading.similar_pairs import Answer, Compared, compare
@@ -22,6 +23,7 @@ from twophase.grading.similar_traces import Mark, Trail, named, trail, words
 from twophase.grading.submissions import Submission
 
 SCHEMA = 1
+COURSE = Source()
 LEAST = 0.8
 OWN = "own cells"
 CAVEAT = "Agreement is a reason to talk to people, not a finding."
@@ -63,7 +65,7 @@ def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -
 
 
 def read(
-    submissions: Sequence[Submission], scheme: Scheme | None, handed_out: Path | None, told: Told
+    submissions: Sequence[Submission], scheme: Scheme | None, source: Source, handed_out: Path | None, told: Told
 ) -> tuple[list[Paper], list[tuple[str, str]]]:
     """All papers, and the files that cannot be read with the reason. Raises ValueError if `handed_out` is no release."""
     papers: list[Paper] = []
@@ -72,11 +74,11 @@ def read(
         try:
             data = submission.read()
             book = notebook.parse(data)
-            topic = release.topic_of(book, submission.name.rpartition("/")[2])
+            topic = source.topic_of(book, submission.name.rpartition("/")[2])
         except Unreadable as e:
             unreadable.append((submission.name, str(e)))
         else:
-            known = similar_known.load(topic, handed_out)
+            known = similar_known.load(topic, source.catalog().stem(topic), handed_out)
             papers.append(_paper(submission.name, party_of(submission, topic, scheme), book, data, known))
         told("reading", n, len(submissions))
     return papers, unreadable
@@ -104,10 +106,12 @@ def report(
     scheme: Scheme | None = None,
     handed_out: Path | None = None,
     told: Told = lambda what, done, of: None,
+    source: Source = COURSE,
 ) -> Report:
-    """Compare a class. Raises ValueError for an exercise that no paper's topic has, and for a folder that is no release."""
-    papers, unreadable = read(submissions, scheme, handed_out, told)
-    known = {t: similar_known.load(t, handed_out) for t in sorted({p.topic for p in papers})}
+    """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`, or `handed_out` is no release."""
+    papers, unreadable = read(submissions, scheme, source, handed_out, told)
+    stem = source.catalog().stem
+    known = {t: similar_known.load(t, stem(t), handed_out) for t in sorted({p.topic for p in papers})}
     wanted = [(t, i) for t, k in known.items() for i in (*k.titles, OWN) if exercise in ("", i)]
     if exercise and known and not wanted:
         asked = ", ".join(i for k in known.values() for i in k.titles)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import twophase
-from twophase.checks import registry
 from twophase.grading import notebook, similar_fragments
 from twophase.grading.notebook import Cell, Notebook, Unreadable
 from twophase.grading.release import course_root
@@ -52,9 +51,8 @@ class Known:
 
 
 @cache
-def load(topic: str, release: Path | None = None) -> Known:
-    """What is known of a topic; the handed out notebook from `release` if it is given. Raises ValueError if it is not there."""
-    stem = registry.stem(topic)
+def load(topic: str, stem: str, release: Path | None = None) -> Known:
+    """What is known of a topic; the handed out notebook, `<stem>.ipynb`, from `release` if given. Raises ValueError if it is not there."""
     handed_out = _handed_out(stem, release)
     data = b"" if handed_out is None else handed_out.read_bytes()
     released = notebook.parse(data) if data else Notebook((), "")
