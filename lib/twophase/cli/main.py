@@ -77,6 +77,13 @@ ENTRIES = (
         "twophase gradescope build --out autograder.zip",
     ),
     Entry(
+        "nbgrader",
+        "nbgrader",
+        "nbgrader",
+        "Scores and feedback back into an nbgrader course.",
+        "twophase nbgrader record grades/ --course-dir .",
+    ),
+    Entry(
         "plan",
         "plan",
         "plan",

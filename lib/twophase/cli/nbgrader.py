@@ -1,0 +1,78 @@
+"""`twophase nbgrader`: results into the gradebook and the feedback folder of a course that lives in nbgrader."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from twophase.cli.grading_shown import plain
+from twophase.cli.interrupt import loading
+from twophase.grading import stored
+
+DONE, SOME_WAIT = 0, 1
+MOST_LINES = 40
+
+
+class Action(StrEnum):
+    """What to do."""
+
+    record = "record"
+    feedback = "feedback"
+
+
+def nbgrader(
+    action: Annotated[Action, typer.Argument(help="`record` scores in the gradebook, or write `feedback` pages.")],
+    results: Annotated[Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")],
+    course_dir: Annotated[Path, typer.Option(help="The nbgrader course: the folder with submitted/.")] = Path("."),
+    assignment: Annotated[str, typer.Option(help="Only this assignment; without it, all that were graded.")] = "",
+) -> None:
+    """Instead of `nbgrader autograde`: grade what `nbgrader collect` brought with `twophase grade`, and put it back here.
+
+    `record` sets the automatic score of every check cell through nbgrader's own API, in one transaction, and writes autograded/, so
+    that formgrader, `nbgrader export` and `generate_feedback` show it. Scores and comments by hand, extra credit and cells that are
+    graded by hand stay. What could not be judged is not written as zero. The course's own rule for lateness (LateSubmissionPlugin) is
+    applied, not course.yml's: repeat `record` after grading by hand. The same results again change nothing.
+
+    `feedback` writes feedback/STUDENT/ASSIGNMENT/NOTEBOOK.html, which `nbgrader release_feedback` hands out. If cells are graded by
+    hand, use `nbgrader generate_feedback` instead: it has those scores too.
+
+    Exit code: 0 done; 1 done, but some work waits for a person (unreadable, not collected, changed since it was graded); 2 bad usage,
+    or the gradebook is missing, locked, or of another nbgrader or assignment: then nothing was changed.
+
+    Example: twophase grade submitted/ --out grades/ && twophase nbgrader record grades/ --course-dir .
+    """
+    with loading():
+        from twophase.grading import nbgrader_course, nbgrader_files, nbgrader_scores, nbgrader_works
+
+    path = stored.find(results)
+    course = nbgrader_course.load(course_dir)
+    told = nbgrader_works.Told()
+    works = nbgrader_works.match(course, stored.read(path), told, assignment)
+    if not works and not told.waiting:
+        raise ValueError(
+            f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/ folder first"
+        )
+    if action is Action.record:
+        done = nbgrader_scores.record(course, works, told)
+        nbgrader_files.write_autograded(course, done.works)
+        said = f"{len(done.works):,} recorded, {done.changed:,} of them new or changed"
+    else:
+        count = nbgrader_files.write_feedback(course, works, told)
+        said = f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`"
+    raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
+
+
+def _tell(console: Console, said: str, waiting: list[str], notes: list[str]) -> int:
+    """Print what was done and what needs a person. Returns the exit code."""
+    for lines, style in ((waiting, "yellow"), (notes, "dim")):
+        for line in lines[:MOST_LINES]:
+            console.print(Text(plain(line), style=style))
+        if len(lines) > MOST_LINES:
+            console.print(Text(f"... and {len(lines) - MOST_LINES:,} more", style=style))
+    console.print(Text(said))
+    return SOME_WAIT if waiting else DONE
