@@ -309,6 +309,15 @@ class TestRefusals:
         with place.gradebook() as book:
             assert book.students == []
 
+    def test_a_folder_that_cannot_be_written_is_said_with_what_was_done(
+        self, place: Department, twophase: Said
+    ) -> None:
+        (place.course / "autograded").write_text("a file in its place")
+        code, said = twophase(place)
+        assert code == 2
+        assert "the gradebook has the scores, but autograded/ cannot be written" in said
+        assert checks(place, "ada") == [POINTS[BATCH], POINTS[BYTES]]
+
     def test_a_configuration_that_fails(self, place: Department, twophase: Said) -> None:
         (place.course / "nbgrader_config.py").write_text("c.CourseDirectory.db_url = nowhere")
         self.refused(place, twophase, "cannot be loaded (NameError")

@@ -13,6 +13,7 @@ from rich.text import Text
 from twophase.cli.grading_shown import plain
 from twophase.cli.interrupt import loading
 from twophase.grading import stored
+from twophase.grading.notebook import Unreadable
 
 DONE, SOME_WAIT = 0, 1
 MOST_LINES = 40
@@ -42,7 +43,7 @@ def nbgrader(
     hand, use `nbgrader generate_feedback` instead: it has those scores too.
 
     Exit code: 0 done; 1 done, but some work waits for a person (unreadable, not collected, changed since it was graded); 2 bad usage,
-    or the gradebook is missing, locked, or of another nbgrader or assignment: then nothing was changed.
+    or the gradebook is missing, locked, or of another nbgrader or assignment: then it was not changed.
 
     Example: twophase grade submitted/ --out grades/ && twophase nbgrader record grades/ --course-dir .
     """
@@ -59,7 +60,12 @@ def nbgrader(
         )
     if action is Action.record:
         done = nbgrader_scores.record(course, works, told)
-        nbgrader_files.write_autograded(course, done.works)
+        try:
+            nbgrader_files.write_autograded(course, done.works, done.masters)
+        except (OSError, Unreadable) as e:
+            raise ValueError(
+                f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat this when it can"
+            ) from None
         said = f"{len(done.works):,} recorded, {done.changed:,} of them new or changed"
     else:
         count = nbgrader_files.write_feedback(course, works, told)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from twophase.grading import notebook, report
-from twophase.grading.nbgrader_course import NbCourse, transaction
+from twophase.grading.nbgrader_course import NbCourse
 from twophase.grading.nbgrader_works import Place, Told, Work
 from twophase.grading.notebook import Cell, Unreadable
 from twophase.grading.records import Record
@@ -58,17 +58,15 @@ def write_feedback(course: NbCourse, works: Iterable[Work], told: Told) -> int:
     return count
 
 
-def write_autograded(course: NbCourse, works: Iterable[Work]) -> None:
-    """What formgrader shows and `generate_feedback` reads: the work with the verdicts in its check cells. Raises OSError."""
-    works = list(works)
-    with transaction(course) as book:
-        masters = {(w.place.assignment, w.place.notebook): None for w in works}
-        made = {key: Master(book.find_notebook(key[1], key[0])) for key in masters}
+def write_autograded(course: NbCourse, works: Iterable[Work], masters: Mapping[tuple[str, str], Master]) -> None:
+    """What formgrader shows and `generate_feedback` reads: the work with the verdicts in its check cells.
+
+    `masters` has its notebook, by assignment and name. Raises OSError, and Unreadable if a file is not what it was.
+    """
     for work in works:
         place = work.place
         path = course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
-        submitted = notebook.read(path)
-        content = made[place.assignment, place.notebook].filled(submitted.cells, work.record)
+        content = masters[place.assignment, place.notebook].filled(notebook.read(path).cells, work.record)
         folder = _prepare(course, "autograded", place)
         _write(course, folder / f"{place.notebook}.ipynb", content, 0o444)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from twophase.grading import nbgrader_course, tally
 from twophase.grading.nbgrader_course import NbCourse
-from twophase.grading.nbgrader_files import timestamp
+from twophase.grading.nbgrader_files import Master, timestamp
 from twophase.grading.nbgrader_works import Place, Told, Work
 from twophase.grading.records import Record
 
@@ -18,10 +18,11 @@ CHECK = "-check"  # what a check cell's grade_id has after the exercise's
 
 @dataclass
 class Recorded:
-    """What was done: works that are in the gradebook now, and how many of them had to be changed there."""
+    """What was done: works that are in the gradebook now, how many of them had to be changed there, and their notebooks as it has them."""
 
-    works: list[Work]
+    works: list[Work] = field(default_factory=list)
     changed: int = 0
+    masters: dict[tuple[str, str], Master] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def record(course: NbCourse, works: Iterable[Work], told: Told) -> Recorded:
     Raises ValueError if the gradebook and the results do not belong together; then nothing is written.
     """
     rules = Rules(course)
-    done = Recorded([])
+    done = Recorded()
     with nbgrader_course.transaction(course) as book:
         known = _known(book, works, told)
         submissions: dict[tuple[str, str], list[Work]] = defaultdict(list)
@@ -50,6 +51,8 @@ def record(course: NbCourse, works: Iterable[Work], told: Told) -> Recorded:
                 continue
             done.changed += Submission(book, course, student, assignment, told).write(theirs, rules)
             done.works += theirs
+        for assignment, name in {(w.place.assignment, w.place.notebook) for w in done.works}:
+            done.masters[assignment, name] = Master(book.find_notebook(name, assignment))
     return done
 
 
