@@ -108,6 +108,10 @@ _ARCH_PRCTL = (
     0x5005,
 )  # GET_FS, XCOMP (AMX for matrix products), shadow stack status
 
+SOL_SOCKET = 1
+# SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN: nothing of who is at the other end
+_SOCKET_OPTIONS = (3, 4, 7, 8, 30, 38, 39)
+
 TESTS: dict[str, tuple[Test, ...]] = {
     "clone": (Test(0, (THREAD,), ALL & ~DETACHED),),
     "kill": (Test(0, (OWN_PROCESS,)),),
@@ -118,6 +122,7 @@ TESTS: dict[str, tuple[Test, ...]] = {
     "fcntl": (Test(1, _FCNTL),),  # no owner of signals, leases, notices, locks, sizes of pipes
     "ioctl": (Test(1, _IOCTL),),
     "socketpair": (Test(0, (AF_UNIX,)),),
+    "getsockopt": (Test(1, (SOL_SOCKET,)), Test(2, _SOCKET_OPTIONS)),  # SO_PEERPIDFD is a hold on the judge's process
     "sendto": _null(4),  # to its own pair only: a datagram socket could name another process's address
     "mmap": (Test(3, (0,), MAP_HUGETLB),),
     "open": (Test(1, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),),  # which Landlock before Linux 6.2 lets through
