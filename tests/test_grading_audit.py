@@ -68,9 +68,11 @@ def test_the_same_seed_gives_all_again_and_another_tells_the_table_from_the_form
 def test_a_result_that_does_not_come_again_is_found_with_its_place(graded: tuple[Path, Path], tmp_path: Path) -> None:
     record = next(r for r in lines(graded[1]) if r["file"] == "wrong.ipynb")
     record["questions"][0] |= {"status": "right", "points": 2.0}
+    record["points"] += 2.0
     record["varies"], record["environment"], record["confined_by"] = {}, {"python": "2.7"}, ["nothing"]
     found = audited(graded[0], changed(tmp_path / "out", record))
     assert {d.where for d in found["wrong.ipynb", True]} == {
+        "points",
         f"questions[{TOPIC}-bytes].status",
         f"questions[{TOPIC}-bytes].points",
     }

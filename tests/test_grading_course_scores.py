@@ -141,7 +141,7 @@ class TestSeveralSubmissions:
         book = scored(tmp_path, PLAIN, mine)
         assert points(book, "ann") == "pending"
         assert "which of ann/1.ipynb, ann/2.ipynb is the latest is not known" in said(book, "ann")
-        same = [r | {"digests": mine[0]["digests"], "questions": mine[0]["questions"]} for r in mine]
+        same = [r | {name: mine[0][name] for name in ("digests", "questions", "points")} for r in mine]
         assert points(scored(tmp_path, PLAIN, same), "ann") == 8
 
     def test_a_file_that_cannot_be_read_is_passed_over_if_another_can(self, tmp_path: Path) -> None:

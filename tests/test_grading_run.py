@@ -21,8 +21,10 @@ from hostile.worker import LIMITS
 
 from twophase.grading.confine import Limits
 from twophase.grading.notebook import Notebook
+from twophase.grading.pool import FAILED_STARTS
 from twophase.grading.records import Record
 from twophase.grading.run import Course
+from twophase.grading.session import GraderFault
 
 FORGE = """import os, struct
 frame = struct.pack('>IcQ', 7, b'V', 7) + b'{"a":1}'
@@ -165,3 +167,35 @@ def test_a_judge_that_hangs_is_given_up_and_the_next_run_tries_again(tmp_path: P
     assert (record["status"], record["points"]) == ("internal", None)
     assert "did not answer in time, 2 times" in record["message"]
     assert [r and r["status"] for r in run(folder, tmp_path / "out")] == ["ok"]
+
+
+@dataclass(frozen=True)
+class Unlucky(Made):
+    """Its judges' workers die while they start: so many times, each noted in a file."""
+
+    notes: str = ""
+    times: int = 1
+
+    def topic_of(self, notebook: Notebook, name: str) -> str:
+        with open(self.notes, "a") as notes:
+            if notes.tell() < self.times:
+                notes.write("x")
+                for task in Path("/proc/self/task").iterdir():
+                    for pid in (task / "children").read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
+        return TOPIC
+
+
+def test_a_worker_that_dies_while_it_starts_does_not_end_the_run(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", {f"{n}.ipynb": dump(cells(dict(RIGHT))) for n in "abc"})
+    run(folder, tmp_path / "out", Course(1, LIMITS, Unlucky(notes=str(tmp_path / "notes"))), workers=1)
+    assert [(r["status"], r["points"]) for r in lines(tmp_path / "out")] == [("ok", 8)] * 3
+    assert (tmp_path / "notes").read_text() == "x"
+
+
+def test_a_run_whose_workers_never_start_ends_and_says_why(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", {"a.ipynb": dump(cells(dict(RIGHT)))})
+    with pytest.raises(GraderFault, match="do not start: the worker did not start"):
+        run(folder, tmp_path / "out", Course(1, LIMITS, Unlucky(notes=str(tmp_path / "notes"), times=99)), workers=1)
+    assert lines(tmp_path / "out") == []
+    assert len((tmp_path / "notes").read_text()) == FAILED_STARTS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import signal
@@ -88,6 +89,55 @@ def test_results_of_the_first_schema_are_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"schema": 1, "file": "a.ipynb"}\n')
     with pytest.raises(ValueError, match=r"line 1 of .* another version of twophase \(schema 1; this one has 2\)"):
         Results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"points": 99.0}, "ValueError: points 99.0, and its questions have 6"),
+        ({"points": float("nan")}, "ValueError: points nan"),
+        ({"out_of": 7.0}, "ValueError: out_of 7.0, and its questions have 8"),
+        ({"status": "internal"}, "ValueError: points 6"),
+        ({"points": None}, "ValueError: points None"),
+    ],
+)
+def test_points_that_are_not_those_of_the_answers_are_refused_and_nothing_is_changed(
+    graded: tuple[Path, Path], tmp_path: Path, change: Record, said: str
+) -> None:
+    first, *others = lines(graded[1])
+    made = "".join(json.dumps(r) + "\n" for r in (first | change, *others))
+    (tmp_path / "results.jsonl").write_text(made)
+    with pytest.raises(ValueError, match=f"line 1 of .* is no result of this version .{said}.*remove that line"):
+        Results(tmp_path)
+    assert (tmp_path / "results.jsonl").read_text() == made
+
+
+@pytest.mark.parametrize(("status", "points"), [("wrong", 2.0), ("right", 0.0), ("right", 1.0), ("wrong", -1.0)])
+def test_an_answer_has_all_its_points_or_none(
+    graded: tuple[Path, Path], tmp_path: Path, status: str, points: float
+) -> None:
+    record = lines(graded[1])[0]
+    question = record["questions"][0]
+    record["points"] += points - question["points"]
+    question |= {"status": status, "points": points}
+    (tmp_path / "results.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(ValueError, match=f"is {status} and has {points:g} of 2 points"):
+        Results(tmp_path)
+
+
+def test_results_among_the_submissions_are_refused_before_they_become_one(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", {"ann/a.ipynb": HALF})
+    for out in (folder, folder / "grades", folder / "ann"):
+        found = subprocess.run(
+            command("grade", str(folder), "--out", str(out)),
+            env=environment(tmp_path / "scratch"),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert found.returncode == 2, found.stdout + found.stderr
+        assert "among the submissions; give a folder beside it" in found.stderr
+    assert [p.name for p in folder.rglob("*")] == ["ann", "a.ipynb"]
 
 
 def test_ctrl_c_says_what_is_done_and_ends_all_processes(tmp_path: Path) -> None:

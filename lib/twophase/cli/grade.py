@@ -118,6 +118,8 @@ def grade(
     options.require_confinement(unsafe)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
+    if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):  # the next run would take it for a student's
+        raise ValueError(f"--out {out} lies in {folder}, among the submissions; give a folder beside it")
     part = shards.parse(shard) if shard else None
     if scheme is not None:
         gradebook.load(scheme)  # a mistake in it is told before the hours of grading, not after

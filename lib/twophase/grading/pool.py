@@ -76,7 +76,7 @@ class Desk:
                 self._pipe.sendall(pickle.dumps(task))
 
     def hear(self) -> Record | None:
-        """Read what is there. Returns a record if one is complete. Raises Vanished; GraderFault if nothing can be graded at all."""
+        """Read what is there. Returns a record if one is complete. Raises Vanished; GraderFault if the judge can grade nothing at all."""
         try:
             self._pipe.settimeout(0)
             data = self._pipe.recv(2**20)
@@ -165,7 +165,7 @@ class Pool:
         self._course = course
         self._home = home
         self._attempts: dict[Task, int] = {}  # of those that a judge did not survive
-        self._failed_starts = 0
+        self._failed_starts = 0  # since the last record
         self.desks = [Desk(course, home) for _ in range(min(max(1, workers), len(tasks)))]
 
     def close(self) -> None:
@@ -197,18 +197,18 @@ class Pool:
         try:
             if spoke:
                 record = desk.hear()
-                self._failed_starts = 0 if desk.ready else self._failed_starts
+                self._failed_starts = 0 if record is not None else self._failed_starts
                 return record
             if time.monotonic() < desk.until:
                 return None
             raise Vanished("its process did not answer in time")
-        except Vanished as e:
-            task, why = desk.task, str(e)
+        except (Vanished, GraderFault) as e:
+            task, why, started = desk.task, str(e), was_ready and isinstance(e, Vanished)
         assert task is not None
         self.desks.remove(desk)
         desk.close(at_once=True)
         record = None
-        if was_ready:
+        if started:
             record = self._tried(task, why)
         else:
             self._require_starts(why)
@@ -218,6 +218,7 @@ class Pool:
         return record
 
     def _require_starts(self, why: str) -> None:
+        """One judge's bad start, or its worker's, does not end a run. Raises GraderFault if none starts any more."""
         self._failed_starts += 1
         if self._failed_starts >= FAILED_STARTS:
             raise GraderFault(f"the processes that grade do not start: {why}")

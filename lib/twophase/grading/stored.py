@@ -12,6 +12,7 @@ from typing import BinaryIO
 from twophase.grading.records import OUTSIDE_KEY, SCHEMA, Record
 
 STATUSES = ("ok", "partial", "protocol", "unreadable", "internal")
+NOT_JUDGED = ("unreadable", "internal")
 QUESTION_STATUSES = ("right", "wrong", "not_yet", "missing", "failed")
 
 
@@ -80,16 +81,17 @@ def _parsed(line: bytes, where: str) -> Record:
         record = json.loads(line)
         schema = record["schema"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
-        raise ValueError(f"{where} is no result of `twophase grade` ({type(e).__name__}); {MOVE}") from None
+        raise ValueError(f"{where} is no result of `twophase grade` ({type(e).__name__}); {REMOVE}") from None
     if schema != SCHEMA:
         raise ValueError(f"{where} is of another version of twophase (schema {schema}; this one has {SCHEMA}); {MOVE}")
     try:
         require_sound(record)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"{where} is no result of this version ({type(e).__name__}: {e}); {MOVE}") from None
+        raise ValueError(f"{where} is no result of this version ({type(e).__name__}: {e}); {REMOVE}") from None
     return record  # type: ignore[no-any-return]
 
 
+REMOVE = "remove that line, and what it was about is graded again"
 MOVE = "move the file away or give another folder, and grade again"
 
 
@@ -110,14 +112,24 @@ def require_sound(record: Record) -> None:
         raise TypeError("file, student, submitted, topic and message must be text")
     for q in record["questions"]:
         _require_sound_question(q)
+    _require_sum(record)
+
+
+def _require_sum(record: Record) -> None:
+    """Points are those of the questions; work that was not judged has neither."""
+    judged = record["status"] not in NOT_JUDGED
+    for name in ("points", "out_of"):
+        is_right = sum(q[name] for q in record["questions"]) if judged else None
+        if record[name] != is_right:
+            raise ValueError(f"{name} {record[name]!r}, and its questions have {is_right!r}")
 
 
 def _require_sound_question(q: Record) -> None:
     if q["status"] not in QUESTION_STATUSES or not isinstance(q["id"], str):
         raise ValueError(f"question {q['id']!r}")
     points, out_of = float(q["points"]), float(q["out_of"])
-    if not (math.isfinite(out_of) and 0 <= points <= out_of and out_of > 0):
-        raise ValueError(f"{q['id']} has {points} of {out_of} points")
+    if not (math.isfinite(out_of) and out_of > 0 and points == (out_of if q["status"] == "right" else 0)):
+        raise ValueError(f"{q['id']} is {q['status']} and has {points:g} of {out_of:g} points")
     for case in q["cases"]:
         if not isinstance(case["right"], bool) or not isinstance(case["public"], bool):
             raise TypeError(f"a case of {q['id']}")
