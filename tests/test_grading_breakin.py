@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator
 
 import pytest
+from hostile.course import RIGHT, TOPIC, cells, dump, release
 from hostile.worker import LIMITS, zygote
 from test_grading_seccomp import ALLOW, AUDIT, run
 
 from twophase.grading import confine
+from twophase.grading.benches import Benches
+from twophase.grading.notebook import parse
 from twophase.grading.session import Session
+from twophase.grading.supervisor import _Budget, _Run
 from twophase.grading.syscalls import ALLOWED
 
 LABELS = confine.confined_by()
@@ -55,3 +60,13 @@ def test_the_filter_knows_the_options_of_sockets(machine: str) -> None:
     assert number is not None
     assert [run(machine, number, 3, 1, option) for option in (3, 4, 7, 8, 30, 38, 39)] == [ALLOW] * 7
     assert [run(machine, number, 3, *o) for o in ((1, 17), (1, 59), (1, 77), (0, 3), (6, 3))] == [errno.EPERM] * 5
+
+
+def test_what_could_not_be_looked_at_again_is_not_confirmed() -> None:
+    run_ = _Run(zygote(), release(), Benches(), LIMITS, 1, parse(dump(cells(dict(RIGHT)))))
+    steps = run_._plan.alone(f"{TOPIC}-bytes", with_own=True)
+    now = time.monotonic()
+    assert not run_._stays_right(f"{TOPIC}-bytes", steps, _Budget(now, 3)), (
+        "an answer that sleeps until then only guessed"
+    )
+    assert run_._stays_right(f"{TOPIC}-bytes", steps, _Budget(now + 60.0, 3))

@@ -127,7 +127,7 @@ class _Run:
         if exercise_id in self._plan.missing:
             return Graded(_verdict(exercise, "missing", "The answer's cell is not in the notebook."))
         graded = self._judge(exercise, live(), self._together)
-        if not graded.verdict.right and time.monotonic() >= self._together.until:
+        if graded.verdict.status == "failed" and time.monotonic() >= self._together.until:
             self._cut.add(exercise_id)
         return graded
 
@@ -188,8 +188,10 @@ class _Run:
         best = first
         for n, steps in enumerate(left):
             now = time.monotonic()
-            second = self._alone(exercise_id, steps, _Budget(now + (share.until - now) / (len(left) - n), share.forks))
             sure = cut and best is first  # there was no first look: this is it
+            looks = 1 if sure else 1 + CONFIRMATIONS  # each must find its time: what is not confirmed does not count
+            until = now + (share.until - now) / (len(left) - n) / looks
+            second = self._alone(exercise_id, steps, _Budget(until, share.forks))
             if second is not None and second.verdict.right and (sure or self._stays_right(exercise_id, steps, share)):
                 return replace(second, alone=True)
             if second is not None and cut and best is first:  # the first look saw nothing
@@ -197,9 +199,9 @@ class _Run:
         return best
 
     def _stays_right(self, exercise_id: str, steps: Sequence[Step], share: _Budget) -> bool:
-        """Whether it is right whenever it is looked at, as time allows: an answer that guesses must not gain by a second look."""
+        """Whether it is right whenever it is looked at: an answer that guesses must gain nothing by a second look, nor by being slow."""
         looks = (self._alone(exercise_id, steps, _Budget(share.until, TRIES)) for _ in range(CONFIRMATIONS))
-        return all(look is None or look.verdict.right for look in looks)
+        return all(look is not None and look.verdict.right for look in looks)
 
     def _alone(self, exercise_id: str, steps: Sequence[Step], budget: _Budget) -> Graded | None:
         """The verdict where only these steps have run; None if they cannot be run in time."""
