@@ -16,7 +16,7 @@ from grading_run_tools import all_end, course, lines, run, write
 from hostile.course import RIGHT, STUBS, cell, cells, dump
 
 from twophase.grading import pool, report
-from twophase.grading.records import Record
+from twophase.grading.records import Record, result_of
 from twophase.grading.results import CannotWrite, Results
 from twophase.grading.run import Done, Submission, find, named
 
@@ -220,6 +220,22 @@ def test_another_key_is_graded_again(graded: tuple[Path, Path], monkeypatch: pyt
         done = [s.name for s in find(folder) if s in Done(one, results.index)]
     kept = {"release": ["bob/a.ipynb"], "topics": ["ann/a.ipynb", "cy/a.ipynb"]}
     assert done == kept.get(change, [])
+
+
+@pytest.mark.parametrize("change", ["seed", "submission"])
+def test_who_goes_back_to_what_was_graded_before_gets_that_result_again(tmp_path: Path, change: str) -> None:
+    """The last line of a file counts, so a result under other conditions must not stay the last one."""
+    folder, out = write(tmp_path / "in", {"a.ipynb": HALF}), tmp_path / "out"
+    run(folder, out)
+    if change == "submission":
+        write(folder, {"a.ipynb": dump(cells(dict(RIGHT)))})
+    run(folder, out, course(seed=5) if change == "seed" else None)
+    write(folder, {"a.ipynb": HALF})
+    run(folder, out)
+    assert run(folder, out) == [None]
+    first, other, last = lines(out)
+    assert first["key"] == last["key"] != other["key"]
+    assert result_of(last) == result_of(first)
 
 
 def test_students_who_share_a_set_of_cases_share_its_seed_and_the_secret_stays_here() -> None:

@@ -90,7 +90,7 @@ class Done:
     def __contains__(self, submission: Submission) -> bool:
         if submission.name not in self._index.last:
             return False
-        return any(key in self._index for key in self._keys(submission, self._index.topics))
+        return any(self._index.has(submission.name, key) for key in self._keys(submission, self._index.topics))
 
     def _keys(self, submission: Submission, topics: Iterable[str]) -> Iterator[str]:
         """The key that a result of this submission would have, for each topic that it may be of."""

@@ -38,7 +38,7 @@ class Index:
         self.topics: set[str] = set()
         self.last: dict[str, int] = {}  # file -> where its last line begins
         self.end = 0  # of the last whole line
-        self._done: set[bytes] = set()
+        self._done: dict[str, bytes] = {}  # file -> the key of its last line, unless that is the grader's own fault
         with path.open("rb") as file:
             for end, record in scan(file, path):
                 self.note(record, end)
@@ -47,12 +47,13 @@ class Index:
         """A record whose line begins at the present end."""
         self.last[record["file"]], self.end = self.end, end
         self.topics.add(record["topic"])
+        self._done.pop(record["file"], None)
         if record["status"] != OUTSIDE_KEY:
-            self._done.add(bytes.fromhex(record["key"]))
+            self._done[record["file"]] = bytes.fromhex(record["key"])
 
-    def __contains__(self, key: str) -> bool:
-        """Whether there is a result with this key, and not by the grader's own fault."""
-        return bytes.fromhex(key) in self._done
+    def has(self, file: str, key: str) -> bool:
+        """Whether the result that counts for this file has this key, and is not the grader's own fault."""
+        return self._done.get(file) == bytes.fromhex(key)
 
     def lines(self, files: Iterable[str]) -> Iterator[bytes]:
         """The last line of each of these files, read from the disk one by one."""
