@@ -24,7 +24,7 @@ from twophase.grading.remote import RemoteAnswer
 from twophase.grading.supervisor import Grade, Supervisor
 from twophase.protocol import AnswerError, encode
 from twophase.protocol import wire as w
-from twophase.protocol.codec import DTYPES
+from twophase.protocol.arrays import DTYPES
 
 QUICK: dict[str, Exercise] = {i: replace(e, time_limit_s=0.05) for i, e in EXERCISES.items()}
 BENCHES = {i: Bench(e, 1) for i, e in QUICK.items()}
@@ -95,7 +95,7 @@ def test_a_child_that_does_what_the_worker_does_is_believed() -> None:
 
 @pytest.mark.parametrize("kind", [w.VALUE, w.CALLBACK, w.ERROR])
 def test_a_flood_ends_at_the_deadline(kind: bytes) -> None:
-    body = {w.VALUE: encode(1), w.CALLBACK: w.pack_call(1, [encode(1)], {}), w.ERROR: b""}[kind]
+    body = {w.VALUE: encode(1), w.CALLBACK: w.pack_call(1, [1], {}), w.ERROR: b""}[kind]
     flood = [[Say(kind, body=body)] * 20_000] * 3
     began = time.monotonic()
     with nonsense(flood) as session:

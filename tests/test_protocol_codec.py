@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from twophase.protocol import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
-from twophase.protocol.codec import DTYPES, MAX_DEPTH, MAX_INT_BITS, MAX_KEY, MAX_TUPLE_KEYS
+from twophase.protocol.arrays import DTYPES
+from twophase.protocol.codec import decode_each, encode_each
+from twophase.protocol.parts import MAX_DEPTH, MAX_INT_BITS, MAX_KEY, MAX_NODES, MAX_TUPLE_KEYS, MAX_VALUES
 
 scalars = (
     st.none()
@@ -336,6 +338,38 @@ def test_references_cross_as_data_but_not_where_only_values_may() -> None:
     assert decode(frame) == [Callback(3), ObjectRef(4)]
     with pytest.raises(ProtocolError):
         decode(frame, plain=True)
+
+
+@given(st.lists(plain, max_size=4))
+def test_several_values_in_a_frame_come_back_the_same(values: list[Any]) -> None:
+    assert same(decode_each(encode_each(values)), values)
+
+
+def test_each_value_of_a_frame_has_a_values_limits() -> None:
+    many = [None] * (MAX_NODES - 1)
+    assert len(decode_each(encode_each([many, many]))) == 2
+    for too_much in ([many, [*many, None]], [0] * (MAX_VALUES + 1), [_nest(MAX_DEPTH + 1)]):
+        with pytest.raises(ProtocolError):
+            encode_each(too_much)
+        with pytest.raises(ProtocolError):
+            decode_each(_frame(json.dumps(too_much)))
+    for no_list in ("{}", '"ab"', "1", '{"#":"t","v":[1,2]}'):
+        with pytest.raises(ProtocolError):
+            decode_each(_frame(no_list))
+
+
+def test_what_is_no_data_crosses_as_a_reference_and_only_to_who_takes_references() -> None:
+    def stand_in(value: Any) -> Callback | None:
+        return Callback(7) if callable(value) else None
+
+    frame = encode_each([[len, {"f": (len, 1)}]], stand_in)
+    assert decode_each(frame, refer=lambda reference: ("met", reference)) == [
+        [("met", Callback(7)), {"f": (("met", Callback(7)), 1)}]
+    ]
+    with pytest.raises(ProtocolError):
+        decode_each(frame, plain=True)
+    with pytest.raises(ProtocolError, match="object"):
+        encode_each([object()], stand_in)
 
 
 def test_a_copy_shares_nothing_with_the_original() -> None:

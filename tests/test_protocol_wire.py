@@ -152,7 +152,7 @@ def test_no_value_in_the_place_of_a_call_or_an_error_raises_anything_else(value:
 
 
 def test_a_call_and_an_error_come_back_as_they_were_packed() -> None:
-    call = w.pack_call(("f", 1), [encode(1.5), encode([1])], {"k": encode(None)})
+    call = w.pack_call(("f", 1), [1.5, [1]], {"k": None})
     assert w.unpack_call(call) == (("f", 1), [1.5, [1]], {"k": None})
     assert w.unpack_error(w.pack_error("raised", "ValueError: no", ("ValueError",))) == (
         "raised",

@@ -47,7 +47,7 @@ values = st.recursive(
 )
 targets = st.sampled_from([0, 1, 2, 3, 99, -1, None, "choose", "__import__", (1,), ObjectRef(1), True])
 calls = st.builds(
-    lambda t, a, k: w.pack_call(t, [encode(x) for x in a], {n: encode(v) for n, v in k.items()}),
+    w.pack_call,
     targets,
     st.lists(values, max_size=3),
     st.dictionaries(st.sampled_from(["probs", "self", "x", ""]), values, max_size=2),

@@ -43,7 +43,7 @@ ON_CALL = {  # said while an answer is asked for
     "a reference as a value": "return ObjectRef(1)",
     "a callback as a value": "return Callback(1)",
     "a callback that was not given": "say(w.CALLBACK, w.pack_call(99, [], {})); return 2 * n_tokens * width",
-    "a callback by its name": "say(w.CALLBACK, w.pack_call('__import__', [encode('os')], {})); return 0",
+    "a callback by its name": "say(w.CALLBACK, w.pack_call('__import__', ['os'], {})); return 0",
     "a callback that is an object": "say(w.CALLBACK, w.pack_call(ObjectRef(1), [], {})); return 0",
     "a callback that is junk": "say(w.CALLBACK, b'junk'); return 0",
     "a value of a hundred megabytes": "os.write(end, struct.pack('>IcQ', 10**8, b'V', worker._open[-1])); return 0",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from twophase.protocol import AnswerError, roundtrip
+from twophase.protocol import AnswerError, ObjectRef, roundtrip
+from twophase.protocol.codec import decode_each, encode_each
 from twophase.protocol.invoke import crossed, find, find_method, guarded
 
 T = TypeVar("T")
@@ -70,15 +71,16 @@ def argument(value: Any) -> Any:
     A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied too.
     A handle stands for its object.
     """
-    if isinstance(value, LocalHandle):
-        return value.instance
-    if callable(value):
-        return _callback(value)
-    if type(value) in (list, tuple):
-        return type(value)(argument(v) for v in value)
-    if type(value) is dict:
-        return {roundtrip(k): argument(v) for k, v in value.items()}
-    return roundtrip(value)
+    kept: list[Any] = []
+
+    def keep(thing: Any) -> ObjectRef | None:
+        if not isinstance(thing, LocalHandle) and not callable(thing):
+            return None
+        kept.append(thing.instance if isinstance(thing, LocalHandle) else _callback(thing))
+        return ObjectRef(len(kept) - 1)
+
+    (copy,) = decode_each(encode_each([value], keep), refer=lambda reference: kept[reference.id])
+    return copy
 
 
 def _callback(function: Callable[..., Any]) -> Callable[..., Any]:

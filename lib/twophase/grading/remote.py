@@ -15,6 +15,7 @@ from twophase.grading.overdue import Alarm, Overdue
 from twophase.grading.session import Session
 from twophase.protocol import AnswerError, Callback, ObjectRef, ProtocolError, decode, encode
 from twophase.protocol import wire as w
+from twophase.protocol.codec import Reference
 from twophase.protocol.errors import JudgeFault, error_from
 
 FROM_WORKER = ("missing", "not_yet", "raised", "not_plain", "unusable")  # the other kinds are ours to say
@@ -100,9 +101,7 @@ class RemoteAnswer:
                 self._nesting -= 1
 
     def _ask(self, kind: bytes, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        body = w.pack_call(
-            target, [encode(self._out(a)) for a in args], {k: encode(self._out(v)) for k, v in kwargs.items()}
-        )
+        body = w.pack_call(target, args, kwargs, self._reference)
         late = f"{name} took longer than {self._limit_s:g} s"
         got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
         self._weigh(reply)
@@ -130,19 +129,15 @@ class RemoteAnswer:
             return decode(reply, plain=True)
         raise ProtocolError("an answer of another kind than was asked for")
 
-    def _out(self, value: Any) -> Any:
-        """An argument as it crosses: functions become callbacks, handles the objects that they stand for."""
+    def _reference(self, value: Any) -> Reference | None:
+        """What crosses in place of an argument that does not: for a function a callback, for a handle its object."""
         if isinstance(value, RemoteHandle):
             return value.reference
-        if callable(value):
-            self._given += 1
-            self._callbacks[self._given] = value
-            return Callback(self._given)
-        if type(value) in (list, tuple):
-            return type(value)(self._out(v) for v in value)
-        if type(value) is dict:
-            return {k: self._out(v) for k, v in value.items()}
-        return value
+        if not callable(value):
+            return None
+        self._given += 1
+        self._callbacks[self._given] = value
+        return Callback(self._given)
 
     def _serve(self, body: bytes) -> tuple[bytes, bytes]:
         """Run a callback for the worker. What the check's function raises goes back as an exception of the same name."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from twophase.protocol import AnswerError, ObjectRef, decode, encode
 from twophase.protocol import wire as w
-from twophase.protocol.codec import Callback
+from twophase.protocol.codec import Callback, Reference
 from twophase.protocol.errors import error_from
 from twophase.protocol.invoke import crossed, find, find_method, guarded
 
@@ -92,8 +92,7 @@ class Worker:
             raise RecursionError("calls and callbacks are nested too deeply")
         if kind == w.RUN:
             return w.RAN, encode(self._run(decode(body)))
-        target, args, kwargs = w.unpack_call(body)
-        args, kwargs = [self._in(a) for a in args], {k: self._in(v) for k, v in kwargs.items()}
+        target, args, kwargs = w.unpack_call(body, refer=self._referred)
         return self._invoke(kind, target, tuple(args), kwargs)
 
     def _invoke(self, kind: bytes, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -105,31 +104,21 @@ class Worker:
             instance = guarded(find(names, target), args, kwargs)
             self._objects[len(self._objects) + 1] = instance
             return w.OBJECT, encode(ObjectRef(len(self._objects)))
-        reference, name = target
-        instance = self._objects[reference.id]
+        instance, name = target
         if kind == w.METHOD:
             value = guarded(find_method(instance, name), args, kwargs)
             return w.VALUE, crossed(encode, value, f"what {name} returned")
         return w.VALUE, crossed(encode, guarded(getattr, (instance, name), {}), f"the attribute {name}")
 
-    def _in(self, value: Any) -> Any:
-        """An argument with its callbacks and objects put in place."""
-        if type(value) is Callback:
-            return self._callback(value.id)
-        if type(value) is ObjectRef:
-            return self._objects[value.id]
-        if type(value) in (list, tuple):
-            return type(value)(self._in(v) for v in value)
-        if type(value) is dict:
-            return {k: self._in(v) for k, v in value.items()}
-        return value
+    def _referred(self, reference: Reference) -> Any:
+        """What an argument stands for: a function that calls back, or an object that was made here."""
+        return self._callback(reference.id) if type(reference) is Callback else self._objects[reference.id]
 
     def _callback(self, number: int) -> Callable[..., Any]:
         def callback(*args: Any, **kwargs: Any) -> Any:
-            sent = [crossed(encode, a, "an argument of the callback") for a in args]
-            named = {k: crossed(encode, a, "an argument of the callback") for k, a in kwargs.items()}
+            body = crossed(lambda given: w.pack_call(number, *given), (args, kwargs), "an argument of the callback")
             with self._lock:
-                return self._ask(w.pack_call(number, sent, named))
+                return self._ask(body)
 
         return callback
 

@@ -3,8 +3,8 @@
 This room imports no other room, so that the process that runs a notebook can have it without having the checks.
 """
 
-from twophase.protocol.codec import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
-from twophase.protocol.errors import AnswerError, NotYet, Withheld
+from twophase.protocol.codec import Callback, ObjectRef, decode, encode, roundtrip
+from twophase.protocol.errors import AnswerError, NotYet, ProtocolError, Withheld
 
 __all__ = [
     "AnswerError",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+class ProtocolError(Exception):
+    """A value that may not cross, or bytes that are no frame. The message is one sentence for a person."""
+
+
 class NotYet(Exception):
     """Raised by a stub: the answer to this exercise has not been written yet."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twophase.protocol.codec import ProtocolError
-from twophase.protocol.errors import AnswerError, error_from
+from twophase.protocol.errors import AnswerError, ProtocolError, error_from
 
 
 def find(namespace: Mapping[str, Any], name: str) -> Callable[..., Any]:

@@ -1,8 +1,7 @@
 """Messages between the judge and the official worker, over a stream socket.
 
 A message is a 4-byte big-endian length, one letter for its kind, the 8-byte id of the conversation that it belongs to, and
-a body, which is one frame of the codec or several. Values inside a body are frames themselves, so that the limits
-on depth and size are those of a value, wherever it travels.
+a body, which is one frame of the codec.
 
 The judge asks (RUN, CALL, NEW, METHOD, GET) and the worker answers with exactly one of VALUE, OBJECT, ERROR or RAN in the same
 conversation. Before that it may ask back (CALLBACK), which the judge answers with RETURN or RAISE; while the worker waits for these
@@ -15,10 +14,11 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twophase.protocol.codec import MAX_FRAME_BYTES, ProtocolError, decode, encode
+from twophase.protocol.codec import MAX_FRAME_BYTES, Reference, decode, decode_each, encode, encode_each
+from twophase.protocol.errors import ProtocolError
 
 RUN, CALL, NEW, METHOD, GET = b"R", b"C", b"N", b"M", b"G"  # the judge asks
 RAN, VALUE, OBJECT, ERROR, CALLBACK = b"r", b"V", b"O", b"E", b"B"  # the worker answers, or asks back
@@ -107,27 +107,39 @@ class Channel:
             if not got:
                 raise Closed("the other side has closed the channel")
             self._early += got
-            if deadline is not None and time.monotonic() > deadline:  # one byte at a time is no way to have all the time
+            # one byte at a time is no way to have all the time
+            if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError
         found = bytes(self._early[:n])
         del self._early[:n]
         return found
 
 
-def pack_call(target: Any, args: Sequence[bytes], kwargs: Mapping[str, bytes]) -> bytes:
-    """A call: its target (a name, an object and a method, a callback's id) and its arguments, each a frame already."""
-    return encode((target, list(args), dict(kwargs)))
+def pack_call(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    stand_in: Callable[[Any], Reference | None] | None = None,
+) -> bytes:
+    """A call: its target (a name, an object and a method, a callback's id) and its arguments. Raises ProtocolError.
+
+    `stand_in` gives a reference for what stays here.
+    """
+    return encode_each([target, list(kwargs), *args, *kwargs.values()], stand_in)
 
 
-def unpack_call(body: bytes, plain: bool = False) -> tuple[Any, list[Any], dict[str, Any]]:
-    """The target, arguments and keyword arguments of a call. Raises ProtocolError."""
-    call = decode(body)
-    if not (type(call) is tuple and len(call) == 3 and type(call[1]) is list and type(call[2]) is dict):
+def unpack_call(
+    body: bytes, plain: bool = False, refer: Callable[[Reference], Any] | None = None
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The target, arguments and keyword arguments of a call, with what `refer` gives for references. Raises ProtocolError."""
+    call = decode_each(body, plain, refer)
+    if len(call) < 2 or type(call[1]) is not list:
         raise ProtocolError("a call has another shape than it should")
-    target, args, kwargs = call
-    if not all(type(v) is bytes for v in (*args, *kwargs.values())) or not all(type(k) is str for k in kwargs):
-        raise ProtocolError("a call has arguments that are no frames")
-    return target, [decode(a, plain) for a in args], {k: decode(v, plain) for k, v in kwargs.items()}
+    target, names, *args = call
+    if len(names) > len(args) or not all(type(k) is str for k in names):
+        raise ProtocolError("a call has arguments without a name, or names without one")
+    first = len(args) - len(names)
+    return target, args[:first], dict(zip(names, args[first:], strict=True))
 
 
 def pack_error(kind: str, message: str, type_names: Sequence[str]) -> bytes:

@@ -1,0 +1,90 @@
+"""What the parts of a value may be: how many, how deep, how large, and which of them keys. The same for both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from twophase.protocol.errors import ProtocolError
+
+MAX_DEPTH = 32
+MAX_NODES = 500_000
+MAX_INT_BITS = 4096
+MAX_KEY = 2**60  # integers beyond it could be chosen to collide in a hash table
+MAX_TUPLE_KEYS = 2_000  # tuples of ordinary numbers can be chosen so too, and each then meets all others
+MAX_VALUES = 1_000  # in one frame
+
+_BEYOND = 1 << MAX_INT_BITS
+WORDS = frozenset((type(None), bool, str))  # JSON has words for each of these
+
+
+class Keys:
+    """The dict keys and set members of one frame: none of a kind, or in a number, that makes a hash table slow."""
+
+    def __init__(self) -> None:
+        self.tuples = 0
+
+    def check(self, key: Any) -> Any:
+        """`key`, if it may cross."""
+        if type(key) is tuple:
+            self.tuples += 1
+            if self.tuples > MAX_TUPLE_KEYS:
+                raise ProtocolError(
+                    f"more than {MAX_TUPLE_KEYS} keys of dicts or sets are tuples; use a list or an array"
+                )
+            return tuple(self.check(k) for k in key)
+        if type(key) is int and not -MAX_KEY < key < MAX_KEY:
+            raise ProtocolError("a dict has an enormous integer as a key; use ordinary numbers or strings")
+        if key is None or type(key) in (bool, int, float, str, bytes):
+            return key
+        raise ProtocolError(
+            f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples of them"
+        )
+
+
+class Walk:
+    """A walk through the parts of values, one value after another: what encoding and decoding have in common."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self.keys = Keys()
+
+    def value(self, v: Any, depth: int = 0) -> Any:
+        raise NotImplementedError
+
+    def each(self, values: Any) -> list[Any]:
+        """Several values, each of as many parts as a value may have."""
+        if type(values) is not list or len(values) > MAX_VALUES:
+            raise ProtocolError(f"a frame is to hold a list of at most {MAX_VALUES} values")
+        out = []
+        for v in values:
+            self.nodes = 0
+            out.append(self.value(v))
+        return out
+
+    def count(self, n: int, depth: int) -> None:
+        """`n` more parts, `depth` deep."""
+        self.nodes += n
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise ProtocolError("a value is nested too deeply or has too many parts; use plain data of modest size")
+
+    def parts(self, found: Collection[Any], depth: int) -> list[Any]:
+        """The parts of a list or of its like. Numbers and words, the usual parts, are looked at all at once."""
+        n = len(found)
+        self.count(n, depth + bool(n))
+        items = list(found)
+        if _simple(items):
+            return items
+        self.nodes -= n  # each counts itself
+        return [self.value(x, depth + 1) for x in items]
+
+
+def _simple(items: list[Any]) -> bool:
+    """Whether all of these are of one kind that crosses as it is."""
+    kinds = set(map(type, items))
+    if kinds == {float}:
+        return all(map(math.isfinite, items))
+    if kinds == {int}:
+        return all(-_BEYOND < i < _BEYOND for i in (min(items), max(items)))
+    return kinds <= WORDS
