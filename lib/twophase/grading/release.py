@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import importlib.util
 import json
 import os
 from collections import Counter
@@ -10,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 
 import twophase
 from twophase.checks import extra, manifest, prove, registry
@@ -42,8 +45,21 @@ class Release:
 
     @property
     def withholds(self) -> tuple[str, ...]:
-        """Everything that any of its exercises withholds: all of it is absent from the worker."""
-        return tuple(sorted({name for e in self.exercises.values() for name in e.withholds}))
+        """Everything that any of its exercises withholds, and the topic's formulas: all of it is absent from the worker."""
+        named = {name for e in self.exercises.values() for name in e.withholds}
+        return tuple(sorted(named | set(formulas(self.topic))))
+
+
+@cache
+def formulas(topic: str) -> tuple[str, ...]:
+    """The dotted names of the functions that the topic's theory module defines: put together, they are answers as well."""
+    name = f"twophase.theory.{topic}"
+    if importlib.util.find_spec(name) is None:  # an instructor's own topic
+        return ()
+    found = vars(importlib.import_module(name)).items()
+    return tuple(
+        f"{name}.{n}" for n, f in found if isinstance(f, FunctionType) and f.__module__ == name and n[0] != "_"
+    )
 
 
 def from_cells(

@@ -124,5 +124,6 @@ EXERCISE = Exercise(
         "twophase.theory.kv_cache.kv_bytes_per_token",
         "twophase.theory.kv_cache.kv_bytes_per_token_per_layer",
         "twophase.theory.kv_cache.kv_bytes_per_sequence",
+        "twophase.kernels.local_attention.RingKVCache",
     ),
 )
