@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -123,7 +124,7 @@ class Child:
 
 def _session(script: Sequence[Sequence[Say]], polite: bool, limits: Limits) -> tuple[Session, Child]:
     ours, theirs = socket.socketpair()
-    return Session(lambda died: 0, w.Channel(ours), limits), Child(theirs, script, polite)
+    return Session(lambda died: 0, w.Channel(ours), limits, os.getpid()), Child(theirs, script, polite)
 
 
 @contextmanager

@@ -137,11 +137,11 @@ class Zygote:
                 assert self._control is not None
                 with theirs:  # closed here at once, so that the child's death closes the channel
                     socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno()])
-                self._receive(CONTROL_S)
-                session = Session(self.end, w.Channel(ours), limits)
+                pid = int(self._receive(CONTROL_S)["pid"])
+                session = Session(self.end, w.Channel(ours), limits, pid)
                 session.run_cell("", CONTROL_S)  # what fails before a submission's first cell is our own fault
                 return session
-            except (OSError, ValueError, AnswerError):
+            except (OSError, ValueError, KeyError, AnswerError):
                 ours.close()
                 self._stop()
         raise GraderFault("the worker cannot be started again")

@@ -69,7 +69,7 @@ class Practice(Zygote):
         assert process.stdin is not None
         assert ours is not None
         self._process, self._ours, self._working = None, None, process
-        session = Session(self.end, w.Channel(ours), limits)
+        session = Session(self.end, w.Channel(ours), limits, process.pid)
         try:
             with process.stdin as line:
                 line.write(json.dumps(request).encode() + b"\n")

@@ -58,6 +58,7 @@ class RemoteAnswer:
     def start_exercise(self, limit_s: float) -> None:
         """All cases together have `limit_s` from now on."""
         self._until = min(self._most, time.monotonic() + limit_s)
+        self._session.start_clock()
 
     def start_case(self, limit_s: float) -> None:
         """The case that begins has `limit_s`, callbacks included."""

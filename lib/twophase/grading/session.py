@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from twophase.grading.confine import Limits
+from twophase.grading.waited import Waited
 from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.errors import JudgeFault
@@ -32,9 +33,11 @@ class CellRun:
 class Session:
     """One process of one submission. `broken` is why it can no longer be used, once it cannot."""
 
-    def __init__(self, end: Callable[[bool], int], channel: w.Channel, limits: Limits) -> None:
+    def __init__(self, end: Callable[[bool], int], channel: w.Channel, limits: Limits, pid: int) -> None:
         self._end = end  # kills the process; given whether it died first, returns the signal that ended it
         self._channel = channel
+        self._waited = Waited(pid)
+        channel.grace = self._waited.grace_s
         self.limits = limits
         self.broken: AnswerError | None = None
 
@@ -52,6 +55,7 @@ class Session:
             return CellRun(
                 "ValueError: the cell is too long to be run; a cell may have about a million letters", ("ValueError",)
             )
+        self.start_clock()
         _, reply = self.converse(
             w.RUN, body, time.monotonic() + limit_s, f"The cell did not finish within {limit_s:g} s"
         )
@@ -65,6 +69,10 @@ class Session:
             return CellRun(error[:2000], types[:20], output[:20_000])
         except (ProtocolError, KeyError, TypeError) as e:
             raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
+
+    def start_clock(self) -> None:
+        """From now on deadlines are put off by the time in which the process, or this one, gets no processor."""
+        self._waited.begin()
 
     def converse(
         self,
@@ -112,14 +120,18 @@ class Session:
             if kind == "died":
                 message = f"Its process ended{_why(ended)}"
             self.broken = AnswerError(kind, message + ".")
-            self._channel.close()
+            self._leave()
         return self.broken
 
     def close(self) -> None:
         if self.broken is None:
             self.broken = AnswerError("died", "The session is over.")
             self._end(False)
-            self._channel.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._channel.close()
+        self._waited.close()
 
 
 def _why(number: int) -> str:

@@ -44,6 +44,7 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._end = end
+        self.grace: Callable[[], float] = lambda: 0.0  # seconds that a deadline is put off, asked once it is over
         self._early = bytearray()  # received, and belonging to the next message
 
     def send(self, kind: bytes, conversation: int, body: bytes, deadline: float | None = None) -> None:
@@ -83,16 +84,24 @@ class Channel:
 
     def _wait(self, event: int, deadline: float | None) -> None:
         """Until the socket can be read or written. Raises TimeoutError, or Closed if it is no socket any more."""
-        left_ms = None if deadline is None else 1000 * (deadline - time.monotonic())
-        if left_ms is not None and left_ms <= 0:
-            raise TimeoutError
         try:
             poll = select.poll()
             poll.register(self._end, event)
-            if not poll.poll(left_ms):
-                raise TimeoutError
+            while not poll.poll(self._left_ms(deadline)):
+                pass
         except (ValueError, OverflowError) as e:
             raise Closed(str(e)) from None
+
+    def _left_ms(self, deadline: float | None) -> float | None:
+        """Milliseconds until the deadline, put off by what `grace` gives. Raises TimeoutError if there are none."""
+        if deadline is None:
+            return None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            left += self.grace()
+        if left <= 0:
+            raise TimeoutError
+        return 1000 * left
 
     def _read(self, n: int, deadline: float | None) -> bytes:
         """The next `n` bytes. What comes with them is kept, never more than CHUNK."""
@@ -107,9 +116,7 @@ class Channel:
             if not got:
                 raise Closed("the other side has closed the channel")
             self._early += got
-            # one byte at a time is no way to have all the time
-            if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError
+            self._left_ms(deadline)  # one byte at a time is no way to have all the time
         found = bytes(self._early[:n])
         del self._early[:n]
         return found
