@@ -49,7 +49,7 @@ def audit(
         else ""
     )
     console.print(Text(said or "All are equal."))
-    console.print(Text(f"Differences: {path}"))
+    console.print(Text(f"Written: {path}"))
     return DIFFERENT if different else ALL_EQUAL
 
 

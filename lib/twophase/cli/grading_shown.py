@@ -27,6 +27,7 @@ STATUS_WORDS = {
 COLORS = {"partial": "yellow", "protocol": "magenta", "unreadable": "yellow", "internal": "red"}
 MOST_EXERCISES = 40
 MOST_MISCONCEPTIONS = 3
+MOST_NAMED = 8
 LINE = 200  # characters of one trouble
 
 
@@ -112,6 +113,11 @@ def summary(console: Console, counted: Tally) -> None:
     said = ", ".join(f"{counted.statuses[s]:,} {words}" for s, words in STATUS_WORDS.items() if counted.statuses[s])
     many = f"{counted.n:,} submission{'' if counted.n == 1 else 's'}"
     console.print(Text(f"{many}: {said}" if said else many))
+    if counted.alone:
+        files = ", ".join(plain(f) for f in sorted(counted.alone)[:MOST_NAMED])
+        more = ", …" if len(counted.alone) > MOST_NAMED else ""
+        said = "Right only by itself, without the notebook's other cells, so worth a look"
+        console.print(Text(f"{said}: {counted.alone.total():,} answers in {files}{more}", style="yellow"))
     if counted.labels["practice"]:
         console.print(
             Text("Practice, not an official result: this system cannot confine a submission.", style="bold yellow")

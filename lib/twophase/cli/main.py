@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,6 +154,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit: 0 done, 1 went wrong, 2 bad input, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    for stream in (sys.stdout, sys.stderr):  # a terminal without our letters gets question marks, and no error
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     args = [a for a in given if a != "--debug"]
     try:
         typer.main.get_command(build(args))(args=args, prog_name="twophase")

@@ -51,17 +51,18 @@ def missing() -> str:
         return ""
     labels = confined_by()
     absent = [
-        name
-        for name, label in (
-            ("Landlock (Linux 5.13 or later)", "landlock"),
-            ("a filter for system calls (seccomp)", "seccomp"),
+        (name, then)
+        for name, label, then in (
+            ("Landlock (Linux 5.13 or later)", "landlock", "read the checks"),
+            ("a filter for system calls (seccomp)", "seccomp", "start programs and reach the network"),
         )
         if not any(label in has for has in labels)
     ]
     if not absent:
         return ""
+    names, dangers = zip(*absent, strict=True)
     return (
-        f"This kernel or container does not give submissions {' or '.join(absent)}, so they could read the checks and reach the network; "
+        f"This kernel or container does not give submissions {' or '.join(names)}, so they could {' and '.join(dangers)}; "
         "allow it, or grade with --unsafe, and every result will say what did not confine it."
     )
 

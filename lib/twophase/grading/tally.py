@@ -50,14 +50,17 @@ class TopicTally:
 
 @dataclass
 class Tally:
-    """All results: by status, by topic; `labels` of those that are not official."""
+    """All results: by status, by topic; `labels` of those that are not official; `alone`: answers right only by themselves, by file."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     topics: dict[str, TopicTally] = field(default_factory=dict)
     labels: Counter[str] = field(default_factory=Counter)
+    alone: Counter[str] = field(default_factory=Counter)
 
     def add(self, record: Record) -> None:
         self.statuses[record["status"]] += 1
+        if alone := sum(question["alone"] for question in record["questions"]):
+            self.alone[record["file"]] = alone
         if record["points"] is not None:
             self.topics.setdefault(record["topic"], TopicTally()).add(record)
         if not record["official"]:
