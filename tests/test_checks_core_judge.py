@@ -106,6 +106,22 @@ def test_an_answer_cannot_change_the_case_that_it_is_given() -> None:
     assert (bench.cases[0].args[0] == before).all()
 
 
+def test_whether_an_answer_is_right_is_known_at_its_first_wrong_case() -> None:
+    three = exercise("one-more", "f", lambda x: x + 1, lambda x: x, lambda rng: [Case(f"{x}", (x,)) for x in range(3)])
+    called: list[int] = []
+
+    def wrong_from_one(x: int) -> int:
+        called.append(x)
+        return 1
+
+    bench = Bench(three, 1)
+    assert not bench.judge(LocalAnswer({"f": wrong_from_one}), whole=False).right
+    assert called == [0, 1]
+    right = LocalAnswer({"f": lambda x: x + 1})
+    assert bench.judge(right, whole=False) == bench.judge(right)
+    assert bench.judge(right).right
+
+
 def test_data_that_the_check_trips_over_is_the_answers_fault_and_not_a_crash() -> None:
     tripping = exercise(
         "trip",

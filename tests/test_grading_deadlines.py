@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from hostile.course import TOPIC, answer_cell, cell, cells, dump, exercise, release
-from hostile.worker import LIMITS, zygote
+from hostile.course import RIGHT, STUBS, TOPIC, answer_cell, cell, cells, dump, exercise, release
+from hostile.worker import LIMITS, grade, zygote
 
 from twophase.checks import law as laws
 from twophase.checks import registry
@@ -480,6 +480,13 @@ def test_cells_that_all_kill_the_process_leave_the_answers_their_points() -> Non
     assert "died" in grade.trouble
 
 
+def test_a_wrong_answer_costs_a_process_and_another_one_only_beside_cells_of_the_submissions_own() -> None:
+    wrong = {1: "def f1(x): return 0"}
+    assert graded(3, {}, []).forks == 1
+    assert graded(3, wrong, []).forks == 2
+    assert graded(3, wrong, ["one = 1"]).forks == 3
+
+
 def test_an_answer_that_needs_a_helper_cell_is_judged_with_it_though_the_time_of_all_is_over() -> None:
     """Two answers eat what all have together; the third, with its own helper, still has its share."""
     answers = {0: hang(0), 1: hang(1), 2: "def f2(x): return helper(x)"}
@@ -543,3 +550,13 @@ def test_a_bench_of_public_cases_has_no_other_and_is_never_empty() -> None:
         Bench(replace(mixed, cases=lambda rng: []), 1)
     with pytest.raises(GraderFault, match="no public case"):
         Benches(public_only=True).of(hidden, 1)
+
+
+def test_a_cell_that_breaks_the_process_leaves_other_exercises_their_ordinary_verdicts() -> None:
+    """Wrong stays wrong and unwritten unwritten: what another cell killed is not called broken, and keeps its cases for partial credit."""
+    made = cells(
+        RIGHT | {"bytes": "def bytes_of(n_tokens, width):\n    return n_tokens * width", "softmax": STUBS["softmax"]}
+    )
+    made.insert(1, cell("import builtins\nbuiltins.max = lambda *a, **k: 0"))
+    seen = {q.verdict.exercise_id.split("-")[1]: q.verdict.status for q in grade(dump(made)).questions}
+    assert seen == {"bytes": "wrong", "counter": "right", "sampler": "right", "softmax": "not_yet"}

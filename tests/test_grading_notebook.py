@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,15 @@ def test_an_exercise_by_itself_has_the_setup_and_its_own_cell() -> None:
     plan = make_plan(parse(dump([cell("one = 1"), *cells(dict(RIGHT))])), release())
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=False)] == ["setup", "answer"]
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=True)] == ["setup", "own", "answer"]
+
+
+def test_an_open_cell_of_the_release_is_the_submissions_own_only_once_it_was_changed() -> None:
+    released = replace(release(), given=frozenset({"one = 1"}))
+    for source, role in (("one = 1\n", "given"), ("one = 2", "own"), ("one = 1; two = 2", "own")):
+        plan = make_plan(parse(dump([cell(source), *cells(dict(RIGHT))])), released)
+        assert plan.steps[1].role == role
+        others = plan.alone(f"{TOPIC}-bytes", with_own=False)
+        assert [s.role for s in others] == ["setup", *(["given"] if role == "given" else []), "answer"]
 
 
 MANY = 200_000

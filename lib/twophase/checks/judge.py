@@ -119,32 +119,36 @@ class Bench:
             self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
         return self._wrong[misconception.slug]
 
-    def judge(self, answer: Answer) -> Verdict:
-        """The verdict on `answer`. Never raises for what the answer does."""
+    def judge(self, answer: Answer, whole: bool = True) -> Verdict:
+        """The verdict on `answer`. Never raises for what the answer does.
+
+        Without `whole` it says no more than whether the answer is right: the first case that is not ends it.
+        """
         seen: list[Seen] = []
         outcomes: list[Outcome] = []
-        if isinstance(answer, Timed):
-            answer.start_exercise(PATIENCE * self.exercise.time_limit_s)
+        timed = answer if isinstance(answer, Timed) else None
+        if timed is not None:
+            timed.start_exercise(PATIENCE * self.exercise.time_limit_s)
         for case, expected in zip(self.cases, self.expected, strict=True):
-            found, outcome = self._try(answer, case, expected)
+            found, outcome = self._try(answer, timed, case, expected)
             seen.append(found if outcome.right or _modest(found) else TOO_LARGE)
             outcomes.append(outcome)
-            if outcome.error in FATAL:
+            if outcome.error in FATAL or not (whole or outcome.right):
                 break
         return self._verdict(seen, tuple(outcomes))
 
-    def _try(self, answer: Answer, case: Case, expected: Any) -> tuple[Seen, Outcome]:
+    def _try(self, answer: Answer, timed: Timed | None, case: Case, expected: Any) -> tuple[Seen, Outcome]:
         """What a case shows, and whether it is right. Both count against the case's limit, if the answer has a clock."""
 
         def check() -> tuple[Seen, Outcome]:
             found = _look(self.exercise, answer, case)
             return found, self._outcome(case, found, expected)
 
-        if not isinstance(answer, Timed):
+        if timed is None:
             return check()
-        answer.start_case(self.exercise.time_limit_s)
+        timed.start_case(self.exercise.time_limit_s)
         try:
-            return answer.within(check)
+            return timed.within(check)
         except AnswerError as e:
             return e, self._outcome(case, e, expected)
 

@@ -33,7 +33,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Step:
-    """A cell to run: of the release (`setup`), the answer to an exercise (`answer`), or the submission's own (`own`)."""
+    """A cell to run: of the release (`setup`; `given` if it could have been changed and was not), an answer, or the submission's `own`."""
 
     number: int
     role: str
@@ -51,7 +51,7 @@ class Plan:
 
     def alone(self, exercise_id: str, with_own: bool) -> tuple[Step, ...]:
         """The steps for one exercise by itself: the release's cells, its answer, and the submission's own cells if wanted."""
-        roles = ("setup", "own") if with_own else ("setup",)
+        roles = ("setup", "given", "own") if with_own else ("setup", "given")
         return tuple(s for s in self.steps if s.role in roles or s.exercise_id == exercise_id)
 
     def is_stub(self, exercise_id: str) -> bool:
@@ -60,7 +60,7 @@ class Plan:
 
     def reached_into(self, exercise_id: str) -> bool:
         """Whether another cell looks as if it changed something that is not its own, so that this answer may suffer."""
-        others = (s for s in self.steps if s.role != "setup" and s.exercise_id != exercise_id)
+        others = (s for s in self.steps if s.role not in ("setup", "given") and s.exercise_id != exercise_id)
         return any(REACHES.search(s.source) for s in others)
 
 
@@ -83,7 +83,7 @@ def make_plan(notebook: Notebook, release: Release) -> Plan:
             if last[cell.grade_id] == n:
                 steps.append((n, "answer", cell.source, cell.grade_id))
         elif cell.source.strip():
-            steps.append((n, "own", cell.source, ""))
+            steps.append((n, "given" if cell.source.strip() in release.given else "own", cell.source, ""))
     for grade_id in release.locked:
         if grade_id not in ran:  # deleted from the submission: run it before the answers
             steps.insert(len(release.first), (-1, "setup", release.locked[grade_id], ""))

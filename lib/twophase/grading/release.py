@@ -33,7 +33,8 @@ SETUP = (
 class Release:
     """One assignment. `locked` are its ungraded locked code cells in order; those in `first` come before any answer.
 
-    `held_back` are exercises that it asks and that cannot be judged here: their checks are with the instructor.
+    `held_back` are exercises that it asks and that cannot be judged here: their checks are with the instructor. `given` are the
+    sources of its unlocked code cells, the answers' aside.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class Release:
     first: tuple[str, ...]
     digest: str
     held_back: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
 
     @property
     def withholds(self) -> tuple[str, ...]:
@@ -83,7 +85,11 @@ def from_cells(
             locked[cell.grade_id] = cell.source
             first += [] if answers_began else [cell.grade_id]
     judged = {i: exercises[i] for i in asked if i in exercises}
-    return Release(topic, judged, locked, tuple(first), digest, tuple(i for i in asked if i not in exercises))
+    later = tuple(i for i in asked if i not in exercises)
+    given = frozenset(
+        c.source.strip() for c in cells if c.is_code and not (c.locked or c.grade or c.grade_id in exercises)
+    )
+    return Release(topic, judged, locked, tuple(first), digest, later, given)
 
 
 def course_root() -> Path:

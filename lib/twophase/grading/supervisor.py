@@ -98,7 +98,7 @@ class _Run:
             self._grade.questions.append(graded)
             self._flag(exercise_id, graded)
         for step in self._plan.steps:
-            if step.role == "own" and step in self._guilty:
+            if step.role in ("given", "own") and step in self._guilty:
                 self._grade.flags.append(Flag("cell_broke", f"cell {step.number + 1}", str(self._guilty[step])))
         return self._grade
 
@@ -131,8 +131,8 @@ class _Run:
             self._cut.add(exercise_id)
         return graded
 
-    def _judge(self, exercise: Exercise, session: Session | None, budget: _Budget) -> Graded:
-        """The verdict on an exercise whose cells have run in `session`."""
+    def _judge(self, exercise: Exercise, session: Session | None, budget: _Budget, whole: bool = True) -> Graded:
+        """The verdict on an exercise whose cells have run in `session`; `whole` is the bench's."""
         step = next(s for s in self._plan.steps if s.exercise_id == exercise.id) if self._has(exercise.id) else None
         ran = self._ran.get(step, CellRun()) if step else CellRun()
         if step in self._guilty:
@@ -142,19 +142,19 @@ class _Run:
             return Graded(
                 _verdict(exercise, "failed", "The notebook used up its time before this was judged.", "timeout")
             )
-        verdict = self._ask(exercise, session, budget)
+        verdict = self._ask(exercise, session, budget, whole)
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
         return Graded(verdict, ran)
 
-    def _ask(self, exercise: Exercise, session: Session, budget: _Budget) -> Verdict:
+    def _ask(self, exercise: Exercise, session: Session, budget: _Budget, whole: bool) -> Verdict:
         """The bench's verdict. What the bench takes for itself (cases, right and wrong answers) is nobody's time."""
         began = time.monotonic()
         bench = self._benches.of(exercise, self._seed)
         self._give_back(time.monotonic() - began, budget)
         answer = RemoteAnswer(session, budget.until)
-        verdict = bench.judge(answer)
+        verdict = bench.judge(answer, whole)
         self._give_back(time.monotonic() - answer.ended, budget)
         if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
             self._benches.forget(exercise, self._seed)
@@ -191,10 +191,11 @@ class _Run:
             sure = cut and best is first  # there was no first look: this is it
             looks = 1 if sure else 1 + CONFIRMATIONS  # each must find its time: what is not confirmed does not count
             until = now + (share.until - now) / (len(left) - n) / looks
-            second = self._alone(exercise_id, steps, _Budget(until, share.forks))
+            whole = cut or first.verdict.status == "failed"  # else the first verdict stands unless this one is right
+            second = self._alone(exercise_id, steps, _Budget(until, share.forks), whole)
             if second is not None and second.verdict.right and (sure or self._stays_right(exercise_id, steps, share)):
                 return replace(second, alone=True)
-            if second is not None and cut and best is first:  # the first look saw nothing
+            if second is not None and best is first and (cut or _tells_more(second, first)):
                 best = second
         return best
 
@@ -203,8 +204,8 @@ class _Run:
         looks = (self._alone(exercise_id, steps, _Budget(share.until, TRIES)) for _ in range(CONFIRMATIONS))
         return all(look is not None and look.verdict.right for look in looks)
 
-    def _alone(self, exercise_id: str, steps: Sequence[Step], budget: _Budget) -> Graded | None:
-        """The verdict where only these steps have run; None if they cannot be run in time."""
+    def _alone(self, exercise_id: str, steps: Sequence[Step], budget: _Budget, whole: bool = False) -> Graded | None:
+        """The verdict where only these steps have run, on all cases if it is `whole`; None if they cannot be run in time."""
         own = next(s for s in steps if s.exercise_id == exercise_id)
         blamed = self._guilty.pop(own, None)
         session = self._replay(steps, budget)
@@ -212,7 +213,7 @@ class _Run:
             self._guilty |= {own: blamed} if blamed else {}
             return None
         with session:
-            second = self._judge(self._release.exercises[exercise_id], session, budget)
+            second = self._judge(self._release.exercises[exercise_id], session, budget, whole)
         if blamed:
             self._guilty.setdefault(own, blamed)
         return second
@@ -258,6 +259,11 @@ class _Run:
         if withheld or "Withheld" in graded.cell.types:
             says = "It calls for a library function that is the answer, or for the checks: neither is there."
             self._grade.flags.append(Flag("uses_withheld", exercise_id, says))
+
+
+def _tells_more(second: Graded, first: Graded) -> bool:
+    """Whether the first look found a broken process, and the second, without the other cells, an ordinary answer that is not right."""
+    return first.verdict.status == "failed" and second.verdict.status in ("wrong", "not_yet", "missing")
 
 
 def _verdict(exercise: Exercise, status: Status, message: str, kind: str = "") -> Verdict:
