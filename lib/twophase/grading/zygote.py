@@ -101,7 +101,15 @@ def _leave_plain_python(shell: Any) -> None:
             return raw
         return str(transform(raw))
 
+    def should_run_async(raw: str, *, transformed_cell: str | None = None, **more: Any) -> bool:
+        """The shell compiles a cell to see whether it waits for something; these words tell most that do not."""
+        if transformed_cell is not None and "await" not in transformed_cell and "async" not in transformed_cell:
+            return False
+        return bool(asks_async(raw, transformed_cell=transformed_cell, **more))
+
+    asks_async = shell.should_run_async
     shell.transform_cell = transform_cell
+    shell.should_run_async = should_run_async
 
 
 def _is_python(source: str) -> bool:
