@@ -53,11 +53,11 @@ def memory_bytes() -> int:
     return total
 
 
-def write_class(folder: Path, topic: str, n: int) -> dict[str, float]:
+def write_class(folder: Path, topic: str, n: int, exercises: int) -> dict[str, float]:
     """Write `n` submissions. Returns the points that each must get."""
     expected = {}
     for i in range(n):
-        data, points = notebook(topic, i)
+        data, points = notebook(topic, i, exercises)
         name = f"s{i:05}/{registry.stem(topic)}.ipynb"
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_bytes(data)
@@ -142,13 +142,15 @@ def main() -> None:
     options.add_argument("--submissions", type=int, default=400)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options.add_argument("--topic", choices=registry.topics(), action="append", help="without it, every topic")
+    options.add_argument("--exercises", type=int, default=100, help="only so many of the topic's")
     options.add_argument("--nbgrader", type=int, default=4, help="how many of them nbgrader grades too; 0: none")
     given = options.parse_args()
     for topic in given.topic or registry.topics():
-        print(f"{topic}: {given.submissions} submissions")
+        asked = min(given.exercises, len(registry.ids(topic)))
+        print(f"{topic}: {given.submissions} submissions of {asked} exercises")
         with tempfile.TemporaryDirectory() as home:
             folder = Path(home, "in")
-            expected = write_class(folder, topic, given.submissions)
+            expected = write_class(folder, topic, given.submissions, given.exercises)
             warm = ours(folder, Path(home, "out"), expected, given.workers)
             names = list(expected)[: given.nbgrader]
             if names:
