@@ -434,3 +434,13 @@ def test_a_misspelt_misconception_is_told_since_it_would_give_nobody_anything(tm
     assert "no check names the misconception 'wieghts_left_out'; did you mean 'weights_left_out'?" in notes[1]
     # one exercise that is not the course's own may have a misconception of this name
     assert "wieghts" not in "".join(scored(tmp_path, course, mine).notes)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("counts", 8), ("pending", "pending")])
+def test_an_answer_that_is_right_only_by_itself_counts_unless_the_course_wants_to_look(
+    tmp_path: Path, policy: str, expected: object
+) -> None:
+    mine = [record("ann/a.ipynb", [question(A, "right"), {**question(B, "right"), "alone": True}])]
+    book = scored(tmp_path, f"{PLAIN}\nsubmissions: {{right_alone: {policy}}}", mine)
+    assert points(book, "ann") == expected
+    assert ("right only by itself" in said(book, "ann")) == (policy == "pending")

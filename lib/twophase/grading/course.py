@@ -15,6 +15,7 @@ from twophase.grading.deadlines import Due, Duration, LateRule
 
 Counts = Literal["best", "latest"]
 Unreadable = Literal["pending", "zero"]
+RightAlone = Literal["counts", "pending"]  # an answer that is right only without the notebook's other cells
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ class Scheme:
     assignments: Mapping[str, Assignment]
     counts: Counts = "latest"
     unreadable: Unreadable = "pending"
+    right_alone: RightAlone = "counts"
     student: re.Pattern[str] | Literal["folder", "file"] = "folder"
     drop_lowest: int = 0
     groups: tuple[Group, ...] = ()

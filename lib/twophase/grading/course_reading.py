@@ -19,6 +19,7 @@ from twophase.grading.course import (
     Files,
     Group,
     Partial,
+    RightAlone,
     Scheme,
     Unreadable,
 )
@@ -60,6 +61,7 @@ def _scheme(top: Fields, path: Path) -> Scheme:
     student = sent.get("student", _student, cast("re.Pattern[str] | Literal['folder', 'file']", "folder"))
     counts = cast(Counts, sent.get("counts", one_of("best", "latest"), "latest"))
     unreadable = cast(Unreadable, sent.get("unreadable", one_of("pending", "zero"), "pending"))
+    right_alone = cast(RightAlone, sent.get("right_alone", one_of("counts", "pending"), "counts"))
     sent.done()
     inside = top.inner("assignments")
     assignments = inside.each(
@@ -73,6 +75,7 @@ def _scheme(top: Fields, path: Path) -> Scheme:
         assignments=assignments,
         counts=counts,
         unreadable=unreadable,
+        right_alone=right_alone,
         student=student,
         drop_lowest=top.get("drop_lowest", whole, 0),
         groups=_groups(top),

@@ -161,7 +161,7 @@ def cells(student: str, sheet: Sheet, record: Record | None, marks: Marks) -> li
         elif slot.rule.by_hand:
             cell = _by_hand(slot, record, marks.by_hand(student, topic, slot.id), sheet.only_by_hand)
         else:
-            cell = _judged(slot, record, questions.get(slot.id), marks.scheme.unreadable == "zero")
+            cell = _judged(slot, record, questions.get(slot.id), marks.scheme)
         made.append(replace(cell, excused=excused))
     return made
 
@@ -178,15 +178,23 @@ def _by_hand(slot: Slot, record: Record | None, scores: Sequence[HandScore], alo
     return Cell(slot, None, "pending", f"{slot.id} is not graded by hand yet")
 
 
-def _judged(slot: Slot, record: Record | None, q: Mapping[str, Any] | None, zero: bool) -> Cell:
+def _judged(slot: Slot, record: Record | None, q: Mapping[str, Any] | None, scheme: Scheme) -> Cell:
     if record is None:
         return Cell(slot, ZERO, "missing", "not handed in")
     if record["status"] == "unreadable":
-        return Cell(slot, ZERO if zero else None, "unreadable", f"{record['file']} cannot be read")
+        worth = ZERO if scheme.unreadable == "zero" else None
+        return Cell(slot, worth, "unreadable", f"{record['file']} cannot be read")
     if record["status"] == "internal":
         return Cell(slot, None, "internal", f"the grader failed on {record['file']}: grade it again")
     if q is None:
         return Cell(slot, None, "pending", f"{slot.id} was not judged in {record['file']}: grade it again")
+    if q["status"] == "right" and q.get("alone") and scheme.right_alone == "pending":
+        return Cell(
+            slot,
+            None,
+            "pending",
+            f"{slot.id} is right only by itself in {record['file']}: look, and set it by an override",
+        )
     return Cell(
         slot, slot.out_of * share(q, slot.rule.partial), q["status"], "", q["misconception"] or "", str(q["message"])
     )
