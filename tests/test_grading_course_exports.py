@@ -241,3 +241,17 @@ def test_the_documented_example_scores_a_class(tmp_path: Path, capsys: pytest.Ca
     assert found["dee"][at] == "27"
     assert found["cy"][at] == "excused"
     assert (code, (tmp_path / "grades-canvas.csv").exists()) == (0, True)
+
+
+def test_the_table_of_a_large_class_ends_and_says_where_the_rest_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "course.yml").write_text("assignments: {t: {}}\n")
+    dump(tmp_path, [record(f"s{n:04}/a.ipynb", {"t-a": "right"}) for n in range(250)])
+    with pytest.raises(SystemExit):
+        main(["score", str(tmp_path), "--course", str(tmp_path / "course.yml")])
+    shown = capsys.readouterr().out
+    assert "s0099" in shown
+    assert "s0100" not in shown
+    assert "the first 100 of 250 students" in " ".join(shown.split())
+    assert len((tmp_path / "grades.csv").read_text().splitlines()) == 251

@@ -21,7 +21,7 @@ from twophase.grading.sheets import number
 
 COMPLETE, WAITING, OUR_FAULT = 0, 1, 3
 COLORS = {"graded": "", "missing": "red", "open": "dim", "excused": "cyan", "pending": "yellow", "none": "dim"}
-MOST_LINES = 40
+MOST_LINES, MOST_ROWS = 40, 100
 
 
 def score(
@@ -78,7 +78,9 @@ def _table(book: Gradebook) -> Table:
         table.add_column(Text(_plain(f"{s.assignment.title}, of {number(s.worth)}")), justify="right")
     table.add_column("total", justify="right")
     table.add_column("percent", justify="right")
-    for t in book.totals:
+    if len(book.totals) > MOST_ROWS:
+        table.caption = f"the first {MOST_ROWS} of {len(book.totals):,} students; all are in grades.csv"
+    for t in book.totals[:MOST_ROWS]:
         cells = [_cell(t.outcomes[topic]) for topic in book.sheets]
         table.add_row(Text(_plain(t.student.shown)), *cells, *_total(t))
     return table
