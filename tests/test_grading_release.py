@@ -107,7 +107,10 @@ class TestWhatIsInIt:
         assert [line for line in own if line in everything] == []
 
     def test_its_makefile_installs_as_the_courses_does_and_opens_the_lab(self, out: Path) -> None:
-        done = subprocess.run(["make", "-n", "lab"], cwd=out, capture_output=True, text=True, timeout=60)
+        # --no-print-directory: these tests may be run by a make themselves
+        done = subprocess.run(
+            ["make", "--no-print-directory", "-n", "lab"], cwd=out, capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         assert "pip install --quiet -r requirements.txt -c constraints.txt" in done.stdout
         assert done.stdout.splitlines()[-1] == ".venv/bin/twophase lab"
