@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from exercise_tools import ALL_IDS, right_answers
+from grading_course_tools import dump as write_results
 from grading_course_tools import record
 from hostile.course import cell, dump
 from hostile.worker import LIMITS, zygote
@@ -19,8 +21,9 @@ from rich.console import Console
 from twophase.checks import registry
 from twophase.cli import grading_options, grading_shown
 from twophase.cli.main import main
-from twophase.grading import confine, records, release, run, tally
-from twophase.grading.notebook import Cell
+from twophase.grading import confine, records, release, run, stored, tally
+from twophase.grading.notebook import Cell, parse
+from twophase.grading.plan import make_plan
 from twophase.grading.run import Course, Submission, grade_one
 
 TOPIC = "kv_cache"
@@ -214,3 +217,53 @@ def test_the_bar_tells_rate_and_time_left_and_a_line_each_trouble() -> None:
     watch(record("a/\x1b[2J.ipynb", {}, status="unreadable"))
     assert watch.pace() == "6.0 per min, 0:08:00 left, 1 troubled"
     assert "a/\ufffd[2J.ipynb: unreadable: Not graded." in console.export_text()
+
+
+def test_a_class_graded_with_a_secret_is_not_graded_without_it_by_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.ipynb").write_bytes(dump([cell("1")]))
+    (tmp_path / "out").mkdir()
+    write_results(tmp_path / "out", [record("a.ipynb", {"t-a": "right"}, seed="ab" * 32)])
+    before = (tmp_path / "out/results.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as stopped:
+        main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    assert "was graded with a secret; give the same --secret" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "out/results.jsonl").read_bytes() == before
+
+
+def test_a_sample_without_an_audit_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ipynb").write_bytes(dump([cell("1")]))
+    with pytest.raises(SystemExit) as stopped:
+        main(["grade", str(tmp_path), "--out", str(tmp_path.parent / "out-of-it"), "--sample", "0.5"])
+    assert stopped.value.code == 2
+    assert "--sample says how many an audit takes" in capsys.readouterr().err
+
+
+def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
+    released = release.load(TOPIC)
+    asked = cell('check("kv_cache-extra")', "kv_cache-extra-check", grade=True, locked=True, solution=False, points=2)
+    flags = make_plan(parse(dump([asked])), released).flags
+    assert ("not_asked", "kv_cache-extra") in {(f.name, f.where) for f in flags}
+    counted = tally.of(
+        [
+            {
+                **record("a.ipynb", {"t-a": "right"}),
+                "flags": [{"name": "not_asked", "where": "kv_cache-extra", "says": ""}],
+            }
+        ]
+    )
+    console = Console(width=200, record=True, file=io.StringIO())
+    grading_shown.summary(console, counted)
+    assert "--variants may be missing: kv_cache-extra in 1" in console.export_text()
+    ours = {f.where for f in make_plan(parse(solved()), released).flags if f.name == "not_asked"}
+    assert ours == set()
+
+
+def test_a_student_of_a_plain_folder_is_graded_again_by_the_folders_name(tmp_path: Path) -> None:
+    (tmp_path / "ann").mkdir()
+    write_results(tmp_path, [])
+    found = [Submission(tmp_path / "ann/03.ipynb", "ann/03.ipynb"), Submission(tmp_path / "bob.ipynb", "bob.ipynb")]
+    assert run.named(["ann"], found, stored.Index(tmp_path / "results.jsonl")) == {"ann/03.ipynb"}

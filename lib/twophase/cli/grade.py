@@ -120,6 +120,8 @@ def grade(
         raise ValueError(f"{out} is a file; give a folder to --out")
     if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):  # the next run would take it for a student's
         raise ValueError(f"--out {out} lies in {folder}, among the submissions; give a folder beside it")
+    if sample != 1.0 and not audit:
+        raise ValueError("--sample says how many an audit takes; give --audit too, or leave it out")
     part = shards.parse(shard) if shard else None
     if scheme is not None:
         gradebook.load(scheme)  # a mistake in it is told before the hours of grading, not after
@@ -158,6 +160,8 @@ class Run:
     def grade(self, regrade: list[str], scheme: Path | None) -> int:
         """Grade and show. Returns the exit code. Raises KeyboardInterrupt, CannotWrite, GraderFault."""
         with Results(self._out) as results:
+            if results.index.secret and not self._course.secret:
+                raise ValueError(f"{results.path} was graded with a secret; give the same --secret, or another --out")
             again = named(regrade, self.mine, results.index)
             self._write_note(complete=False)
             with Watch(self._console, len(self.mine)) as watch:

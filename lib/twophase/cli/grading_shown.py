@@ -113,6 +113,10 @@ def summary(console: Console, counted: Tally) -> None:
     said = ", ".join(f"{counted.statuses[s]:,} {words}" for s, words in STATUS_WORDS.items() if counted.statuses[s])
     many = f"{counted.n:,} submission{'' if counted.n == 1 else 's'}"
     console.print(Text(f"{many}: {said}" if said else many))
+    if counted.not_asked:
+        asked = ", ".join(f"{plain(i)} in {n:,}" for i, n in counted.not_asked.most_common(MOST_NAMED))
+        said = "Asked by notebooks and not graded, so --release, --checks or --variants may be missing"
+        console.print(Text(f"{said}: {asked}", style="bold red"))
     if counted.alone:
         files = ", ".join(plain(f) for f in sorted(counted.alone)[:MOST_NAMED])
         more = ", …" if len(counted.alone) > MOST_NAMED else ""

@@ -9,6 +9,7 @@ from twophase.grading.notebook import Cell, Notebook
 from twophase.grading.release import Release
 
 CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.M)
+NOT_ASKED = "not_asked"
 GRADER_NAMES = (
     "twophase.checks",
     "twophase.grading",
@@ -101,6 +102,9 @@ def _cell_flags(n: int, cell: Cell, release: Release, last: dict[str, int]) -> l
     found: list[Flag] = []
     if cell.grade_id in release.exercises and cell.is_code and last[cell.grade_id] != n:
         found.append(Flag("duplicate_cell", where, "Several cells have this id: the last one counts."))
+    asked = cell.grade_id[:80].removesuffix("-check")
+    if cell.grade and asked.startswith(f"{release.topic}-") and asked not in (*release.exercises, *release.held_back):
+        found.append(Flag(NOT_ASKED, asked, "The notebook asks this exercise, and what it is graded against does not."))
     if cell.grade_id in release.locked and cell.source.strip() != release.locked[cell.grade_id].strip():
         found.append(Flag("locked_cell_changed", where, "A locked cell was changed: the released one was run."))
     if _is_check(cell, release) and cell.source.strip() != f'check("{cell.grade_id.removesuffix("-check")}")':

@@ -51,12 +51,12 @@ def grade_folder(
 
 
 def named(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -> set[str]:
-    """The names of the submissions that `ids` mean: a file's name, a student, or the beginning of a digest. Raises ValueError."""
+    """The submissions that `ids` mean: a file's name, a student or first folder, the beginning of a digest. Raises ValueError."""
     known = {s.name for s in submissions}
     digests = {r["file"]: r["digests"]["submission"] for r in index.latest() if r["file"] in known} if ids else {}
     out: set[str] = set()
     for wanted in ids:
-        found = {s.name for s in submissions if wanted and wanted in (s.name, s.student)}
+        found = {s.name for s in submissions if wanted and wanted in (s.name, s.student, s.name.split("/")[0])}
         if not found and len(wanted) >= MIN_DIGEST:
             found = {file for file, digest in digests.items() if digest.startswith(wanted.lower())}
         if not found:

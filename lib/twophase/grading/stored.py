@@ -38,6 +38,7 @@ class Index:
         self.topics: set[str] = set()
         self.last: dict[str, int] = {}  # file -> where its last line begins
         self.end = 0  # of the last whole line
+        self.secret = False  # whether a result's seed came from a secret
         self._done: dict[str, bytes] = {}  # file -> the key of its last line, unless that is the grader's own fault
         with path.open("rb") as file:
             for end, record in scan(file, path):
@@ -47,6 +48,7 @@ class Index:
         """A record whose line begins at the present end."""
         self.last[record["file"]], self.end = self.end, end
         self.topics.add(record["topic"])
+        self.secret |= isinstance(record["seed"], str)
         self._done.pop(record["file"], None)
         if record["status"] != OUTSIDE_KEY:
             self._done[record["file"]] = bytes.fromhex(record["key"])

@@ -84,7 +84,9 @@ def _tree(path: Path) -> Node:
         top = Node("", "zip", path.resolve())
         archives.fill(top, whole_class=True)
     else:
-        raise ValueError(f"{path} is no folder and no zip; give the folder or the zip that holds the submissions")
+        raise ValueError(
+            f"{path} is no folder and no zip; give the folder or the zip that holds the submissions (for one notebook: twophase check)"
+        )
     if top.trouble:
         raise ValueError(f"{path}: {top.trouble}")
     return top

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import mean, median
 
+from twophase.grading.plan import NOT_ASKED
 from twophase.grading.records import Record
 
 
@@ -56,9 +57,11 @@ class Tally:
     topics: dict[str, TopicTally] = field(default_factory=dict)
     labels: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
+    not_asked: Counter[str] = field(default_factory=Counter)  # exercises that notebooks ask and nobody graded
 
     def add(self, record: Record) -> None:
         self.statuses[record["status"]] += 1
+        self.not_asked.update(flag["where"] for flag in record["flags"] if flag["name"] == NOT_ASKED)
         if alone := sum(question["alone"] for question in record["questions"]):
             self.alone[record["file"]] = alone
         if record["points"] is not None:
