@@ -44,7 +44,7 @@ submission_803:
 GRADESCOPE: Mapping[str, bytes] = {
     "submission_metadata.yml": METADATA.encode(),
     "submission_801/03_kv_cache.ipynb": NOTEBOOK,
-    "submission_802/work/03.ipynb": NOTEBOOK,
+    "submission_802/answers/03.ipynb": NOTEBOOK,
     "submission_803/report.pdf": b"%PDF",
 }
 CANVAS: Mapping[str, bytes] = {

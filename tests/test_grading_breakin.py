@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hostile.course import RIGHT, TOPIC, cells, dump, release
-from hostile.worker import LIMITS, zygote
+from hostile.worker import LIMITS, output, zygote
 from test_grading_seccomp import ALLOW, AUDIT, run
 
 from twophase.grading import confine
@@ -29,12 +29,6 @@ CHANNEL = "import os, socket\nend = socket.socket(fileno=os.dup(255))\n"
 def session() -> Iterator[Session]:
     with zygote().fork((), LIMITS) as one:
         yield one
-
-
-def output(session: Session, source: str) -> str:
-    ran = session.run_cell(source, 60.0)
-    assert not ran.error, ran.error
-    return ran.output.strip()
 
 
 @needs_seccomp

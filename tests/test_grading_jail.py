@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile.worker import LIMITS, zygote
+from hostile.worker import LIMITS, output, zygote
 
 from twophase.checks import registry
 from twophase.grading import confine, forks, landlock, rlimits
@@ -33,12 +33,6 @@ CHECK = PACKAGE / "checks/kv_cache/max_batch.py"
 def session() -> Iterator[Session]:
     with zygote().fork((), LIMITS) as one:
         yield one
-
-
-def output(session: Session, source: str) -> str:
-    ran = session.run_cell(source, 60.0)
-    assert not ran.error, ran.error
-    return ran.output.strip()
 
 
 def refused(session: Session, source: str) -> bool:

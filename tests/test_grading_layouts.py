@@ -46,7 +46,7 @@ class TestGradescope:
         found = find(lay(tmp_path, GRADESCOPE))
         assert seen(found) == {
             "submission_801/03_kv_cache.ipynb": ANN,
-            "submission_802/work/03.ipynb": ("1002 & cy@x.edu", "2026-10-30T22:30:00+00:00", True),
+            "submission_802/answers/03.ipynb": ("1002 & cy@x.edu", "2026-10-30T22:30:00+00:00", True),
             "submission_803": ("Dee Diaz", "2026-10-30T23:00:00+02:00", False),
         }
         assert describe(found).startswith("Gradescope's layout: 2 notebooks of 3 students; 1 file or folder")

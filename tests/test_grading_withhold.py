@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile.worker import LIMITS, zygote
+from hostile.worker import LIMITS, output, zygote
 
 from twophase.checks import registry
 from twophase.grading import landlock, release
@@ -22,12 +22,6 @@ FORMULA = "twophase.theory.kv_cache.max_batch"
 def session() -> Iterator[Session]:
     with zygote().fork((FUNCTION, CLASS, FORMULA), LIMITS) as one:
         yield one
-
-
-def output(session: Session, source: str) -> str:
-    ran = session.run_cell(source, 20.0)
-    assert not ran.error, ran.error
-    return ran.output.strip()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
 from twophase.grading.notebook import parse
+from twophase.grading.session import Session
 from twophase.grading.supervisor import Grade, Supervisor
 
 LIMITS = Limits(cell_s=1.5, submission_s=60.0, memory_bytes=10**9)
@@ -40,3 +41,10 @@ def supervisor() -> Supervisor:
 
 def grade(data: bytes) -> Grade:
     return supervisor().grade(parse(data))
+
+
+def output(session: Session, source: str) -> str:
+    """What a cell prints, which must not fail."""
+    ran = session.run_cell(source, 60.0)
+    assert not ran.error, ran.error
+    return ran.output.strip()

@@ -8,7 +8,7 @@ from fractions import Fraction
 from twophase.grading import class_plots, class_stats
 from twophase.grading.class_stats import AssignmentStats, ClassStats, ExerciseStats, MisconceptionStats
 from twophase.grading.gradebook import Gradebook
-from twophase.grading.report import STYLE, text
+from twophase.grading.report import standalone, text
 from twophase.grading.sheets import number
 
 MOST_BARS, MOST_ROWS = 12, 20
@@ -31,14 +31,7 @@ def page(book: Gradebook) -> str:
     stats = class_stats.of(book)
     parts = [f"<h1>{text(book.scheme.title)}</h1>", _summary(book, stats), _scores(stats), _assignments(stats)]
     parts += [_exercises(stats), _misconceptions(stats), _notes(book)]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{text(book.scheme.title)}: class report</title><style>{STYLE}{PRINT}</style></head>\n<body><main>\n"
-        + "\n".join(p for p in parts if p)
-        + "\n</main></body></html>\n"
-    )
+    return standalone(f"{book.scheme.title}: class report", "\n".join(p for p in parts if p), PRINT)
 
 
 def _percent(value: Fraction) -> str:

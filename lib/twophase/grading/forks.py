@@ -70,20 +70,24 @@ class Zygote:
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._log().open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "twophase.grading.zygote", str(theirs.fileno()), str(self._work)],
-                stdin=subprocess.DEVNULL,
+        self._process = self._started("twophase.grading.zygote", theirs, subprocess.DEVNULL)
+        ours.send(json.dumps(self._hidden).encode())
+        self._control = ours
+        self._ready = False
+
+    def _started(self, module: str, end: socket.socket, stdin: int) -> subprocess.Popen[bytes]:
+        """A process that runs `module`, with this end of a socket and nothing else of ours; the end is closed here."""
+        with end, self._log().open("wb") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(end.fileno()), str(self._work)],
+                stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[end.fileno()],
                 cwd=self._home.name,
                 env=self._environment(),
                 start_new_session=True,
             )
-        ours.send(json.dumps(self._hidden).encode())
-        self._control = ours
-        self._ready = False
 
     def _log(self) -> Path:
         return Path(self._home.name) / "zygote.log"

@@ -43,17 +43,7 @@ class Practice(Zygote):
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs, self._log().open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "twophase.grading.practice", str(theirs.fileno()), str(self._work)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=[theirs.fileno()],
-                cwd=self._home.name,
-                env=self._environment(),
-                start_new_session=True,
-            )
+        self._process = self._started("twophase.grading.practice", theirs, subprocess.PIPE)
         self._ours = ours
 
     def start(self) -> None:

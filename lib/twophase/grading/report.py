@@ -119,7 +119,7 @@ def page(record: Record, mark: str = "") -> str:
         f"twophase {text(where['twophase'])}, Python {text(where['python'])}, torch {text(where['torch'])}; "
         f"submission {text(digests['submission'][:16])}, release {text(digests['release'][:16])}.</p>"
     )
-    return _html(record["file"], "\n".join(parts), mark)
+    return standalone(record["file"], "\n".join(parts), mark=mark)
 
 
 def unofficial(record: Record) -> str:
@@ -175,14 +175,15 @@ def _row(r: Record) -> str:
 
 def _index(rows: list[str]) -> str:
     head = "<tr><th>submission<th>topic<th>points<th>status<th>flags"
-    return _html("Results", f"<h1>Results</h1><p>{len(rows)} submissions.</p><table>{head}{''.join(rows)}</table>")
+    return standalone("Results", f"<h1>Results</h1><p>{len(rows)} submissions.</p><table>{head}{''.join(rows)}</table>")
 
 
-def _html(title: str, body: str, mark: str = "") -> str:
+def standalone(title: str, body: str, style: str = "", mark: str = "") -> str:
+    """A page that needs nothing else and may run nothing. `title` is text, `body` is HTML, `style` is added to the common one."""
     made_from = f'<meta name="made-from" content="{mark}">' if mark else ""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{made_from}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
+        f"<title>{text(title)}</title><style>{STYLE}{style}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
     )

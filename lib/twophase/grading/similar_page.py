@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from twophase.grading import similar_fragments
 from twophase.grading.class_report import PRINT
-from twophase.grading.report import STYLE, text
+from twophase.grading.report import standalone, text
 from twophase.grading.similar import CAVEAT, Report
 from twophase.grading.similar_groups import Agreement, Group, Trace
 from twophase.grading.similar_pairs import COMMON, ENOUGH, Answer, Compared
@@ -43,14 +43,7 @@ def page(found: Report) -> str:
     parts += [_group(n, g, found) for n, g in enumerate(found.groups, 1)]
     parts += [f"<p>{found.crowded} more groups, weaker than these, are not told.</p>"] if found.crowded else []
     parts += [_exercises(found), _crowds(found), _unreadable(found)]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Near-identical answers</title><style>{STYLE}{PRINT}{LOOK}</style></head>\n<body><main>\n"
-        + "\n".join(p for p in parts if p)
-        + "\n</main></body></html>\n"
-    )
+    return standalone("Near-identical answers", "\n".join(p for p in parts if p), PRINT + LOOK)
 
 
 def summary(found: Report) -> str:
