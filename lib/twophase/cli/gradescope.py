@@ -85,7 +85,7 @@ def gradescope(
         data = gradescope_zip.build(config, Source(release, tuple(checks or ()), variants), secret)
     written = gradescope_zip.save(out, data)
     print(f"{out}: {len(data) / 1e6:.1f} MB{'' if written else ', the same as before'}")
-    print("Upload it as the autograder of a programming assignment; 768 MB of memory and half a processor are enough.")
+    print("Upload it as the autograder of a programming assignment; 768 MB of memory are enough.")
     if secret is None:
         print("Without --secret everybody has the same cases, and whoever has the course can draw them too.")
 
