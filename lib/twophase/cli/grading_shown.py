@@ -68,9 +68,9 @@ class Watch:
             self._began = self._clock()
         else:
             self.statuses[record["status"]] += 1
-            if record["status"] in TROUBLED:
-                line(self._console, trouble(record))
-        self.step(graded=record is not None)
+        self.step(graded=record is not None)  # counted before it is told: a Ctrl-C may come in between
+        if record is not None and record["status"] in TROUBLED:
+            line(self._console, trouble(record))
 
     def step(self, graded: bool = True) -> None:
         """Move the bar on by one."""
