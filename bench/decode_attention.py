@@ -1,6 +1,8 @@
-"""One decode step of attention over a long cache: what share of the memory's read bandwidth does each way of writing it reach?
+"""One decode step of attention over a long cache: what share of the memory's read bandwidth does
+each way of writing it reach?
 
-Bytes are the theory's: everything read or written once. Every way alternates with a read of a large buffer, in the same run.
+Bytes are the theory's: everything read or written once. Every way alternates with a read of a large
+buffer, in the same run.
 """
 
 from __future__ import annotations
@@ -21,31 +23,45 @@ G = N // K
 
 
 def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
-    """Ways to attend with one query over S keys, each returning [N, H]; ours takes a cache [1, S, K, H], torch [1, K, S, H]."""
+    """Ways to attend with one query over S keys, each returning [N, H]; ours takes a cache [1, S,
+    K, H], torch [1, K, S, H]."""
     q = torch.randn(1, 1, N, H, dtype=dtype)
     k, v = torch.randn(1, S, K, H, dtype=dtype), torch.randn(1, S, K, H, dtype=dtype)
-    by_head_k, by_head_v = k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous()  # [1, K, S, H]
+    by_head_k, by_head_v = (
+        k.transpose(1, 2).contiguous(),
+        v.transpose(1, 2).contiguous(),
+    )  # [1, K, S, H]
     queries, folded = q.transpose(1, 2), q.view(1, K, G, H)  # [1, N, 1, H] and [1, K, G, H]
     attend = functional.scaled_dot_product_attention
     return {
-        "SDPA, enable_gqa": lambda: attend(queries, by_head_k, by_head_v, enable_gqa=True).view(N, H),
-        "SDPA, keys repeated": lambda: attend(
-            queries, by_head_k.repeat_interleave(G, 1), by_head_v.repeat_interleave(G, 1)
-        ).view(N, H),
+        "SDPA, enable_gqa": (
+            lambda: attend(queries, by_head_k, by_head_v, enable_gqa=True).view(N, H)
+        ),
+        "SDPA, keys repeated": (
+            lambda: attend(
+                queries, by_head_k.repeat_interleave(G, 1), by_head_v.repeat_interleave(G, 1)
+            ).view(N, H)
+        ),
         "SDPA, group folded into T": lambda: attend(folded, by_head_k, by_head_v).view(N, H),
-        "matmul, softmax, matmul, folded": lambda: (
-            ((folded * H**-0.5) @ by_head_k.transpose(2, 3)).float().softmax(-1).to(dtype) @ by_head_v
-        ).view(N, H),
+        "matmul, softmax, matmul, folded": (
+            lambda: (
+                ((folded * H**-0.5) @ by_head_k.transpose(2, 3)).float().softmax(-1).to(dtype)
+                @ by_head_v
+            ).view(N, H)
+        ),
         "our causal_attention, [B, S, K, H]": lambda: causal_attention(q, k, v).view(N, H),
     }
 
 
 def run(S: int, dtype: torch.dtype, budget_s: float) -> Table:
-    """Race the ways for one cache length against a read of memory, after checking that they agree."""
+    """Race the ways for one cache length against a read of memory, after checking that they
+    agree."""
     found = ways(S, dtype)
     expected = found["SDPA, enable_gqa"]().float()
     for name, way in found.items():
-        torch.testing.assert_close(way().float(), expected, atol=2e-2, rtol=2e-2, msg=f"{name} computes something else")
+        torch.testing.assert_close(
+            way().float(), expected, atol=2e-2, rtol=2e-2, msg=f"{name} computes something else"
+        )
     n_bytes = buffer_bytes()
     buffer = torch.ones(n_bytes // 4)
     result = race({"read": buffer.sum, **found}, budget_s=budget_s, warmup=1)
@@ -59,7 +75,10 @@ def run(S: int, dtype: torch.dtype, budget_s: float) -> Table:
         ]
         for name in found
     ]
-    caption = f"one query over {S:,} keys, {N}/{K} heads of {H}, {dtype}, {si(moved, 'B')} to read, {result['read'].count} rounds"
+    caption = (
+        f"one query over {S:,} keys, {N}/{K} heads of {H}, {dtype}, {si(moved, 'B')} to read,"
+        f" {result['read'].count} rounds"
+    )
     return Table(rows, ["way", "median", "rate", "share of read bandwidth"], caption, digits=3)
 
 
@@ -67,9 +86,15 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--lengths", type=int, nargs="+", default=[8192, 65536], help="keys in the cache (default 8192 65536)"
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=[8192, 65536],
+        help="keys in the cache (default 8192 65536)",
     )
-    parser.add_argument("--seconds", type=float, default=15.0, help="budget per length and format (default 15)")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="budget per length and format (default 15)"
+    )
     options = parser.parse_args()
     torch.manual_seed(0)
     with torch.inference_mode():

@@ -1,9 +1,12 @@
-"""How long a class takes to grade, how much memory, and how long nbgrader's autograde takes on the same notebooks in the same run.
+"""How long a class takes to grade, how much memory, and how long nbgrader's autograde takes on the
+same notebooks in the same run.
 
     .venv/bin/python bench/grading.py --submissions 400 --workers 2 --nbgrader 8
-    .venv/bin/python bench/grading.py --submissions 5000 --workers 2 --nbgrader 0       # is memory flat?
+    .venv/bin/python bench/grading.py --submissions 5000 --workers 2 --nbgrader 0       # is memory
+    flat?
 
-Every submission's points are compared with what its answers are worth: a fast grader that is wrong is no use.
+Every submission's points are compared with what its answers are worth: a fast grader that is wrong
+is no use.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ def processes() -> list[int]:
     parents: dict[int, int] = {}
     for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
         try:
-            parents[pid] = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            parents[pid] = int(
+                Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            )
         except (OSError, IndexError):
             continue
     found = [os.getpid()]
@@ -66,7 +71,8 @@ def write_class(folder: Path, topic: str, n: int, exercises: int) -> dict[str, f
 
 
 def ours(folder: Path, out: Path, expected: dict[str, float], workers: int) -> float:
-    """Grade the class from a cold start; print the times. Returns seconds per submission and worker once warm."""
+    """Grade the class from a cold start; print the times. Returns seconds per submission and worker
+    once warm."""
     began = time.perf_counter()
     times: list[float] = []
     memory: list[int] = []
@@ -79,16 +85,22 @@ def ours(folder: Path, out: Path, expected: dict[str, float], workers: int) -> f
         if len(times) % every == 0:
             memory.append(memory_bytes())
         if record["points"] != expected[record["file"]]:
-            wrong.append(f"{record['file']}: {record['points']} instead of {expected[record['file']]}")
+            wrong.append(
+                f"{record['file']}: {record['points']} instead of {expected[record['file']]}"
+            )
 
     with Results(out) as results:
         grade_folder(find(folder), Course(), results, workers, told)
     first = len(times) // 5  # until then the processes load their libraries and draw the cases
     warm = (times[-1] - times[first]) / (len(times) - 1 - first) * workers
-    print(f"  ours, {workers} workers: {times[-1]:6.2f} s in all, the first after {times[0]:.2f} s; "
-          f"once warm {1000 * warm:.1f} ms for each submission and worker")  # fmt: skip
+    print(
+        f"  ours, {workers} workers: {times[-1]:6.2f} s in all, the first after {times[0]:.2f} s;"
+        f" once warm {1000 * warm:.1f} ms for each submission and worker"
+    )
     print(f"    memory after each tenth, MB: {' '.join(f'{m / 1e6:.0f}' for m in memory)}")
-    print("    points: all as they must be" if not wrong else "\n".join(["    WRONG POINTS", *wrong]))
+    print(
+        "    points: all as they must be" if not wrong else "\n".join(["    WRONG POINTS", *wrong])
+    )
     return warm
 
 
@@ -106,12 +118,15 @@ def silent() -> Iterator[None]:
 
 
 def nbgraders(folder: Path, topic: str, names: list[str]) -> float:
-    """Seconds that nbgrader's autograde takes for each of these submissions, one after the other in this process."""
+    """Seconds that nbgrader's autograde takes for each of these submissions, one after the other in
+    this process."""
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
     from traitlets.config import Config
 
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts `alembic` by name
+    os.environ["PATH"] = (  # it starts `alembic` by name
+        f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
     with tempfile.TemporaryDirectory() as home:
         config = Config()
         config.CourseDirectory.root = home
@@ -138,12 +153,18 @@ def nbgraders(folder: Path, topic: str, names: list[str]) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--submissions", type=int, default=400)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    options.add_argument("--topic", choices=registry.topics(), action="append", help="without it, every topic")
+    options.add_argument(
+        "--topic", choices=registry.topics(), action="append", help="without it, every topic"
+    )
     options.add_argument("--exercises", type=int, default=100, help="only so many of the topic's")
-    options.add_argument("--nbgrader", type=int, default=4, help="how many of them nbgrader grades too; 0: none")
+    options.add_argument(
+        "--nbgrader", type=int, default=4, help="how many of them nbgrader grades too; 0: none"
+    )
     given = options.parse_args()
     for topic in given.topic or registry.topics():
         asked = min(given.exercises, len(registry.ids(topic)))
@@ -156,7 +177,8 @@ def main() -> None:
             if names:
                 theirs = nbgraders(folder, topic, names)
                 print(
-                    f"  nbgrader, one process: {theirs:.2f} s each for {len(names)} of them: {theirs / warm:.0f} times as long"
+                    f"  nbgrader, one process: {theirs:.2f} s each for {len(names)} of them:"
+                    f" {theirs / warm:.0f} times as long"
                 )
 
 

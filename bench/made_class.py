@@ -1,6 +1,8 @@
-"""A class of made-up students for timings: the released notebook, each answer a right one, a wrong one, or not written.
+"""A class of made-up students for timings: the released notebook, each answer a right one, a wrong
+one, or not written.
 
-The right answers are those of tests/answers, each written independently; the wrong ones return 1. All follows from the student's number.
+The right answers are those of tests/answers, each written independently; the wrong ones return 1.
+All follows from the student's number.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def _exercise_of(cell: dict[str, Any]) -> str:
 
 
 def notebook(topic: str, student: int, exercises: int = 100) -> tuple[bytes, float]:
-    """A submission with the first `exercises` of the topic's, as its file's bytes, and the points that it must get."""
+    """A submission with the first `exercises` of the topic's, as its file's bytes, and the points
+    that it must get."""
     rng = random.Random(f"{topic}/{student}")
     made = copy.deepcopy(_released(topic))
     points = 0.0

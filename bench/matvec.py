@@ -1,6 +1,8 @@
-"""Matrix times vector, the work of a decode step at batch 1: what share of the memory's read bandwidth does each kernel reach?
+"""Matrix times vector, the work of a decode step at batch 1: what share of the memory's read
+bandwidth does each kernel reach?
 
-Every kernel is alternated with a read of a large buffer, in the same run; shares are medians of ratios within a round.
+Every kernel is alternated with a read of a large buffer, in the same run; shares are medians of
+ratios within a round.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def one_thread(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def kernels(n_in: int, n_out: int, copies: int) -> dict[str, tuple[Callable[[], object], int]]:
-    """Kernels by name, with the bytes of weights each reads; it goes through `copies` matrices, so that none stays in cache."""
+    """Kernels by name, with the bytes of weights each reads; it goes through `copies` matrices, so
+    that none stays in cache."""
     fp32 = [torch.randn(n_out, n_in) for _ in range(copies)]
     bf16 = [w.bfloat16() for w in fp32]
     int8 = [quantize_rows(w) for w in fp32]
@@ -42,7 +45,10 @@ def kernels(n_in: int, n_out: int, copies: int) -> dict[str, tuple[Callable[[], 
         "F.linear fp32": (lambda: [functional.linear(x[None], w) for w in fp32], 4 * size * copies),
         "torch.mv fp32": (lambda: [torch.mv(w, x) for w in fp32], 4 * size * copies),
         "numpy fp32": (lambda: [w.numpy() @ x.numpy() for w in fp32], 4 * size * copies),
-        "one Numba thread fp32": (lambda: [one_thread(w.numpy(), x.numpy(), y) for w in fp32], 4 * size * copies),
+        "one Numba thread fp32": (
+            lambda: [one_thread(w.numpy(), x.numpy(), y) for w in fp32],
+            4 * size * copies,
+        ),
         "our matvec fp32": (lambda: [matvec(w, x) for w in fp32], 4 * size * copies),
         "F.linear bf16": (lambda: [functional.linear(x16, w) for w in bf16], 2 * size * copies),
         "our matvec int8": (lambda: [matvec(w, x, s) for w, s in int8], size * copies),
@@ -68,19 +74,41 @@ def run(n_in: int, n_out: int, budget_s: float) -> Table:
     buffer = torch.ones(n_bytes // 4)
     copies = max(1, min(8, n_bytes // (4 * n_in * n_out)))
     found = kernels(n_in, n_out, copies)
-    result = race({"read": buffer.sum, **{name: f for name, (f, _) in found.items()}}, budget_s=budget_s)
+    result = race(
+        {"read": buffer.sum, **{name: f for name, (f, _) in found.items()}}, budget_s=budget_s
+    )
     read_rate = n_bytes / result["read"].median_s
     rows: list[list[object]] = [
-        ["reading memory", n_bytes / 1e6, si(result["read"].median_s, "s"), si(read_rate, "B/s"), 1.0]
+        [
+            "reading memory",
+            n_bytes / 1e6,
+            si(result["read"].median_s, "s"),
+            si(read_rate, "B/s"),
+            1.0,
+        ]
     ]
     for name, (_, moved) in found.items():
         share = result.ratio("read", name) * moved / n_bytes
         median = result[name].median_s / copies
-        rows.append([name, moved / copies / 1e6, si(median, "s"), si(moved / result[name].median_s, "B/s"), share])
+        rows.append(
+            [
+                name,
+                moved / copies / 1e6,
+                si(median, "s"),
+                si(moved / result[name].median_s, "B/s"),
+                share,
+            ]
+        )
     caption = (
-        f"{n_out} x {n_in} matrix times a vector, {torch.get_num_threads()} threads, {result['read'].count} rounds"
+        f"{n_out} x {n_in} matrix times a vector, {torch.get_num_threads()} threads,"
+        f" {result['read'].count} rounds"
     )
-    return Table(rows, ["kernel", "weights read [MB]", "median", "rate", "share of read bandwidth"], caption, digits=3)
+    return Table(
+        rows,
+        ["kernel", "weights read [MB]", "median", "rate", "share of read bandwidth"],
+        caption,
+        digits=3,
+    )
 
 
 def main() -> None:

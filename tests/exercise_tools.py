@@ -1,4 +1,5 @@
-"""What several tests need of the exercises: right answers from tests/answers, stubs, every public function of the package."""
+"""What several tests need of the exercises: right answers from tests/answers, stubs, every public
+function of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from typing import Any
 
 from twophase.checks import registry
 
-# not called at random by a test: these train, calibrate, or change what later code of the process does
+# not called at random by a test: these train, calibrate, or change what later code of the process
+# does
 NOT_CALLED = (
     "twophase.models.train.",
     "twophase.models.corpus.",
@@ -34,7 +36,8 @@ def right_answers(exercise_id: str) -> list[Path]:
 
 
 def namespace_of(path: Path) -> dict[str, Any]:
-    """The names that a file defines, run as a notebook cell would be: after the notebook's setup cell."""
+    """The names that a file defines, run as a notebook cell would be: after the notebook's setup
+    cell."""
     import numpy
     import torch
 
@@ -70,12 +73,14 @@ def public_functions() -> dict[str, Any]:
 
 
 class TooLong(BaseException):
-    """Computed longer than allowed. No Exception, so that a judge does not take it for an answer's own error."""
+    """Computed longer than allowed. No Exception, so that a judge does not take it for an answer's
+    own error."""
 
 
 @contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Stop the block with TooLong after this much processor time (the clock that pytest's own limit does not use)."""
+    """Stop the block with TooLong after this much processor time (the clock that pytest's own limit
+    does not use)."""
 
     def stop(signum: int, frame: Any) -> None:
         raise TooLong

@@ -1,4 +1,5 @@
-"""Stored results and course files made up for tests: as `twophase grade` writes them, without running anything."""
+"""Stored results and course files made up for tests: as `twophase grade` writes them, without
+running anything."""
 
 from __future__ import annotations
 
@@ -21,11 +22,16 @@ def digest(of: str) -> str:
     return hashlib.sha256(of.encode()).hexdigest()
 
 
-def question(exercise: str, answer: Answer, out_of: float = 4, hidden: Sequence[bool] = (False, False)) -> Record:
+def question(
+    exercise: str, answer: Answer, out_of: float = 4, hidden: Sequence[bool] = (False, False)
+) -> Record:
     """What a record holds of one exercise."""
     named = None if answer in ("right", "wrong", "not_yet", "missing", "failed") else answer
     status = "wrong" if named else answer
-    cases = [("worked", True, status == "right"), *(("fresh", False, status == "right" or h) for h in hidden)]
+    cases = [
+        ("worked", True, status == "right"),
+        *(("fresh", False, status == "right" or h) for h in hidden),
+    ]
     return {
         "id": exercise,
         "title": f"Title of {exercise}",
@@ -36,7 +42,9 @@ def question(exercise: str, answer: Answer, out_of: float = 4, hidden: Sequence[
         "misconception": named,
         "hint": "",
         "alone": False,
-        "cases": [{"case": c, "public": p, "right": r, "message": "", "error": ""} for c, p, r in cases],
+        "cases": [
+            {"case": c, "public": p, "right": r, "message": "", "error": ""} for c, p, r in cases
+        ],
         "cell": {"error": "", "output": ""},
     }
 
@@ -50,7 +58,11 @@ def record(
     **more: Any,
 ) -> Record:
     """One line of results.jsonl. `answers`: exercise to answer, each out of 4."""
-    asked = [question(i, a) for i, a in answers.items()] if isinstance(answers, Mapping) else list(answers)
+    asked = (
+        [question(i, a) for i, a in answers.items()]
+        if isinstance(answers, Mapping)
+        else list(answers)
+    )
     judged = status not in ("unreadable", "internal")
     made: Record = {
         "schema": SCHEMA,
@@ -80,8 +92,11 @@ def dump(folder: Path, records: Sequence[Record]) -> Path:
     return path
 
 
-def scored(folder: Path, course: str, records: Sequence[Record], now: datetime = NOW, **files: str) -> Gradebook:
-    """The gradebook of a class. `course` is the text of course.yml; `files` (roster_csv="...") lie beside it."""
+def scored(
+    folder: Path, course: str, records: Sequence[Record], now: datetime = NOW, **files: str
+) -> Gradebook:
+    """The gradebook of a class. `course` is the text of course.yml; `files` (roster_csv="...") lie
+    beside it."""
     for name, content in files.items():
         stem, _, ending = name.rpartition("_")
         (folder / f"{stem}.{ending}").write_text(content, encoding="utf-8")

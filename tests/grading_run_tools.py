@@ -1,4 +1,5 @@
-"""What tests of whole runs share: a course that other processes can load, and ways to run and to read."""
+"""What tests of whole runs share: a course that other processes can load, and ways to run and to
+read."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def _release() -> Release:
 
 @dataclass(frozen=True)
 class Made:
-    """The grader's own tests as a source of releases: one topic, made in the process that needs it, or the one given."""
+    """The grader's own tests as a source of releases: one topic, made in the process that needs it,
+    or the one given."""
 
     given: Release | None = None
 
@@ -55,7 +57,11 @@ def course(released: Release | None = None, seed: int = 1) -> Course:
 
 
 def run(
-    folder: Path, out: Path, one: Course | None = None, workers: int = 0, again: Collection[str] = ()
+    folder: Path,
+    out: Path,
+    one: Course | None = None,
+    workers: int = 0,
+    again: Collection[str] = (),
 ) -> list[Record | None]:
     """Grade a folder with so many processes, or with 0 in this one. Returns what was told."""
     told: list[Record | None] = []
@@ -102,7 +108,8 @@ def all_end(mark: str, within_s: float = 60.0) -> bool:
 
 
 def main() -> None:
-    """`python grading_run_tools.py IN OUT WORKERS`: grade by processes, and print the name of each that is done."""
+    """`python grading_run_tools.py IN OUT WORKERS`: grade by processes, and print the name of each
+    that is done."""
     folder, out, workers = sys.argv[1:]
     with Results(Path(out)) as results:
         print("began", flush=True)

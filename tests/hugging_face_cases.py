@@ -25,7 +25,8 @@ class Case:
         return self.name
 
 
-# What all families have unless they say otherwise. Sizes differ, so that a mixed-up pair cannot pass.
+# What all families have unless they say otherwise. Sizes differ, so that a mixed-up pair cannot
+# pass.
 USUAL: dict[str, Any] = {
     "vocab_size": V,
     "hidden_size": 32,
@@ -39,7 +40,12 @@ USUAL: dict[str, Any] = {
 }
 FAMILY_USUAL: dict[str, dict[str, Any]] = {
     "qwen3": {"head_dim": 10},
-    "qwen3_moe": {"head_dim": 10, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 14},
+    "qwen3_moe": {
+        "head_dim": 10,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 14,
+    },
     "mixtral": {"num_local_experts": 5, "num_experts_per_tok": 2},
     "gemma2": {
         "head_dim": 12,
@@ -179,7 +185,8 @@ LATENT = (
 
 CASES = DENSE + GEMMA + EXPERTS + LATENT
 
-# Families that the loader does not read; what they do differently our Transformer can do all the same.
+# Families that the loader does not read; what they do differently our Transformer can do all the
+# same.
 BY_HAND = (
     Case("stablelm", "a quarter of each head is turned; layer norms with biases; G = 2", "stablelm",
          {"partial_rotary_factor": 0.25, "use_qkv_bias": True}, seed=6),

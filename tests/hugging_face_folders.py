@@ -1,11 +1,20 @@
-"""Small Hugging Face directories for the tests: models that transformers saves, tokenizers of both common kinds."""
+"""Small Hugging Face directories for the tests: models that transformers saves, tokenizers of both
+common kinds."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 TEXTS = [
     "The cat sat on the mat, and the other cat sat on the first one.",
@@ -46,7 +55,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "qwen3": DENSE,
     "qwen3_moe": DENSE | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12},
     "gemma2": DENSE | {"sliding_window": 6},
-    "gemma3_text": DENSE | {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]},
+    "gemma3_text": (
+        DENSE | {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
+    ),
     "deepseek_v2": LATENT,
     "deepseek_v3": LATENT | {"n_group": 4, "topk_group": 2},
 }
@@ -57,7 +68,9 @@ def build(family: str, **more: Any) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(7)
-    config = AutoConfig.for_model(family, **(SIZES[family] | {"eos_token_id": None, "pad_token_id": None} | more))
+    config = AutoConfig.for_model(
+        family, **(SIZES[family] | {"eos_token_id": None, "pad_token_id": None} | more)
+    )
     plain = {"attn_implementation": "eager", "experts_implementation": "eager"}
     return AutoModelForCausalLM.from_config(config, **plain).eval().requires_grad_(False)
 
@@ -68,12 +81,23 @@ def build_with_eyes() -> Any:
 
     torch.manual_seed(7)
     eyes = SiglipVisionConfig(
-        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
     )
-    text = SIZES["gemma3_text"] | {"eos_token_id": None, "pad_token_id": None, "model_type": "gemma3_text"}
+    text = SIZES["gemma3_text"] | {
+        "eos_token_id": None,
+        "pad_token_id": None,
+        "model_type": "gemma3_text",
+    }
     config = Gemma3Config(text_config=text, vision_config=eyes, mm_tokens_per_image=4)
     model = Gemma3ForConditionalGeneration(config).eval().requires_grad_(False)
-    model.lm_head.weight.mul_(0.1)  # tied: with large embeddings it would say the last token forever
+    model.lm_head.weight.mul_(
+        0.1
+    )  # tied: with large embeddings it would say the last token forever
     return model
 
 
@@ -84,7 +108,9 @@ def byte_level() -> Tokenizer:
     rules.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = ["<|begin|>", "<|end|>"]
-    trainer = trainers.BpeTrainer(vocab_size=V, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=V, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
     rules.train_from_iterator(TEXTS, trainer)
     begin = [("<|begin|>", rules.token_to_id("<|begin|>"))]
     rules.post_processor = processors.TemplateProcessing("<|begin|> $A", special_tokens=begin)
@@ -92,7 +118,8 @@ def byte_level() -> Tokenizer:
 
 
 def sentence_piece() -> Tokenizer:
-    """As Llama 2, Mistral and Gemma have it: spaces are letters, and a character without a token is its bytes."""
+    """As Llama 2, Mistral and Gemma have it: spaces are letters, and a character without a token is
+    its bytes."""
     words = ["▁the", "▁cat", "▁on", "th", "he", "▁t", "▁c", "at", "▁o", "▁th"]
     pieces = [
         "<unk>",
@@ -115,16 +142,29 @@ def sentence_piece() -> Tokenizer:
         ("▁o", "n"),
     ]
     vocab = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
-    rules = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    rules.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    rules = Tokenizer(
+        models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    rules.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    steps = [
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
     rules.decoder = decoders.Sequence(steps)
     rules.add_special_tokens(["<s>", "</s>"])
-    rules.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", vocab["<s>"])])
+    rules.post_processor = processors.TemplateProcessing(
+        "<s> $A", special_tokens=[("<s>", vocab["<s>"])]
+    )
     return rules
 
 
-def save(model: Any, folder: Path, rules: Tokenizer | None = None, max_shard_size: str = "30KB") -> Path:
+def save(
+    model: Any, folder: Path, rules: Tokenizer | None = None, max_shard_size: str = "30KB"
+) -> Path:
     """Write a model of transformers, in shards unless they are large, and a tokenizer."""
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     if rules is not None:

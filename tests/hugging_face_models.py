@@ -1,12 +1,14 @@
-"""Small random models of every family, built and run by `transformers`: the oracle of the test_hugging_face_* files.
+"""Small random models of every family, built and run by `transformers`: the oracle of the
+test_hugging_face_* files.
 
-A `Case` names a config, and says in a line what is awkward about it. `reference(case, folder)` builds the model, writes
-it as a checkpoint in small shards, and lets transformers continue a prompt greedily without any cache, so that nothing
-is taken from a cache of theirs either.
+A `Case` names a config, and says in a line what is awkward about it. `reference(case, folder)`
+builds the model, writes it as a checkpoint in small shards, and lets transformers continue a prompt
+greedily without any cache, so that nothing is taken from a cache of theirs either.
 
-Weights are so large that a mistake cannot hide in the tolerance: matrices have deviations of 0.3 or more (checkpoints
-start from 0.02), norms lie anywhere between 0.5 and 1.5, no bias is zero. `python tests/hugging_face_models.py`
-prints, for every case, a seed whose greedy path has no near-tie, and is lively.
+Weights are so large that a mistake cannot hide in the tolerance: matrices have deviations of 0.3 or
+more (checkpoints start from 0.02), norms lie anywhere between 0.5 and 1.5, no bias is zero. `python
+tests/hugging_face_models.py` prints, for every case, a seed whose greedy path has no near-tie, and
+is lively.
 """
 
 from collections.abc import Iterator
@@ -21,14 +23,16 @@ from twophase.models.transformer import Transformer
 
 STEPS = 64
 
-# Largest difference between two logits, as a share of the spread of the logits at that position. Sums in another order
-# make 1e-6 to 1e-5 of it in these models; up to 3e-5 where RoPE is stretched, since transformers takes its angles in
-# fp32 (an error of 2e-6 after 100 positions) and these large weights magnify it.
+# Largest difference between two logits, as a share of the spread of the logits at that position.
+# Sums in another order make 1e-6 to 1e-5 of it in these models; up to 3e-5 where RoPE is stretched,
+# since transformers takes its angles in fp32 (an error of 2e-6 after 100 positions) and these large
+# weights magnify it.
 TOLERANCE = 1e-4
-# Greedy tokens are compared only where the best logit leads by so much (in spreads): ten times what may differ.
+# Greedy tokens are compared only where the best logit leads by so much (in spreads): ten times what
+# may differ.
 MARGIN = 1e-3
-# Different tokens in every continuation: a model that repeats itself proves little. (With a window of 1 the next token
-# is a function of the last; such paths are short.)
+# Different tokens in every continuation: a model that repeats itself proves little. (With a window
+# of 1 the next token is a function of the last; such paths are short.)
 VARIETY = 8
 
 
@@ -61,7 +65,8 @@ class Reference:
 
 
 def disagreement(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    """The largest difference of two logits, as a share of the standard deviation of `theirs` at that position.
+    """The largest difference of two logits, as a share of the standard deviation of `theirs` at
+    that position.
 
     Stricter than a share of the largest logit, which a large mean would make meaningless.
     """
@@ -70,11 +75,15 @@ def disagreement(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 
 def build(case: Case) -> Any:
-    """The case's model as transformers knows it, in fp32, its weights drawn from the case's seed."""
+    """The case's model as transformers knows it, in fp32, its weights drawn from the case's
+    seed."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(case.family, **(USUAL | FAMILY_USUAL.get(case.family, {}) | case.more))
-    # The plain implementations: Gemma's score cap exists in no other, and experts of any width run in no other.
+    config = AutoConfig.for_model(
+        case.family, **(USUAL | FAMILY_USUAL.get(case.family, {}) | case.more)
+    )
+    # The plain implementations: Gemma's score cap exists in no other, and experts of any width run
+    # in no other.
     plain = {"attn_implementation": "eager", "experts_implementation": "eager"}
     model = AutoModelForCausalLM.from_config(config, **plain).eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(case.seed)
@@ -100,7 +109,8 @@ def draw(weight: torch.Tensor, name: str, config: Any, generator: torch.Generato
 
 
 def reference(case: Case, folder: Path) -> Reference:
-    """Run the case: greedy, STEPS tokens after the prompt, the whole sequence again for each. Saved in `folder`."""
+    """Run the case: greedy, STEPS tokens after the prompt, the whole sequence again for each. Saved
+    in `folder`."""
     model = build(case)
     generator = torch.Generator().manual_seed(1000 + case.seed)
     tokens = torch.randint(0, V, (case.B, case.T), generator=generator)  # [B, T]
@@ -109,7 +119,9 @@ def reference(case: Case, folder: Path) -> Reference:
             last = model(tokens, use_cache=False).logits[:, -1]  # [B, V]
             tokens = torch.cat([tokens, last.argmax(-1, keepdim=True)], dim=1)  # [B, T + i]
         logits = model(tokens, use_cache=False).logits  # [B, T + STEPS, V]
-    corrections = [b for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    corrections = [
+        b for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")
+    ]
     n_params = model.num_parameters() + sum(b.numel() for b in corrections)
     model.save_pretrained(folder, max_shard_size="20KB")
     return Reference(case, folder, tokens.clone(), logits.clone(), n_params)
@@ -119,7 +131,9 @@ def fed_in_blocks(model: Transformer, tokens: torch.Tensor, blocks: list[int]) -
     """Logits of `tokens` [B, T], fed through a new cache so many at a time: [B, T, V]."""
     cache = model.new_cache(*tokens.shape)
     with torch.inference_mode():
-        return torch.cat([model(block, cache) for block in tokens.split(blocks, dim=1)], dim=1)  # [B, T, V]
+        return torch.cat(
+            [model(block, cache) for block in tokens.split(blocks, dim=1)], dim=1
+        )  # [B, T, V]
 
 
 def greedy(model: Transformer, prompt: torch.Tensor, steps: int = STEPS) -> torch.Tensor:
@@ -134,7 +148,8 @@ def greedy(model: Transformer, prompt: torch.Tensor, steps: int = STEPS) -> torc
 
 
 def good_seeds(case: Case, folder: Path) -> Iterator[tuple[int, float, int]]:
-    """Seeds from 0 on, with margin and variety of their greedy path, where the margin is enough and the path lively."""
+    """Seeds from 0 on, with margin and variety of their greedy path, where the margin is enough and
+    the path lively."""
     for seed in range(500):
         found = reference(replace(case, seed=seed), folder)
         if found.margin > 2 * MARGIN and found.variety >= VARIETY:

@@ -59,18 +59,25 @@ MOODLE: Mapping[str, bytes] = {
     "Bob Brown_502_assignsubmission_onlinetext_/onlinetext.html": b"<p>",
     "Cy Clark_503_assignsubmission_onlinetext_/onlinetext.html": b"<p>",
 }
-MOODLE_FLAT: Mapping[str, bytes] = {name.replace("_/", "_").replace("file/", "file_"): d for name, d in MOODLE.items()}
+MOODLE_FLAT: Mapping[str, bytes] = {
+    name.replace("_/", "_").replace("file/", "file_"): d for name, d in MOODLE.items()
+}
 
 
 def lay(folder: Path, files: Mapping[str, bytes] | Iterable[str]) -> Path:
     """Write files below a folder; a name alone is a notebook."""
-    for name, data in (files if isinstance(files, Mapping) else dict.fromkeys(files, NOTEBOOK)).items():
+    for name, data in (
+        files if isinstance(files, Mapping) else dict.fromkeys(files, NOTEBOOK)
+    ).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     return folder
 
 
-def zipped(files: Mapping[str, bytes] | Iterable[tuple[str, bytes]], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zipped(
+    files: Mapping[str, bytes] | Iterable[tuple[str, bytes]],
+    compression: int = zipfile.ZIP_DEFLATED,
+) -> bytes:
     """A zip of these files, in this order; pairs may have a name twice."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", compression) as z:

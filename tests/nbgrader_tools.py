@@ -1,4 +1,5 @@
-"""A course that lives in nbgrader, in a folder of its own: nbgrader's own programs release, fetch, submit, collect and hand out."""
+"""A course that lives in nbgrader, in a folder of its own: nbgrader's own programs release, fetch,
+submit, collect and hand out."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ from twophase.grading.release import Release, from_cells
 COURSE, ASSIGNMENT, NAME = "inference", "ps1", "03_kv_cache"
 BATCH, BYTES, ESSAY = "kv_cache-max_batch", "kv_cache-kv_bytes", "kv_cache-essay"
 DUE = datetime.datetime(2030, 1, 1, 12)
-ON_TIME, AGAIN, LATE = "2030-01-01 10:00:00 UTC", "2030-01-01 11:00:00 UTC", "2030-01-02 13:00:00 UTC"
+ON_TIME, AGAIN, LATE = (
+    "2030-01-01 10:00:00 UTC",
+    "2030-01-01 11:00:00 UTC",
+    "2030-01-02 13:00:00 UTC",
+)
 CONFIG = """
 from nbgrader.plugins import BasePlugin
 
@@ -60,7 +65,10 @@ def solutions() -> NotebookNode:
     """Two exercises of the course, and a question that a person reads."""
     stub = right(BYTES).split("\n", 1)
     assert stub[0].startswith("def ")
-    answer = f'{stub[0]}\n    """Bytes."""\n    ### BEGIN SOLUTION\n{stub[1].rstrip()}\n    ### END SOLUTION\n'
+    answer = (
+        f'{stub[0]}\n    """Bytes."""\n    ### BEGIN SOLUTION\n{stub[1].rstrip()}\n    ### END'
+        " SOLUTION\n"
+    )
     nb = small_solution()
     nb.cells += exercise_cells(BYTES, answer, int(registry.load(BYTES).points))
     essay = marked("Why does the batch saturate?", ESSAY, solution=True, grade=True, points=3)
@@ -125,7 +133,8 @@ class Department:
         return NbGraderAPI(CourseDirectory(config=config), config=config)
 
     def exchange(self, action: str, student: str = "", at: str = "", **options: bool) -> None:
-        """One of nbgrader's ways through the exchange: ReleaseAssignment, FetchAssignment, Submit, Collect, ..."""
+        """One of nbgrader's ways through the exchange: ReleaseAssignment, FetchAssignment, Submit,
+        Collect, ..."""
         from nbgrader.auth import Authenticator
         from nbgrader.coursedir import CourseDirectory
         from nbgrader.exchange import ExchangeFactory
@@ -133,7 +142,9 @@ class Department:
         config = self.config(student)
         make = getattr(ExchangeFactory(config=config), action)
         doing = make(
-            coursedir=CourseDirectory(config=config), authenticator=Authenticator(config=config), config=config
+            coursedir=CourseDirectory(config=config),
+            authenticator=Authenticator(config=config),
+            config=config,
         )
         for name, value in options.items():
             setattr(doing, name, value)
@@ -142,7 +153,8 @@ class Department:
         doing.start()
 
     def open(self, source: NotebookNode, **options: Any) -> Department:
-        """Make the course, generate and release the assignment. `options` are GenerateAssignment's."""
+        """Make the course, generate and release the assignment. `options` are
+        GenerateAssignment's."""
         place = self.course / "source" / ASSIGNMENT
         place.mkdir(parents=True)
         nbformat.write(source, place / f"{NAME}.ipynb")
@@ -193,4 +205,7 @@ class Department:
         plugin.to = str(to)
         with self.gradebook() as book:
             plugin.export(book)
-        return {row["student_id"]: row for row in csv.DictReader(to.read_text(encoding="utf-8").splitlines())}
+        return {
+            row["student_id"]: row
+            for row in csv.DictReader(to.read_text(encoding="utf-8").splitlines())
+        }

@@ -1,4 +1,5 @@
-"""What several tests need of notebooks: a small model-solution notebook, the tools that make exercises, right answers put in."""
+"""What several tests need of notebooks: a small model-solution notebook, the tools that make
+exercises, right answers put in."""
 
 from __future__ import annotations
 
@@ -46,13 +47,23 @@ def exercise_cells(exercise_id: str, answer: str, points: int) -> list[NotebookN
     return [
         nbformat.v4.new_markdown_cell("## A task\n\nWrite it."),
         marked(answer, exercise_id, solution=True),
-        marked(f'check("{exercise_id}")', f"{exercise_id}-check", grade=True, locked=True, points=points),
+        marked(
+            f'check("{exercise_id}")',
+            f"{exercise_id}-check",
+            grade=True,
+            locked=True,
+            points=points,
+        ),
     ]
 
 
 def small_solution() -> NotebookNode:
     """A model-solution notebook with one exercise, as an author saves it."""
-    setup = marked("from twophase.lab import NotYet, check, hint, solution, progress", "kv_cache-setup", locked=True)
+    setup = marked(
+        "from twophase.lab import NotYet, check, hint, solution, progress",
+        "kv_cache-setup",
+        locked=True,
+    )
     nb = nbformat.v4.new_notebook()
     nb.cells = [
         nbformat.v4.new_markdown_cell("# The KV cache"),

@@ -16,7 +16,16 @@ import pytest
 import torch
 
 from twophase.checks.answer import LocalAnswer
-from twophase.checks.arithmetic_intensity import _merges, choose, critical_batch, flash, matmul, merge, overlap, predict
+from twophase.checks.arithmetic_intensity import (
+    _merges,
+    choose,
+    critical_batch,
+    flash,
+    matmul,
+    merge,
+    overlap,
+    predict,
+)
 from twophase.checks.arithmetic_intensity import online_softmax as online
 from twophase.checks.judge import Bench
 from twophase.kernels.attention import naive_attention
@@ -27,11 +36,15 @@ INF = float("inf")
 
 
 def test_the_function_printed_in_the_notebook_is_the_one_that_the_check_judges() -> None:
-    cells = json.loads((ROOT / "solutions" / "02_arithmetic_intensity.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads(
+        (ROOT / "solutions" / "02_arithmetic_intensity.ipynb").read_text(encoding="utf-8")
+    )["cells"]
     task = next("".join(c["source"]) for c in cells if c["id"] == "arithmetic_intensity-merge-task")
     found = re.search(r"```python\n(.*?)```", task, re.DOTALL)
     assert found is not None
-    ours = ast.parse(textwrap.dedent(inspect.getsource(_merges.printed)).replace("def printed", "def merge")).body[0]
+    ours = ast.parse(
+        textwrap.dedent(inspect.getsource(_merges.printed)).replace("def printed", "def merge")
+    ).body[0]
     assert isinstance(ours, ast.FunctionDef)
     ours.body = ours.body[1:]  # without docstring and annotations, which the notebook leaves out
     ours.returns = None
@@ -44,10 +57,14 @@ def test_the_function_printed_in_the_notebook_is_the_one_that_the_check_judges()
 def test_the_references_of_the_formulas_are_the_theory(seed: int) -> None:
     rng = random.Random(seed)
     for case in matmul.cases(rng):
-        assert matmul.reference(*case.args) == pytest.approx(theory.matmul_intensity(*case.args), rel=1e-12)
+        assert matmul.reference(*case.args) == pytest.approx(
+            theory.matmul_intensity(*case.args), rel=1e-12
+        )
     for case in critical_batch.cases(rng):
         C, W, param, _, E, k = case.args
-        assert critical_batch.reference(*case.args) == pytest.approx(theory.critical_batch(C, W, param / 8, E, k))
+        assert critical_batch.reference(*case.args) == pytest.approx(
+            theory.critical_batch(C, W, param / 8, E, k)
+        )
 
 
 def test_the_meter_counts_what_the_theory_says() -> None:
@@ -76,7 +93,9 @@ def test_the_state_of_online_softmax_gives_the_softmax_of_all_blocks_together(se
         m, l = torch.full((len(blocks[0]),), -INF), torch.zeros(len(blocks[0]))
         for block in blocks:
             m, l = online.reference(m, l, block)
-        torch.testing.assert_close(m + l.log(), torch.cat(blocks, -1).logsumexp(-1), rtol=1e-6, atol=1e-5)
+        torch.testing.assert_close(
+            m + l.log(), torch.cat(blocks, -1).logsumexp(-1), rtol=1e-6, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -91,13 +110,16 @@ def test_attention_in_blocks_is_attention(seed: int) -> None:
 
 def test_the_size_of_a_state_counts_every_number_in_it() -> None:
     assert (
-        flash.size({"out": torch.zeros(3, 4), "m": [torch.zeros(3), 1.0], "n": 2, "none": None}) == 12 + 3 + 1 + 1 + 1
+        flash.size({"out": torch.zeros(3, 4), "m": [torch.zeros(3), 1.0], "n": 2, "none": None})
+        == 12 + 3 + 1 + 1 + 1
     )
     assert flash.size("a text") == math.inf
 
 
 @pytest.mark.parametrize("fault", _merges.FAULTS)
-def test_each_fault_alone_is_shown_by_the_author_s_calls_and_not_by_a_harmless_one(fault: str) -> None:
+def test_each_fault_alone_is_shown_by_the_author_s_calls_and_not_by_a_harmless_one(
+    fault: str,
+) -> None:
     one = _merges.FAULTS[fault]
     assert any(merge._shows(one, call) for call in _merges.expose())
     assert not merge._shows(one, [[[1.0]], [60.0], [[3.0]], [-20.0]])
@@ -129,7 +151,8 @@ def test_merged_parts_are_attention_over_all_their_keys_in_any_order() -> None:
     generator = torch.Generator().manual_seed(0)
     scores, v = 3 * torch.randn(4, 20, generator=generator), torch.randn(20, 5, generator=generator)
     parts = [
-        (scores[:, i : i + 5].softmax(-1) @ v[i : i + 5], scores[:, i : i + 5].logsumexp(-1)) for i in (10, 0, 15, 5)
+        (scores[:, i : i + 5].softmax(-1) @ v[i : i + 5], scores[:, i : i + 5].logsumexp(-1))
+        for i in (10, 0, 15, 5)
     ]
     out, lse = parts[0]
     for part in parts[1:]:
@@ -141,7 +164,12 @@ def test_merged_parts_are_attention_over_all_their_keys_in_any_order() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_trap_of_the_choice_catches_its_wrong_answer_and_has_a_right_one(seed: int) -> None:
     bench = Bench(choose.EXERCISE, seed)
-    right = {"the batch": "valid", "memory": "fits", "step": "in time", "throughput": "within 5 % of the best"}
+    right = {
+        "the batch": "valid",
+        "memory": "fits",
+        "step": "in time",
+        "throughput": "within 5 % of the best",
+    }
     assert all(expected == right for expected in bench.expected)
     for case, wrong in zip(bench.cases[4:], choose.TRAPS.values(), strict=True):
         assert choose.EXERCISE.look(LocalAnswer({"choose": wrong}), case) != right

@@ -21,7 +21,9 @@ script = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(script)
 
 
-def test_the_fingerprint_changes_with_content_and_names_and_with_nothing_else(tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_content_and_names_and_with_nothing_else(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "a.py").write_text("x = 1")
     first = script.fingerprint(["lib"], tmp_path)
@@ -65,12 +67,21 @@ def test_our_scripts_and_styles_name_no_host() -> None:
 
 
 def test_every_page_of_the_contents_exists_and_every_page_is_in_the_contents() -> None:
-    listed = set(re.findall(r"file: ([\w/]+)", re.sub(r"^#.*$", "", (ROOT / "_toc.yml").read_text("utf8"), flags=re.M)))
+    listed = set(
+        re.findall(
+            r"file: ([\w/]+)",
+            re.sub(r"^#.*$", "", (ROOT / "_toc.yml").read_text("utf8"), flags=re.M),
+        )
+    )
     listed.add(yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))["root"])
     pages = {
-        p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "book").rglob("*.md") if "_ext" not in p.parts
+        p.relative_to(ROOT).with_suffix("").as_posix()
+        for p in (ROOT / "book").rglob("*.md")
+        if "_ext" not in p.parts
     }
-    pages |= {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "exercises").glob("*.ipynb")}
+    pages |= {
+        p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "exercises").glob("*.ipynb")
+    }
     assert listed == pages
 
 

@@ -13,7 +13,14 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-PARTS = ["book_question", "book_sources_say", "book_chapter", "book_exercises", "book_figures", "book_glossary"]
+PARTS = [
+    "book_question",
+    "book_sources_say",
+    "book_chapter",
+    "book_exercises",
+    "book_figures",
+    "book_glossary",
+]
 SETTINGS = {
     "extensions": ["myst_nb", "sphinx.ext.mathjax", *PARTS],
     "myst_enable_extensions": ["colon_fence", "dollarmath"],
@@ -33,11 +40,20 @@ def make_book(folder: Path, pages: dict[str, str]) -> tuple[Path, str]:
     warnings = StringIO()
     with patch_docutils(), docutils_namespace():
         app = Sphinx(
-            str(source), None, str(folder / "out"), str(folder / "doctrees"), "html", SETTINGS, StringIO(), warnings
+            str(source),
+            None,
+            str(folder / "out"),
+            str(folder / "doctrees"),
+            "html",
+            SETTINGS,
+            StringIO(),
+            warnings,
         )
         app.build()
     plain = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue())
-    return folder / "out", "\n".join(line for line in plain.splitlines() if "isn't included in any toctree" not in line)
+    return folder / "out", "\n".join(
+        line for line in plain.splitlines() if "isn't included in any toctree" not in line
+    )
 
 
 QUESTION = """# Page
@@ -50,7 +66,9 @@ QUESTION = """# Page
 """
 
 
-def test_a_question_is_a_fieldset_whose_choices_are_labelled_and_carry_their_reasons(tmp_path: Path) -> None:
+def test_a_question_is_a_fieldset_whose_choices_are_labelled_and_carry_their_reasons(
+    tmp_path: Path,
+) -> None:
     out, warnings = make_book(tmp_path, {"page": QUESTION})
     html = (out / "page.html").read_text("utf8")
     assert warnings == ""
@@ -81,7 +99,9 @@ def test_a_question_with_two_right_choices_has_boxes_to_tick(tmp_path: Path) -> 
         (("The weights. ||", "||"), "choice 1 is empty"),
     ],
 )
-def test_a_question_that_cannot_teach_is_a_warning(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
+def test_a_question_that_cannot_teach_is_a_warning(
+    tmp_path: Path, change: tuple[str, str], complaint: str
+) -> None:
     assert complaint in make_book(tmp_path, {"page": QUESTION.replace(*change)})[1]
 
 
@@ -104,7 +124,10 @@ def test_the_sources_say_links_to_the_ledgers_row(tmp_path: Path) -> None:
 
 def test_a_claim_that_the_ledger_does_not_have_is_a_warning(tmp_path: Path) -> None:
     page = "# Page\n:::{sources-say}\n:claim: 002-k\nNo.\n:::\n"
-    assert "the ledger has no claim '002-k'" in make_book(tmp_path, {"book/page": page, "book/errata": LEDGER})[1]
+    assert (
+        "the ledger has no claim '002-k'"
+        in make_book(tmp_path, {"book/page": page, "book/errata": LEDGER})[1]
+    )
 
 
 CHAPTER = "# Page\n:::{chapter}\n:sittings: 35, 40\n:needs: 01_first\n- count bytes;\n:::\n"
@@ -127,13 +150,17 @@ def test_the_head_of_a_chapter_adds_its_sittings_and_links_what_it_needs(tmp_pat
         (("35, 40", "half an hour"), "sittings are minutes separated by commas"),
     ],
 )
-def test_a_head_that_promises_too_much_is_a_warning(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
+def test_a_head_that_promises_too_much_is_a_warning(
+    tmp_path: Path, change: tuple[str, str], complaint: str
+) -> None:
     pages = {"book/02_second": CHAPTER.replace(*change), "book/01_first": "# First\n"}
     assert complaint in make_book(tmp_path, pages)[1]
 
 
 def test_a_page_with_two_titles_is_a_warning(tmp_path: Path) -> None:
-    warnings = make_book(tmp_path, {"page": "# One\n\n## Section\n\n# Two\n", "other": "# One\n\n## Section\n"})[1]
+    warnings = make_book(
+        tmp_path, {"page": "# One\n\n## Section\n\n# Two\n", "other": "# One\n\n## Section\n"}
+    )[1]
     assert warnings.count("a page has one title") == 1
     assert "page.md: WARNING" in warnings
 
@@ -144,7 +171,13 @@ def test_the_sittings_of_a_notebook_become_sections_of_its_one_title(tmp_path: P
     html = (out / "exercises" / "03_kv_cache.html").read_text("utf8")
     assert warnings == ""
     headings = re.findall(r"<h(\d)>([^<]*)<a class=\"headerlink", html)
-    assert headings == [("1", "Exercises"), ("2", "Sitting 1"), ("3", "First"), ("2", "Sitting 2"), ("3", "Second")]
+    assert headings == [
+        ("1", "Exercises"),
+        ("2", "Sitting 1"),
+        ("3", "First"),
+        ("2", "Sitting 2"),
+        ("3", "Second"),
+    ]
 
 
 def test_the_table_of_exercises_lists_every_exercise_of_the_registry(tmp_path: Path) -> None:
@@ -163,7 +196,10 @@ def test_the_table_of_exercises_lists_every_exercise_of_the_registry(tmp_path: P
 
 
 def test_a_topic_that_does_not_exist_is_a_warning(tmp_path: Path) -> None:
-    assert "no topic 'kv_cash'" in make_book(tmp_path, {"page": "# Page\n:::{exercises} kv_cash\n:::\n"})[1]
+    assert (
+        "no topic 'kv_cash'"
+        in make_book(tmp_path, {"page": "# Page\n:::{exercises} kv_cash\n:::\n"})[1]
+    )
 
 
 def test_the_kill_matrix_lists_every_misconception(tmp_path: Path) -> None:
@@ -187,7 +223,11 @@ def picture_cell(alt: str | None) -> str:
     """A notebook with one stored picture, a single pixel."""
     pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     metadata = {"mystnb": {"image": {"alt": alt}}} if alt else {}
-    output = {"output_type": "display_data", "data": {"image/png": pixel, "text/plain": "<Figure>"}, "metadata": {}}
+    output = {
+        "output_type": "display_data",
+        "data": {"image/png": pixel, "text/plain": "<Figure>"},
+        "metadata": {},
+    }
     cell = {
         "cell_type": "code",
         "id": "a",
@@ -214,11 +254,16 @@ def test_a_cells_alt_text_reaches_the_page(tmp_path: Path) -> None:
 
 
 def test_a_picture_without_alt_text_is_a_warning(tmp_path: Path) -> None:
-    assert "this picture has no alt text" in make_book(tmp_path, {"page.ipynb": picture_cell(None)})[1]
+    assert (
+        "this picture has no alt text" in make_book(tmp_path, {"page.ipynb": picture_cell(None)})[1]
+    )
 
 
 def test_a_term_carries_its_definition_and_only_its_own(tmp_path: Path) -> None:
-    glossary = "# Glossary\n:::{glossary}\nKV cache\n  Keys and values, kept.\n\nbatch\n  Sequences in a pass.\n:::\n"
+    glossary = (
+        "# Glossary\n:::{glossary}\nKV cache\n  Keys and values, kept.\n\nbatch\n  Sequences in a"
+        " pass.\n:::\n"
+    )
     page = "# Page\nThe {term}`KV cache` of a {term}`batch`.\n"
     out, warnings = make_book(tmp_path, {"glossary": glossary, "page": page})
     html = (out / "page.html").read_text("utf8")

@@ -1,4 +1,5 @@
-"""A {play} box: the page's formula is the package's, its first state is drawn, and its JavaScript twin agrees with the Python."""
+"""A {play} box: the page's formula is the package's, its first state is drawn, and its JavaScript
+twin agrees with the Python."""
 
 import json
 import random
@@ -66,17 +67,24 @@ def test_an_output_is_the_packages_function_to_the_last_bit_that_matters() -> No
     cache = 2 * 40 * 40 * 128 * 2 * state["S"]  # Llama-2-13B: both, layers, KV heads, width, bf16
     outputs = {output.name: formula.number(output.expr, state) for output in play.outputs}
     assert outputs["cache"] == pytest.approx(cache, rel=1e-12)
-    assert outputs["step"] == pytest.approx(step_time_s(26e9, 32, cache, 1e13, 3.35e12, 989e12), rel=1e-12)
+    assert outputs["step"] == pytest.approx(
+        step_time_s(26e9, 32, cache, 1e13, 3.35e12, 989e12), rel=1e-12
+    )
     assert outputs["fits"] == (640e9 - 26e9) // cache
-    assert outputs["share"] == pytest.approx(100 * 32 * cache / (32 * cache + 2 * 13_015_864_320), rel=1e-9)
+    assert outputs["share"] == pytest.approx(
+        100 * 32 * cache / (32 * cache + 2 * 13_015_864_320), rel=1e-9
+    )
 
 
 def in_node(script: str) -> Any:
     assert NODE is not None
     program = (
-        f"{(ROOT / 'book' / '_static' / 'play.js').read_text('utf8')}\nconst play = globalThis.twophasePlay;\n{script}"
+        f"{(ROOT / 'book' / '_static' / 'play.js').read_text('utf8')}\nconst play ="
+        f" globalThis.twophasePlay;\n{script}"
     )
-    done = subprocess.run([NODE, "-"], input=program, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [NODE, "-"], input=program, capture_output=True, text=True, timeout=30, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -91,7 +99,9 @@ def random_states(play: formula.Play, count: int) -> list[dict[str, float]]:
                 state.update(rng.choice(list(item.options.values())))
             else:
                 state[item.name] = (
-                    rng.choice(item.values) if item.values else float(rng.randint(int(item.low), int(item.high)))
+                    rng.choice(item.values)
+                    if item.values
+                    else float(rng.randint(int(item.low), int(item.high)))
                 )
         states.append(state)
     return states
@@ -125,7 +135,10 @@ def test_what_theory_gives_for_symbols_becomes_javascript(text: str) -> None:
     B = sympy.Symbol("B", positive=True)
     expr = sympy.sympify(text, locals={"B": B})
     values = [1, 6, 7, 49, 50, 51, 99, 101, 511]
-    found = in_node(f"console.log(JSON.stringify({values}.map(b => ((v) => {formula.javascript(expr)})({{B: b}}))));")
+    found = in_node(
+        f"console.log(JSON.stringify({values}.map(b => ((v) => {formula.javascript(expr)})({{B:"
+        " b}))));"
+    )
     assert found == pytest.approx([float(expr.subs(B, value)) for value in values], rel=1e-12)
 
 
@@ -134,15 +147,20 @@ def test_the_first_state_drawn_at_build_time_is_what_the_script_draws() -> None:
     play = read()
     for state in random_states(play, 6):
         script = (
-            f"const spec = {json.dumps(book_play.page_spec(play))}, f = {book_play.formulas(play)}, v = {json.dumps(state)};"
-            "console.log(JSON.stringify([play.draw(spec, f, v, 640), play.describe(spec, f, v)]));"
+            f"const spec = {json.dumps(book_play.page_spec(play))}, f = {book_play.formulas(play)},"
+            f" v = {json.dumps(state)};console.log(JSON.stringify([play.draw(spec, f, v, 640),"
+            " play.describe(spec, f, v)]));"
         )
         drawing, words = in_node(script)
         assert words == plot.describe(play, state)
         expected = plot.draw(play, state)
         assert PIXELS.sub("#", drawing) == PIXELS.sub("#", expected)
-        found, wanted = ([float(number) for number in PIXELS.findall(text)] for text in (drawing, expected))
-        assert found == pytest.approx(wanted, abs=0.11)  # a tenth of a pixel, which the two may round apart
+        found, wanted = (
+            [float(number) for number in PIXELS.findall(text)] for text in (drawing, expected)
+        )
+        assert found == pytest.approx(
+            wanted, abs=0.11
+        )  # a tenth of a pixel, which the two may round apart
 
 
 NUMBERS = [
@@ -171,7 +189,9 @@ NUMBERS = [
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.parametrize("unit", ["", "B", "s", "FLOP/s", "%", "tokens"])
 def test_both_write_numbers_the_same_way(unit: str) -> None:
-    found = in_node(f"console.log(JSON.stringify({NUMBERS}.map(x => play.readable(x, {json.dumps(unit)}))));")
+    found = in_node(
+        f"console.log(JSON.stringify({NUMBERS}.map(x => play.readable(x, {json.dumps(unit)}))));"
+    )
     assert found == [plot.readable(value, unit) for value in NUMBERS]
 
 
@@ -193,9 +213,12 @@ def test_numbers_are_written_as_a_person_would(value: float, unit: str, text: st
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "log"), [(0, 1, False), (0.3, 17, False), (1, 512, True), (1e-3, 40, True), (2, 5, True)]
+    ("low", "high", "log"),
+    [(0, 1, False), (0.3, 17, False), (1, 512, True), (1e-3, 40, True), (2, 5, True)],
 )
-def test_ticks_lie_inside_the_axis_and_are_enough_to_read_it(low: float, high: float, log: bool) -> None:
+def test_ticks_lie_inside_the_axis_and_are_enough_to_read_it(
+    low: float, high: float, log: bool
+) -> None:
     found = plot.ticks(low, high, log)
     assert 2 <= len(found) <= 12
     assert all(low * (1 - 1e-6) <= tick <= high * (1 + 1e-6) for tick in found)

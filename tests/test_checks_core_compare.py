@@ -26,13 +26,16 @@ parts = (
     | st.text(max_size=5)
     | st.binary(max_size=5)
     | hnp.arrays(
-        st.sampled_from([np.dtype(t) for t in ("bool", "int64", "float32")]), hnp.array_shapes(min_dims=0, min_side=0)
+        st.sampled_from([np.dtype(t) for t in ("bool", "int64", "float32")]),
+        hnp.array_shapes(min_dims=0, min_side=0),
     )
     | st.builds(torch.tensor, st.lists(st.floats(width=32), max_size=3))
     | st.sets(st.integers(-9, 9), max_size=3)
 )
 plain = st.recursive(
-    parts, lambda x: st.lists(x, max_size=3) | st.tuples(x, x) | st.dictionaries(st.text(max_size=3), x), max_leaves=8
+    parts,
+    lambda x: st.lists(x, max_size=3) | st.tuples(x, x) | st.dictionaries(st.text(max_size=3), x),
+    max_leaves=8,
 )
 
 
@@ -96,15 +99,27 @@ def test_right_answers_are_right(observed: Any, expected: Any, tolerance: Tolera
         ([1.0, 1.0], np.ones(2), EXACT, "should be a numpy array"),
         (np.ones(2, int), np.ones(2), EXACT, "floating-point"),
         (np.ones(2, np.float32), np.ones(2), Tolerance(dtype=True), "dtype float64"),
-        (np.array([1.0, 2.0]), np.array([1.0, 3.0]), LOOSE, "1 of 2 places: at [1] it has 2, expected 3"),
+        (
+            np.array([1.0, 2.0]),
+            np.array([1.0, 3.0]),
+            LOOSE,
+            "1 of 2 places: at [1] it has 2, expected 3",
+        ),
         (np.array([math.inf]), np.array([1e308]), Tolerance(rtol=1e9), "1 of 1 places"),
         (np.array([math.nan]), np.array([0.0]), LOOSE, "it has nan"),
-        (np.array([2**53 + 1, 0]), np.array([2**53, 0]), EXACT, "it has 9007199254740993, expected 9007199254740992"),
+        (
+            np.array([2**53 + 1, 0]),
+            np.array([2**53, 0]),
+            EXACT,
+            "it has 9007199254740993, expected 9007199254740992",
+        ),
         (None, "a", EXACT, "is None"),
         ("a", None, EXACT, "expected None"),
     ],
 )
-def test_wrong_answers_are_wrong_in_one_sentence(observed: Any, expected: Any, tolerance: Tolerance, says: str) -> None:
+def test_wrong_answers_are_wrong_in_one_sentence(
+    observed: Any, expected: Any, tolerance: Tolerance, says: str
+) -> None:
     said = difference(observed, expected, tolerance)
     assert said is not None
     assert says in said
@@ -112,7 +127,9 @@ def test_wrong_answers_are_wrong_in_one_sentence(observed: Any, expected: Any, t
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-12, 1e-3), st.floats(0, 1e-3), st.floats(-3, 3))
-def test_a_number_passes_exactly_within_atol_plus_rtol_times_expected(e: float, r: float, a: float, k: float) -> None:
+def test_a_number_passes_exactly_within_atol_plus_rtol_times_expected(
+    e: float, r: float, a: float, k: float
+) -> None:
     observed = e + k * (a + r * abs(e))
     near = abs(observed - e) <= a + r * abs(e)
     assert (difference(observed, e, Tolerance(r, a)) is None) == near
@@ -120,5 +137,13 @@ def test_a_number_passes_exactly_within_atol_plus_rtol_times_expected(e: float, 
 
 
 def test_plain_leaves_python_s_own_numbers_and_lists() -> None:
-    given = {"a": np.int64(3), "b": [torch.zeros(2), (np.float32(0.5), None)], "c": "text", "d": np.eye(2, dtype=int)}
-    assert repr(as_plain(given)) == "{'a': 3, 'b': [[0.0, 0.0], [0.5, None]], 'c': 'text', 'd': [[1, 0], [0, 1]]}"
+    given = {
+        "a": np.int64(3),
+        "b": [torch.zeros(2), (np.float32(0.5), None)],
+        "c": "text",
+        "d": np.eye(2, dtype=int),
+    }
+    assert (
+        repr(as_plain(given))
+        == "{'a': 3, 'b': [[0.0, 0.0], [0.5, None]], 'c': 'text', 'd': [[1, 0], [0, 1]]}"
+    )

@@ -54,14 +54,21 @@ def test_a_right_answer_gets_all_points(slug: str, names: dict[str, Any]) -> Non
         ("softmax", {"softmax": np.exp}, "exp"),
     ],
 )
-def test_a_misconception_gets_its_name_and_no_points(slug: str, names: dict[str, Any], called: str) -> None:
+def test_a_misconception_gets_its_name_and_no_points(
+    slug: str, names: dict[str, Any], called: str
+) -> None:
     seen = verdict(slug, **names)
     assert (seen.status, seen.points, seen.misconception) == ("wrong", 0, called)
     assert seen.message == f"This is {called}."
 
 
-def test_a_wrong_answer_that_agrees_with_no_misconception_is_shown_its_smallest_failing_case() -> None:
-    seen = verdict("bytes", bytes_of=lambda n_tokens, width: 2 * n_tokens * width if n_tokens == width == 1 else 0)
+def test_a_wrong_answer_that_agrees_with_no_misconception_is_shown_its_smallest_failing_case() -> (
+    None
+):
+    seen = verdict(
+        "bytes",
+        bytes_of=lambda n_tokens, width: 2 * n_tokens * width if n_tokens == width == 1 else 0,
+    )
     assert (seen.status, seen.misconception) == ("wrong", None)
     assert seen.message.startswith("Case “fresh 0”: the answer is 0, expected")
 
@@ -107,7 +114,13 @@ def test_an_answer_cannot_change_the_case_that_it_is_given() -> None:
 
 
 def test_whether_an_answer_is_right_is_known_at_its_first_wrong_case() -> None:
-    three = exercise("one-more", "f", lambda x: x + 1, lambda x: x, lambda rng: [Case(f"{x}", (x,)) for x in range(3)])
+    three = exercise(
+        "one-more",
+        "f",
+        lambda x: x + 1,
+        lambda x: x,
+        lambda rng: [Case(f"{x}", (x,)) for x in range(3)],
+    )
     called: list[int] = []
 
     def wrong_from_one(x: int) -> int:
@@ -148,7 +161,9 @@ def test_the_judges_own_fault_is_not_taken_for_the_answers() -> None:
             raise JudgeFault("the disk is full")
         return 1
 
-    faulty = exercise("fault", "f", lambda: 1, lambda: 2, lambda rng: [Case("one")], observe=observe)
+    faulty = exercise(
+        "fault", "f", lambda: 1, lambda: 2, lambda rng: [Case("one")], observe=observe
+    )
     with pytest.raises(JudgeFault):
         Bench(faulty, 1).judge(LocalAnswer({"f": lambda: 0}))
 
@@ -166,7 +181,9 @@ def test_a_handle_given_as_an_argument_is_its_object() -> None:
 
 
 def test_raising_is_seen_by_its_class_and_a_stub_is_not_a_refusal() -> None:
-    answer = LocalAnswer({"f": lambda: _raise(UnicodeError("no")), "g": lambda: 1, "h": lambda: _raise(NotYet("x"))})
+    answer = LocalAnswer(
+        {"f": lambda: _raise(UnicodeError("no")), "g": lambda: 1, "h": lambda: _raise(NotYet("x"))}
+    )
     assert outcome(lambda: answer.call("f")) == {"raised": ["UnicodeError", "ValueError"]}
     assert refuses(lambda: answer.call("f"))
     assert not refuses(lambda: answer.call("f"), "KeyError")
@@ -175,18 +192,30 @@ def test_raising_is_seen_by_its_class_and_a_stub_is_not_a_refusal() -> None:
         refuses(lambda: answer.call("h"))
 
 
-def test_a_value_far_larger_than_asked_for_is_judged_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_far_larger_than_asked_for_is_judged_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("twophase.checks.judge.LARGEST_KEPT", 100)
     large = [[1]] * 200
-    for wrong in (large, {i: i for i in range(200)}, np.zeros(10_000), "x" * 10_000, [b"x" * 10_000]):
-        made = exercise("large", "f", lambda: 1, lambda wrong=wrong: wrong, lambda rng: [Case("one")])
+    for wrong in (
+        large,
+        {i: i for i in range(200)},
+        np.zeros(10_000),
+        "x" * 10_000,
+        [b"x" * 10_000],
+    ):
+        made = exercise(
+            "large", "f", lambda: 1, lambda wrong=wrong: wrong, lambda rng: [Case("one")]
+        )
         seen = Bench(made, 1).judge(LocalAnswer({"f": lambda wrong=wrong: wrong}))
         assert (seen.status, seen.misconception, seen.outcomes[0].right) == ("wrong", None, False)
     right = exercise("large", "f", lambda: large, lambda: 2, lambda rng: [Case("one")])
     assert Bench(right, 1).judge(LocalAnswer({"f": lambda: large})).right
 
 
-def test_a_comparison_that_fails_on_an_answers_data_is_the_answers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_that_fails_on_an_answers_data_is_the_answers_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(*args: Any) -> Any:
         raise MemoryError
 
@@ -201,7 +230,9 @@ def test_an_exception_that_cannot_be_printed_stops_nothing() -> None:
     def observe(answer: Any, case: Case) -> Any:
         return {}[answer.call("f") ** 40]
 
-    made = exercise("huge", "f", lambda: 1, lambda: 2, lambda rng: [Case("one")], observe=lambda a, c: 1)
+    made = exercise(
+        "huge", "f", lambda: 1, lambda: 2, lambda rng: [Case("one")], observe=lambda a, c: 1
+    )
     bench = Bench(made, 1)
     object.__setattr__(made, "observe", observe)
     seen = bench.judge(LocalAnswer({"f": lambda: 10**1000}))

@@ -1,4 +1,5 @@
-"""Nothing but a right answer is right: no constant, no echo, no value that compares oddly, in any exercise of the course."""
+"""Nothing but a right answer is right: no constant, no echo, no value that compares oddly, in any
+exercise of the course."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def bench(exercise_id: str) -> Bench:
 
 
 class Giving:
-    """An answer that returns `give(name, *args)` to whatever it is asked, as it would come over the wire."""
+    """An answer that returns `give(name, *args)` to whatever it is asked, as it would come over the
+    wire."""
 
     def __init__(self, give: Give) -> None:
         self.give = give
@@ -115,7 +117,9 @@ def judged(exercise_id: str, answer: Any) -> Verdict:
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)
 def test_no_constant_is_right(exercise_id: str) -> None:
-    right = [n for n, c in CONSTANTS.items() if judged(exercise_id, Giving(lambda *a, c=c: c)).right]
+    right = [
+        n for n, c in CONSTANTS.items() if judged(exercise_id, Giving(lambda *a, c=c: c)).right
+    ]
     assert not right
 
 
@@ -139,11 +143,19 @@ def hostile(rng: random.Random, depth: int = 3) -> Any:
     if depth == 0 or rng.random() < 0.3:
         return _leaf(rng)
     inside = [hostile(rng, depth - 1) for _ in range(rng.randrange(5))]
-    return rng.choice((inside, tuple(inside), dict(zip(("m", "S_max", "batch", "kept", ""), inside, strict=False))))
+    return rng.choice(
+        (
+            inside,
+            tuple(inside),
+            dict(zip(("m", "S_max", "batch", "kept", ""), inside, strict=False)),
+        )
+    )
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)
-def test_values_that_change_from_call_to_call_neither_pass_nor_stop_the_judge(exercise_id: str) -> None:
+def test_values_that_change_from_call_to_call_neither_pass_nor_stop_the_judge(
+    exercise_id: str,
+) -> None:
     rng = random.Random(exercise_id)
 
     def give(*args: Any) -> Any:
@@ -164,7 +176,11 @@ def changed(value: Any, how: Callable[[Any], Any]) -> Any:
         return {k: changed(v, how) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(changed(v, how) for v in value)
-    if hasattr(value, "dtype") and "int" not in str(value.dtype) and callable(getattr(value, "tolist", None)):
+    if (
+        hasattr(value, "dtype")
+        and "int" not in str(value.dtype)
+        and callable(getattr(value, "tolist", None))
+    ):
         return value * math.nan if math.isnan(how(1.0)) else value
     return value
 
@@ -208,9 +224,13 @@ def test_a_right_answer_whose_numbers_are_all_nan_is_wrong(exercise_id: str) -> 
 
 @pytest.mark.parametrize("exercise_id", [i for i in ALL_IDS if i not in LABELS])
 @pytest.mark.parametrize(
-    "how", [str, lambda x: None, lambda x: [x], lambda x: 2**4000], ids=["str", "None", "[x]", "huge"]
+    "how",
+    [str, lambda x: None, lambda x: [x], lambda x: 2**4000],
+    ids=["str", "None", "[x]", "huge"],
 )
-def test_a_right_answer_whose_numbers_are_something_else_is_wrong(exercise_id: str, how: Callable[[Any], Any]) -> None:
+def test_a_right_answer_whose_numbers_are_something_else_is_wrong(
+    exercise_id: str, how: Callable[[Any], Any]
+) -> None:
     exercise = registry.load(exercise_id)
     if not _has_numbers(exercise_id):
         pytest.skip("it returns arrays only")
@@ -221,5 +241,7 @@ def test_a_right_answer_whose_numbers_are_something_else_is_wrong(exercise_id: s
 def _has_numbers(exercise_id: str) -> bool:
     met: list[Any] = []
     exercise = registry.load(exercise_id)
-    judged(exercise_id, Spoiled(exercise.namespace(exercise.reference), lambda x: met.append(x) or x))
+    judged(
+        exercise_id, Spoiled(exercise.namespace(exercise.reference), lambda x: met.append(x) or x)
+    )
     return bool(met)

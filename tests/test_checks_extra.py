@@ -1,4 +1,5 @@
-"""An instructor's folders: exercises that join the course without a fork, and every mistake in them as one sentence."""
+"""An instructor's folders: exercises that join the course without a fork, and every mistake in them
+as one sentence."""
 
 from __future__ import annotations
 
@@ -39,17 +40,23 @@ def test_the_exercises_of_a_folder_follow_the_courses_own() -> None:
 def test_a_held_back_sibling_stands_where_the_public_exercise_stood() -> None:
     public = registry.ids("kv_cache")
     found = Catalog(variants=extra.read(VARIANTS))
-    assert found.ids("kv_cache") == ["kv_cache-fewest_chips" if i == "kv_cache-max_batch" else i for i in public]
+    assert found.ids("kv_cache") == [
+        "kv_cache-fewest_chips" if i == "kv_cache-max_batch" else i for i in public
+    ]
     assert found.public_ids("kv_cache") == public
 
 
-@pytest.mark.parametrize("exercise", [BOTH.catalog().load(i) for f in BOTH.catalog().folders() for i in f.ids()])
+@pytest.mark.parametrize(
+    "exercise", [BOTH.catalog().load(i) for f in BOTH.catalog().folders() for i in f.ids()]
+)
 def test_the_examples_checks_hold_what_the_courses_do(exercise: Exercise) -> None:
     assert prove.everything(exercise) == ""
     bench = Bench(exercise)
     for name, function in public_functions().items():
         with cpu_limit(2.0):
-            assert not bench.judge(LocalAnswer(dict.fromkeys(exercise.entries, function))).right, name
+            assert not bench.judge(LocalAnswer(dict.fromkeys(exercise.entries, function))).right, (
+                name
+            )
 
 
 def test_folders_leave_the_import_path_alone_and_work_in_a_process_started_anew() -> None:
@@ -75,16 +82,22 @@ def test_a_release_asks_what_the_folders_add_and_hold_back_and_locks_the_same_ce
 def test_the_exercises_of_a_folder_may_share_modules(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (folder / "units.py").write_text("BITS = 8\n")
-    text("kv_cache/send_s.py", "import random\n", "import random\n\nfrom ..units import BITS\n")(folder)
+    text("kv_cache/send_s.py", "import random\n", "import random\n\nfrom ..units import BITS\n")(
+        folder
+    )
     text(
-        "kv_cache/send_s.py", "return 8 * kv_bytes_per_token * n_tokens", "return BITS * kv_bytes_per_token * n_tokens"
+        "kv_cache/send_s.py",
+        "return 8 * kv_bytes_per_token * n_tokens",
+        "return BITS * kv_bytes_per_token * n_tokens",
     )(folder)
     Source(checks=(folder,)).validate()
     assert folder / "units.py" in extra.read(folder).modules()
 
 
 def copied(tmp_path: Path, which: Path = CHECKS) -> Path:
-    return Path(shutil.copytree(which, tmp_path / "mine", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(
+        shutil.copytree(which, tmp_path / "mine", ignore=shutil.ignore_patterns("__pycache__"))
+    )
 
 
 def test_a_releases_digest_covers_modules_and_notebooks_of_the_folder(tmp_path: Path) -> None:
@@ -97,7 +110,10 @@ def test_a_releases_digest_covers_modules_and_notebooks_of_the_folder(tmp_path: 
     plain = digest("a")
     assert digest("b") == plain
     assert digest("c", text("kv_cache/send_s.py", "8 * kv", "8.0 * kv")) != plain
-    assert digest("d", text("solutions/03_kv_cache.ipynb", "Latency and protocol", "All else")) != plain
+    assert (
+        digest("d", text("solutions/03_kv_cache.ipynb", "Latency and protocol", "All else"))
+        != plain
+    )
     assert digest("e", lambda folder: (folder / "kv_cache/_data.py").write_text("")) != plain  # type: ignore[arg-type,return-value]
 
 
@@ -117,7 +133,10 @@ def test_a_folder_may_bring_a_topic_of_its_own(tmp_path: Path) -> None:
     source.validate()
     assert source.topics() == [*registry.topics(), "links"]
     assert source.catalog().stem("links") == "21_links"
-    assert (list(source.load("links").exercises), source.load("links").first) == (["links-send_s"], ("links-setup",))
+    assert (list(source.load("links").exercises), source.load("links").first) == (
+        ["links-send_s"],
+        ("links-setup",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +169,9 @@ def without_cell(grade_id: str) -> Edit:
     def edit(folder: Path) -> None:
         path = folder / "solutions/03_kv_cache.ipynb"
         nb = json.loads(path.read_text("utf-8"))
-        kept = [c for c in nb["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") != grade_id]
+        kept = [
+            c for c in nb["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") != grade_id
+        ]
         path.write_text(json.dumps(nb | {"cells": kept}), "utf-8")
 
     return edit
@@ -170,7 +191,11 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
     "no ORDER": (text(INIT, "ORDER", "ODER"), INIT, "must define ORDER"),
     "ORDER is a string": (text(INIT, '("send_s",)', '"send_s"'), INIT, "must define ORDER"),
     "no init": (lambda f: (f / INIT).unlink(), INIT, "is missing; it lists the topic's exercises"),
-    "no module": (text(INIT, '"send_s",', '"send_s", "other"'), "kv_cache/other.py", "is missing, and ORDER"),
+    "no module": (
+        text(INIT, '"send_s",', '"send_s", "other"'),
+        "kv_cache/other.py",
+        "is missing, and ORDER",
+    ),
     "a module not in ORDER": (
         lambda f: shutil.copy(f / MODULE, f / "kv_cache/b.py") and None,
         "b.py",
@@ -182,27 +207,61 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
         "should be 'kv_cache-send_s'",
     ),
     "a clash": (clash, INIT, "there is an exercise 'kv_cache-max_batch' already"),
-    "no Python": (text(MODULE, "def reference(", "def reference(("), MODULE, "line 11: this is no Python"),
+    "no Python": (
+        text(MODULE, "def reference(", "def reference(("),
+        MODULE,
+        "line 11: this is no Python",
+    ),
     "raises when imported": (module("1 / 0\n"), MODULE, "cannot be imported: ZeroDivisionError"),
-    "ends when imported": (module("raise SystemExit(3)\n"), MODULE, "cannot be imported: SystemExit"),
+    "ends when imported": (
+        module("raise SystemExit(3)\n"),
+        MODULE,
+        "cannot be imported: SystemExit",
+    ),
     "no EXERCISE": (module("x = 1\n"), MODULE, "defines no EXERCISE"),
-    "a variant": (text(INIT, "ORDER", "REPLACES = {'send_s': 'max_batch'}\nORDER"), INIT, "a folder of their own"),
+    "a variant": (
+        text(INIT, "ORDER", "REPLACES = {'send_s': 'max_batch'}\nORDER"),
+        INIT,
+        "a folder of their own",
+    ),
     "no notebook": (lambda f: (f / NOTEBOOK).unlink(), NOTEBOOK, "is missing"),
-    "broken notebook": (lambda f: (f / NOTEBOOK).write_text("{") and None, NOTEBOOK, "no notebook of format 4"),  # type: ignore[func-returns-value]
-    "no answer cell": (without_cell("kv_cache-send_s"), NOTEBOOK, "has no answer cell for kv_cache-send_s"),
+    "broken notebook": (
+        lambda f: (f / NOTEBOOK).write_text("{") and None,
+        NOTEBOOK,
+        "no notebook of format 4",
+    ),  # type: ignore[func-returns-value]
+    "no answer cell": (
+        without_cell("kv_cache-send_s"),
+        NOTEBOOK,
+        "has no answer cell for kv_cache-send_s",
+    ),
     "no check cell": (without_cell("kv_cache-send_s-check"), NOTEBOOK, "must stand its check cell"),
-    "other points": (text(NOTEBOOK, '"points": 2', '"points": 3'), NOTEBOOK, "says 3 points, and its module 2"),
+    "other points": (
+        text(NOTEBOOK, '"points": 2', '"points": 3'),
+        NOTEBOOK,
+        "says 3 points, and its module 2",
+    ),
     "a wrong reference": (
-        text(MODULE, "return 8 * kv_bytes_per_token * n_tokens /", "return 8 * kv_bytes_per_tokens * n_tokens /"),
+        text(
+            MODULE,
+            "return 8 * kv_bytes_per_token * n_tokens /",
+            "return 8 * kv_bytes_per_tokens * n_tokens /",
+        ),
         MODULE,
         "the reference of kv_cache-send_s fails on its own cases",
     ),
-    "no cases": (text(MODULE, "    return [\n", "    return []\n    return [\n"), MODULE, "has no case;"),
+    "no cases": (
+        text(MODULE, "    return [\n", "    return []\n    return [\n"),
+        MODULE,
+        "has no case;",
+    ),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_with_the_path_before_anything_is_graded(tmp_path: Path, mistake: str) -> None:
+def test_a_mistake_is_one_sentence_with_the_path_before_anything_is_graded(
+    tmp_path: Path, mistake: str
+) -> None:
     edit, path, says = MISTAKES[mistake]
     folder = copied(tmp_path)
     edit(folder)
@@ -247,13 +306,19 @@ def test_proving_finds_what_is_wrong_with_a_check() -> None:
     first, second, *_ = good.misconceptions
     unnamed = replace(first, slug="twin")
     cases = {
-        "accepts the misconception": replace(good, misconceptions=(replace(first, answer=good.reference), second)),
-        "is rejected without its name": replace(good, misconceptions=(*good.misconceptions, unnamed)),
+        "accepts the misconception": replace(
+            good, misconceptions=(replace(first, answer=good.reference), second)
+        ),
+        "is rejected without its name": replace(
+            good, misconceptions=(*good.misconceptions, unnamed)
+        ),
         "has no misconceptions": replace(good, misconceptions=()),
         "two misconceptions of one name": replace(good, misconceptions=(first, first)),
         "which does not exist": replace(good, withholds=("twophase.theory.kv_cache.no_such",)),
         "needs three hints": replace(good, hints=("", "", "")),
-        "has no public case": replace(good, cases=lambda rng: [replace(c, public=False) for c in good.cases(rng)]),
+        "has no public case": replace(
+            good, cases=lambda rng: [replace(c, public=False) for c in good.cases(rng)]
+        ),
     }
     for says, exercise in cases.items():
         assert says in prove.everything(exercise)

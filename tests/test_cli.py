@@ -30,7 +30,9 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_help_of_each_command_shows_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_each_command_shows_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(name, "--help") == 0
     out = capsys.readouterr().out
     assert "Example:" in out
@@ -39,10 +41,13 @@ def test_the_help_of_each_command_shows_an_example(name: str, capsys: pytest.Cap
 
 def test_help_lists_every_command_and_imports_nothing_of_the_course() -> None:
     code = (
-        "import sys\nfrom twophase.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in sys.modules if m in ('torch', 'numpy', 'nbformat') or m.startswith('twophase.checks')])"
+        "import sys\nfrom twophase.cli.main import main\ntry: main(['--help'])\nexcept SystemExit:"
+        " pass\nprint([m for m in sys.modules if m in ('torch', 'numpy', 'nbformat') or"
+        " m.startswith('twophase.checks')])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert shown.stdout.splitlines()[-1] == "[]"
     assert all(name in shown.stdout for name in NAMES)
     assert shown.stderr == ""
@@ -50,12 +55,17 @@ def test_help_lists_every_command_and_imports_nothing_of_the_course() -> None:
 
 def test_the_installed_command_runs() -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", "twophase.cli.main", "--version"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "twophase.cli.main", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (shown.returncode, shown.stdout.split()[0], shown.stderr) == (0, "twophase", "")
 
 
-def test_an_unknown_command_is_bad_input_and_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_bad_input_and_gets_a_suggestion(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run("progres") == 2
     assert "'progress'" in capsys.readouterr().err
 
@@ -101,7 +111,11 @@ ERRORS: tuple[tuple[BaseException, int, str], ...] = (
 
 @pytest.mark.parametrize(("error", "code", "says"), ERRORS, ids=lambda v: type(v).__name__)
 def test_whatever_breaks_becomes_one_sentence_and_an_exit_code(
-    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException,
+    code: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     breaks(monkeypatch, error)
     assert run("measure") == code

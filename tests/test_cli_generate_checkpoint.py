@@ -1,4 +1,5 @@
-"""`twophase generate --checkpoint`: the tokens of transformers, through the real command line; refusals in a sentence."""
+"""`twophase generate --checkpoint`: the tokens of transformers, through the real command line;
+refusals in a sentence."""
 
 import io
 import json
@@ -8,7 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from hugging_face_folders import build, build_with_eyes, byte_level, change_json, save, sentence_piece
+from hugging_face_folders import (
+    build,
+    build_with_eyes,
+    byte_level,
+    change_json,
+    save,
+    sentence_piece,
+)
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -25,14 +33,19 @@ MODELS = {"llama": byte_level, "gemma3": sentence_piece, "deepseek_v3": byte_lev
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[int]]]:
-    """Directories with tokenizers, and what transformers' own `generate` appends to the prompt, greedily."""
+    """Directories with tokenizers, and what transformers' own `generate` appends to the prompt,
+    greedily."""
     made = {}
     for family, make in MODELS.items():
         rules = make()
         model = build_with_eyes() if family == "gemma3" else build(family)
         folder = save(model, tmp_path_factory.mktemp(family), rules)
         prompt = torch.tensor([rules.encode(PROMPT).ids])
-        given = {"attention_mask": torch.ones_like(prompt), "do_sample": False, "eos_token_id": None}
+        given = {
+            "attention_mask": torch.ones_like(prompt),
+            "do_sample": False,
+            "eos_token_id": None,
+        }
         new = model.generate(prompt, max_new_tokens=STEPS, **given)[0, prompt.shape[1] :]
         made[family] = (folder, new.tolist())
     return made
@@ -44,7 +57,15 @@ def run(*arguments: str) -> Any:
 
 
 def completed(folder: Path, *more: str) -> dict[str, Any]:
-    arguments = ("--checkpoint", str(folder), "--tokens", str(STEPS), "--temperature", "0", "--json")
+    arguments = (
+        "--checkpoint",
+        str(folder),
+        "--tokens",
+        str(STEPS),
+        "--temperature",
+        "0",
+        "--json",
+    )
     result = run(PROMPT, *arguments, *more)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
@@ -58,19 +79,29 @@ def test_greedy_tokens_are_those_of_transformers_and_their_text_is_what_streams(
     assert len(set(theirs)) > 4  # a lively continuation
     found = completed(folder)
     assert found["text"] == "".join(Tokenizer(folder).stream(prompt, theirs))
-    assert (found["model"], found["n_prompt_tokens"], found["n_tokens"]) == (str(folder), len(prompt), STEPS)
+    assert (found["model"], found["n_prompt_tokens"], found["n_tokens"]) == (
+        str(folder),
+        len(prompt),
+        STEPS,
+    )
     assert found["finish_reason"] == "length"
     assert completed(folder, "--no-cache")["text"] == found["text"]
-    numbers = run(" ".join(map(str, prompt)), *f"--checkpoint {folder} --token-ids --tokens 24 --temperature 0".split())
+    numbers = run(
+        " ".join(map(str, prompt)),
+        *f"--checkpoint {folder} --token-ids --tokens 24 --temperature 0".split(),
+    )
     assert [int(word) for word in numbers.stdout.partition("\n")[0].split()] == [*prompt, *theirs]
 
 
 def test_the_text_streams_after_its_prompt_and_the_times_come_last(folders):
     folder, _ = folders["llama"]
     result = run(PROMPT, "--checkpoint", str(folder), "--tokens", "5", "--temperature", "0")
-    assert result.stdout_bytes.decode().startswith(PROMPT + completed(folder, "--tokens", "5")["text"])
+    assert result.stdout_bytes.decode().startswith(
+        PROMPT + completed(folder, "--tokens", "5")["text"]
+    )
     assert re.search(
-        r"\n\n5 tokens after a prompt of \d+ \(length\); TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s\n$",
+        r"\n\n5 tokens after a prompt of \d+ \(length\); TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+"
+        r" tokens/s\n$",
         result.stdout,
     )
     assert result.stderr == ""
@@ -85,7 +116,9 @@ def test_an_end_token_of_the_generation_config_ends_the_text_and_is_not_shown(fo
     found = completed(tmp_path)
     assert (found["finish_reason"], found["n_tokens"]) == ("stop", at + 1)
     assert completed(folder)["text"].startswith(found["text"])
-    assert found["text"] == "".join(Tokenizer(folder).stream(byte_level().encode(PROMPT).ids, theirs[:at]))
+    assert found["text"] == "".join(
+        Tokenizer(folder).stream(byte_level().encode(PROMPT).ids, theirs[:at])
+    )
 
 
 def test_generation_ends_before_the_stop_text(folders):
@@ -108,7 +141,9 @@ def test_what_may_become_a_stop_text_waits_until_it_is_decided():
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "auto"])
 def test_every_dtype_runs(dtype, folders):
-    result = run(PROMPT, "--checkpoint", str(folders["llama"][0]), "--tokens", "3", "--dtype", dtype)
+    result = run(
+        PROMPT, "--checkpoint", str(folders["llama"][0]), "--tokens", "3", "--dtype", dtype
+    )
     assert result.exit_code == 0
     assert "3 tokens after" in result.stdout
 
@@ -122,9 +157,13 @@ def test_notes_about_the_checkpoint_go_beside_the_text(folders, monkeypatch):
     monkeypatch.setattr(speakers, "free_bytes", lambda device: 1000)
     result = run(PROMPT, "--checkpoint", str(folder), "--tokens", "300")
     first, second = result.stderr.splitlines()
-    assert re.match(r"note: prompt and new tokens are 3\d\d, but this model was made for 256 positions", first)
     assert re.match(
-        r"note: the weights \(0\.0 GB\) and the cache for 3\d\d tokens .* are more than the 0\.0 GB", second
+        r"note: prompt and new tokens are 3\d\d, but this model was made for 256 positions", first
+    )
+    assert re.match(
+        r"note: the weights \(0\.0 GB\) and the cache for 3\d\d tokens .* are more than the"
+        r" 0\.0 GB",
+        second,
     )
     assert result.exit_code == 0
 
@@ -132,12 +171,18 @@ def test_notes_about_the_checkpoint_go_beside_the_text(folders, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["x", "--model", "gqa"], "--model names a model of the course, --checkpoint a directory: give one"),
+        (
+            ["x", "--model", "gqa"],
+            "--model names a model of the course, --checkpoint a directory: give one",
+        ),
         (["x", "--dtype", "int8"], "--dtype is one of auto, fp32, bf16, fp16; got int8"),
         (["x", "--device", "tpu"], "--device is cpu or cuda; got tpu"),
         (["1 two", "--token-ids"], "with --token-ids the prompt is whole numbers"),
         (["1 4000", "--token-ids"], "token 4000 is outside the vocabulary of 400"),
-        (["1", "--token-ids", "--stop", "x"], "--token-ids goes with --checkpoint, and without --stop"),
+        (
+            ["1", "--token-ids", "--stop", "x"],
+            "--token-ids goes with --checkpoint, and without --stop",
+        ),
         (["x", "--tokens", "0"], "at least 1 new token"),
         (["", "--tokens", "1"], "the prompt is empty"),
         (["a\udcff"], "the prompt is no text"),

@@ -1,4 +1,5 @@
-"""`twophase lab`, `next` and `progress`: sittings, where one stopped, recall questions, a folder that is never overwritten."""
+"""`twophase lab`, `next` and `progress`: sittings, where one stopped, recall questions, a folder
+that is never overwritten."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def test_lab_copies_what_is_missing_and_never_overwrites(tmp_path: Path) -> None
     (tmp_path / "my" / "01_a.ipynb").write_text("mine")
     assert run("lab", "--no-open", "--course", str(course)) == 0
     assert (tmp_path / "my" / "01_a.ipynb").read_text() == "mine"
-    assert (tmp_path / "my" / "02_b.ipynb").read_bytes() == (tmp_path / "exercises" / "02_b.ipynb").read_bytes()
+    assert (tmp_path / "my" / "02_b.ipynb").read_bytes() == (
+        tmp_path / "exercises" / "02_b.ipynb"
+    ).read_bytes()
     assert my_folder.progress_file(course).read_bytes() == b""
     record.write("check", IDS[0], my_folder.progress_file(course), status="right", points=1)
     before = {p: p.read_bytes() for p in (tmp_path / "my").rglob("*") if p.is_file()}
@@ -44,9 +47,13 @@ def test_lab_copies_what_is_missing_and_never_overwrites(tmp_path: Path) -> None
     assert {p: p.read_bytes() for p in (tmp_path / "my").rglob("*") if p.is_file()} == before
 
 
-def test_lab_opens_jupyterlab_in_the_learners_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lab_opens_jupyterlab_in_the_learners_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("os.execv", lambda program, arguments: started.append([program, *arguments]))
+    monkeypatch.setattr(
+        "os.execv", lambda program, arguments: started.append([program, *arguments])
+    )
     monkeypatch.chdir(tmp_path)
     assert run("lab", "--course", str(course_with(tmp_path, "01_a.ipynb"))) == 0
     assert started[0][:4] == [sys.executable, sys.executable, "-m", "jupyterlab"]
@@ -76,7 +83,9 @@ def exercise(minutes: int) -> Any:
     ],
 )
 def test_a_sitting_takes_at_most_45_minutes(minutes: list[int], expected: list[list[int]]) -> None:
-    assert [[e.minutes for e in s] for s in sittings.cut([exercise(m) for m in minutes])] == expected
+    assert [
+        [e.minutes for e in s] for s in sittings.cut([exercise(m) for m in minutes])
+    ] == expected
 
 
 @pytest.mark.parametrize("topic", registry.topics())
@@ -87,7 +96,10 @@ def test_the_sittings_of_each_topic_hold_every_exercise_once_in_order(topic: str
 
 
 def solved(*ids: str) -> list[record.Event]:
-    return [{"event": "check", "id": i, "status": "right", "points": 1, "time": "2026-05-06T07:08:09"} for i in ids]
+    return [
+        {"event": "check", "id": i, "status": "right", "points": 1, "time": "2026-05-06T07:08:09"}
+        for i in ids
+    ]
 
 
 def test_a_newcomer_is_sent_to_the_first_exercise() -> None:
@@ -171,8 +183,12 @@ def test_next_writes_nothing_where_no_folder_was_made(tmp_path: Path) -> None:
 def test_progress_prints_the_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     course = course_with(tmp_path, "01_a.ipynb")
     my_folder.fill(course)
-    record.write("check", "kv_cache-max_batch", my_folder.progress_file(course), status="right", points=2)
+    record.write(
+        "check", "kv_cache-max_batch", my_folder.progress_file(course), status="right", points=2
+    )
     assert run("progress", "03_kv_cache", "--course", str(course)) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if "kv_cache-max_batch" in line)
+    row = next(
+        line for line in capsys.readouterr().out.splitlines() if "kv_cache-max_batch" in line
+    )
     assert "done" in row
     assert "2 of 2" in row

@@ -20,7 +20,9 @@ from twophase.cli.main import main
 
 NAME = "03_kv_cache.ipynb"
 ID = "kv_cache-max_batch"
-ANSWER = "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n    return 7  # mine"
+ANSWER = (
+    "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n    return 7  # mine"
+)
 code, text = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
 
 
@@ -70,11 +72,16 @@ def new_stub(nb: NotebookNode) -> None:
 
 
 def with_other() -> NotebookNode:
-    """A release with a second exercise, which the course has no check for: only its cells matter here."""
+    """A release with a second exercise, which the course has no check for: only its cells matter
+    here."""
     nb = released()
     extra = nbformat.v4.new_notebook()
-    extra.cells = exercise_cells("kv_cache-other", 'def f():\n    raise NotYet("kv_cache-other")', 1)
-    for c, name in zip(extra.cells, ("kv_cache-other-task", "kv_cache-other", "kv_cache-other-check"), strict=True):
+    extra.cells = exercise_cells(
+        "kv_cache-other", 'def f():\n    raise NotYet("kv_cache-other")', 1
+    )
+    for c, name in zip(
+        extra.cells, ("kv_cache-other-task", "kv_cache-other", "kv_cache-other-check"), strict=True
+    ):
         c.id = name
         c.metadata["twophase"] = {"cell": name, "digest": merge._digest(c.source)}
     nb.cells[5:5] = extra.cells
@@ -90,7 +97,10 @@ def test_a_new_task_comes_in_and_answer_outputs_and_own_cells_stay_where_they_we
     mine = answered(released())
     merged = merge.merge(mine, released(retitled))
     assert merged.changed
-    wanted = ["## A better task\n\nWrite it well." if s == "## A task\n\nWrite it." else s for s in sources(mine)]
+    wanted = [
+        "## A better task\n\nWrite it well." if s == "## A task\n\nWrite it." else s
+        for s in sources(mine)
+    ]
     assert sources(merged.notebook) == wanted
     assert cell(merged.notebook, ID).execution_count == 4
 
@@ -176,9 +186,14 @@ def releases() -> tuple[NotebookNode, ...]:
     return released(), released(retitled), released(new_stub), with_other()
 
 
-WORDS = st.sampled_from(["", "a = 1", "# note", ANSWER, "## A task\n\nWrite it.", "é\n\n\u2028x", "\ud800"])
+WORDS = st.sampled_from(
+    ["", "a = 1", "# note", ANSWER, "## A task\n\nWrite it.", "é\n\n\u2028x", "\ud800"]
+)
 EDITS = st.lists(
-    st.tuples(st.sampled_from(["own", "edit", "copy", "delete", "move"]), st.integers(0, 30), WORDS), max_size=8
+    st.tuples(
+        st.sampled_from(["own", "edit", "copy", "delete", "move"]), st.integers(0, 30), WORDS
+    ),
+    max_size=8,
 )
 
 

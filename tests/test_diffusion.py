@@ -1,4 +1,5 @@
-"""Masked diffusion: the loss by enumerating every mask and every order, the samplers by the laws they must follow."""
+"""Masked diffusion: the loss by enumerating every mask and every order, the samplers by the laws
+they must follow."""
 
 import itertools
 import math
@@ -26,7 +27,9 @@ from twophase.models.transformer import Config, Transformer
 T, V = 3, 3  # 27 sequences, 7 masks, 6 orders: small enough to try all
 MASK = V
 SEQUENCES = torch.tensor(list(itertools.product(range(V), repeat=T)))  # [27, 3]
-MASKS = [torch.tensor(m, dtype=torch.bool) for m in itertools.product([False, True], repeat=T) if any(m)]
+MASKS = [
+    torch.tensor(m, dtype=torch.bool) for m in itertools.product([False, True], repeat=T) if any(m)
+]
 
 Network = Callable[[torch.Tensor], torch.Tensor]
 
@@ -36,14 +39,16 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def any_network(seed: int) -> Network:
-    """Some law for every position and everything that can be seen; the logit of the mask is the largest of all."""
+    """Some law for every position and everything that can be seen; the logit of the mask is the
+    largest of all."""
     table = torch.randn((V + 1) ** T, T, V + 1, generator=seeded(seed), dtype=torch.float64)
     table[..., -1] = 1e6
     return lambda seen: table[(seen * (V + 1) ** torch.arange(T)).sum(-1)]
 
 
 def exact_network(joint: torch.Tensor) -> Network:
-    """The true law of every position given what is seen, for the distribution `joint` over SEQUENCES (or V² of pairs)."""
+    """The true law of every position given what is seen, for the distribution `joint` over
+    SEQUENCES (or V² of pairs)."""
     length = round(math.log(len(joint), V))
     sequences = torch.tensor(list(itertools.product(range(V), repeat=length)))
 
@@ -57,7 +62,10 @@ def exact_network(joint: torch.Tensor) -> Network:
 
 def markov(length: int = T, seed: int = 0) -> torch.Tensor:
     """The probabilities of all sequences of a Markov chain, in the order of SEQUENCES."""
-    start, step = torch.rand(V, generator=seeded(seed)), torch.rand(V, V, generator=seeded(seed + 1)) ** 2
+    start, step = (
+        torch.rand(V, generator=seeded(seed)),
+        torch.rand(V, V, generator=seeded(seed + 1)) ** 2,
+    )
     start, step = (start / start.sum()).double(), (step / step.sum(-1, keepdim=True)).double()
     joint = [
         start[x[0]] * math.prod(step[a, b] for a, b in itertools.pairwise(x))
@@ -67,11 +75,13 @@ def markov(length: int = T, seed: int = 0) -> torch.Tensor:
 
 
 def by_steps(network: Network, steps: tuple[int, ...]) -> torch.Tensor:
-    """−log of the probability of every sequence if token i is guessed in step `steps[i]`, not knowing the others of
-    that step or later ones: [27], nats."""
+    """−log of the probability of every sequence if token i is guessed in step `steps[i]`, not
+    knowing the others of that step or later ones: [27], nats."""
     nats, step = torch.zeros(len(SEQUENCES), dtype=torch.float64), torch.tensor(steps)
     for now in sorted(set(steps)):
-        laws = network(torch.where(step >= now, MASK, SEQUENCES))[..., :V].log_softmax(-1)  # [27, T, V]
+        laws = network(torch.where(step >= now, MASK, SEQUENCES))[..., :V].log_softmax(
+            -1
+        )  # [27, T, V]
         guessed = laws.gather(-1, SEQUENCES[..., None])[..., 0]  # [27, T]
         nats -= guessed[:, step == now].sum(-1)
     return nats
@@ -83,13 +93,17 @@ def by_order(network: Network) -> torch.Tensor:
 
 
 def by_time(network: Network) -> torch.Tensor:
-    """The mean of `diffusion_loss` over t and masks, exactly: its integrand is a polynomial of degree T − 1 in t."""
+    """The mean of `diffusion_loss` over t and masks, exactly: its integrand is a polynomial of
+    degree T − 1 in t."""
     nodes, weights = np.polynomial.legendre.leggauss(T)
     total = torch.zeros(len(SEQUENCES), dtype=torch.float64)
     for t, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         for masked in MASKS:
             chance = t ** int(masked.sum()) * (1 - t) ** int((~masked).sum())
-            logits, masked = network(torch.where(masked, MASK, SEQUENCES)), masked.expand(len(SEQUENCES), T)
+            logits, masked = (
+                network(torch.where(masked, MASK, SEQUENCES)),
+                masked.expand(len(SEQUENCES), T),
+            )
             times = torch.full((len(SEQUENCES),), t, dtype=torch.float64)
             total += weight * chance * diffusion_loss(logits, SEQUENCES, masked, times)
     return total
@@ -106,7 +120,9 @@ def by_count(network: Network) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_loss_over_all_times_and_masks_is_the_mean_over_all_orders_of_guessing_token_by_token(seed):
+def test_the_loss_over_all_times_and_masks_is_the_mean_over_all_orders_of_guessing_token_by_token(
+    seed,
+):
     network = any_network(seed)
     orders = by_order(network).mean(0) / T  # nats per token
     torch.testing.assert_close(by_time(network), orders, rtol=1e-12, atol=1e-12)
@@ -114,11 +130,13 @@ def test_the_loss_over_all_times_and_masks_is_the_mean_over_all_orders_of_guessi
     assert by_order(network).std(0).min() > 0.01  # the orders themselves differ
 
 
-def test_a_network_that_knows_the_true_conditionals_needs_the_entropy_and_each_sequence_its_own_information():
+def test_who_knows_the_conditionals_needs_the_entropy_and_each_sequence_its_own_information():
     joint = markov()
     network = exact_network(joint)
     torch.testing.assert_close(by_time(network), -joint.log() / T, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close((joint * by_count(network)).sum(), -(joint * joint.log()).sum() / T, rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        (joint * by_count(network)).sum(), -(joint * joint.log()).sum() / T, rtol=1e-12, atol=0
+    )
 
 
 @settings(deadline=None, max_examples=15)
@@ -133,7 +151,10 @@ def test_the_loss_is_an_upper_bound(seed):
 
 
 def test_only_hidden_tokens_cost_anything_and_the_mask_is_no_guess():
-    logits, tokens = torch.randn(2, 4, 6, generator=seeded()), torch.randint(0, 5, (2, 4), generator=seeded())
+    logits, tokens = (
+        torch.randn(2, 4, 6, generator=seeded()),
+        torch.randint(0, 5, (2, 4), generator=seeded()),
+    )
     masked = torch.tensor([[True, False, True, False], [False] * 4])
     nats = hidden_nats(logits, tokens, masked)
     assert nats[~masked].tolist() == [0.0] * 6
@@ -141,7 +162,9 @@ def test_only_hidden_tokens_cost_anything_and_the_mask_is_no_guess():
     torch.testing.assert_close(nats[masked], expected[masked])
     logits[..., 5] = 1e4
     assert torch.equal(hidden_nats(logits, tokens, masked), nats)
-    assert torch.equal(diffusion_loss(logits, tokens, masked, torch.tensor([0.5, 0.1])), nats.sum(-1) / 4 / 0.5)
+    assert torch.equal(
+        diffusion_loss(logits, tokens, masked, torch.tensor([0.5, 0.1])), nats.sum(-1) / 4 / 0.5
+    )
     with pytest.raises(ValueError, match=r"needs logits \[B, T, V \+ 1\]"):
         hidden_nats(logits[:, 1:], tokens, masked)
 
@@ -151,7 +174,9 @@ def test_only_hidden_tokens_cost_anything_and_the_mask_is_no_guess():
 def test_every_part_of_the_range_of_times_gets_one(B, epsilon, seed):
     t = stratified_times(B, seeded(seed), epsilon)
     part = (1 - t.double()) / (1 - epsilon) * B  # 0 to B, the first in [0, 1)
-    assert ((part - torch.arange(B)).clamp(0, 1) - (part - torch.arange(B))).abs().max() < 1e-4  # fp32, times B
+    assert (
+        (part - torch.arange(B)).clamp(0, 1) - (part - torch.arange(B))
+    ).abs().max() < 1e-4  # fp32, times B
     assert epsilon - 1e-7 <= t.min()
     assert t.max() <= 1
 
@@ -171,7 +196,9 @@ def test_tokens_are_hidden_independently_with_the_probability_of_their_sequence(
     assert share[0] == 0
     assert share[2] == 1
     assert share[1] == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / n))
-    pairs = (masked[1, 1:] & masked[1, :-1]).double().mean()  # neighbors: 0.3² if they are independent
+    pairs = (
+        (masked[1, 1:] & masked[1, :-1]).double().mean()
+    )  # neighbors: 0.3² if they are independent
     assert pairs == pytest.approx(0.09, abs=5 * math.sqrt(0.09 / n))
 
 
@@ -181,7 +208,9 @@ def test_exactly_so_many_tokens_are_hidden_and_every_set_is_as_likely():
     seen, masked = mask_exactly(tokens, counts, MASK, seeded())
     assert torch.equal(masked.sum(-1), counts)
     assert torch.equal(seen == MASK, masked)
-    pairs = masked[counts == 2].long() @ torch.tensor([1, 2, 4, 8])  # which 2 of 4: 6 sets, n / 5 draws
+    pairs = masked[counts == 2].long() @ torch.tensor(
+        [1, 2, 4, 8]
+    )  # which 2 of 4: 6 sets, n / 5 draws
     frequency = torch.bincount(pairs, minlength=16)[[3, 5, 6, 9, 10, 12]] / (n / 5)
     assert frequency.sub(1 / 6).abs().max() < 5 * math.sqrt(1 / 6 * 5 / 6 / (n / 5))
 
@@ -189,12 +218,21 @@ def test_exactly_so_many_tokens_are_hidden_and_every_set_is_as_likely():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda x: mask_tokens(x, torch.tensor([0.5]), MASK), r"each of the 2 sequences needs a probability t"),
+        (
+            lambda x: mask_tokens(x, torch.tensor([0.5]), MASK),
+            r"each of the 2 sequences needs a probability t",
+        ),
         (lambda x: mask_tokens(x, torch.tensor([0.5, 1.1]), MASK), r"t in \[0, 1\]"),
         (lambda x: mask_exactly(x, torch.tensor([1, 4]), MASK), "count from 0 to T = 3"),
         (lambda x: unmask(any_network(0), x, 0, MASK), "at least 1 step; got 0"),
-        (lambda x: unmask(any_network(0), x, 1, MASK, order="left"), 'order of unmasking is .*; got "left"'),
-        (lambda x: unmask(any_network(0), x, 1, MASK, temperature=-1.0), "temperature is a finite number"),
+        (
+            lambda x: unmask(any_network(0), x, 1, MASK, order="left"),
+            'order of unmasking is .*; got "left"',
+        ),
+        (
+            lambda x: unmask(any_network(0), x, 1, MASK, temperature=-1.0),
+            "temperature is a finite number",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(call, says):
@@ -210,8 +248,11 @@ def frequencies(tokens: torch.Tensor) -> torch.Tensor:
 
 
 def assert_follows(tokens: torch.Tensor, law: torch.Tensor) -> None:
-    """Every frequency within 5 standard errors: chance breaks that once in 10⁶ cells, and the seed is fixed."""
-    assert ((frequencies(tokens) - law).abs() < 5 * (law * (1 - law) / len(tokens)).sqrt() + 1e-9).all()
+    """Every frequency within 5 standard errors: chance breaks that once in 10⁶ cells, and the seed
+    is fixed."""
+    assert (
+        (frequencies(tokens) - law).abs() < 5 * (law * (1 - law) / len(tokens)).sqrt() + 1e-9
+    ).all()
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 5])
@@ -226,21 +267,32 @@ def test_two_tokens_are_independent_if_they_share_a_step_which_happens_once_in_n
 
 
 @pytest.mark.parametrize("n_steps", [3, 8])
-def test_samples_follow_the_law_of_guessing_at_random_times_which_tends_to_that_of_random_orders(n_steps):
+def test_samples_follow_the_law_of_guessing_at_random_times_which_tends_to_that_of_random_orders(
+    n_steps,
+):
     network = any_network(0)
     times = itertools.product(range(n_steps), repeat=T)
     law = torch.stack([(-by_steps(network, steps)).exp() for steps in times]).mean(0)
-    assert_follows(unmask(network, torch.full((30_000, T), MASK), n_steps, MASK, generator=seeded()).tokens, law)
+    assert_follows(
+        unmask(network, torch.full((30_000, T), MASK), n_steps, MASK, generator=seeded()).tokens,
+        law,
+    )
     limit = (-by_order(network)).exp().mean(0)  # of this law the loss bounds the −log
-    shared = 1 - (n_steps - 1) * (n_steps - 2) / n_steps**2  # the share of times of which two are the same
+    shared = (
+        1 - (n_steps - 1) * (n_steps - 2) / n_steps**2
+    )  # the share of times of which two are the same
     assert (law - limit).abs().sum() < 2 * shared
     together = (-by_steps(network, (0, 0, 0))).exp()
     assert (together - limit).abs().max() > 0.02  # not the same anyway
 
 
 def test_the_step_of_every_token_is_uniform_and_does_not_depend_on_the_others():
-    made = unmask(any_network(0), torch.full((20_000, T), MASK), V, MASK, generator=seeded())  # V steps, to use ...
-    assert_follows(made.pass_of - 1, torch.full((V**T,), 1 / V**T, dtype=torch.float64))  # ... the same table
+    made = unmask(
+        any_network(0), torch.full((20_000, T), MASK), V, MASK, generator=seeded()
+    )  # V steps, to use ...
+    assert_follows(
+        made.pass_of - 1, torch.full((V**T,), 1 / V**T, dtype=torch.float64)
+    )  # ... the same table
 
 
 def test_most_probable_first_does_not_follow_the_law_even_one_token_at_a_time():
@@ -248,11 +300,14 @@ def test_most_probable_first_does_not_follow_the_law_even_one_token_at_a_time():
     hidden = torch.full((40_000, 2), MASK)
     network = exact_network(torch.outer(sure, sure).flatten())
     made = unmask(network, hidden, 2, MASK, order="confidence", generator=seeded())
-    # (0, 0) needs two zeros in the first draw, of which one is kept, and another zero in the second.
+    # (0, 0) needs two zeros in the first draw, of which one is kept, and another zero in the
+    # second.
     zero_zero = frequencies(made.tokens)[0]
     assert zero_zero == pytest.approx(0.1**3, abs=5 * math.sqrt(0.001 / 40_000))
     ancestral = unmask(network, hidden, 2, MASK, generator=seeded())
-    assert frequencies(ancestral.tokens)[0] == pytest.approx(0.1**2, abs=5 * math.sqrt(0.01 / 40_000))
+    assert frequencies(ancestral.tokens)[0] == pytest.approx(
+        0.1**2, abs=5 * math.sqrt(0.01 / 40_000)
+    )
 
 
 def counted(network: Network, seen: list[torch.Tensor]) -> Network:
@@ -278,7 +333,8 @@ def test_a_step_that_reveals_nothing_costs_no_forward_pass(seed):
 
 
 def flat_network(tokens: torch.Tensor) -> torch.Tensor:
-    """Position i holds token 1, the more surely the larger (7·i) % 8 is; nothing depends on what is seen."""
+    """Position i holds token 1, the more surely the larger (7·i) % 8 is; nothing depends on what is
+    seen."""
     logits = torch.zeros(*tokens.shape, V + 1)
     logits[..., 1] = 1.0 + (7 * torch.arange(tokens.shape[1])) % 8
     return logits
@@ -349,7 +405,9 @@ def exact_nats(model: Transformer, windows: torch.Tensor) -> torch.Tensor:
 
 def test_the_training_loss_is_right_in_the_mean():
     model, window = tiny_model(), torch.tensor([[3, 0, 0, 2]])
-    losses = torch.stack([training_loss(model, window.expand(500, 4), seeded(seed)) for seed in range(40)])
+    losses = torch.stack(
+        [training_loss(model, window.expand(500, 4), seeded(seed)) for seed in range(40)]
+    )
     exact = float(exact_nats(model, window))
     assert float(losses.std()) / math.sqrt(40) < 0.05 * exact  # the test can tell a wrong factor
     error = 5 * float(losses.std()) / math.sqrt(40) + EPSILON * exact  # what t < epsilon would add
@@ -357,12 +415,17 @@ def test_the_training_loss_is_right_in_the_mean():
 
 
 def test_under_autocast_the_loss_is_fp32_and_close_to_the_exact_one():
-    model, windows = tiny_model().requires_grad_(True), torch.randint(0, 5, (64, 4), generator=seeded())
+    model, windows = (
+        tiny_model().requires_grad_(True),
+        torch.randint(0, 5, (64, 4), generator=seeded()),
+    )
     exact = training_loss(model, windows, seeded(1))
     with torch.autocast("cpu", torch.bfloat16):
         loss = training_loss(model, windows, seeded(1))
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(exact.item(), rel=0.02)  # bf16 rounds logits to 8 bits, and averages over 64
+    assert loss.item() == pytest.approx(
+        exact.item(), rel=0.02
+    )  # bf16 rounds logits to 8 bits, and averages over 64
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
@@ -370,7 +433,9 @@ def test_under_autocast_the_loss_is_fp32_and_close_to_the_exact_one():
 def test_the_measured_bound_is_right_within_its_standard_error():
     model, data = tiny_model(), np.random.default_rng(0).integers(0, 5, 403).astype(np.uint8)
     bound = bound_bits_per_byte(model, data, n_draws=60, B=33)
-    exact = float(exact_nats(model, torch.from_numpy(data[:400].astype(np.int64)).view(100, 4)).mean()) / math.log(2)
+    exact = float(
+        exact_nats(model, torch.from_numpy(data[:400].astype(np.int64)).view(100, 4)).mean()
+    ) / math.log(2)
     assert (bound.n_windows, bound.n_draws) == (100, 60)
     assert 0 < bound.standard_error < 0.01 * exact
     assert bound.bits_per_byte == pytest.approx(exact, abs=4 * bound.standard_error)
@@ -383,7 +448,9 @@ def test_the_measured_bound_is_right_within_its_standard_error():
 
 def test_a_model_that_knows_nothing_needs_eight_bits_per_byte_without_error():
     config = Config(L=1, D=8, F=8, N=2, K=1, H=4, V=257, causal=False, context=10)
-    bound = bound_bits_per_byte(tiny_model(config, std=0.0), np.arange(100, dtype=np.uint8), n_draws=3)
+    bound = bound_bits_per_byte(
+        tiny_model(config, std=0.0), np.arange(100, dtype=np.uint8), n_draws=3
+    )
     assert bound.bits_per_byte == pytest.approx(8.0, rel=1e-6)
     assert bound.standard_error < 1e-6
     with pytest.raises(ValueError, match="at least 1 draw and 10 bytes; got 3 and 9"):
@@ -414,15 +481,30 @@ def test_a_completion_keeps_prompt_and_suffix_and_comes_block_by_block():
     assert (again.tokens, again.pass_of) == (made.tokens, made.pass_of)
 
 
-@pytest.mark.parametrize(("n_new", "block", "n_steps"), [(10, 4, 7), (10, None, 3), (3, 5, 1), (6, 2, 3)])
-def test_by_confidence_the_passes_are_the_steps_and_each_sees_what_came_before(n_new, block, n_steps):
+@pytest.mark.parametrize(
+    ("n_new", "block", "n_steps"), [(10, 4, 7), (10, None, 3), (3, 5, 1), (6, 2, 3)]
+)
+def test_by_confidence_the_passes_are_the_steps_and_each_sees_what_came_before(
+    n_new, block, n_steps
+):
     model, seen = tiny_model(), []
     hook = model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0].tolist()))
-    made = complete(model, [1], n_new, n_steps, suffix_tokens=[4], block=block, order="confidence", temperature=0.0)
+    made = complete(
+        model,
+        [1],
+        n_new,
+        n_steps,
+        suffix_tokens=[4],
+        block=block,
+        order="confidence",
+        temperature=0.0,
+    )
     hook.remove()
     assert made.n_passes == len(seen) == n_steps
     for i, tokens in enumerate(seen, 1):
-        expected = [5 if at >= i else token for token, at in zip(made.tokens, made.pass_of, strict=True)]
+        expected = [
+            5 if at >= i else token for token, at in zip(made.tokens, made.pass_of, strict=True)
+        ]
         assert tokens == [1, *expected, 4]
 
 
@@ -459,13 +541,17 @@ def test_training_brings_the_bound_down_toward_the_entropy_and_the_model_fills_g
     torch.manual_seed(1)
     model = Transformer(Config(L=2, D=16, F=48, N=2, K=1, H=16, V=3, causal=False, context=8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95))
-    windows = (torch.arange(9) % 2).unfold(0, 8, 1).repeat(32, 1)  # 01010101 and 10101010: 1 bit for 8 tokens
+    windows = (
+        (torch.arange(9) % 2).unfold(0, 8, 1).repeat(32, 1)
+    )  # 01010101 and 10101010: 1 bit for 8 tokens
     for step in range(150):
         optimizer.zero_grad()
         training_loss(model, windows, seeded(step)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     bound = bound_bits_per_byte(model.eval(), np.arange(400, dtype=np.uint8) % 2, n_draws=4)
-    assert 1 / 8 - 3 * bound.standard_error < bound.bits_per_byte < 0.5  # a token without its neighbors needs 1 bit
+    assert (
+        1 / 8 - 3 * bound.standard_error < bound.bits_per_byte < 0.5
+    )  # a token without its neighbors needs 1 bit
     made = complete(model, [1, 0], 4, 4, suffix_tokens=[1, 0], order="confidence", temperature=0.0)
     assert made.tokens == [1, 0, 1, 0]

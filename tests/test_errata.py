@@ -1,4 +1,5 @@
-"""The ledger: every row is computed, and what comes out must support the verdict that stands in it."""
+"""The ledger: every row is computed, and what comes out must support the verdict that stands in
+it."""
 
 import json
 import re
@@ -55,7 +56,9 @@ def test_a_row_says_what_it_needs_to(finding: errata.Finding) -> None:
 def test_ids_are_unique_over_all_sources_and_name_their_source() -> None:
     ids = [finding.claim.id for finding in FINDINGS]
     assert len(ids) == len(set(ids))
-    prefixes = {source.key: {claim.id.split("-")[0] for claim in source.claims} for source in errata.load()}
+    prefixes = {
+        source.key: {claim.id.split("-")[0] for claim in source.claims} for source in errata.load()
+    }
     assert all(len(found) == 1 for found in prefixes.values())
     assert len(set.union(*prefixes.values())) == len(rows.FILES)
 
@@ -77,9 +80,16 @@ def test_a_stated_value_off_by_a_tenth_no_longer_holds() -> None:
     checked = 0
     for finding in FINDINGS:
         claim, plain = finding.claim, finding.plain
-        if finding.verdict != "holds" or plain is None or claim.rule in ("truth", "within") or claim.formula:
+        if (
+            finding.verdict != "holds"
+            or plain is None
+            or claim.rule in ("truth", "within")
+            or claim.formula
+        ):
             continue
-        if not isinstance(claim.stated.value, (int, float)) or (claim.rule == "digits" and claim.stated.value < 5):
+        if not isinstance(claim.stated.value, (int, float)) or (
+            claim.rule == "digits" and claim.stated.value < 5
+        ):
             continue  # one printed digit, such as 1 GB, leaves more room than a tenth
         off = [value * 1.1 for value in plain.values]
         assert not rules.agrees(off[0], claim.stated, claim.rule), claim.id
@@ -110,7 +120,9 @@ def test_a_stated_value_off_by_a_tenth_no_longer_holds() -> None:
         (False, True, "truth", False),
     ],
 )
-def test_agreement_follows_the_printed_digits(computed: object, stated: object, rule: str, expected: bool) -> None:
+def test_agreement_follows_the_printed_digits(
+    computed: object, stated: object, rule: str, expected: bool
+) -> None:
     assert rules.agrees(computed, rules.parse_stated(stated), rule) is expected
 
 
@@ -143,7 +155,9 @@ def good_row() -> dict[str, object]:
         ({"expression": None}, "needs two readings"),
     ],
 )
-def test_a_bad_row_is_refused_with_one_sentence_that_names_it(change: dict[str, object], message: str) -> None:
+def test_a_bad_row_is_refused_with_one_sentence_that_names_it(
+    change: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         rows.parse_claim(good_row() | change, "toy")
     assert "toy" in str(caught.value).lower()
@@ -175,12 +189,19 @@ def test_expressions_reach_no_builtin_function() -> None:
 
 
 def test_most_rows_use_the_formulas_of_the_course_or_run_a_witness() -> None:
-    names = "|".join(name for name in ledger.vocabulary() if name not in ledger.UNITS and name not in ledger.PLAIN)
+    names = "|".join(
+        name
+        for name in ledger.vocabulary()
+        if name not in ledger.UNITS and name not in ledger.PLAIN
+    )
     uses = re.compile(rf"\b({names})\b")
     using = [
         f
         for f in FINDINGS
-        if any(uses.search(code) for code in (*(o.expression for o in f.outcomes), *f.claim.let.values()))
+        if any(
+            uses.search(code)
+            for code in (*(o.expression for o in f.outcomes), *f.claim.let.values())
+        )
     ]
     assert len(using) > 0.75 * len(FINDINGS)
 
@@ -188,7 +209,9 @@ def test_most_rows_use_the_formulas_of_the_course_or_run_a_witness() -> None:
 def test_loops_count_what_the_formulas_say() -> None:
     assert witnesses.matmul_flops_by_loop(2, 3, 4) == 48
     assert witnesses.mlp_flops_by_loop(1, 2, 3, 4, gated=False) == 4 * 2 * 12
-    assert witnesses.attention_flops_by_loop(1, 1, 1, 1, 1) == 4  # a product and an add, for the score and the value
+    assert (
+        witnesses.attention_flops_by_loop(1, 1, 1, 1, 1) == 4
+    )  # a product and an add, for the score and the value
     assert witnesses.pairs_by_loop(1, 2) == 1 + 2 + 3
     assert witnesses.growth(lambda n: 5 * n**3, 7) == pytest.approx(3)
 
@@ -216,7 +239,9 @@ def test_the_snippet_keeps_the_last_request_and_the_graph_of_every_step() -> Non
 
 def test_the_date_of_a_post_is_in_its_id() -> None:
     assert witnesses.posted_on(0) == "2010-11-04"
-    assert witnesses.posted_on(1756089361609981993) == "2024-02-09"  # the date the notes give, and rightly
+    assert (
+        witnesses.posted_on(1756089361609981993) == "2024-02-09"
+    )  # the date the notes give, and rightly
 
 
 def test_the_page_shows_every_row_once_with_its_anchor() -> None:
@@ -262,5 +287,10 @@ def test_chapters_point_only_to_claims_that_exist() -> None:
 
 
 def test_numbers_are_printed_with_one_digit_more_than_the_text_has() -> None:
-    shown = {v: page.number(v, p) for v, p in [(26.86976, 1), (8.02082, 2), (262144, 0), (0.67108864, 0), (243.21, 0)]}
-    assert json.dumps(list(shown.values())) == json.dumps(["26.87", "8.021", "262,144", "0.671", "243.2"])
+    shown = {
+        v: page.number(v, p)
+        for v, p in [(26.86976, 1), (8.02082, 2), (262144, 0), (0.67108864, 0), (243.21, 0)]
+    }
+    assert json.dumps(list(shown.values())) == json.dumps(
+        ["26.87", "8.021", "262,144", "0.671", "243.2"]
+    )

@@ -1,4 +1,5 @@
-"""`twophase generate`: streams text, prints the three numbers, and refuses nonsense in one sentence."""
+"""`twophase generate`: streams text, prints the three numbers, and refuses nonsense in one
+sentence."""
 
 import json
 import re
@@ -23,7 +24,8 @@ def test_a_completion_is_streamed_after_its_prompt_with_ttft_tpot_and_tokens_per
     assert result.exit_code == 0
     assert result.stdout.startswith("def read_lines(path):")
     assert re.search(
-        r"12 tokens after a prompt of 22 .*TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s\n$", result.stdout
+        r"12 tokens after a prompt of 22 .*TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s\n$",
+        result.stdout,
     )
 
 
@@ -40,16 +42,22 @@ def test_the_same_seed_gives_the_same_text_with_and_without_the_cache():
 
 
 def test_greedy_ignores_the_seed_and_one_token_has_no_tpot():
-    a, b = (run("import ", "--temperature", "0", "--tokens", "1", "--json", "--seed", s) for s in "12")
+    a, b = (
+        run("import ", "--temperature", "0", "--tokens", "1", "--json", "--seed", s) for s in "12"
+    )
     assert json.loads(a.stdout)["text"] == json.loads(b.stdout)["text"]
     assert json.loads(a.stdout)["tpot_s"] is None
     assert "TPOT n/a" in run("import ", "--tokens", "1").stdout
 
 
 def test_generation_ends_before_the_stop_text():
-    whole = json.loads(run("def f(", "--tokens", "40", "--temperature", "0", "--json").stdout)["text"]
+    whole = json.loads(run("def f(", "--tokens", "40", "--temperature", "0", "--json").stdout)[
+        "text"
+    ]
     stop = whole[20:23]
-    result = json.loads(run("def f(", "--tokens", "40", "--temperature", "0", "--json", "--stop", stop).stdout)
+    result = json.loads(
+        run("def f(", "--tokens", "40", "--temperature", "0", "--json", "--stop", stop).stdout
+    )
     assert result["text"] == whole[: whole.index(stop)]
     assert result["finish_reason"] == "stop"
 
@@ -78,7 +86,9 @@ def test_nonsense_is_refused_in_one_sentence_with_exit_code_2(arguments, says):
 
 
 def test_a_prompt_of_bytes_that_are_no_utf8_is_taken_as_it_is():
-    result = run("x = '\udcff", "--tokens", "3")  # how Python hands on the byte 0xff of a command line
+    result = run(
+        "x = '\udcff", "--tokens", "3"
+    )  # how Python hands on the byte 0xff of a command line
     assert result.exit_code == 0
     assert result.stdout.startswith("x = '\ufffd")
     assert "after a prompt of 7 " in result.stdout

@@ -19,7 +19,9 @@ from twophase.grading.supervisor import _Budget, _Run
 from twophase.grading.syscalls import ALLOWED
 
 LABELS = confine.confined_by()
-needs_seccomp = pytest.mark.skipif("seccomp" not in LABELS, reason="nothing here confines by seccomp")
+needs_seccomp = pytest.mark.skipif(
+    "seccomp" not in LABELS, reason="nothing here confines by seccomp"
+)
 
 SO_TYPE, SO_PEERCRED, SO_PEERPIDFD = 3, 17, 77
 CHANNEL = "import os, socket\nend = socket.socket(fileno=os.dup(255))\n"
@@ -41,10 +43,15 @@ def test_the_channel_does_not_tell_which_process_judges(session: Session, option
 @needs_seccomp
 def test_a_socket_still_says_what_it_is(session: Session) -> None:
     assert (
-        output(session, f"{CHANNEL}print(end.getsockopt(socket.SOL_SOCKET, {SO_TYPE}) == socket.SOCK_STREAM)") == "True"
+        output(
+            session,
+            f"{CHANNEL}print(end.getsockopt(socket.SOL_SOCKET, {SO_TYPE}) == socket.SOCK_STREAM)",
+        )
+        == "True"
     )
     assert (
-        output(session, "a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1), b.type.name)") == "b'x' SOCK_STREAM"
+        output(session, "a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1), b.type.name)")
+        == "b'x' SOCK_STREAM"
     )
 
 
@@ -52,8 +59,12 @@ def test_a_socket_still_says_what_it_is(session: Session) -> None:
 def test_the_filter_knows_the_options_of_sockets(machine: str) -> None:
     number = ALLOWED["getsockopt"][list(AUDIT).index(machine)]
     assert number is not None
-    assert [run(machine, number, 3, 1, option) for option in (3, 4, 7, 8, 30, 38, 39)] == [ALLOW] * 7
-    assert [run(machine, number, 3, *o) for o in ((1, 17), (1, 59), (1, 77), (0, 3), (6, 3))] == [errno.EPERM] * 5
+    assert [run(machine, number, 3, 1, option) for option in (3, 4, 7, 8, 30, 38, 39)] == [
+        ALLOW
+    ] * 7
+    assert [run(machine, number, 3, *o) for o in ((1, 17), (1, 59), (1, 77), (0, 3), (6, 3))] == [
+        errno.EPERM
+    ] * 5
 
 
 def test_what_could_not_be_looked_at_again_is_not_confirmed() -> None:

@@ -1,4 +1,5 @@
-"""`twophase check` and `twophase grade` as a person meets them: exit codes, one sentence for bad use, never a traceback."""
+"""`twophase check` and `twophase grade` as a person meets them: exit codes, one sentence for bad
+use, never a traceback."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ TOPIC = "kv_cache"
 def solved(leave_out: str = "") -> bytes:
     """The released cells of a topic with right answers from tests/answers."""
     released = release.load(TOPIC)
-    made = [cell(s, i, grade=False, locked=True, solution=False) for i, s in released.locked.items()]
+    made = [
+        cell(s, i, grade=False, locked=True, solution=False) for i, s in released.locked.items()
+    ]
     for exercise_id in released.exercises:
         if exercise_id != leave_out:
             source = right_answers(exercise_id)[0].read_text("utf-8")
@@ -94,7 +97,11 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path
     ],
 )
 def test_bad_use_is_one_sentence_and_exit_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
 ) -> None:
     (tmp_path / "broken.ipynb").write_bytes(b"{")
     (tmp_path / "other.ipynb").write_bytes(dump([cell("1")]))
@@ -119,7 +126,9 @@ def test_the_release_of_a_topic_asks_every_exercise_that_has_a_check(topic: str)
 
 def released_solutions() -> list[str]:
     return [
-        t for t in registry.topics() if (release.course_root() / "solutions" / f"{registry.stem(t)}.ipynb").is_file()
+        t
+        for t in registry.topics()
+        if (release.course_root() / "solutions" / f"{registry.stem(t)}.ipynb").is_file()
     ]
 
 
@@ -142,7 +151,9 @@ def test_a_release_that_asks_what_has_no_check_is_our_fault() -> None:
 @pytest.fixture
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A kernel that lacks what confines a submission."""
-    monkeypatch.setattr(confine, "missing", lambda: "This kernel has no Landlock; grade with --unsafe.")
+    monkeypatch.setattr(
+        confine, "missing", lambda: "This kernel has no Landlock; grade with --unsafe."
+    )
     records.confinement.cache_clear()
     yield
     records.confinement.cache_clear()
@@ -169,7 +180,9 @@ def test_with_unsafe_it_goes_on_and_record_summary_and_page_say_so(
     (tmp_path / "in/a.ipynb").write_bytes(b"{")
     monkeypatch.chdir(tmp_path)
     in_here = run.records_of
-    monkeypatch.setattr(run, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote()))
+    monkeypatch.setattr(
+        run, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
+    )
     with pytest.raises(SystemExit) as ended:
         main(["grade", "in", "--unsafe"])
     assert ended.value.code == 1
@@ -182,7 +195,8 @@ def test_with_unsafe_it_goes_on_and_record_summary_and_page_say_so(
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("2GB", 2e9), ("512MB", 512e6), ("1.5GiB", 1.5 * 2**30), ("3", 3e9), (" 1 gb ", 1e9)]
+    ("text", "size"),
+    [("2GB", 2e9), ("512MB", 512e6), ("1.5GiB", 1.5 * 2**30), ("3", 3e9), (" 1 gb ", 1e9)],
 )
 def test_an_amount_of_memory_has_a_unit_or_is_in_gb(text: str, size: float) -> None:
     assert grading_options.memory_bytes(text) == size
@@ -197,7 +211,8 @@ def test_an_amount_of_memory_that_is_none_is_one_sentence(text: str) -> None:
 def test_a_summary_of_a_thousand_submissions_fits_a_screen_and_counts_them() -> None:
     answers = [{"t-a": "right", "t-b": f"slip_{n % 5}" if n % 4 else "right"} for n in range(1000)]
     counted = tally.of(
-        record(f"s{n}/a.ipynb", a, status="partial" if n % 100 == 0 else "ok") for n, a in enumerate(answers)
+        record(f"s{n}/a.ipynb", a, status="partial" if n % 100 == 0 else "ok")
+        for n, a in enumerate(answers)
     )
     console = Console(record=True, width=120)
     grading_shown.summary(console, counted)
@@ -230,21 +245,34 @@ def test_a_class_graded_with_a_secret_is_not_graded_without_it_by_mistake(
     with pytest.raises(SystemExit) as stopped:
         main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out")])
     assert stopped.value.code == 2
-    assert "was graded with a secret; give the same --secret" in " ".join(capsys.readouterr().err.split())
+    assert "was graded with a secret; give the same --secret" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert (tmp_path / "out/results.jsonl").read_bytes() == before
 
 
-def test_a_sample_without_an_audit_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sample_without_an_audit_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.ipynb").write_bytes(dump([cell("1")]))
     with pytest.raises(SystemExit) as stopped:
-        main(["grade", str(tmp_path), "--out", str(tmp_path.parent / "out-of-it"), "--sample", "0.5"])
+        main(
+            ["grade", str(tmp_path), "--out", str(tmp_path.parent / "out-of-it"), "--sample", "0.5"]
+        )
     assert stopped.value.code == 2
     assert "--sample says how many an audit takes" in capsys.readouterr().err
 
 
 def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
     released = release.load(TOPIC)
-    asked = cell('check("kv_cache-extra")', "kv_cache-extra-check", grade=True, locked=True, solution=False, points=2)
+    asked = cell(
+        'check("kv_cache-extra")',
+        "kv_cache-extra-check",
+        grade=True,
+        locked=True,
+        solution=False,
+        points=2,
+    )
     flags = make_plan(parse(dump([asked])), released).flags
     assert ("not_asked", "kv_cache-extra") in {(f.name, f.where) for f in flags}
     counted = tally.of(
@@ -265,5 +293,8 @@ def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
 def test_a_student_of_a_plain_folder_is_graded_again_by_the_folders_name(tmp_path: Path) -> None:
     (tmp_path / "ann").mkdir()
     write_results(tmp_path, [])
-    found = [Submission(tmp_path / "ann/03.ipynb", "ann/03.ipynb"), Submission(tmp_path / "bob.ipynb", "bob.ipynb")]
+    found = [
+        Submission(tmp_path / "ann/03.ipynb", "ann/03.ipynb"),
+        Submission(tmp_path / "bob.ipynb", "bob.ipynb"),
+    ]
     assert run.named(["ann"], found, stored.Index(tmp_path / "results.jsonl")) == {"ann/03.ipynb"}

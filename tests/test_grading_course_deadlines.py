@@ -26,7 +26,15 @@ from twophase.grading.deadlines import (
 BERLIN, NEW_YORK, APIA, BEIRUT = (
     ZoneInfo(z) for z in ("Europe/Berlin", "America/New_York", "Pacific/Apia", "Asia/Beirut")
 )
-ZONES = [BERLIN, NEW_YORK, APIA, BEIRUT, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("UTC"), ZoneInfo("Asia/Kathmandu")]
+ZONES = [
+    BERLIN,
+    NEW_YORK,
+    APIA,
+    BEIRUT,
+    ZoneInfo("Australia/Lord_Howe"),
+    ZoneInfo("UTC"),
+    ZoneInfo("Asia/Kathmandu"),
+]
 PER_DAY = LateRule(per_day=Fraction(1, 10))
 
 
@@ -37,9 +45,19 @@ def utc(text: str) -> datetime:
 @pytest.mark.parametrize(
     ("written", "zone", "last", "first_late"),
     [
-        ("2026-10-02 23:59", BERLIN, "2026-10-02T21:59:59.999999", "2026-10-02T22:00:00"),  # to the end of the minute
+        (
+            "2026-10-02 23:59",
+            BERLIN,
+            "2026-10-02T21:59:59.999999",
+            "2026-10-02T22:00:00",
+        ),  # to the end of the minute
         ("2026-10-02 23:59:59", BERLIN, "2026-10-02T21:59:59.5", "2026-10-02T22:00:00"),
-        ("2026-10-02", BERLIN, "2026-10-02T21:59:59", "2026-10-02T22:00:00"),  # to the end of the day
+        (
+            "2026-10-02",
+            BERLIN,
+            "2026-10-02T21:59:59",
+            "2026-10-02T22:00:00",
+        ),  # to the end of the day
         ("2026-10-02T12:00", NEW_YORK, "2026-10-02T16:00:59", "2026-10-02T16:01:00"),
         (
             "2026-10-25 02:30",
@@ -49,12 +67,29 @@ def utc(text: str) -> datetime:
         ),  # comes twice: the second time counts
         ("2026-10-25", BERLIN, "2026-10-25T22:59:59", "2026-10-25T23:00:00"),  # a day of 25 hours
         ("2026-03-29", BERLIN, "2026-03-29T21:59:59", "2026-03-29T22:00:00"),  # and one of 23
-        ("2026-03-29 01:59", BERLIN, "2026-03-29T00:59:59", "2026-03-29T01:00:00"),  # the minute before clocks jump
-        ("2026-03-28", BEIRUT, "2026-03-28T21:59:59", "2026-03-28T22:00:00"),  # midnight itself does not exist there
-        ("2011-12-29", APIA, "2011-12-30T09:59:59", "2011-12-30T10:00:00"),  # the next day was left out
+        (
+            "2026-03-29 01:59",
+            BERLIN,
+            "2026-03-29T00:59:59",
+            "2026-03-29T01:00:00",
+        ),  # the minute before clocks jump
+        (
+            "2026-03-28",
+            BEIRUT,
+            "2026-03-28T21:59:59",
+            "2026-03-28T22:00:00",
+        ),  # midnight itself does not exist there
+        (
+            "2011-12-29",
+            APIA,
+            "2011-12-30T09:59:59",
+            "2011-12-30T10:00:00",
+        ),  # the next day was left out
     ],
 )
-def test_a_due_time_ends_exactly_then(written: str, zone: ZoneInfo, last: str, first_late: str) -> None:
+def test_a_due_time_ends_exactly_then(
+    written: str, zone: ZoneInfo, last: str, first_late: str
+) -> None:
     due = read_due(written, zone)
     assert PER_DAY.lateness(due, utc(last)) == Late()
     assert PER_DAY.lateness(due, utc(first_late)) == Late(timedelta(0), 1)
@@ -69,7 +104,11 @@ def test_a_time_that_clocks_jump_over_is_refused() -> None:
 @pytest.mark.parametrize(
     ("due", "handed_in", "days"),
     [
-        ("2026-03-28 23:59", "2026-03-29T22:59:00+02:00", 1),  # 22 h later by the sun, one day by the wall
+        (
+            "2026-03-28 23:59",
+            "2026-03-29T22:59:00+02:00",
+            1,
+        ),  # 22 h later by the sun, one day by the wall
         ("2026-03-28 23:59", "2026-03-29T23:59:59+02:00", 1),
         ("2026-03-28 23:59", "2026-03-30T00:00:00+02:00", 2),
         ("2026-10-24 23:59", "2026-10-25T23:59:59+01:00", 1),  # 25 h later, and still the first day
@@ -105,9 +144,12 @@ def test_after_the_cutoff_nothing_is_left_and_a_moment_before_it_the_floor_is() 
 
 
 @pytest.mark.parametrize(
-    ("of", "days", "left"), [("earned", 1, "7.2"), ("possible", 1, "7"), ("earned", 9, "4"), ("possible", 9, "4")]
+    ("of", "days", "left"),
+    [("earned", 1, "7.2"), ("possible", 1, "7"), ("earned", 9, "4"), ("possible", 9, "4")],
 )
-def test_a_day_costs_its_share_of_what_was_earned_or_of_what_was_possible(of: str, days: int, left: str) -> None:
+def test_a_day_costs_its_share_of_what_was_earned_or_of_what_was_possible(
+    of: str, days: int, left: str
+) -> None:
     rule = LateRule(per_day=Fraction(1, 10), of=of, floor=Fraction(1, 2))  # type: ignore[arg-type]
     assert rule.left(Fraction(8), Fraction(10), Late(timedelta(days=days), days)) == Fraction(left)
 
@@ -118,7 +160,8 @@ def test_without_a_floor_lateness_never_takes_more_than_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "minutes"), [("15 min", 15), ("1 minute", 1), ("2h", 120), ("3 days", 4320), ("1 week", 10080)]
+    ("text", "minutes"),
+    [("15 min", 15), ("1 minute", 1), ("2h", 120), ("3 days", 4320), ("1 week", 10080)],
 )
 def test_durations_are_read(text: str, minutes: int) -> None:
     assert read_duration(text).roughly == timedelta(minutes=minutes)
@@ -150,24 +193,35 @@ def test_lateness_reads_as_a_person_says_it(seconds: int, text: str) -> None:
 
 
 zones = st.sampled_from(ZONES)
-walls = st.datetimes(datetime(2000, 1, 1), datetime(2037, 1, 1)).map(lambda d: d.replace(microsecond=0))
+walls = st.datetimes(datetime(2000, 1, 1), datetime(2037, 1, 1)).map(
+    lambda d: d.replace(microsecond=0)
+)
 moments = st.datetimes(datetime(2000, 1, 1), datetime(2037, 1, 1), timezones=st.just(UTC))
 
 
 @given(zones, walls, st.timedeltas(timedelta(0), timedelta(days=2)))
 @settings(max_examples=200, deadline=None)
-def test_a_later_time_on_the_wall_is_never_an_earlier_instant(zone: ZoneInfo, wall: datetime, more: timedelta) -> None:
+def test_a_later_time_on_the_wall_is_never_an_earlier_instant(
+    zone: ZoneInfo, wall: datetime, more: timedelta
+) -> None:
     assert instant(wall, zone) <= instant(wall + more, zone)
 
 
 @given(zones, walls)
 @settings(max_examples=200, deadline=None)
-def test_an_instant_shows_its_time_on_the_wall_if_the_wall_ever_does(zone: ZoneInfo, wall: datetime) -> None:
+def test_an_instant_shows_its_time_on_the_wall_if_the_wall_ever_does(
+    zone: ZoneInfo, wall: datetime
+) -> None:
     seen = instant(wall, zone).astimezone(zone).replace(tzinfo=None)
     assert seen == wall if exists(wall, zone) else seen > wall
 
 
-@given(zones, moments, st.timedeltas(timedelta(0), timedelta(days=40)), st.timedeltas(timedelta(0), timedelta(days=9)))
+@given(
+    zones,
+    moments,
+    st.timedeltas(timedelta(0), timedelta(days=40)),
+    st.timedeltas(timedelta(0), timedelta(days=9)),
+)
 @settings(max_examples=200, deadline=None)
 def test_started_days_never_fall_with_time_and_each_ends_when_the_wall_says(
     zone: ZoneInfo, end: datetime, late: timedelta, more: timedelta
@@ -175,6 +229,8 @@ def test_started_days_never_fall_with_time_and_each_ends_when_the_wall_says(
     due = Due(end, zone)
     days = PER_DAY.lateness(due, end + late).days
     assert days >= 1
-    assert due.after(Duration(days - 1)).end <= end + late < due.after(Duration(days)).end or days == 1
+    assert (
+        due.after(Duration(days - 1)).end <= end + late < due.after(Duration(days)).end or days == 1
+    )
     assert PER_DAY.lateness(due, end + late + more).days >= days
     assert abs(days - (late // timedelta(days=1) + 1)) <= 1

@@ -19,8 +19,9 @@ from twophase.grading.results import Results
 A, B = "t-a", "t-b"
 RIGHT, HALF = {A: "right", B: "right"}, {A: "right", B: "wrong"}
 CANVAS = (
-    "Student,ID,SIS User ID,SIS Login ID,Section,Homework 1 (4711),Other (12)\n"
-    '"    Points Possible",,,,,10,5\n"Bo, Al",11,S1,al,Mon,3,\n"=Li, Bea",12,S2,bea,Tue,7,\nCy,13,S3,cy,Tue,-,\n'
+    'Student,ID,SIS User ID,SIS Login ID,Section,Homework 1 (4711),Other (12)\n"    Points'
+    ' Possible",,,,,10,5\n"Bo, Al",11,S1,al,Mon,3,\n"=Li,'
+    ' Bea",12,S2,bea,Tue,7,\nCy,13,S3,cy,Tue,-,\n'
 )
 COURSE = (
     "files: {roster: roster.csv, manual: manual.csv}\n"
@@ -35,14 +36,17 @@ def rows(path: Path) -> list[list[str]]:
     return list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
 
 
-def write(tmp_path: Path, roster: str = CANVAS, course: str = COURSE, found: Sequence[Record] = CLASS) -> Path:
+def write(
+    tmp_path: Path, roster: str = CANVAS, course: str = COURSE, found: Sequence[Record] = CLASS
+) -> Path:
     book = scored(tmp_path, course, found, roster_csv=roster, manual_csv=HAND)
     exports.write(tmp_path / "out", book)
     return tmp_path / "out"
 
 
 def canvas_header_is_accepted(header: list[str]) -> bool:
-    """What Canvas's importer asks of the first line: the student's columns in this order, Section last of them."""
+    """What Canvas's importer asks of the first line: the student's columns in this order, Section
+    last of them."""
     return (
         "Student" in header[0]
         and "ID" in header[1]
@@ -51,27 +55,53 @@ def canvas_header_is_accepted(header: list[str]) -> bool:
     )
 
 
-def test_canvas_gets_its_columns_its_points_possible_and_its_own_name_of_the_assignment(tmp_path: Path) -> None:
+def test_canvas_gets_its_columns_its_points_possible_and_its_own_name_of_the_assignment(
+    tmp_path: Path,
+) -> None:
     found = rows(write(tmp_path) / "grades-canvas.csv")
     assert canvas_header_is_accepted(found[0])
-    assert found[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Homework 1 (4711)"]
+    assert found[0] == [
+        "Student",
+        "ID",
+        "SIS User ID",
+        "SIS Login ID",
+        "Section",
+        "Homework 1 (4711)",
+    ]
     assert found[1] == ["    Points Possible", "", "", "", "", "10"]
     assert found[3] == ["Bo, Al", "11", "S1", "al", "Mon", "9"]
 
 
 def test_in_canvas_excused_is_ex_and_pending_keeps_what_was_there(tmp_path: Path) -> None:
     found = {row[1]: row for row in rows(write(tmp_path) / "grades-canvas.csv")}
-    assert found["12"] == ["'=Li, Bea", "12", "S2", "bea", "Tue", "7"]  # its essay is not graded yet
+    assert found["12"] == [
+        "'=Li, Bea",
+        "12",
+        "S2",
+        "bea",
+        "Tue",
+        "7",
+    ]  # its essay is not graded yet
     assert found["13"][-1] == "EX"
     course = COURSE.replace("student: cy", "student: al")
-    assert {r[1]: r[-1] for r in rows(write(tmp_path, course=course) / "grades-canvas.csv")}["11"] == "EX"
+    assert {r[1]: r[-1] for r in rows(write(tmp_path, course=course) / "grades-canvas.csv")}[
+        "11"
+    ] == "EX"
 
 
 def test_without_canvas_number_the_title_alone_names_a_new_assignment(tmp_path: Path) -> None:
-    assert rows(write(tmp_path, course=COURSE.replace("canvas: 4711, ", "")) / "grades-canvas.csv")[0][-1] == "Cache"
+    assert (
+        rows(write(tmp_path, course=COURSE.replace("canvas: 4711, ", "")) / "grades-canvas.csv")[0][
+            -1
+        ]
+        == "Cache"
+    )
 
 
-MOODLE = "First name,Last name,Username,ID number,Email address\nAl,Bo,al,77,al@x.edu\nBea,Li,bea,78,bea@x.edu\nCy,Fu,cy,79,\n"
+MOODLE = (
+    "First name,Last name,Username,ID number,Email"
+    " address\nAl,Bo,al,77,al@x.edu\nBea,Li,bea,78,bea@x.edu\nCy,Fu,cy,79,\n"
+)
 
 
 def test_moodle_gets_a_file_for_each_assignment_with_final_grades_only(tmp_path: Path) -> None:
@@ -91,9 +121,21 @@ def test_files_that_no_longer_hold_are_removed(tmp_path: Path) -> None:
     assert sorted(p.name for p in out.rglob("*.csv")) == ["grades.csv"]
 
 
-def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excused(tmp_path: Path) -> None:
+def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excused(
+    tmp_path: Path,
+) -> None:
     found = rows(write(tmp_path) / "grades.csv")
-    assert found[0] == ["student", "name", "section", "t", "total", "out of", "percent", "status", "remarks"]
+    assert found[0] == [
+        "student",
+        "name",
+        "section",
+        "t",
+        "total",
+        "out of",
+        "percent",
+        "status",
+        "remarks",
+    ]
     assert found[1][3:8] == ["pending", "", "", "", "pending"]
     assert found[1][1] == "'=Li, Bea"
     assert found[1][-1] == "t: pending: essay is not graded by hand yet"
@@ -103,7 +145,14 @@ def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excuse
 
 @pytest.mark.parametrize(
     ("points", "shown"),
-    [("1/3", "0.33"), ("1/8", "0.13"), ("2", "2"), ("199999/100000", "2"), ("0", "0"), ("100", "100")],
+    [
+        ("1/3", "0.33"),
+        ("1/8", "0.13"),
+        ("2", "2"),
+        ("199999/100000", "2"),
+        ("0", "0"),
+        ("100", "100"),
+    ],
 )
 def test_points_are_rounded_half_up_to_two_decimals(points: str, shown: str) -> None:
     from fractions import Fraction
@@ -124,14 +173,18 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as `twophase grade` leaves it, with a course file beside it."""
     (tmp_path / "grades").mkdir()
-    dump(tmp_path / "grades", [record("al/a.ipynb", RIGHT), record("bea/\x1b[2J[red]x.ipynb", HALF)])
+    dump(
+        tmp_path / "grades", [record("al/a.ipynb", RIGHT), record("bea/\x1b[2J[red]x.ipynb", HALF)]
+    )
     (tmp_path / "course.yml").write_text("assignments: {t: {}}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
 
 
-def test_score_writes_everything_and_twice_the_same(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_writes_everything_and_twice_the_same(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, said = run(capsys, "score", "grades")
     assert (code, "8 of 8" in said, "100 %" in said) == (0, True, True)
     names = ["grades.csv", "report.html", "results.jsonl"]
@@ -145,7 +198,11 @@ def test_score_writes_everything_and_twice_the_same(graded: Path, capsys: pytest
     ("more", "code", "says"),
     [
         (record("cy/a.ipynb", status="unreadable"), 1, "pending, cy: t: cy/a.ipynb cannot be read"),
-        (record("cy/a.ipynb", status="internal"), 3, "pending, cy: t: the grader failed on cy/a.ipynb"),
+        (
+            record("cy/a.ipynb", status="internal"),
+            3,
+            "pending, cy: t: the grader failed on cy/a.ipynb",
+        ),
         (record("cy/a.ipynb", topic="", status="internal"), 3, "pending, cy: t: the grader failed"),
     ],
 )
@@ -164,7 +221,10 @@ def test_the_exit_code_tells_waiting_from_our_fault(
     [
         (["score", "nowhere"], "there is no file nowhere"),
         (["score", "grades", "--course", "nowhere.yml"], "there is no file nowhere.yml"),
-        (["score", "grades", "--course", "broken.yml"], "broken.yml: late.per_day: '10' is no percentage"),
+        (
+            ["score", "grades", "--course", "broken.yml"],
+            "broken.yml: late.per_day: '10' is no percentage",
+        ),
         (["score", "grades", "--out", "course.yml"], "course.yml is a file"),
         (["score", "grades", "--at", "noon"], "'noon' is no time"),
         (["score", "course.yml"], "line 1 of course.yml is no result"),
@@ -179,9 +239,12 @@ def test_bad_use_is_one_sentence_and_exit_2(
     assert not (graded / "grades/grades.csv").exists()
 
 
-def test_score_as_of_a_time_leaves_out_what_was_not_due_then(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_as_of_a_time_leaves_out_what_was_not_due_then(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (graded / "course.yml").write_text(
-        "time_zone: UTC\nassignments: {t: {due: 2026-10-02}}\nfiles: {roster: r.csv}\nsubmissions: {student: folder}\n"
+        "time_zone: UTC\nassignments: {t: {due: 2026-10-02}}\nfiles: {roster: r.csv}\nsubmissions:"
+        " {student: folder}\n"
     )
     (graded / "r.csv").write_text("student\nal\nbea\ncy\n")
     run(capsys, "score", "grades", "--at", "2026-10-02 12:00")
@@ -194,7 +257,11 @@ def test_score_as_of_a_time_leaves_out_what_was_not_due_then(graded: Path, capsy
     ("course", "code", "files"),
     [
         ("assignments: {t: {}}", 0, ["feedback", "grades.csv", "report.html", "results.jsonl"]),
-        ("assignments: {t: {by_hand: {essay: 1}}}", 1, ["feedback", "grades.csv", "report.html", "results.jsonl"]),
+        (
+            "assignments: {t: {by_hand: {essay: 1}}}",
+            1,
+            ["feedback", "grades.csv", "report.html", "results.jsonl"],
+        ),
         ("assignments: {t: {pionts: 1}}", 2, []),
     ],
 )
@@ -209,30 +276,52 @@ def test_grade_writes_grades_too_when_it_is_given_the_course_and_reads_that_firs
     from twophase.cli import grade
     from twophase.grading.run import Submission
 
-    def graded(submissions: object, course: object, results: Results, *rest: object, **more: object) -> None:
+    def graded(
+        submissions: object, course: object, results: Results, *rest: object, **more: object
+    ) -> None:
         results.append(
-            record("ann/a.ipynb", RIGHT) | {"environment": dict.fromkeys(("twophase", "python", "torch"), "")}
+            record("ann/a.ipynb", RIGHT)
+            | {"environment": dict.fromkeys(("twophase", "python", "torch"), "")}
         )
 
     monkeypatch.setattr(grade, "grade_folder", graded)
     monkeypatch.setattr(grade.options, "require_confinement", lambda unsafe: None)
-    monkeypatch.setattr(grade.submissions, "find", lambda folder, layout: [Submission(folder, "ann/a.ipynb")])
+    monkeypatch.setattr(
+        grade.submissions, "find", lambda folder, layout: [Submission(folder, "ann/a.ipynb")]
+    )
     (tmp_path / "course.yml").write_text(course)
-    found = run(capsys, "grade", "in", "--out", str(tmp_path / "out"), "--course", str(tmp_path / "course.yml"))
+    found = run(
+        capsys,
+        "grade",
+        "in",
+        "--out",
+        str(tmp_path / "out"),
+        "--course",
+        str(tmp_path / "course.yml"),
+    )
     assert found[0] == code, found[1]
     assert sorted(p.name for p in (tmp_path / "out").glob("*")) == files
 
 
-def test_the_documented_example_scores_a_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_example_scores_a_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ann is late within her extension, dee is late, bob is in ann's team, cy is excused."""
     example = Path(course_reading.__file__).parent / "course_example" / "course.yml"
-    answers = {"kv_cache-kv_bytes": "right", "kv_cache-max_batch": "weights_left_out", "kv_cache-snippet": "right"}
+    answers = {
+        "kv_cache-kv_bytes": "right",
+        "kv_cache-max_batch": "weights_left_out",
+        "kv_cache-snippet": "right",
+    }
     asked = [record(f"{s}/03_kv_cache.ipynb", answers, "kv_cache") for s in ("ann", "dee")]
     dump(tmp_path, asked)
-    code, _ = run(capsys, "score", str(tmp_path), "--course", str(example), "--at", "2026-11-05 12:00")
+    code, _ = run(
+        capsys, "score", str(tmp_path), "--course", str(example), "--at", "2026-11-05 12:00"
+    )
     found = {row[0]: row for row in rows(tmp_path / "grades.csv")}
     at = found["student"].index("kv_cache")
-    # of 15 points 4 + 3 + 4.5, dropping the one that costs most (max_batch), and 2 extra: 10.5 of 9, of 20
+    # of 15 points 4 + 3 + 4.5, dropping the one that costs most (max_batch), and 2 extra: 10.5 of
+    # 9, of 20
     assert found["ann"][at] == "23.33"
     assert "extended to 2026-11-02 23:59 (ill)" in found["ann"][-1]
     # bob has no extension of his own: two days and 23 hours late, 30 %

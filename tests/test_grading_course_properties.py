@@ -1,4 +1,5 @@
-"""What holds for every class and every course file: nothing that is meant to help a student ever costs a point."""
+"""What holds for every class and every course file: nothing that is meant to help a student ever
+costs a point."""
 
 from __future__ import annotations
 
@@ -62,18 +63,29 @@ def assignment(rng: random.Random, topic: str, extra: bool) -> Assignment:
         late=late,
         points=some(rng) if rng.random() < 0.5 else None,
         exercises=rules,
-        by_hand={f"{topic}-hand": ExerciseRule(some(rng), partial, by_hand=True)} if rng.random() < 0.5 else {},
+        by_hand=(
+            {f"{topic}-hand": ExerciseRule(some(rng), partial, by_hand=True)}
+            if rng.random() < 0.5
+            else {}
+        ),
         drop_lowest=rng.randint(0, 2),
     )
 
 
 def submissions(rng: random.Random) -> list[Record]:
-    """Up to two files for each student and assignment, the second perhaps broken, a few without a time."""
+    """Up to two files for each student and assignment, the second perhaps broken, a few without a
+    time."""
     found = []
     for who, topic, n in itertools.product(STUDENTS, TOPICS, range(2)):
-        status = rng.choice(("ok", "ok", "none", "none", "unreadable", "internal") if n else ("ok", "ok", "ok", "none"))
+        status = rng.choice(
+            ("ok", "ok", "none", "none", "unreadable", "internal")
+            if n
+            else ("ok", "ok", "ok", "none")
+        )
         asked = [
-            question(f"{topic}-{k}", rng.choice(ANSWERS), hidden=(rng.random() < 0.5, rng.random() < 0.5))
+            question(
+                f"{topic}-{k}", rng.choice(ANSWERS), hidden=(rng.random() < 0.5, rng.random() < 0.5)
+            )
             for k in range(3)
         ]
         if status != "none":
@@ -83,7 +95,8 @@ def submissions(rng: random.Random) -> list[Record]:
 
 
 def classes(extra: bool = False) -> st.SearchStrategy[tuple[Scheme, Beside, list[Record]]]:
-    """A class of three with three assignments, drawn from one seed: many small draws of hypothesis' own would take seconds each."""
+    """A class of three with three assignments, drawn from one seed: many small draws of hypothesis'
+    own would take seconds each."""
 
     def make(seed: int) -> tuple[Scheme, Beside, list[Record]]:
         rng = random.Random(seed)
@@ -118,7 +131,9 @@ def excusals() -> st.SearchStrategy[Excusal]:
 
 
 def scored(scheme: Scheme, beside: Beside, found: list[Record], now: datetime = NOW) -> Gradebook:
-    return gradebook.make(scheme, replace(beside, marks=replace(beside.marks, scheme=scheme)), found, now)
+    return gradebook.make(
+        scheme, replace(beside, marks=replace(beside.marks, scheme=scheme)), found, now
+    )
 
 
 def percents(book: Gradebook) -> dict[str, Total]:
@@ -127,13 +142,16 @@ def percents(book: Gradebook) -> dict[str, Total]:
 
 @given(classes())
 @QUICK
-def test_no_score_is_negative_or_above_the_maximum(made: tuple[Scheme, Beside, list[Record]]) -> None:
+def test_no_score_is_negative_or_above_the_maximum(
+    made: tuple[Scheme, Beside, list[Record]],
+) -> None:
     book = scored(*made)
     for o in book.outcomes:
         assert o.points is None or 0 <= o.points <= o.worth
         assert o.cost >= 0
         assert (o.points is None) == (
-            o.status in ("pending", "open") or (o.free and o.status == "excused" and o.points is None)
+            o.status in ("pending", "open")
+            or (o.free and o.status == "excused" and o.points is None)
         )
     for t in book.totals:
         assert t.percent is None or 0 <= t.percent <= 100
@@ -148,7 +166,11 @@ def test_only_declared_extra_credit_goes_above_the_maximum_and_never_below_zero(
         extra = sum(c.slot.out_of for c in o.cells if c.slot.rule.extra)
         regular = sum(c.slot.out_of for c in o.cells if c.kept and not c.slot.rule.extra)
         assert o.points is None or o.points >= 0
-        assert o.points is None or not regular or o.points <= o.worth * (1 + Fraction(extra, 1) / regular)
+        assert (
+            o.points is None
+            or not regular
+            or o.points <= o.worth * (1 + Fraction(extra, 1) / regular)
+        )
 
 
 @given(classes(), st.randoms(use_true_random=False))
@@ -161,17 +183,26 @@ def test_scoring_twice_and_in_another_order_gives_the_same(
     shuffled = list(found)
     rng.shuffle(shuffled)
     second = scored(scheme, beside, shuffled)
-    assert exports.table(first) == exports.table(second) == exports.table(scored(scheme, beside, found))
+    assert (
+        exports.table(first)
+        == exports.table(second)
+        == exports.table(scored(scheme, beside, found))
+    )
     assert first.totals == second.totals
 
 
 @given(classes())
 @QUICK
-def test_one_students_score_does_not_depend_on_the_others(made: tuple[Scheme, Beside, list[Record]]) -> None:
+def test_one_students_score_does_not_depend_on_the_others(
+    made: tuple[Scheme, Beside, list[Record]],
+) -> None:
     scheme, beside, found = made
     alone = [r for r in found if r["file"].startswith("ann/")]
     assume({r["topic"] for r in alone if r["questions"]} == set(TOPICS))
-    assert percents(scored(scheme, beside, alone))["ann"] == percents(scored(scheme, beside, found))["ann"]
+    assert (
+        percents(scored(scheme, beside, alone))["ann"]
+        == percents(scored(scheme, beside, found))["ann"]
+    )
 
 
 @given(classes(), st.sampled_from(STUDENTS), st.sampled_from(TOPICS), st.integers(0, 30))
@@ -180,14 +211,16 @@ def test_an_extension_never_lowers_a_score(
     made: tuple[Scheme, Beside, list[Record]], who: str, topic: str, days: int
 ) -> None:
     scheme, beside, found = made
-    more = replace(scheme, extensions=(*scheme.extensions, Extension(who, topic, by=Duration(days))))
+    more = replace(
+        scheme, extensions=(*scheme.extensions, Extension(who, topic, by=Duration(days)))
+    )
     for now in (NOW, datetime(2026, 11, 1, tzinfo=UTC)):
         before, after = scored(scheme, beside, found, now), scored(more, beside, found, now)
         for a, b in zip(before.outcomes, after.outcomes, strict=True):
             assert a.points is None or b.points is None or b.points >= a.points
-            assert (a.student, a.topic) == (who, topic) or replace(a, counted=True, notes=()) == replace(
-                b, counted=True, notes=()
-            )
+            assert (a.student, a.topic) == (who, topic) or replace(
+                a, counted=True, notes=()
+            ) == replace(b, counted=True, notes=())
         for old, new in zip(before.totals, after.totals, strict=True):
             assert old.percent is None or new.percent is None or new.percent >= old.percent
 
@@ -199,7 +232,9 @@ def test_an_excusal_never_lowers_a_percentage_nor_makes_anything_pending(
 ) -> None:
     scheme, beside, found = made
     before = scored(scheme, beside, found)
-    assume(not one.exercise or one.exercise in {c.slot.id for o in before.outcomes for c in o.cells})
+    assume(
+        not one.exercise or one.exercise in {c.slot.id for o in before.outcomes for c in o.cells}
+    )
     after = scored(replace(scheme, excused=(*scheme.excused, one)), beside, found)
     for old, new in zip(before.totals, after.totals, strict=True):
         assert old.status == "pending" or new.status != "pending"
@@ -209,22 +244,31 @@ def test_an_excusal_never_lowers_a_percentage_nor_makes_anything_pending(
 
 @given(classes(), st.booleans())
 @QUICK
-def test_dropping_more_never_lowers_a_percentage(made: tuple[Scheme, Beside, list[Record]], exercises: bool) -> None:
+def test_dropping_more_never_lowers_a_percentage(
+    made: tuple[Scheme, Beside, list[Record]], exercises: bool
+) -> None:
     scheme, beside, found = made
     if exercises:
         more = replace(
-            scheme, assignments={t: replace(a, drop_lowest=a.drop_lowest + 1) for t, a in scheme.assignments.items()}
+            scheme,
+            assignments={
+                t: replace(a, drop_lowest=a.drop_lowest + 1) for t, a in scheme.assignments.items()
+            },
         )
     else:
         more = replace(scheme, drop_lowest=scheme.drop_lowest + 1)
-    for old, new in zip(scored(scheme, beside, found).totals, scored(more, beside, found).totals, strict=True):
+    for old, new in zip(
+        scored(scheme, beside, found).totals, scored(more, beside, found).totals, strict=True
+    ):
         assert (old.percent is None) == (new.percent is None)
         assert old.percent is None or new.percent is None or new.percent >= old.percent
 
 
 @given(classes())
 @QUICK
-def test_a_total_is_pending_exactly_when_something_is_and_says_what(made: tuple[Scheme, Beside, list[Record]]) -> None:
+def test_a_total_is_pending_exactly_when_something_is_and_says_what(
+    made: tuple[Scheme, Beside, list[Record]],
+) -> None:
     book = scored(*made)
     for t in book.totals:
         waits = [o for o in t.outcomes.values() if o.status == "pending"]
@@ -235,7 +279,9 @@ def test_a_total_is_pending_exactly_when_something_is_and_says_what(made: tuple[
 
 
 items = st.lists(
-    st.builds(Item, st.integers(0, 10).map(Fraction), st.integers(0, 10).map(Fraction), st.booleans()),
+    st.builds(
+        Item, st.integers(0, 10).map(Fraction), st.integers(0, 10).map(Fraction), st.booleans()
+    ),
     min_size=1,
     max_size=6,
 )
@@ -251,7 +297,11 @@ def test_what_is_left_out_is_the_best_choice_of_all(found: list[Item], drop: int
         for out in itertools.combinations(range(len(found)), size):
             kept = [i for n, i in enumerate(found) if n not in out]
             gone = [found[n] for n in out]
-            if sum(not i.free for i in gone) <= drop and all(i.out_of for i in gone) and any(i.out_of for i in kept):
+            if (
+                sum(not i.free for i in gone) <= drop
+                and all(i.out_of for i in gone)
+                and any(i.out_of for i in kept)
+            ):
                 tried.append(ratio(kept))
     kept_now = best(found, drop)
     assert ratio([found[n] for n in kept_now]) == max(tried)

@@ -1,4 +1,5 @@
-"""The judge ends when an answer does not: what it returns, calls back with, or never says costs that exercise and no other."""
+"""The judge ends when an answer does not: what it returns, calls back with, or never says costs
+that exercise and no other."""
 
 from __future__ import annotations
 
@@ -44,10 +45,17 @@ def session() -> Iterator[Session]:
         yield one
 
 
-def quick(slug: str, observe: Any, reference: Any = lambda *a: 1, limit_s: float = LIMIT_S) -> Exercise:
+def quick(
+    slug: str, observe: Any, reference: Any = lambda *a: 1, limit_s: float = LIMIT_S
+) -> Exercise:
     """An exercise of three cases with this check."""
     made = exercise(
-        slug, "f", reference, lambda *a: 2, lambda rng: [Case(f"case {i}", (i,)) for i in range(3)], observe=observe
+        slug,
+        "f",
+        reference,
+        lambda *a: 2,
+        lambda rng: [Case(f"case {i}", (i,)) for i in range(3)],
+        observe=observe,
     )
     return replace(made, time_limit_s=limit_s)
 
@@ -119,7 +127,9 @@ def test_after_the_limit_the_zygote_serves_the_next_submission() -> None:
 
 
 def test_waiting_for_the_worker_is_not_the_checks_work(session: Session) -> None:
-    seen = judged(session, "import time\ndef f():\n    time.sleep(0.4)\n    return 1", _for_ever, limit_s=5.0)
+    seen = judged(
+        session, "import time\ndef f():\n    time.sleep(0.4)\n    return 1", _for_ever, limit_s=5.0
+    )
     assert seen.right
 
 
@@ -130,8 +140,13 @@ def test_a_slow_reference_and_slow_wrong_answers_are_not_the_submissions_time() 
             pass
         return 1
 
-    made = replace(quick("slow", None, reference=slow), misconceptions=quick("slow", None).misconceptions)
-    made = replace(made, misconceptions=tuple(replace(m, answer=lambda *a: slow() + 1) for m in made.misconceptions))
+    made = replace(
+        quick("slow", None, reference=slow), misconceptions=quick("slow", None).misconceptions
+    )
+    made = replace(
+        made,
+        misconceptions=tuple(replace(m, answer=lambda *a: slow() + 1) for m in made.misconceptions),
+    )
     with zygote().fork((), LIMITS) as session:
         assert not session.run_cell("def f(x): return 2", 20.0).error
         seen = Bench(replace(made, time_limit_s=0.1), 1).judge(RemoteAnswer(session))
@@ -211,7 +226,9 @@ def test_outside_the_main_thread_there_is_no_alarm_and_no_error() -> None:
 # callbacks
 
 
-def test_more_callbacks_than_any_answer_needs_end_it(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_callbacks_than_any_answer_needs_end_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote, "MAX_CALLBACKS", 50)
     seen = judged(
         session,
@@ -224,7 +241,9 @@ def test_more_callbacks_than_any_answer_needs_end_it(session: Session, monkeypat
     assert "more than 50 times" in seen.message
 
 
-def test_more_data_than_any_answer_sends_ends_it(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_data_than_any_answer_sends_ends_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote, "MAX_CASE_BYTES", 10**6)
     logged: list[Any] = []
     seen = judged(
@@ -247,8 +266,12 @@ def test_callbacks_nested_without_end_end_it(session: Session) -> None:
     assert session.broken is not None
 
 
-@pytest.mark.parametrize("given", ["10**1000", "'x' * 10**6", "float('nan')", "[[]] * 1000", "None"])
-def test_a_callback_may_raise_or_return_what_cannot_cross_and_nobody_is_harmed(session: Session, given: str) -> None:
+@pytest.mark.parametrize(
+    "given", ["10**1000", "'x' * 10**6", "float('nan')", "[[]] * 1000", "None"]
+)
+def test_a_callback_may_raise_or_return_what_cannot_cross_and_nobody_is_harmed(
+    session: Session, given: str
+) -> None:
     def callback(n: Any) -> Any:
         return n**40 if isinstance(n, int) else {}[n]
 
@@ -296,7 +319,10 @@ def test_what_is_no_fault_of_the_answer_passes_and_ends_the_conversation(
 
 def test_an_error_of_any_kind_keeps_its_message_short(session: Session) -> None:
     seen = judged(
-        session, "class Long(Exception):\n    pass\nLong.__name__ = 'L' * 10**5\ndef f(): raise Long('x' * 10**5)", None
+        session,
+        "class Long(Exception):\n    pass\nLong.__name__ = 'L' * 10**5\ndef f(): raise Long('x' *"
+        " 10**5)",
+        None,
     )
     assert all(len(o.message) <= 800 for o in seen.outcomes)
 
@@ -321,7 +347,9 @@ def test_choosing_without_end_is_refused_before_it_fills_the_memory() -> None:
 
 def test_as_many_ways_as_allowed_are_walked_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws, "MAX_PATHS", 64)
-    assert law(lambda choose: sum(choose([0.5, 0.5]) << i for i in range(6))) == dict.fromkeys(range(64), 1 / 64)
+    assert law(lambda choose: sum(choose([0.5, 0.5]) << i for i in range(6))) == dict.fromkeys(
+        range(64), 1 / 64
+    )
     with pytest.raises(ValueError, match="different ways"):
         law(lambda choose: choose([1.0] * 65))
 
@@ -379,9 +407,16 @@ def _too_large(end: socket.socket) -> None:
 
 @pytest.mark.parametrize(
     ("script", "error"),
-    [(_drip, TimeoutError), (_head_only, TimeoutError), (_half_a_head, w.Closed), (_too_large, ProtocolError)],
+    [
+        (_drip, TimeoutError),
+        (_head_only, TimeoutError),
+        (_half_a_head, w.Closed),
+        (_too_large, ProtocolError),
+    ],
 )
-def test_a_deadline_holds_for_the_whole_message_and_not_for_each_byte(script: Any, error: type[Exception]) -> None:
+def test_a_deadline_holds_for_the_whole_message_and_not_for_each_byte(
+    script: Any, error: type[Exception]
+) -> None:
     with talking(script) as channel, pytest.raises(error):
         channel.receive(time.monotonic() + 0.3)
 
@@ -428,7 +463,11 @@ def assigned(n: int, limit_s: float) -> Release:
 
     def one(i: int) -> Exercise:
         made = exercise(
-            f"q{i}", f"f{i}", lambda x: x + 1, lambda x: x, lambda rng: [Case(f"case {x}", (x,)) for x in range(3)]
+            f"q{i}",
+            f"f{i}",
+            lambda x: x + 1,
+            lambda x: x,
+            lambda rng: [Case(f"case {x}", (x,)) for x in range(3)],
         )
         return replace(made, time_limit_s=limit_s)
 
@@ -442,9 +481,14 @@ def hang(i: int) -> str:
 
 
 def graded(
-    n: int, answers: dict[int, str], own: list[str] | None = None, limits: Limits = SMALL, limit_s: float = 0.5
+    n: int,
+    answers: dict[int, str],
+    own: list[str] | None = None,
+    limits: Limits = SMALL,
+    limit_s: float = 0.5,
 ) -> Grade:
-    """The grade of a notebook with these cells of its own, then `n` answers, right but for those given."""
+    """The grade of a notebook with these cells of its own, then `n` answers, right but for those
+    given."""
     made = cells({})[:1] + [cell(source) for source in own or []]
     made += [answer_cell(f"q{i}", answers.get(i, f"def f{i}(x): return x + 1")) for i in range(n)]
     return Supervisor(zygote(), assigned(n, limit_s), Benches(), limits, 1).grade(parse(dump(made)))
@@ -459,7 +503,9 @@ def test_an_answer_that_hangs_in_every_case_costs_itself_only() -> None:
 
 
 def test_answers_that_all_hang_but_the_last_cost_themselves_only() -> None:
-    assert lost(graded(4, {i: hang(i) for i in range(3)}, limits=replace(SMALL, submission_s=20.0))) == {0, 1, 2}
+    assert lost(
+        graded(4, {i: hang(i) for i in range(3)}, limits=replace(SMALL, submission_s=20.0))
+    ) == {0, 1, 2}
 
 
 def test_slow_cells_of_the_submissions_own_cost_no_exercise_and_are_not_called_guilty() -> None:
@@ -475,20 +521,25 @@ def test_slow_cells_and_answers_that_hang_leave_the_others_their_points() -> Non
 
 
 def test_cells_that_all_kill_the_process_leave_the_answers_their_points() -> None:
-    grade = graded(8, {}, ["import os; os._exit(1)"] * 9, replace(SMALL, forks=6, submission_s=60.0))
+    grade = graded(
+        8, {}, ["import os; os._exit(1)"] * 9, replace(SMALL, forks=6, submission_s=60.0)
+    )
     assert lost(grade) == set()
     assert "died" in grade.trouble
 
 
-def test_a_wrong_answer_costs_a_process_and_another_one_only_beside_cells_of_the_submissions_own() -> None:
+def test_a_wrong_answer_costs_a_process_and_a_second_only_beside_a_submissions_own_cells() -> None:
     wrong = {1: "def f1(x): return 0"}
     assert graded(3, {}, []).forks == 1
     assert graded(3, wrong, []).forks == 2
     assert graded(3, wrong, ["one = 1"]).forks == 3
 
 
-def test_an_answer_that_needs_a_helper_cell_is_judged_with_it_though_the_time_of_all_is_over() -> None:
-    """Two answers eat what all have together; the third, with its own helper, still has its share."""
+def test_an_answer_that_needs_a_helper_cell_is_judged_with_it_though_the_time_of_all_is_over() -> (
+    None
+):
+    """Two answers eat what all have together; the third, with its own helper, still has its
+    share."""
     answers = {0: hang(0), 1: hang(1), 2: "def f2(x): return helper(x)"}
     grade = graded(3, answers, ["def helper(x): return x + 1"], limit_s=3.0)
     assert lost(grade) == {0, 1}
@@ -532,14 +583,18 @@ def test_benches_keep_as_many_as_they_should_and_drop_the_one_longest_unused() -
 
 def test_a_bench_is_made_for_the_exercise_and_not_for_its_name() -> None:
     benches = Benches()
-    one, other = quick("one", None, reference=lambda x: x), quick("one", None, reference=lambda x: x + 5)
+    one, other = (
+        quick("one", None, reference=lambda x: x),
+        quick("one", None, reference=lambda x: x + 5),
+    )
     assert benches.of(one, 1).expected == [0, 1, 2]
     assert benches.of(other, 1).expected == [5, 6, 7]
 
 
 def test_a_bench_of_public_cases_has_no_other_and_is_never_empty() -> None:
     mixed = replace(
-        quick("mixed", None, reference=lambda x: x), cases=lambda rng: [Case("a", (1,)), Case("b", (2,), public=False)]
+        quick("mixed", None, reference=lambda x: x),
+        cases=lambda rng: [Case("a", (1,)), Case("b", (2,), public=False)],
     )
     assert [c.name for c in Bench(mixed, 1, public_only=True).cases] == ["a"]
     assert [c.name for c in Benches(public_only=True).of(mixed, 1).cases] == ["a"]
@@ -553,10 +608,17 @@ def test_a_bench_of_public_cases_has_no_other_and_is_never_empty() -> None:
 
 
 def test_a_cell_that_breaks_the_process_leaves_other_exercises_their_ordinary_verdicts() -> None:
-    """Wrong stays wrong and unwritten unwritten: what another cell killed is not called broken, and keeps its cases for partial credit."""
+    """Wrong stays wrong and unwritten unwritten: what another cell killed is not called broken, and
+    keeps its cases for partial credit."""
     made = cells(
-        RIGHT | {"bytes": "def bytes_of(n_tokens, width):\n    return n_tokens * width", "softmax": STUBS["softmax"]}
+        RIGHT
+        | {
+            "bytes": "def bytes_of(n_tokens, width):\n    return n_tokens * width",
+            "softmax": STUBS["softmax"],
+        }
     )
     made.insert(1, cell("import builtins\nbuiltins.max = lambda *a, **k: 0"))
-    seen = {q.verdict.exercise_id.split("-")[1]: q.verdict.status for q in grade(dump(made)).questions}
+    seen = {
+        q.verdict.exercise_id.split("-")[1]: q.verdict.status for q in grade(dump(made)).questions
+    }
     assert seen == {"bytes": "wrong", "counter": "right", "sampler": "right", "softmax": "not_yet"}

@@ -1,4 +1,5 @@
-"""The autograder for Gradescope, run from its zip in a tree laid out as theirs: right scores, valid results always, no secrets."""
+"""The autograder for Gradescope, run from its zip in a tree laid out as theirs: right scores, valid
+results always, no secrets."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def solved(root: Path) -> tuple[dict[str, Any], int]:
         "TWOPHASE_AUTOGRADER_ROOT": str(root),
         "TWOPHASE_AUTOGRADER_PYTHON": sys.executable,
     }
-    with subprocess.Popen([root / "run_autograder"], env=env, cwd=root, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [root / "run_autograder"], env=env, cwd=root, stdout=subprocess.DEVNULL
+    ) as process:
         peak = 0
         while process.poll() is None:
             peak = max(peak, family_kib(process.pid))
@@ -86,7 +89,9 @@ with Zygote() as zygote:
 """
 
 
-def test_every_model_solution_is_right_from_the_unpacked_zip_which_has_no_weights(tmp_path: Path) -> None:
+def test_every_model_solution_is_right_from_the_unpacked_zip_which_has_no_weights(
+    tmp_path: Path,
+) -> None:
     whole = tmp_path / "whole.zip"
     whole.write_bytes(zip_bytes(tmp_path, Config(), secret=False))
     solutions = sorted(str(p) for p in (ROOT / "solutions").glob("*.ipynb"))
@@ -96,7 +101,9 @@ def test_every_model_solution_is_right_from_the_unpacked_zip_which_has_no_weight
         env = {k: os.environ[k] for k in ("PATH",)} | {"OMP_NUM_THREADS": "1"}
         env |= {"PYTHONPATH": str(source / "lib"), "TWOPHASE_COURSE": str(source / PRIVATE)}
         command = [sys.executable, "-P", "-c", ALL_SOLUTIONS, *solutions]
-        done = subprocess.run(command, env=env, cwd=laid_out, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(
+            command, env=env, cwd=laid_out, capture_output=True, text=True, timeout=100
+        )
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert lines[0] == str(source / "lib" / "twophase")
@@ -104,11 +111,18 @@ def test_every_model_solution_is_right_from_the_unpacked_zip_which_has_no_weight
     assert all(line.startswith("ok ") and " True " in line for line in lines[1:]), lines
 
 
-def test_a_half_wrong_notebook_gets_the_points_of_what_is_right_and_is_told_what_is_not(root: Path) -> None:
+def test_a_half_wrong_notebook_gets_the_points_of_what_is_right_and_is_told_what_is_not(
+    root: Path,
+) -> None:
     answers = {
-        "kv_cache-max_batch": "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
-        "    return memory_bytes // (kv_bytes_per_token * n_tokens)",
-        "kv_cache-kv_bytes": "def kv_bytes(*a, **k):\n    raise ValueError('<script>alert(1)</script> *bold* \\x1b[31m')",
+        "kv_cache-max_batch": (
+            "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
+            "    return memory_bytes // (kv_bytes_per_token * n_tokens)"
+        ),
+        "kv_cache-kv_bytes": (
+            "def kv_bytes(*a, **k):\n    raise ValueError('<script>alert(1)</script> *bold*"
+            " \\x1b[31m')"
+        ),
         "kv_cache-budget": 'def longest_context(*a):\n    raise NotYet("kv_cache-budget")',
     }
     made = run(root, {NAME: with_answers(KV, answers)})
@@ -151,7 +165,9 @@ if seen: raise RuntimeError(str(seen))
 """
 
 
-def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest_points(root: Path) -> None:
+def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest_points(
+    root: Path,
+) -> None:
     attack = HOSTILE.replace("ROOT", str(root)).replace("SECRET", SECRET)
     answers = {
         "kv_cache-kv_bytes": f"{attack}\ndef kv_bytes(*a, **k):\n    return 1",
@@ -175,7 +191,11 @@ def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest
         ({"notes.txt": b"my work"}, "no notebook"),
         ({NAME: KV.read_bytes(), "copy/" + NAME: KV.read_bytes()}, "2 notebooks"),
         (
-            {"02_arithmetic_intensity.ipynb": (ROOT / "exercises/02_arithmetic_intensity.ipynb").read_bytes()},
+            {
+                "02_arithmetic_intensity.ipynb": (
+                    (ROOT / "exercises/02_arithmetic_intensity.ipynb").read_bytes()
+                )
+            },
             "of kv_cache",
         ),
     ],
@@ -189,7 +209,9 @@ def test_what_cannot_be_graded_is_a_visible_zero_with_one_clear_message(
     made = json.loads(json.dumps(gradescope_run.graded(root, 0.0)))
     assert gradescope_try.problems(made) == []
     assert made["score"] == 0
-    assert [(t["score"], t["max_score"], t["visibility"]) for t in made["tests"]] == [(0, KV_POINTS, "visible")]
+    assert [(t["score"], t["max_score"], t["visibility"]) for t in made["tests"]] == [
+        (0, KV_POINTS, "visible")
+    ]
     assert says in made["tests"][0]["output"]
 
 
@@ -215,12 +237,16 @@ def _zipped(name: str) -> bytes:
         {"answers.ipynb": KV.read_bytes(), "README.md": b"hello", "data/table.csv": b"1,2"},
         {
             NAME: KV.read_bytes(),
-            "02_arithmetic_intensity.ipynb": (ROOT / "solutions/02_arithmetic_intensity.ipynb").read_bytes(),
+            "02_arithmetic_intensity.ipynb": (
+                (ROOT / "solutions/02_arithmetic_intensity.ipynb").read_bytes()
+            ),
         },
     ],
     ids=["nested", "zip", "beside others", "beside another topic's"],
 )
-def test_the_one_notebook_of_the_assignment_is_found_wherever_it_lies(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_the_one_notebook_of_the_assignment_is_found_wherever_it_lies(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
@@ -256,7 +282,11 @@ def test_a_grader_that_takes_too_long_is_ended_before_gradescope_ends_it_and_lea
     short = root / "run_short"
     short.write_text(script.replace(" 360 ", " 0.2 "))
     short.chmod(0o755)
-    env = {"PATH": os.environ["PATH"], "TWOPHASE_AUTOGRADER_ROOT": str(root), "TWOPHASE_AUTOGRADER_PYTHON": str(slow)}
+    env = {
+        "PATH": os.environ["PATH"],
+        "TWOPHASE_AUTOGRADER_ROOT": str(root),
+        "TWOPHASE_AUTOGRADER_PYTHON": str(slow),
+    }
     done = subprocess.run([short], env=env, cwd=root, capture_output=True, timeout=30)
     short.unlink()
     assert done.returncode == 124
@@ -304,7 +334,10 @@ def test_the_cases_follow_from_the_secret_and_whom_gradescope_names_and_the_seed
 ) -> None:
     private = root / "source" / PRIVATE
     config = Config(sets=0)
-    seeds = {who: gradescope_run.seed_for(who, config, private) for who in ("ann@example.edu", "bob@example.edu")}
+    seeds = {
+        who: gradescope_run.seed_for(who, config, private)
+        for who in ("ann@example.edu", "bob@example.edu")
+    }
     assert len(set(seeds.values())) == 2
     assert seeds["ann@example.edu"] == gradescope_run.seed_for("ann@example.edu", config, private)
     made, _ = solved
@@ -319,7 +352,8 @@ def test_the_cases_follow_from_the_secret_and_whom_gradescope_names_and_the_seed
 
 
 def gradescope_run_library() -> str:
-    """The digest of the library here: that of the zip must be the same, or results could not be compared."""
+    """The digest of the library here: that of the zip must be the same, or results could not be
+    compared."""
     from twophase.grading.release import library_digest
 
     return library_digest()

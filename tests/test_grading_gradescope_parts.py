@@ -1,4 +1,5 @@
-"""The parts of the autograder for Gradescope: what is in its zip, whom it believes, what it tells whom, how much memory it gives."""
+"""The parts of the autograder for Gradescope: what is in its zip, whom it believes, what it tells
+whom, how much memory it gives."""
 
 from __future__ import annotations
 
@@ -39,22 +40,37 @@ def test_the_same_settings_and_files_give_the_same_bytes(archive: Path, tmp_path
     assert zip_bytes(tmp_path, Config(topic="kv_cache", sets=3)) != archive.read_bytes()
 
 
-def test_the_zip_has_scripts_to_run_and_private_files_closed_and_nothing_that_is_not_needed(archive: Path) -> None:
+def test_the_zip_has_scripts_to_run_and_private_files_closed_and_nothing_that_is_not_needed(
+    archive: Path,
+) -> None:
     with zipfile.ZipFile(archive) as z:
         modes = {i.filename: stat.S_IMODE(i.external_attr >> 16) for i in z.infolist()}
     assert (modes["setup.sh"], modes["run_autograder"]) == (0o755, 0o755)
     private = {n for n in modes if n.startswith("private/")}
-    assert private == {"private/config.json", "private/secret", "private/exercises/03_kv_cache.ipynb"}
+    assert private == {
+        "private/config.json",
+        "private/secret",
+        "private/exercises/03_kv_cache.ipynb",
+    }
     assert all(modes[n] == 0o600 for n in private)
-    rest = set(modes) - private - {"setup.sh", "run_autograder", "provisional.json", "requirements.txt"}
+    rest = (
+        set(modes)
+        - private
+        - {"setup.sh", "run_autograder", "provisional.json", "requirements.txt"}
+    )
     assert all(n.startswith("lib/twophase") and n.endswith((".py", "/METADATA")) for n in rest)
     assert not any("solution" in n or "tests" in Path(n).parts for n in modes)
     assert list(modes) == sorted(modes)
 
 
-def test_the_released_notebook_in_the_zip_is_the_stub_and_no_model_answer_goes_along(archive: Path) -> None:
+def test_the_released_notebook_in_the_zip_is_the_stub_and_no_model_answer_goes_along(
+    archive: Path,
+) -> None:
     with zipfile.ZipFile(archive) as z:
-        assert z.read("private/exercises/03_kv_cache.ipynb") == (ROOT / "exercises/03_kv_cache.ipynb").read_bytes()
+        assert (
+            z.read("private/exercises/03_kv_cache.ipynb")
+            == (ROOT / "exercises/03_kv_cache.ipynb").read_bytes()
+        )
         assert z.read("private/secret").decode() == SECRET
 
 
@@ -71,14 +87,29 @@ def test_the_scripts_are_bash_and_every_blank_is_filled(archive: Path, tmp_path:
 
 
 def test_what_is_installed_there_is_pinned_as_here_and_has_nothing_of_the_book() -> None:
-    pins = [*(ROOT / "constraints.txt").read_text().splitlines(), *(ROOT / "requirements.txt").read_text().splitlines()]
-    pinned = {name.lower().replace("_", "-"): v for name, _, v in (p.partition("==") for p in pins) if v}
+    pins = [
+        *(ROOT / "constraints.txt").read_text().splitlines(),
+        *(ROOT / "requirements.txt").read_text().splitlines(),
+    ]
+    pinned = {
+        name.lower().replace("_", "-"): v for name, _, v in (p.partition("==") for p in pins) if v
+    }
     torch, lines = gradescope_needs.lines()
     assert torch == f"torch=={pinned['torch']}"
     wanted = dict(line.split("==") for line in lines)
-    assert {n: v for n, v in wanted.items() if n in pinned} == {n: pinned[n] for n in wanted if n in pinned}
+    assert {n: v for n, v in wanted.items() if n in pinned} == {
+        n: pinned[n] for n in wanted if n in pinned
+    }
     assert {"numpy", "ipython", "numba", "jinja2", "parso"} <= set(wanted)
-    assert not {"jupyter-book", "jupyterlab", "sphinx", "nbgrader", "typer", "transformers", "torch"} & set(wanted)
+    assert not {
+        "jupyter-book",
+        "jupyterlab",
+        "sphinx",
+        "nbgrader",
+        "typer",
+        "transformers",
+        "torch",
+    } & set(wanted)
 
 
 def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path: Path) -> None:
@@ -93,7 +124,9 @@ def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path:
         gradescope_zip.save(tmp_path / "no" / "a.zip", b"")
 
 
-def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_release(tmp_path: Path) -> None:
+def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_release(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "mine"
     for name in (
         "kv_cache/__init__.py",
@@ -106,7 +139,10 @@ def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_r
         (folder / name).write_text(name)
     code = {"p/kv_cache/__init__.py", "p/kv_cache/own.py"}
     assert set(gradescope_zip._folder(folder, "p", False)) == code
-    assert set(gradescope_zip._folder(folder, "p", True)) == {*code, "p/solutions/03_kv_cache.ipynb"}
+    assert set(gradescope_zip._folder(folder, "p", True)) == {
+        *code,
+        "p/solutions/03_kv_cache.ipynb",
+    }
 
 
 @pytest.mark.parametrize(
@@ -132,7 +168,9 @@ def test_a_student_is_whom_gradescope_names(tmp_path: Path, tree: Any, student: 
 def test_a_submission_gets_the_memory_that_the_container_leaves(tmp_path: Path) -> None:
     def given(limit: str, config: Config = Config()) -> int:  # noqa: B008 frozen
         (tmp_path / "max").write_text(limit)
-        return gradescope_config.memory_bytes(config, (str(tmp_path / "none"), str(tmp_path / "max")))
+        return gradescope_config.memory_bytes(
+            config, (str(tmp_path / "none"), str(tmp_path / "max"))
+        )
 
     assert given(str(768 * 2**20)) == 148 * 2**20 == given("max") == given(str(2**63 - 4096))
     assert given(str(512 * 2**20)) == gradescope_config.LEAST_BYTES
@@ -173,7 +211,9 @@ def record(status: str = "ok", cases: list[dict[str, Any]] | None = None) -> dic
         "points": 0.0,
         "out_of": 2.0,
         "questions": [question],
-        "flags": [{"name": "locked_cell_changed", "where": "cell 1", "says": "A locked cell was changed."}],
+        "flags": [
+            {"name": "locked_cell_changed", "where": "cell 1", "says": "A locked cell was changed."}
+        ],
         "digests": {"submission": "1", "release": "2", "library": "3"},
         "seed": "0123456789abcdef" * 4,
         "confined_by": ["processes"],
@@ -181,7 +221,13 @@ def record(status: str = "ok", cases: list[dict[str, Any]] | None = None) -> dic
 
 
 def test_what_failed_on_cases_not_shown_is_there_after_publishing_only() -> None:
-    secret = {"case": "fresh 9", "public": False, "right": False, "message": "3 is not 4", "error": ""}
+    secret = {
+        "case": "fresh 9",
+        "public": False,
+        "right": False,
+        "message": "3 is not 4",
+        "error": "",
+    }
     made = gradescope_results.results(record(cases=[secret]), 1.0)
     assert gradescope_try.problems(made) == []
     visible = [t for t in made["tests"] if t["visibility"] == "visible"]
@@ -214,7 +260,10 @@ def test_an_instructor_finds_the_record_without_the_seed() -> None:
     assert extra["record"]["questions"][0]["misconception"] == "weights_left_out"
     assert len(extra["record"]["questions"][0]["cell"]["output"]) == gradescope_results.LONGEST_KEPT
     assert record()["seed"] not in json.dumps(extra)
-    assert extra["seed_digest"] == gradescope_results.results(record(), 2.0)["extra_data"]["seed_digest"]
+    assert (
+        extra["seed_digest"]
+        == gradescope_results.results(record(), 2.0)["extra_data"]["seed_digest"]
+    )
 
 
 def test_text_of_a_students_loses_what_moves_a_cursor_or_reorders_a_line() -> None:
@@ -224,7 +273,9 @@ def test_text_of_a_students_loses_what_moves_a_cursor_or_reorders_a_line() -> No
     said.encode()
 
 
-def test_results_replace_the_provisional_ones_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_replace_the_provisional_ones_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "results.json"
     path.write_text("provisional")
     gradescope_results.write(path, {"score": 1.0})
@@ -254,7 +305,9 @@ def test_results_replace_the_provisional_ones_in_one_step(tmp_path: Path, monkey
         ({"tests": [7]}, "no object"),
     ],
 )
-def test_the_rehearsal_finds_what_gradescope_would_not_understand(change: dict[str, Any], says: str) -> None:
+def test_the_rehearsal_finds_what_gradescope_would_not_understand(
+    change: dict[str, Any], says: str
+) -> None:
     assert any(says in p for p in gradescope_try.problems({"score": 1.0} | change))
 
 
@@ -270,7 +323,11 @@ def test_the_rehearsal_finds_what_gradescope_would_not_understand(change: dict[s
     ],
 )
 def test_a_wrong_call_is_one_sentence_and_exit_2(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.zip").write_text("no zip")
@@ -328,7 +385,11 @@ def test_exercises_of_an_instructors_own_are_graded_from_the_zip(
     ],
 )
 def test_a_rehearsal_shows_what_gradescope_would_and_exits_3_only_without_a_score(
-    results: dict[str, Any], code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results: dict[str, Any],
+    code: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def rehearse(archive: Path, files: list[Path], student: str) -> gradescope_try.Rehearsal:
         assert (archive, files, student) == (Path("a.zip"), [Path("x.ipynb")], "bob@x.edu")

@@ -1,6 +1,8 @@
-"""A hostile or broken submission loses what it broke and nothing else, harms no neighbour, and leaves nothing behind.
+"""A hostile or broken submission loses what it broke and nothing else, harms no neighbour, and
+leaves nothing behind.
 
-Cells that break, patch, or come in another shape; the files beside this one have the other kinds, which take as long.
+Cells that break, patch, or come in another shape; the files beside this one have the other kinds,
+which take as long.
 """
 
 from __future__ import annotations

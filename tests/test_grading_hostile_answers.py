@@ -1,4 +1,5 @@
-"""Answers that pretend, forge or spy earn nothing and cost no other answer its points; nothing hidden is found."""
+"""Answers that pretend, forge or spy earn nothing and cost no other answer its points; nothing
+hidden is found."""
 
 from __future__ import annotations
 
@@ -38,12 +39,15 @@ def bytes_of(n_tokens, width): return 2 * n_tokens * width if lucky else -1"""
 
 
 def test_an_answer_that_guesses_gains_nothing_by_the_second_look_that_it_is_given() -> None:
-    """Right in a quarter of all processes, it is right at the first look in a quarter of all gradings. More looks add nearly nothing."""
+    """Right in a quarter of all processes, it is right at the first look in a quarter of all
+    gradings. More looks add nearly nothing."""
     gained = 0
     for _ in range(40):
-        (seen, *_) = grade(dump(cells(STUBS | {"bytes": LUCKY}))).questions
+        seen, *_ = grade(dump(cells(STUBS | {"bytes": LUCKY}))).questions
         gained += seen.alone
-    assert gained <= 3  # of forty: one in a hundred each; a second look alone would give every fifth
+    assert (
+        gained <= 3
+    )  # of forty: one in a hundred each; a second look alone would give every fifth
 
 
 def test_an_answer_that_another_cell_breaks_is_right_whenever_it_is_looked_at() -> None:

@@ -1,4 +1,5 @@
-"""Submissions that hold a process until its time is up lose what they held and nothing else; so do broken and odd notebooks."""
+"""Submissions that hold a process until its time is up lose what they held and nothing else; so do
+broken and odd notebooks."""
 
 from __future__ import annotations
 

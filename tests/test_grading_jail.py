@@ -24,7 +24,9 @@ LABELS = confine.confined_by()
 needs_landlock = pytest.mark.skipif(
     f"landlock-{landlock.abi()}" not in LABELS, reason="nothing here confines by Landlock"
 )
-needs_seccomp = pytest.mark.skipif("seccomp" not in LABELS, reason="nothing here confines by seccomp")
+needs_seccomp = pytest.mark.skipif(
+    "seccomp" not in LABELS, reason="nothing here confines by seccomp"
+)
 PACKAGE = Path(registry.__file__).parents[1]
 CHECK = PACKAGE / "checks/kv_cache/max_batch.py"
 
@@ -38,58 +40,106 @@ def session() -> Iterator[Session]:
 def refused(session: Session, source: str) -> bool:
     """Whether it fails as an ordinary exception that says so, and the process lives on."""
     ran = session.run_cell(source, 60.0)
-    return "OSError" in ran.types and ("not permitted" in ran.error or "denied" in ran.error or "pty" in ran.error)
+    return "OSError" in ran.types and (
+        "not permitted" in ran.error or "denied" in ran.error or "pty" in ran.error
+    )
 
 
 WORK = {
     "twenty threads": (
-        "import threading\nseen = []\nthreads = [threading.Thread(target=seen.append, args=(i,)) for i in range(20)]\n"
-        "[t.start() for t in threads]; [t.join() for t in threads]\nprint(len(seen))",
+        (
+            "import threading\nseen = []\nthreads = [threading.Thread(target=seen.append,"
+            " args=(i,)) for i in range(20)]\n[t.start() for t in threads]; [t.join() for t in"
+            " threads]\nprint(len(seen))"
+        ),
         "20",
     ),
     "a pool of threads": (
-        "from concurrent.futures import ThreadPoolExecutor as T\nwith T(4) as pool: print(sum(pool.map(abs, range(10))))",
+        (
+            "from concurrent.futures import ThreadPoolExecutor as T\nwith T(4) as pool:"
+            " print(sum(pool.map(abs, range(10))))"
+        ),
         "45",
     ),
     "torch on several threads": (
-        "import torch\ntorch.set_num_threads(4)\nx = torch.ones(512, 512)\nprint((x @ x)[0, 0].item(), torch.get_num_threads())",
+        (
+            "import torch\ntorch.set_num_threads(4)\nx = torch.ones(512, 512)\nprint((x @ x)[0,"
+            " 0].item(), torch.get_num_threads())"
+        ),
         "512.0 4",
     ),
     "a backward pass": (
-        "import torch\nx = torch.ones(3, requires_grad=True)\n(x * x).sum().backward()\nprint(x.grad.tolist())",
+        (
+            "import torch\nx = torch.ones(3, requires_grad=True)\n(x *"
+            " x).sum().backward()\nprint(x.grad.tolist())"
+        ),
         "[2.0, 2.0, 2.0]",
     ),
     "Numba, compiled in the cell": (
-        "import numba\n@numba.njit\ndef f(n):\n    s = 0\n    for i in range(n): s += i\n    return s\nprint(f(10))",
+        (
+            "import numba\n@numba.njit\ndef f(n):\n    s = 0\n    for i in range(n): s += i\n   "
+            " return s\nprint(f(10))"
+        ),
         "45",
     ),
     "a figure, drawn into memory": (
-        "import io, matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_title('$x^2$')\n"
-        "f = io.BytesIO(); fig.savefig(f); print(len(f.getvalue()) > 1000)",
+        (
+            "import io, matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]);"
+            " ax.set_title('$x^2$')\nf = io.BytesIO(); fig.savefig(f); print(len(f.getvalue()) >"
+            " 1000)"
+        ),
         "True",
     ),
-    "await at the top": ("import asyncio\nawait asyncio.sleep(0)\nprint(await asyncio.to_thread(lambda: 7))", "7"),
+    "await at the top": (
+        "import asyncio\nawait asyncio.sleep(0)\nprint(await asyncio.to_thread(lambda: 7))",
+        "7",
+    ),
     "an event loop in a thread": (
-        "import asyncio, threading\nt = threading.Thread(target=lambda: asyncio.run(asyncio.sleep(0)))\nt.start(); t.join(); print('ran')",
+        (
+            "import asyncio, threading\nt = threading.Thread(target=lambda:"
+            " asyncio.run(asyncio.sleep(0)))\nt.start(); t.join(); print('ran')"
+        ),
         "ran",
     ),
-    "a pair of sockets": ("import socket; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))", "b'x'"),
+    "a pair of sockets": (
+        "import socket; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))",
+        "b'x'",
+    ),
     "a signal to itself": (
-        "import signal; signal.signal(signal.SIGUSR1, lambda *a: print('got')); signal.raise_signal(signal.SIGUSR1)",
+        (
+            "import signal; signal.signal(signal.SIGUSR1, lambda *a: print('got'));"
+            " signal.raise_signal(signal.SIGUSR1)"
+        ),
         "got",
     ),
     "a timer": (
-        "import signal, threading\ndef late(*a): raise TimeoutError\nsignal.signal(signal.SIGALRM, late)\n"
-        "signal.setitimer(signal.ITIMER_REAL, 0.01)\ntry: threading.Event().wait()\nexcept TimeoutError: print('late')",
+        (
+            "import signal, threading\ndef late(*a): raise"
+            " TimeoutError\nsignal.signal(signal.SIGALRM,"
+            " late)\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntry:"
+            " threading.Event().wait()\nexcept TimeoutError: print('late')"
+        ),
         "late",
     ),
-    "printing to nowhere": ("import os\nwith open(os.devnull, 'w') as f: print('x', file=f)\nprint('done')", "done"),
+    "printing to nowhere": (
+        "import os\nwith open(os.devnull, 'w') as f: print('x', file=f)\nprint('done')",
+        "done",
+    ),
     "the time of a city": (
-        "import datetime as d, zoneinfo\nprint(d.datetime(2020, 1, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Paris')).utcoffset())",
+        (
+            "import datetime as d, zoneinfo\nprint(d.datetime(2020, 1, 1,"
+            " tzinfo=zoneinfo.ZoneInfo('Europe/Paris')).utcoffset())"
+        ),
         "1:00:00",
     ),
-    "a callback from C": ("import ctypes as c; print(c.CFUNCTYPE(c.c_int, c.c_int)(lambda x: x + 1)(2))", "3"),
-    "its own memory's size": ("import os; print(int(open('/proc/self/statm').read().split()[0]) > 0)", "True"),
+    "a callback from C": (
+        "import ctypes as c; print(c.CFUNCTYPE(c.c_int, c.c_int)(lambda x: x + 1)(2))",
+        "3",
+    ),
+    "its own memory's size": (
+        "import os; print(int(open('/proc/self/statm').read().split()[0]) > 0)",
+        "True",
+    ),
     "a database in memory": (
         "import sqlite3; print(sqlite3.connect(':memory:').execute('select 1').fetchone())",
         "(1,)",
@@ -127,7 +177,9 @@ def test_no_process_is_started(session: Session, source: str) -> None:
 
 
 @needs_seccomp
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"])
+@pytest.mark.parametrize(
+    "family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"]
+)
 @pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW", "SOCK_SEQPACKET"])
 def test_no_socket_is_opened(session: Session, family: str, kind: str) -> None:
     assert refused(session, f"import socket; socket.socket(socket.{family}, socket.{kind}, 0)")
@@ -151,9 +203,9 @@ def test_a_socket_that_it_has_reaches_nobody_else(session: Session) -> None:
 def syscall(name: str, x86: int, arm: int, arguments: str = "0, 0, 0, 0") -> str:
     """A cell that makes a system call by its number and raises what it fails with."""
     return (
-        "import ctypes, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        f"n = {x86} if platform.machine() == 'x86_64' else {arm}  # {name}\n"
-        f"if libc.syscall(n, {arguments}) < 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))"
+        f"import ctypes, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\nn = {x86} if"
+        f" platform.machine() == 'x86_64' else {arm}  # {name}\nif libc.syscall(n, {arguments}) <"
+        " 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))"
     )
 
 
@@ -237,7 +289,13 @@ def test_an_existing_file_is_neither_changed_nor_emptied(session: Session, tmp_p
     mine = tmp_path / "grades.csv"
     mine.write_text("1")
     mine.chmod(0o666)
-    for how in ("O_WRONLY", "O_RDWR", "O_RDONLY | os.O_TRUNC", "O_WRONLY | os.O_APPEND", "O_RDONLY"):
+    for how in (
+        "O_WRONLY",
+        "O_RDWR",
+        "O_RDONLY | os.O_TRUNC",
+        "O_WRONLY | os.O_APPEND",
+        "O_RDONLY",
+    ):
         assert refused(session, f"import os; os.open({str(mine)!r}, os.{how})")
     assert refused(session, f"import os; os.open({os.__file__!r}, os.O_RDONLY | os.O_TRUNC)"), (
         "a library that it may read"
@@ -261,9 +319,29 @@ def test_an_existing_file_is_neither_changed_nor_emptied(session: Session, tmp_p
             "/proc/self/mountinfo",
             "/proc/self/environ",
         ),
-        *(f"/proc/PARENT/{name}" for name in ("environ", "cmdline", "maps", "mem", "status", "fd/0", "root/etc/hosts")),
-        *(str(CHECK), str(PACKAGE / "theory/kv_cache.py"), str(PACKAGE / "grading/worker.py"), __file__),
-        *("/usr/src", "/boot", "/root", "/home", "/var/log", "/tmp", "/proc", "/sys", "/dev", "/dev/pts", "/run"),
+        *(
+            f"/proc/PARENT/{name}"
+            for name in ("environ", "cmdline", "maps", "mem", "status", "fd/0", "root/etc/hosts")
+        ),
+        *(
+            str(CHECK),
+            str(PACKAGE / "theory/kv_cache.py"),
+            str(PACKAGE / "grading/worker.py"),
+            __file__,
+        ),
+        *(
+            "/usr/src",
+            "/boot",
+            "/root",
+            "/home",
+            "/var/log",
+            "/tmp",
+            "/proc",
+            "/sys",
+            "/dev",
+            "/dev/pts",
+            "/run",
+        ),
         *(str(PACKAGE.parents[1] / name) for name in ("solutions", "README.md", "tests", ".git")),
     ],
 )
@@ -279,7 +357,10 @@ def test_no_file_is_read_that_is_none_of_its_business(session: Session, path: st
 @needs_landlock
 def test_the_supervisors_memory_and_environment_are_out_of_reach(session: Session) -> None:
     for name in ("environ", "mem", "maps", "cmdline", "fd"):
-        source = f"import os; p = '/proc/{os.getpid()}/{name}'; os.listdir(p) if {name == 'fd'} else open(p, 'rb')"
+        source = (
+            f"import os; p = '/proc/{os.getpid()}/{name}'; os.listdir(p) if {name == 'fd'} else"
+            " open(p, 'rb')"
+        )
         assert refused(session, source), name
 
 
@@ -291,7 +372,9 @@ def test_hidden_paths_stay_unreadable_where_libraries_are_readable(tmp_path: Pat
     with Zygote(hidden=[folder, tmp_path]) as own, own.fork((), LIMITS) as one:
         assert refused(one, f"open({str(folder / 'tool.py')!r})")
         assert refused(one, f"import os; os.listdir({str(folder)!r})")
-        assert output(one, f"print(len(open({os.__file__!r}).read()) > 0)") == "True", "its neighbors are"
+        assert output(one, f"print(len(open({os.__file__!r}).read()) > 0)") == "True", (
+            "its neighbors are"
+        )
         assert str(folder) not in output(one, "print(open('/proc/self/cmdline').read())")
 
 
@@ -314,7 +397,9 @@ def test_it_has_no_capability_and_no_way_to_one(session: Session) -> None:
 
 def test_it_shares_no_memory_with_the_process_that_it_was_forked_from(session: Session) -> None:
     shared = output(
-        session, "print([l for l in open('/proc/self/maps') if l.split()[1][1] == 'w' and l.split()[1][3] == 's'])"
+        session,
+        "print([l for l in open('/proc/self/maps') if l.split()[1][1] == 'w' and l.split()[1][3] =="
+        " 's'])",
     )
     assert shared == "[]"
 
@@ -337,9 +422,9 @@ def test_root_runs_it_as_a_user_of_its_own_and_no_two_zygotes_share_one(session:
 @needs_seccomp
 def test_threads_are_limited() -> None:
     source = (
-        "import threading\nthreading.stack_size(65536)\nstop, n = threading.Event(), 0\n"
-        "try:\n    while n < 5000:\n        threading.Thread(target=stop.wait, daemon=True).start(); n += 1\n"
-        "except RuntimeError: pass\nstop.set()\nprint(n)"
+        "import threading\nthreading.stack_size(65536)\nstop, n = threading.Event(), 0\ntry:\n   "
+        " while n < 5000:\n        threading.Thread(target=stop.wait, daemon=True).start(); n +="
+        " 1\nexcept RuntimeError: pass\nstop.set()\nprint(n)"
     )
     if "own-user" in LABELS or "own-limits" in LABELS:
         with zygote().fork((), Limits(cell_s=60.0)) as one:
@@ -351,7 +436,9 @@ def test_threads_are_limited() -> None:
 
 def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
     lacks = confine.missing()
-    assert (lacks == "") == ("seccomp" in LABELS and any(label.startswith("landlock") for label in LABELS))
+    assert (lacks == "") == (
+        "seccomp" in LABELS and any(label.startswith("landlock") for label in LABELS)
+    )
     assert LABELS[:3] == ("processes", "rlimits", "no-capabilities")
 
 
@@ -375,14 +462,22 @@ def test_what_is_missing_is_one_sentence(
 
 @needs_seccomp
 @needs_landlock
-@pytest.mark.parametrize("error", ["raise OSError(1, 'no')", "os.kill(os.getpid(), 9)"], ids=["refused", "killed"])
-@pytest.mark.parametrize(("module", "absent"), [("seccomp", "seccomp"), ("landlock.Rules", "landlock")])
-def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(error: str, module: str, absent: str) -> None:
+@pytest.mark.parametrize(
+    "error", ["raise OSError(1, 'no')", "os.kill(os.getpid(), 9)"], ids=["refused", "killed"]
+)
+@pytest.mark.parametrize(
+    ("module", "absent"), [("seccomp", "seccomp"), ("landlock.Rules", "landlock")]
+)
+def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(
+    error: str, module: str, absent: str
+) -> None:
     source = (
         "import os\nfrom twophase.grading import jail, landlock, seccomp\n"
         f"def restrict(*a):\n    {error}\n{module}.restrict = restrict\njail.main()"
     )
-    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60
+    )
     assert absent not in ran.stdout
     assert ("seccomp" if absent == "landlock" else "landlock") in ran.stdout
 
@@ -401,7 +496,9 @@ def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyP
     with forks.make_zygote() as practice:
         with practice.fork(("twophase.theory.kv_cache.max_batch",), LIMITS) as one:
             assert output(one, "print(1 + 1)") == "2"
-            ran = one.run_cell("from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0)
+            ran = one.run_cell(
+                "from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0
+            )
             assert "Withheld" in ran.types
             assert "MemoryError" in one.run_cell("x = bytearray(3 * 10**9)", 20.0).types
         with practice.fork((), LIMITS) as one, pytest.raises(AnswerError, match="SIGSEGV"):

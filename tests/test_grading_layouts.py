@@ -1,4 +1,5 @@
-"""Submissions are found as platforms lay them out, nobody is forgotten, and no zip, however made, does harm."""
+"""Submissions are found as platforms lay them out, nobody is forgotten, and no zip, however made,
+does harm."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ from twophase.grading.submissions import Submission, describe, find
 
 ANN = ("1001", "2026-10-30T20:14:03.123456+00:00", True)
 LAID = {"gradescope": GRADESCOPE, "canvas": CANVAS, "moodle": MOODLE}
-BROKEN = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BROKEN = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def trouble(found: list[Submission]) -> dict[str, str]:
@@ -46,10 +49,16 @@ class TestGradescope:
         found = find(lay(tmp_path, GRADESCOPE))
         assert seen(found) == {
             "submission_801/03_kv_cache.ipynb": ANN,
-            "submission_802/answers/03.ipynb": ("1002 & cy@x.edu", "2026-10-30T22:30:00+00:00", True),
+            "submission_802/answers/03.ipynb": (
+                "1002 & cy@x.edu",
+                "2026-10-30T22:30:00+00:00",
+                True,
+            ),
             "submission_803": ("Dee Diaz", "2026-10-30T23:00:00+02:00", False),
         }
-        assert describe(found).startswith("Gradescope's layout: 2 notebooks of 3 students; 1 file or folder")
+        assert describe(found).startswith(
+            "Gradescope's layout: 2 notebooks of 3 students; 1 file or folder"
+        )
 
     def test_the_folder_above_the_export_is_as_good(self, tmp_path: Path) -> None:
         lay(tmp_path / "assignment_7_export", GRADESCOPE)
@@ -59,13 +68,19 @@ class TestGradescope:
         shutil.rmtree(lay(tmp_path, GRADESCOPE) / "submission_801")
         assert "has no folder" in trouble(find(tmp_path))["submission_801"]
 
-    @pytest.mark.parametrize("text", ["- a", "a: [", "a: b", "\xff", "a: {b: c}\n? [x]\n: y", "[" * 3000])
+    @pytest.mark.parametrize(
+        "text", ["- a", "a: [", "a: b", "\xff", "a: {b: c}\n? [x]\n: y", "[" * 3000]
+    )
     def test_metadata_that_cannot_be_read_is_one_sentence(self, tmp_path: Path, text: str) -> None:
         lay(tmp_path, {**GRADESCOPE, "submission_metadata.yml": text.encode("latin-1")})
-        with pytest.raises(ValueError, match=r"submission_metadata.yml .*download the export again"):
+        with pytest.raises(
+            ValueError, match=r"submission_metadata.yml .*download the export again"
+        ):
             find(tmp_path)
 
-    def test_a_folder_that_the_metadata_does_not_name_is_graded_without_a_student(self, tmp_path: Path) -> None:
+    def test_a_folder_that_the_metadata_does_not_name_is_graded_without_a_student(
+        self, tmp_path: Path
+    ) -> None:
         lay(tmp_path, {**GRADESCOPE, "extra/x.ipynb": NOTEBOOK})
         assert seen(find(tmp_path))["extra/x.ipynb"] == ("", "", True)
 
@@ -89,9 +104,12 @@ class TestCanvas:
         assert "adamsann_101_9009_notes.pdf" not in seen(find(tmp_path))
 
     @pytest.mark.parametrize(
-        "names", [("hw_1_2_ann.ipynb", "hw_1_2_bob.ipynb"), ("ann_2026_10_x.ipynb", "bob_2026_11_x.ipynb")]
+        "names",
+        [("hw_1_2_ann.ipynb", "hw_1_2_bob.ipynb"), ("ann_2026_10_x.ipynb", "bob_2026_11_x.ipynb")],
     )
-    def test_versions_and_dates_in_plain_names_are_no_users(self, tmp_path: Path, names: tuple[str, str]) -> None:
+    def test_versions_and_dates_in_plain_names_are_no_users(
+        self, tmp_path: Path, names: tuple[str, str]
+    ) -> None:
         assert {s.student for s in find(lay(tmp_path, names))} == {""}
 
 
@@ -99,7 +117,11 @@ class TestMoodle:
     @pytest.mark.parametrize("files", [MOODLE, MOODLE_FLAT], ids=["folders", "flat"])
     def test_the_student_is_the_participant(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         found = find(lay(tmp_path, files))
-        assert sorted((s.student, not s.trouble) for s in found) == [("501", True), ("502", True), ("503", False)]
+        assert sorted((s.student, not s.trouble) for s in found) == [
+            ("501", True),
+            ("502", True),
+            ("503", False),
+        ]
         assert describe(found).startswith("Moodle's layout: 2 notebooks of 3 students")
 
     def test_a_name_chosen_by_the_student_after_the_number_is_no_sign(self, tmp_path: Path) -> None:
@@ -128,18 +150,28 @@ class TestNbgrader:
         course.mkdir()
         common = {
             "CourseDirectory": {"root": str(course), "course_id": "c101", "assignment_id": "hw1"},
-            "Exchange": {"root": str(exchange), "cache": str(tmp_path / "cache"), "assignment_dir": str(home)},
+            "Exchange": {
+                "root": str(exchange),
+                "cache": str(tmp_path / "cache"),
+                "assignment_dir": str(home),
+            },
             "ExchangeCollect": {"check_owner": False},
         }
         for student, with_random in (("ann", True), ("x", False)):
             config = Config(common)
             config.ExchangeSubmit.add_random_string = with_random
             where = CourseDirectory(config=config, student_id=student)
-            ExchangeSubmit(coursedir=where, authenticator=Authenticator(config=config), config=config).start()
+            ExchangeSubmit(
+                coursedir=where, authenticator=Authenticator(config=config), config=config
+            ).start()
         short = next((exchange / "c101/inbound").glob("x+*"))
-        short.rename(short.with_name(f"bob+b{short.name[1:]}"))  # a name that nbgrader's own collecting does not take
+        short.rename(
+            short.with_name(f"bob+b{short.name[1:]}")
+        )  # a name that nbgrader's own collecting does not take
         config = Config(common)
-        ExchangeCollect(coursedir=CourseDirectory(config=config, student_id="ann"), config=config).start()
+        ExchangeCollect(
+            coursedir=CourseDirectory(config=config, student_id="ann"), config=config
+        ).start()
         lay(course / "source/hw1", ["x.ipynb"])
 
         inbound = find(exchange / "c101")
@@ -165,7 +197,9 @@ class TestNbgrader:
             ("b", "2026-10-30T21:14:03.100000+02:00", False),
         ]
 
-    def test_one_student_with_a_timestamp_does_not_make_a_plain_class_nbgraders(self, tmp_path: Path) -> None:
+    def test_one_student_with_a_timestamp_does_not_make_a_plain_class_nbgraders(
+        self, tmp_path: Path
+    ) -> None:
         lay(
             tmp_path,
             {
@@ -195,7 +229,9 @@ def test_a_time_counts_only_if_its_zone_is_certain(text: str, expected: str) -> 
 
 class TestWhichLayout:
     @pytest.mark.parametrize("layout", LAID)
-    def test_a_zip_and_what_it_unpacks_to_have_the_same_submissions(self, tmp_path: Path, layout: str) -> None:
+    def test_a_zip_and_what_it_unpacks_to_have_the_same_submissions(
+        self, tmp_path: Path, layout: str
+    ) -> None:
         folder = lay(tmp_path / "in", LAID[layout])
         (tmp_path / "in.zip").write_bytes(zipped(LAID[layout]))
         assert seen(find(folder)) == seen(find(tmp_path / "in.zip")) == seen(find(folder, layout))
@@ -205,7 +241,9 @@ class TestWhichLayout:
         lay(tmp_path / "hw2", MOODLE)
         found = find(tmp_path)
         assert {s.student for s in found} == {"101", "102", "103", "104", "501", "502", "503"}
-        assert describe(found).startswith("Canvas's layout and Moodle's layout: 4 notebooks of 7 students")
+        assert describe(found).startswith(
+            "Canvas's layout and Moodle's layout: 4 notebooks of 7 students"
+        )
 
     def test_canvas_zip_beside_plain_folders(self, tmp_path: Path) -> None:
         lay(tmp_path, {"ann/x.ipynb": NOTEBOOK, "submissions.zip": zipped(CANVAS)})
@@ -227,7 +265,9 @@ class TestWhichLayout:
         for layout in (*LAID, "nbgrader"):
             with pytest.raises(ValueError, match=r"is not laid out as .* downloads are"):
                 find(tmp_path, layout)
-        with pytest.raises(ValueError, match="no layout 'blackboard'; it is one of auto, gradescope"):
+        with pytest.raises(
+            ValueError, match="no layout 'blackboard'; it is one of auto, gradescope"
+        ):
             find(tmp_path, "blackboard")
 
     def test_plain_can_be_asked_for(self, tmp_path: Path) -> None:
@@ -235,7 +275,9 @@ class TestWhichLayout:
 
 
 class TestNobodyIsForgotten:
-    def test_a_folder_with_other_files_only_is_one_unreadable_submission(self, tmp_path: Path) -> None:
+    def test_a_folder_with_other_files_only_is_one_unreadable_submission(
+        self, tmp_path: Path
+    ) -> None:
         lay(
             tmp_path,
             {
@@ -248,23 +290,34 @@ class TestNobodyIsForgotten:
         )
         (tmp_path / "empty").mkdir()
         lay(tmp_path / "grades", {"results.jsonl": b"", "feedback/index.html": b""})
-        assert trouble(find(tmp_path)) == {"bob": "it holds no notebook (.ipynb), only a.py, x.ipynb.txt"}
+        assert trouble(find(tmp_path)) == {
+            "bob": "it holds no notebook (.ipynb), only a.py, x.ipynb.txt"
+        }
 
     def test_on_a_shelf_every_folder_counts(self, tmp_path: Path) -> None:
-        lay(tmp_path, {"hw3/ann/x.ipynb": NOTEBOOK, "hw3/bob/x.pdf": b"", "hw4/bob/x.ipynb": NOTEBOOK})
+        lay(
+            tmp_path,
+            {"hw3/ann/x.ipynb": NOTEBOOK, "hw3/bob/x.pdf": b"", "hw4/bob/x.ipynb": NOTEBOOK},
+        )
         assert list(trouble(find(tmp_path))) == ["hw3/bob"]
 
     def test_a_zip_without_a_notebook_is_one_unreadable_submission(self, tmp_path: Path) -> None:
         lay(
             tmp_path,
-            {"ann/x.ipynb": NOTEBOOK, "ann/data.zip": zipped({"a.csv": b""}), "bob.zip": zipped({"a.py": b""})},
+            {
+                "ann/x.ipynb": NOTEBOOK,
+                "ann/data.zip": zipped({"a.csv": b""}),
+                "bob.zip": zipped({"a.py": b""}),
+            },
         )
         (tmp_path / "cy.zip").write_bytes(zipped({}))
         found = trouble(find(tmp_path))
         assert found["bob.zip"] == "it holds no notebook (.ipynb), only a.py"
         assert set(found) == {"bob.zip", "cy.zip"}  # ann's data lie beside her notebook
 
-    def test_a_folder_that_cannot_be_opened_is_told_of(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_that_cannot_be_opened_is_told_of(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         lay(tmp_path, ["ann/x.ipynb", "bob/x.ipynb"])
         scan = os.scandir
 
@@ -274,7 +327,9 @@ class TestNobodyIsForgotten:
             return scan(path)
 
         monkeypatch.setattr(os, "scandir", closed)
-        assert trouble(find(tmp_path)) == {"bob": "it is a folder that cannot be opened (Permission denied)"}
+        assert trouble(find(tmp_path)) == {
+            "bob": "it is a folder that cannot be opened (Permission denied)"
+        }
 
     def test_nothing_at_all_is_one_sentence(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no folder and no zip"):
@@ -292,9 +347,18 @@ class TestZips:
         return find(tmp_path)
 
     def test_members_are_read_in_place_also_of_zips_in_zips(self, tmp_path: Path) -> None:
-        inner = zipped({"deep/y.ipynb": b"Y", "__MACOSX/._y.ipynb": b"", "deep/.ipynb_checkpoints/y.ipynb": b""})
+        inner = zipped(
+            {
+                "deep/y.ipynb": b"Y",
+                "__MACOSX/._y.ipynb": b"",
+                "deep/.ipynb_checkpoints/y.ipynb": b"",
+            }
+        )
         found = self.one(tmp_path, zipped({"x.ipynb": b"X", "more.zip": inner}))
-        assert {s.name: s.read() for s in found} == {"ann.zip/x.ipynb": b"X", "ann.zip/more.zip/deep/y.ipynb": b"Y"}
+        assert {s.name: s.read() for s in found} == {
+            "ann.zip/x.ipynb": b"X",
+            "ann.zip/more.zip/deep/y.ipynb": b"Y",
+        }
         assert [p.name for p in tmp_path.iterdir()] == ["ann.zip"]
         assert pickle.loads(pickle.dumps(found)) == found
 
@@ -304,7 +368,9 @@ class TestZips:
             data = zipped({f"{n}.zip" if n else "x.ipynb": data})
         assert "in a zip in a zip" in str(trouble(self.one(tmp_path, data)))
 
-    @pytest.mark.parametrize("name", ["../../x.ipynb", "/x.ipynb", "..\\..\\x.ipynb", "\\x.ipynb", "./../x.ipynb"])
+    @pytest.mark.parametrize(
+        "name", ["../../x.ipynb", "/x.ipynb", "..\\..\\x.ipynb", "\\x.ipynb", "./../x.ipynb"]
+    )
     def test_a_name_leads_nowhere_outside(self, tmp_path: Path, name: str) -> None:
         (found,) = self.one(tmp_path, zipped({name: b"X"}))
         assert (found.name, found.read()) == ("ann.zip/x.ipynb", b"X")
@@ -312,7 +378,9 @@ class TestZips:
     def test_names_that_become_the_same_stay_distinct(self, tmp_path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            data = zipped([("x.ipynb", b"1"), ("x.ipynb", b"2"), ("/x.ipynb", b"3"), ("x (2).ipynb", b"4")])
+            data = zipped(
+                [("x.ipynb", b"1"), ("x.ipynb", b"2"), ("/x.ipynb", b"3"), ("x (2).ipynb", b"4")]
+            )
         found = self.one(tmp_path, data)
         assert {s.name.removeprefix("ann.zip/"): s.read() for s in found} == {
             "x.ipynb": b"1",
@@ -328,7 +396,10 @@ class TestZips:
         for signature, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
             start = flags.find(signature)
             flags[start + at + 1] &= ~0x08  # as old programs on a Mac write it
-        assert {s.name for s in self.one(tmp_path, bytes(flags))} == {"ann.zip/zoë.ipynb", "ann.zip/a�b�.ipynb"}
+        assert {s.name for s in self.one(tmp_path, bytes(flags))} == {
+            "ann.zip/zoë.ipynb",
+            "ann.zip/a�b�.ipynb",
+        }
 
     def test_a_bomb_is_cut_off_at_the_size_of_a_notebook(self, tmp_path: Path) -> None:
         (found,) = self.one(tmp_path, zipped({"x.ipynb": bytes(100 * 2**20)}))
@@ -345,16 +416,22 @@ class TestZips:
         assert "larger than 32 MiB" in trouble(found)["ann.zip/b.zip"]
         assert found[1].read() == b"X"
 
-    def test_all_zips_in_a_zip_together_have_a_limit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_all_zips_in_a_zip_together_have_a_limit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         inner = zipped({"x.ipynb": random.Random(1).randbytes(40_000)})
         monkeypatch.setattr(archives, "INNER_TOTAL", 100_000)
         found = self.one(tmp_path, zipped({f"{n}.zip": inner for n in range(5)}))
         assert [bool(s.trouble) for s in found] == [False, False, True, True, True]
 
     def test_thousands_of_members_are_refused_and_cost_no_memory(self, tmp_path: Path) -> None:
-        assert "too many files" in str(trouble(self.one(tmp_path, zipped({f"{n}.txt": b"" for n in range(6_000)}))))
+        assert "too many files" in str(
+            trouble(self.one(tmp_path, zipped({f"{n}.txt": b"" for n in range(6_000)})))
+        )
         many = zipped({f"{n}{'x' * 200}.txt": b"" for n in range(5_000)})
-        assert "too many files" in str(trouble(self.one(tmp_path, many)))  # a directory of more than a MiB
+        assert "too many files" in str(
+            trouble(self.one(tmp_path, many))
+        )  # a directory of more than a MiB
         crowd = self.one(tmp_path, zipped({f"{n}.ipynb": b"" for n in range(101)}))
         assert "a zip with 101 notebooks, more than 100" in trouble(crowd)["ann.zip"]
         assert len(find(tmp_path / "ann.zip")) == 101  # as the argument it is a class
@@ -370,7 +447,9 @@ class TestZips:
         directory = good.find(b"PK\1\2")
         for at in (6, directory + 8):
             encrypted[at] |= 1
-        lying[directory + 24 : directory + 28] = struct.pack("<I", 10)  # it says that it is 10 bytes long
+        lying[directory + 24 : directory + 28] = struct.pack(
+            "<I", 10
+        )  # it says that it is 10 bytes long
         wrong[directory - 20] ^= 0xFF
         link = zipfile.ZipInfo("x.ipynb")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -415,15 +494,32 @@ class TestZips:
 
 
 PARTS = st.sampled_from(
-    ["a", "b.ipynb", "c.IPYNB", "d.py", "e.zip", "submissions", "x_1_2_y.ipynb", "Q_7_assignsubmission_file_", "s+h"]
+    [
+        "a",
+        "b.ipynb",
+        "c.IPYNB",
+        "d.py",
+        "e.zip",
+        "submissions",
+        "x_1_2_y.ipynb",
+        "Q_7_assignsubmission_file_",
+        "s+h",
+    ]
 )
-PATHS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map(tuple), min_size=1, max_size=12, unique=True)
+PATHS = st.lists(
+    st.lists(PARTS, min_size=1, max_size=4).map(tuple), min_size=1, max_size=12, unique=True
+)
 
 
 def tree(paths: list[tuple[str, ...]]) -> dict[str, bytes]:
-    """Those paths that can be files together: none is a folder of another, and none lies below one that is named like a notebook."""
+    """Those paths that can be files together: none is a folder of another, and none lies below one
+    that is named like a notebook."""
     files = {p for p in paths if not any(q[: len(p)] == p and q != p for q in paths)}
-    return {"/".join(p): NOTEBOOK for p in sorted(files) if not any(x.lower().endswith(".ipynb") for x in p[:-1])}
+    return {
+        "/".join(p): NOTEBOOK
+        for p in sorted(files)
+        if not any(x.lower().endswith(".ipynb") for x in p[:-1])
+    }
 
 
 class TestAnythingAtAll:
@@ -443,7 +539,9 @@ class TestAnythingAtAll:
         assert sorted(s.name for s in found if not s.trouble) == sorted(
             f for f in files if f.lower().endswith(".ipynb")
         )
-        assert {f for f in files if f.endswith(".zip")} <= {s.name for s in found}  # they are no zips, and are told of
+        assert {f for f in files if f.endswith(".zip")} <= {
+            s.name for s in found
+        }  # they are no zips, and are told of
         assert len({s.name for s in found}) == len(found)
         shuffled = list(files.items())
         order.shuffle(shuffled)
@@ -453,7 +551,9 @@ class TestAnythingAtAll:
 
     @BROKEN
     @given(PATHS)
-    def test_every_notebook_of_any_zip_is_found_once(self, tmp_path: Path, paths: list[tuple[str, ...]]) -> None:
+    def test_every_notebook_of_any_zip_is_found_once(
+        self, tmp_path: Path, paths: list[tuple[str, ...]]
+    ) -> None:
         files = {"/".join(p): NOTEBOOK for p in paths}
         (tmp_path / "a.zip").write_bytes(zipped(files))
         wanted = [n for n, f in enumerate(files) if f.lower().endswith(".ipynb")]
@@ -467,7 +567,9 @@ class TestAnythingAtAll:
 
     @settings(BROKEN, max_examples=300)
     @given(st.data())
-    def test_bytes_that_were_once_a_zip_never_raise_but_a_sentence(self, tmp_path: Path, data: st.DataObject) -> None:
+    def test_bytes_that_were_once_a_zip_never_raise_but_a_sentence(
+        self, tmp_path: Path, data: st.DataObject
+    ) -> None:
         inner = zipped({"y.ipynb": NOTEBOOK, "z.txt": b"z" * 50})
         good = bytearray(zipped({"x.ipynb": NOTEBOOK, "inner.zip": inner}))
         for _ in range(data.draw(st.integers(1, 6))):
@@ -477,8 +579,12 @@ class TestAnythingAtAll:
 
     @BROKEN
     @given(st.binary(max_size=300), st.booleans())
-    def test_any_bytes_are_no_more_than_an_unreadable_zip(self, tmp_path: Path, junk: bytes, ended: bool) -> None:
-        (tmp_path / "a.zip").write_bytes(junk + (b"PK\5\6" + junk[:18].ljust(18, b"\0") if ended else b""))
+    def test_any_bytes_are_no_more_than_an_unreadable_zip(
+        self, tmp_path: Path, junk: bytes, ended: bool
+    ) -> None:
+        (tmp_path / "a.zip").write_bytes(
+            junk + (b"PK\5\6" + junk[:18].ljust(18, b"\0") if ended else b"")
+        )
         self.every_one_reads_or_says_why(tmp_path)
 
     def every_one_reads_or_says_why(self, folder: Path) -> None:

@@ -1,4 +1,5 @@
-"""A course in nbgrader graded by us: its own programs before and after, our scores in its gradebook, our pages through its exchange."""
+"""A course in nbgrader graded by us: its own programs before and after, our scores in its
+gradebook, our pages through its exchange."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ FORGED = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _programs_of_this_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """nbgrader starts `alembic` by its name, and reads the user's own configuration, which is not ours to read."""
+    """nbgrader starts `alembic` by its name, and reads the user's own configuration, which is not
+    ours to read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
@@ -61,7 +63,8 @@ def _programs_of_this_environment(tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> Department:
-    """Four students have handed in, one of them twice and one late. All is collected and graded, and nothing recorded."""
+    """Four students have handed in, one of them twice and one late. All is collected and graded,
+    and nothing recorded."""
     place = Department(tmp_path_factory.mktemp("department")).open(solutions())
     place.hand_in("ada", {}, ON_TIME)
     place.hand_in("ada", RIGHT | {ESSAY: "It becomes compute-bound."}, AGAIN)
@@ -88,7 +91,16 @@ class Said:
 
     def __call__(self, place: Department, action: str = "record", *more: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
-            main(["nbgrader", action, str(place.course / "grades"), "--course-dir", str(place.course), *more])
+            main(
+                [
+                    "nbgrader",
+                    action,
+                    str(place.course / "grades"),
+                    "--course-dir",
+                    str(place.course),
+                    *more,
+                ]
+            )
         said = "".join(self._capsys.readouterr())
         assert "Traceback" not in said
         return int(ended.value.code or 0), " ".join(said.split())
@@ -105,15 +117,22 @@ def checks(place: Department, student: str) -> list[float | None]:
 
 
 class TestScores:
-    def test_every_student_has_the_points_that_the_grader_gave(self, place: Department, twophase: Said) -> None:
+    def test_every_student_has_the_points_that_the_grader_gave(
+        self, place: Department, twophase: Said
+    ) -> None:
         assert twophase(place) == (0, "4 recorded, 4 of them new or changed")
         assert checks(place, "ada") == checks(place, "lea") == [POINTS[BATCH], POINTS[BYTES]]
         assert checks(place, "ben") == [0, POINTS[BYTES]]
         assert checks(place, "eve") == [0, 0]
 
-    def test_a_cell_that_a_person_reads_waits_for_one(self, place: Department, twophase: Said) -> None:
+    def test_a_cell_that_a_person_reads_waits_for_one(
+        self, place: Department, twophase: Said
+    ) -> None:
         twophase(place)
-        assert {s: place.scores(s)[ESSAY] for s in ("ada", "eve")} == {"ada": (None, True), "eve": (None, True)}
+        assert {s: place.scores(s)[ESSAY] for s in ("ada", "eve")} == {
+            "ada": (None, True),
+            "eve": (None, True),
+        }
         assert place.scores("ada")[f"{BATCH}-check"] == (POINTS[BATCH], False)
 
     def test_nbgraders_export_has_them_with_the_courses_own_penalty_for_lateness(
@@ -121,7 +140,12 @@ class TestScores:
     ) -> None:
         twophase(place)
         rows = place.export()
-        assert [float(rows[s]["score"]) for s in ("ada", "ben", "eve", "lea")] == [ALL, POINTS[BYTES], 0, ALL - 1]
+        assert [float(rows[s]["score"]) for s in ("ada", "ben", "eve", "lea")] == [
+            ALL,
+            POINTS[BYTES],
+            0,
+            ALL - 1,
+        ]
         assert rows["lea"]["late_submission_penalty"] == "1.0"
         assert rows["ada"]["timestamp"] == "2030-01-01 11:00:00"  # of the second time
 
@@ -136,7 +160,11 @@ class TestScores:
         path = place.course / "autograded" / "ben" / ASSIGNMENT / f"{NAME}.ipynb"
         nb = nbformat.read(path, as_version=4)
         nbformat.validate(nb)
-        (check,) = [c for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade_id") == f"{BATCH}-check"]
+        (check,) = [
+            c
+            for c in nb.cells
+            if c.metadata.get("nbgrader", {}).get("grade_id") == f"{BATCH}-check"
+        ]
         assert check.source == f'check("{BATCH}")'
         assert "weights" in check.outputs[0].text
         assert "0 of 2 points" in check.outputs[0].text
@@ -150,9 +178,14 @@ class TestScores:
     def test_what_a_person_has_given_stays(self, place: Department, twophase: Said) -> None:
         twophase(place)
         with place.gradebook() as book:
-            by_hand = {i: book.find_grade(i, NAME, ASSIGNMENT, "ben") for i in (ESSAY, f"{BATCH}-check")}
+            by_hand = {
+                i: book.find_grade(i, NAME, ASSIGNMENT, "ben") for i in (ESSAY, f"{BATCH}-check")
+            }
             by_hand[ESSAY].manual_score = 2.5
-            by_hand[f"{BATCH}-check"].manual_score, by_hand[f"{BATCH}-check"].extra_credit = 1.5, 0.25
+            by_hand[f"{BATCH}-check"].manual_score, by_hand[f"{BATCH}-check"].extra_credit = (
+                1.5,
+                0.25,
+            )
             for grade in by_hand.values():
                 grade.needs_manual_grade = False
             book.find_comment(BATCH, NAME, ASSIGNMENT, "ben").manual_comment = "Nearly."
@@ -163,7 +196,9 @@ class TestScores:
             assert not book.find_submission(ASSIGNMENT, "ben").needs_manual_grade
             assert book.find_comment(BATCH, NAME, ASSIGNMENT, "ben").comment == "Nearly."
 
-    def test_a_resubmission_waits_until_it_is_graded_and_then_counts(self, place: Department, twophase: Said) -> None:
+    def test_a_resubmission_waits_until_it_is_graded_and_then_counts(
+        self, place: Department, twophase: Said
+    ) -> None:
         twophase(place)
         with place.gradebook() as book:
             essay = book.find_grade(ESSAY, NAME, ASSIGNMENT, "ben")
@@ -173,18 +208,28 @@ class TestScores:
         place.exchange("Collect", update=True)
         code, said = twophase(place)
         assert code == 1
-        assert "ben/ps1/03_kv_cache: what is collected now is another version than the one graded" in said
+        assert (
+            "ben/ps1/03_kv_cache: what is collected now is another version than the one graded"
+            in said
+        )
         assert checks(place, "ben") == [0, POINTS[BYTES]]
         place.grade()
         assert twophase(place) == (0, "4 recorded, 1 of them new or changed")
         assert checks(place, "ben") == [POINTS[BATCH], POINTS[BYTES]]
         with place.gradebook() as book:
             essay = book.find_grade(ESSAY, NAME, ASSIGNMENT, "ben")
-            assert (essay.manual_score, essay.needs_manual_grade) == (2, True)  # a person looks at the new version
+            assert (essay.manual_score, essay.needs_manual_grade) == (
+                2,
+                True,
+            )  # a person looks at the new version
 
-    def test_work_that_cannot_be_read_is_not_a_zero(self, place: Department, twophase: Said) -> None:
+    def test_work_that_cannot_be_read_is_not_a_zero(
+        self, place: Department, twophase: Said
+    ) -> None:
         twophase(place)
-        (place.course / "submitted" / "ben" / ASSIGNMENT / f"{NAME}.ipynb").write_text("no notebook", encoding="utf-8")
+        (place.course / "submitted" / "ben" / ASSIGNMENT / f"{NAME}.ipynb").write_text(
+            "no notebook", encoding="utf-8"
+        )
         place.grade()
         code, said = twophase(place)
         assert code == 1
@@ -204,7 +249,9 @@ class TestScores:
 
 
 class TestFeedback:
-    def test_our_pages_reach_their_students_through_the_exchange(self, place: Department, twophase: Said) -> None:
+    def test_our_pages_reach_their_students_through_the_exchange(
+        self, place: Department, twophase: Said
+    ) -> None:
         code, said = twophase(place, "feedback")
         assert code == 0
         assert said.startswith("4 pages in feedback/")
@@ -212,7 +259,9 @@ class TestFeedback:
         for student, at in (("ada", AGAIN), ("ben", ON_TIME)):
             place.exchange("FetchFeedback", student)
             page = place.root / "home" / student / ASSIGNMENT / "feedback" / at / f"{NAME}.html"
-            assert f"<h1>{student}/{ASSIGNMENT}/{NAME}.ipynb</h1>" in page.read_text(encoding="utf-8")
+            assert f"<h1>{student}/{ASSIGNMENT}/{NAME}.ipynb</h1>" in page.read_text(
+                encoding="utf-8"
+            )
         assert "weights left out" in page.read_text(encoding="utf-8")
         first = place.root / "home" / "ada" / ASSIGNMENT / "feedback" / ON_TIME
         assert not first.exists()  # what she handed in first was not graded
@@ -227,11 +276,15 @@ class TestFeedback:
         place.exchange("ReleaseFeedback")
         assert len(list((place.root / "exchange" / "inference" / "feedback").glob("*.html"))) == 3
 
-    def test_nbgraders_generate_feedback_has_the_scores_too(self, place: Department, twophase: Said) -> None:
+    def test_nbgraders_generate_feedback_has_the_scores_too(
+        self, place: Department, twophase: Said
+    ) -> None:
         twophase(place)
         done = place.api().generate_feedback(ASSIGNMENT, "ben")
         assert done["success"], done.get("error") or done.get("log")
-        page = (place.course / "feedback" / "ben" / ASSIGNMENT / f"{NAME}.html").read_text(encoding="utf-8")
+        page = (place.course / "feedback" / "ben" / ASSIGNMENT / f"{NAME}.html").read_text(
+            encoding="utf-8"
+        )
         assert f"(Score: {POINTS[BYTES]} / {ALL + 3})" in page
         assert "holds no weights" in page
 
@@ -247,7 +300,9 @@ class TestFeedback:
             assert "<script>forged" not in page
             assert "forged()" in page
 
-    def test_a_link_in_place_of_the_secret_is_not_followed(self, place: Department, twophase: Said) -> None:
+    def test_a_link_in_place_of_the_secret_is_not_followed(
+        self, place: Department, twophase: Said
+    ) -> None:
         secret = place.course / "submitted" / "eve" / ASSIGNMENT / "submission_secret.txt"
         secret.unlink()
         secret.symlink_to(place.course / "nbgrader_config.py")
@@ -305,7 +360,9 @@ class TestRefusals:
     ) -> None:
         config = place.course / "nbgrader_config.py"
         config.write_text(config.read_text().replace("return 1", "return 1 / 0"))
-        self.refused(place, twophase, "the course's rule for lateness, OnePoint, failed (ZeroDivisionError")
+        self.refused(
+            place, twophase, "the course's rule for lateness, OnePoint, failed (ZeroDivisionError"
+        )
         with place.gradebook() as book:
             assert book.students == []
 
@@ -338,14 +395,18 @@ class TestCollected:
         assert twophase(place) == (0, "4 recorded, 4 of them new or changed")
         assert checks(place, "ada") == [POINTS[BATCH], POINTS[BYTES]]  # not those of the first time
 
-    def test_what_was_graded_and_not_collected_waits(self, place: Department, twophase: Said) -> None:
+    def test_what_was_graded_and_not_collected_waits(
+        self, place: Department, twophase: Said
+    ) -> None:
         shutil.rmtree(place.course / "submitted" / "ada")
         code, said = twophase(place)
         assert code == 1
         assert "run `nbgrader collect` first" in said
         assert "3 recorded" in said
 
-    def test_a_notebook_of_another_name_waits_for_a_person(self, place: Department, twophase: Said) -> None:
+    def test_a_notebook_of_another_name_waits_for_a_person(
+        self, place: Department, twophase: Said
+    ) -> None:
         folder = place.course / "submitted" / "ben" / ASSIGNMENT
         (folder / f"{NAME}.ipynb").rename(folder / "mine.ipynb")
         (place.course / "grades" / "results.jsonl").unlink()
@@ -355,8 +416,12 @@ class TestCollected:
         assert "ben/ps1/mine: passed over; the gradebook has no such notebook in ps1" in said
         assert "3 recorded" in said
 
-    def test_a_time_that_is_none_is_said_and_costs_nothing(self, place: Department, twophase: Said) -> None:
-        (place.course / "submitted" / "lea" / ASSIGNMENT / "timestamp.txt").write_text("\0 tomorrow /etc/passwd")
+    def test_a_time_that_is_none_is_said_and_costs_nothing(
+        self, place: Department, twophase: Said
+    ) -> None:
+        (place.course / "submitted" / "lea" / ASSIGNMENT / "timestamp.txt").write_text(
+            "\0 tomorrow /etc/passwd"
+        )
         code, said = twophase(place)
         assert code == 0
         assert "lea/ps1: when it was handed in is not known" in said
@@ -385,13 +450,21 @@ class TestRelease:
     ) -> None:
         from nbgrader import preprocessors as steps
 
-        kept = [steps.LockCells, steps.ClearOutput, steps.CheckCellMetadata, steps.ComputeChecksums, steps.SaveCells]
+        kept = [
+            steps.LockCells,
+            steps.ClearOutput,
+            steps.CheckCellMetadata,
+            steps.ComputeChecksums,
+            steps.SaveCells,
+        ]
         made = handout.make(ROOT, FOLDERS, ["kv_cache"])
         with placing.written(tmp_path / "release", made) as folder:
             placing.move(folder, tmp_path / "release")
         nb = nbformat.read(tmp_path / "release" / "exercises" / f"{NAME}.ipynb", as_version=4)
         place = Department(tmp_path / "department").open(nb, preprocessors=kept)
-        generated = nbformat.read(place.course / "release" / ASSIGNMENT / f"{NAME}.ipynb", as_version=4)
+        generated = nbformat.read(
+            place.course / "release" / ASSIGNMENT / f"{NAME}.ipynb", as_version=4
+        )
         assert [(c.id, c.source, c.metadata) for c in generated.cells] == [
             (c.id, c.source, c.metadata) for c in nb.cells
         ]
@@ -401,7 +474,9 @@ class TestRelease:
         assert twophase(place) == (0, "1 recorded, 1 of them new or changed")
         scores = place.scores("zoe")
         assert scores[f"{HELD}-check"] == (0, False)
-        assert len(scores) == sum(bool(c.metadata.get("nbgrader", {}).get("grade")) for c in nb.cells)
+        assert len(scores) == sum(
+            bool(c.metadata.get("nbgrader", {}).get("grade")) for c in nb.cells
+        )
 
 
 @pytest.mark.parametrize(
@@ -419,7 +494,9 @@ class TestRelease:
         ("ada/../x.ipynb", None),
     ],
 )
-def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(file: str, place: Place | None) -> None:
+def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(
+    file: str, place: Place | None
+) -> None:
     assert nbgrader_works.place_of({"file": file, "student": "ada"}) == place
 
 

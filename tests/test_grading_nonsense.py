@@ -1,4 +1,5 @@
-"""Whatever a submission's process says, the judge ends in time, raises nothing but AnswerError inside, and awards nothing."""
+"""Whatever a submission's process says, the judge ends in time, raises nothing but AnswerError
+inside, and awards nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +29,18 @@ from twophase.protocol.arrays import DTYPES
 
 QUICK: dict[str, Exercise] = {i: replace(e, time_limit_s=0.05) for i, e in EXERCISES.items()}
 BENCHES = {i: Bench(e, 1) for i, e in QUICK.items()}
-AT_ONCE = 30.0  # seconds; the limits below are a hundredth of it, and a loaded machine must not fail us
+AT_ONCE = (
+    30.0  # seconds; the limits below are a hundredth of it, and a loaded machine must not fail us
+)
 few = settings(max_examples=60, deadline=None)
 
 
 @pytest.mark.parametrize("exercise_id", QUICK)
 @given(script=scripts)
 @few
-def test_an_answer_of_nonsense_is_judged_in_time_and_earns_nothing(exercise_id: str, script: list[list[Say]]) -> None:
+def test_an_answer_of_nonsense_is_judged_in_time_and_earns_nothing(
+    exercise_id: str, script: list[list[Say]]
+) -> None:
     began = time.monotonic()
     with nonsense(script) as session:
         verdict = BENCHES[exercise_id].judge(RemoteAnswer(session))
@@ -46,7 +51,9 @@ def test_an_answer_of_nonsense_is_judged_in_time_and_earns_nothing(exercise_id: 
 
 @given(script=scripts)
 @few
-def test_a_cell_answered_with_nonsense_is_an_answer_error_or_a_report(script: list[list[Say]]) -> None:
+def test_a_cell_answered_with_nonsense_is_an_answer_error_or_a_report(
+    script: list[list[Say]],
+) -> None:
     kinds: list[str] = []
     with nonsense(script) as session:
         for _ in range(3):
@@ -105,7 +112,8 @@ def test_a_flood_ends_at_the_deadline(kind: bytes) -> None:
 
 
 def _arrays() -> list[Any]:
-    """One array and one tensor of every dtype that can cross, in shapes that agree and shapes that do not."""
+    """One array and one tensor of every dtype that can cross, in shapes that agree and shapes that
+    do not."""
     made: list[Any] = []
     for name in DTYPES:
         made += [torch.ones(shape).to(getattr(torch, name)) for shape in ((), (2,), (2, 0))]
@@ -145,7 +153,9 @@ ODD += [
 ]
 
 
-@pytest.mark.parametrize("tolerance", [EXACT, Tolerance(rtol=1e-6), Tolerance(rtol=1e9, atol=1e300, dtype=True)])
+@pytest.mark.parametrize(
+    "tolerance", [EXACT, Tolerance(rtol=1e-6), Tolerance(rtol=1e9, atol=1e300, dtype=True)]
+)
 def test_any_two_values_that_can_cross_can_be_compared(tolerance: Tolerance) -> None:
     every = [*ODD, *_arrays()]
     for observed in every:

@@ -1,4 +1,5 @@
-"""Reading notebooks: nbformat's own readings agree with ours, and no bytes raise anything but Unreadable."""
+"""Reading notebooks: nbformat's own readings agree with ours, and no bytes raise anything but
+Unreadable."""
 
 from __future__ import annotations
 
@@ -23,7 +24,16 @@ json_like = st.recursive(
         st.lists(x, max_size=4)
         | st.dictionaries(
             st.sampled_from(
-                ["cells", "worksheets", "metadata", "nbgrader", "source", "grade_id", "cell_type", "input"]
+                [
+                    "cells",
+                    "worksheets",
+                    "metadata",
+                    "nbgrader",
+                    "source",
+                    "grade_id",
+                    "cell_type",
+                    "input",
+                ]
             ),
             x,
         )
@@ -51,11 +61,15 @@ def _parses_or_unreadable(data: bytes) -> None:
     make_plan(notebook, release())
 
 
-@pytest.mark.parametrize("data", [dump(cells(dict(RIGHT))), version_3()], ids=["version 4", "version 3"])
+@pytest.mark.parametrize(
+    "data", [dump(cells(dict(RIGHT))), version_3()], ids=["version 4", "version 3"]
+)
 def test_the_cells_are_those_that_nbformat_reads(data: bytes) -> None:
     theirs = nbformat.reads(data.decode(), as_version=4)
     ours = parse(data)
-    assert [(c.kind, c.source) for c in ours.cells] == [(c.cell_type, c.source) for c in theirs.cells]
+    assert [(c.kind, c.source) for c in ours.cells] == [
+        (c.cell_type, c.source) for c in theirs.cells
+    ]
     assert [c.grade_id for c in ours.cells] == [
         c.metadata.get("nbgrader", {}).get("grade_id", "") for c in theirs.cells
     ]
@@ -103,7 +117,11 @@ def test_cells_run_in_the_order_of_the_submission_with_the_released_setup_first(
 def test_an_exercise_by_itself_has_the_setup_and_its_own_cell() -> None:
     plan = make_plan(parse(dump([cell("one = 1"), *cells(dict(RIGHT))])), release())
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=False)] == ["setup", "answer"]
-    assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=True)] == ["setup", "own", "answer"]
+    assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=True)] == [
+        "setup",
+        "own",
+        "answer",
+    ]
 
 
 def test_an_open_cell_of_the_release_is_the_submissions_own_only_once_it_was_changed() -> None:
@@ -112,7 +130,11 @@ def test_an_open_cell_of_the_release_is_the_submissions_own_only_once_it_was_cha
         plan = make_plan(parse(dump([cell(source), *cells(dict(RIGHT))])), released)
         assert plan.steps[1].role == role
         others = plan.alone(f"{TOPIC}-bytes", with_own=False)
-        assert [s.role for s in others] == ["setup", *(["given"] if role == "given" else []), "answer"]
+        assert [s.role for s in others] == [
+            "setup",
+            *(["given"] if role == "given" else []),
+            "answer",
+        ]
 
 
 MANY = 200_000
@@ -121,7 +143,9 @@ ODD_BYTES = {
     "brackets that close": b"[" * MANY + b"]" * MANY,
     "dicts in dicts": b'{"cells":' * MANY,
     "one number of many digits": b"7" * MANY,
-    "a number of many digits in a cell": b'{"cells":[{"cell_type":"code","source":' + b"7" * MANY + b"}]}",
+    "a number of many digits in a cell": (
+        b'{"cells":[{"cell_type":"code","source":' + b"7" * MANY + b"}]}"
+    ),
     "an exponent of many digits": b'{"cells":' + b"1e" + b"9" * MANY + b"}",
     "a fraction of many digits": b'{"cells":0.' + b"3" * MANY + b"}",
     "a string that never ends": b'"' * MANY + b"a",
@@ -142,7 +166,9 @@ def test_json_made_to_break_a_reader_is_read_or_unreadable(name: str) -> None:
 
 def test_of_two_values_of_one_key_the_last_counts_as_in_nbformat() -> None:
     data = b'{"nbformat":4,"nbformat_minor":5,"metadata":{},"cells":[],' + dump([cell("1")])[1:]
-    assert [c.source for c in parse(data).cells] == [c.source for c in nbformat.reads(data.decode(), 4).cells]
+    assert [c.source for c in parse(data).cells] == [
+        c.source for c in nbformat.reads(data.decode(), 4).cells
+    ]
 
 
 def test_lines_of_a_source_that_are_no_text_are_left_out() -> None:

@@ -1,4 +1,5 @@
-"""The page for instructors says what the code does: its limits and the exit codes' commands are the grader's own."""
+"""The page for instructors says what the code does: its limits and the exit codes' commands are the
+grader's own."""
 
 from __future__ import annotations
 
@@ -23,14 +24,20 @@ WORDS = {3: "three"}
     [
         f"| time of a submission | {Limits().submission_s:g} s: half for all",
         f"| time of a cell | {Limits().cell_s:g} s |",
-        f"| time of a case | {Exercise.time_limit_s:g} s unless the exercise says otherwise; {WORDS[PATIENCE]} times that",
+        (
+            f"| time of a case | {Exercise.time_limit_s:g} s unless the exercise says otherwise;"
+            f" {WORDS[PATIENCE]} times that"
+        ),
         f"| memory | {Limits().memory_bytes / 1e9:g} GB beyond",
         f"| a notebook | {notebook.MAX_BYTES // MIB} MiB, {notebook.MAX_CELLS:,} cells |",
         f"| processes for one submission | {Limits().forks}, one after the other",
         f"| of the system | {rlimits.MAX_THREADS} threads, {confine.MAX_FILES} open files,",
         f"| printed by a cell | {worker.MAX_OUTPUT:,} characters kept |",
-        f"| sent by an answer | {codec.MAX_FRAME_BYTES // MIB} MiB at once, {remote.MAX_CASE_BYTES // MIB} MiB and "
-        f"{remote.MAX_CALLBACKS:,} callbacks in one case |",
+        (
+            f"| sent by an answer | {codec.MAX_FRAME_BYTES // MIB} MiB at once,"
+            f" {remote.MAX_CASE_BYTES // MIB} MiB and {remote.MAX_CALLBACKS:,} callbacks in one"
+            " case |"
+        ),
         f"Students share {secret.SETS} sets of cases",
     ],
 )
@@ -41,4 +48,8 @@ def test_a_limit_on_the_page_is_the_codes(said: str) -> None:
 def test_every_command_that_the_page_shows_is_there() -> None:
     known = {entry.name for entry in main.ENTRIES}
     shown = {line.split()[1] for line in PAGE.splitlines() if line.startswith("twophase ")}
-    assert {"release", "grade", "score", "similar", "merge", "gradescope", "nbgrader", "self-check"} <= shown <= known
+    assert (
+        {"release", "grade", "score", "similar", "merge", "gradescope", "nbgrader", "self-check"}
+        <= shown
+        <= known
+    )

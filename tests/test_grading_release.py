@@ -1,4 +1,5 @@
-"""What students get: it works by itself, gives nothing away, and is what the class is graded against."""
+"""What students get: it works by itself, gives nothing away, and is what the class is graded
+against."""
 
 from __future__ import annotations
 
@@ -75,7 +76,10 @@ class TestWhatIsInIt:
             "models/corpus.txt",
             "py.typed",
         } <= package
-        assert {f"models/checkpoints/{p.name}" for p in (ROOT / "lib/twophase/models/checkpoints").iterdir()} <= package
+        assert {
+            f"models/checkpoints/{p.name}"
+            for p in (ROOT / "lib/twophase/models/checkpoints").iterdir()
+        } <= package
         unwanted = (
             "fewest_chips",
             "_example",
@@ -98,18 +102,29 @@ class TestWhatIsInIt:
         assert len(inside) > 70
         tasks = "\n".join(c.source for c in given.cells if c.cell_type == "markdown")
         assert [line for line in inside if line in shown and line not in tasks] == []
-        hidden = [line.strip() for line in (VARIANTS / "kv_cache/fewest_chips.py").read_text().splitlines()]
+        hidden = [
+            line.strip()
+            for line in (VARIANTS / "kv_cache/fewest_chips.py").read_text().splitlines()
+        ]
         hidden += marked_lines(VARIANTS / "solutions/03_kv_cache.ipynb")
-        package = "\n".join(p.read_text() for p in (ROOT / "lib/twophase").rglob("*.py") if "_example" not in str(p))
+        package = "\n".join(
+            p.read_text() for p in (ROOT / "lib/twophase").rglob("*.py") if "_example" not in str(p)
+        )
         own = [line for line in hidden if len(line) > 12 and line not in package]
         assert len(own) > 30
-        everything = "\n".join([*shown, *(d.decode("utf-8", "replace") for d in made.files.values())])
+        everything = "\n".join(
+            [*shown, *(d.decode("utf-8", "replace") for d in made.files.values())]
+        )
         assert [line for line in own if line in everything] == []
 
     def test_its_makefile_installs_as_the_courses_does_and_opens_the_lab(self, out: Path) -> None:
         # --no-print-directory: these tests may be run by a make themselves
         done = subprocess.run(
-            ["make", "--no-print-directory", "-n", "lab"], cwd=out, capture_output=True, text=True, timeout=60
+            ["make", "--no-print-directory", "-n", "lab"],
+            cwd=out,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode == 0, done.stderr
         assert "pip install --quiet -r requirements.txt -c constraints.txt" in done.stdout
@@ -140,11 +155,13 @@ def test_a_topic_of_the_instructors_own_is_released_like_the_courses(tmp_path: P
     assert [p.name for p in (place / "exercises").iterdir()] == ["21_links.ipynb"]
     assert list(Source(place, source.checks).load("links").exercises) == ["links-send_s"]
     code = (
-        "from twophase.checks import registry; from twophase.cli.main import main; "
-        "assert registry.topics() == ['links'] and registry.stem('links') == '21_links'; main(['next'])"
+        "from twophase.checks import registry; from twophase.cli.main import main; assert"
+        " registry.topics() == ['links'] and registry.stem('links') == '21_links'; main(['next'])"
     )
     env = os.environ | {"PYTHONPATH": str(place / "lib")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=place, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, env=env, capture_output=True, text=True, timeout=60
+    )
     assert "Next: my/21_links.ipynb, sitting 1 of 1" in done.stdout, done.stderr[-2000:]
 
 
@@ -161,17 +178,35 @@ class TestWhatIsFound:
     @pytest.mark.parametrize(
         ("name", "data", "says"),
         [
-            ("README.md", b"Hint: free = memory_bytes - weight_bytes\n", "a line of a model solution"),
-            ("notes.txt", b"chips, left_over = divmod(everything, chip_bytes)", "a line of a model solution"),
+            (
+                "README.md",
+                b"Hint: free = memory_bytes - weight_bytes\n",
+                "a line of a model solution",
+            ),
+            (
+                "notes.txt",
+                b"chips, left_over = divmod(everything, chip_bytes)",
+                "a line of a model solution",
+            ),
             ("notes.txt", b"    def rounded_twice(chip_bytes: int, weight_bytes: int,", ""),
-            ("lib/a.py", (VARIANTS / "kv_cache/fewest_chips.py").read_bytes(), "is the held-back file"),
+            (
+                "lib/a.py",
+                (VARIANTS / "kv_cache/fewest_chips.py").read_bytes(),
+                "is the held-back file",
+            ),
             ("lib/a.bin", b"\0\0correct horse battery staple\0", "the course's secret"),
             ("lib/a.bin", b"correct horse battery staple".hex().encode(), "the course's secret"),
-            ("solutions/03_kv_cache.ipynb", b'{"cells": []}', "in a folder that students do not get"),
+            (
+                "solutions/03_kv_cache.ipynb",
+                b'{"cells": []}',
+                "in a folder that students do not get",
+            ),
             (".git/config", b"", "in a folder that students do not get"),
         ],
     )
-    def test_what_does_not_belong_is_told(self, made: Handout, name: str, data: bytes, says: str) -> None:
+    def test_what_does_not_belong_is_told(
+        self, made: Handout, name: str, data: bytes, says: str
+    ) -> None:
         found = self.told({**made.files, name: data}, b"correct horse battery staple")
         assert bool(found) == bool(says)
         assert all(name in sentence and says in sentence for sentence in found)
@@ -179,10 +214,18 @@ class TestWhatIsFound:
     @pytest.mark.parametrize(
         ("key", "value", "says"),
         [
-            ("outputs", [{"output_type": "stream", "name": "stdout", "text": "6"}], "the output of a run"),
+            (
+                "outputs",
+                [{"output_type": "stream", "name": "stdout", "text": "6"}],
+                "the output of a run",
+            ),
             ("execution_count", 3, "the output of a run"),
             ("source", "### BEGIN SOLUTION\nx = 1\n### END SOLUTION", "a model solution's marks"),
-            ("source", ["def f():\n", "    chips, left_over = divmod(everything, chip_bytes)\n"], "a line of a model"),
+            (
+                "source",
+                ["def f():\n", "    chips, left_over = divmod(everything, chip_bytes)\n"],
+                "a line of a model",
+            ),
         ],
     )
     def test_a_notebook_that_gives_something_away_is_told(
@@ -221,7 +264,8 @@ show("def send_s(a, b, c): return 8 * a * b / c")
 assert show("check('kv_cache-send_s')") == 2.0
 show("def fewest_chips(*a): raise NotYet('kv_cache-fewest_chips')")
 assert repr(show("check('kv_cache-fewest_chips')")) == "0.0"
-assert "| open" in " | ".join(next(r for r in show("progress()").exercises if r[0] == "kv_cache-fewest_chips"))
+(row,) = [r for r in show("progress()").exercises if r[0] == "kv_cache-fewest_chips"]
+assert "| open" in " | ".join(row)
 show("def fewest_chips(*a): return 1")
 later = show("check('kv_cache-fewest_chips')")
 assert "Judged after you hand in" in later._repr_html_()
@@ -262,7 +306,9 @@ def test_it_works_by_itself_for_a_student(out: Path, tmp_path: Path) -> None:
     said = done.stdout
     assert done.returncode == 0, said[-3000:] + done.stderr[-3000:]
     assert "copied 03_kv_cache.ipynb" in said
-    assert f"{HELD}  How many chips a batch needs, 8 min" in said  # the next sitting has it, until it is written
+    assert (
+        f"{HELD}  How many chips a batch needs, 8 min" in said
+    )  # the next sitting has it, until it is written
     assert said.count(f"{HELD}  How many") == 1
     assert f"{HELD}: It is not written yet. Its check is not in this release" in said
     assert f"{HELD}: Your answer is there." in said
@@ -274,15 +320,21 @@ def test_it_works_by_itself_for_a_student(out: Path, tmp_path: Path) -> None:
     assert "03_kv_cache.ipynb: up to date" in said
     assert "was made with --variants; give the same folder here" in said
     assert f"did you mean '{HELD}'?" in said  # a typo is still an error
-    assert sorted(p.name for p in place.iterdir()) == sorted([*(p.name for p in out.iterdir()), "my"])
+    assert sorted(p.name for p in place.iterdir()) == sorted(
+        [*(p.name for p in out.iterdir()), "my"]
+    )
 
 
-def test_nbgrader_takes_a_held_back_check_cell_for_no_points_yet_and_for_no_error(out: Path) -> None:
+def test_nbgrader_takes_a_held_back_check_cell_for_no_points_yet_and_for_no_error(
+    out: Path,
+) -> None:
     from nbgrader.utils import determine_grade
 
     from twophase.lab.shown import Later
 
-    cell = next(c for c in nbformat.read(out / NOTEBOOK, as_version=4).cells if c.id == f"{HELD}-check")
+    cell = next(
+        c for c in nbformat.read(out / NOTEBOOK, as_version=4).cells if c.id == f"{HELD}-check"
+    )
     cell.outputs = [nbformat.v4.new_output("stream", text=f"{HELD}: ..."), shown(repr(Later(2)))]
     assert determine_grade(cell) == (0.0, 2)
 
@@ -293,7 +345,10 @@ def shown(value: str) -> nbformat.NotebookNode:
 
 ANSWERS = {
     "kv_cache-send_s": "def send_s(n, t, r):\n    return n * t / (r / 8)\n",
-    HELD: "def fewest_chips(c, w, k, n, B):\n    total = w + k * n * B\n    return (total + c - 1) // c\n",
+    HELD: (
+        "def fewest_chips(c, w, k, n, B):\n    total = w + k * n * B\n    return (total + c - 1)"
+        " // c\n"
+    ),
 }
 ROUNDED_DOWN = "def fewest_chips(c, w, k, n, B):\n    return (w + k * n * B) // c\n"
 
@@ -304,7 +359,11 @@ def handed_in(out: Path, **other: str) -> bytes:
     for cell in nb.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
             name = cell.metadata.nbgrader.grade_id
-            cell.source = other.get(name.partition("-")[2]) or ANSWERS.get(name) or right_answers(name)[0].read_text()
+            cell.source = (
+                other.get(name.partition("-")[2])
+                or ANSWERS.get(name)
+                or right_answers(name)[0].read_text()
+            )
     return nbformat.writes(nb).encode()
 
 
@@ -318,27 +377,43 @@ def graded(out: Path, data: bytes) -> Grade:
 class TestGradingAgainstIt:
     def test_a_solved_notebook_gets_every_point_the_held_back_ones_too(self, out: Path) -> None:
         grade = graded(out, handed_in(out))
-        wrong = [(q.verdict.exercise_id, q.verdict.message) for q in grade.questions if not q.verdict.right]
+        wrong = [
+            (q.verdict.exercise_id, q.verdict.message)
+            for q in grade.questions
+            if not q.verdict.right
+        ]
         assert wrong == []
-        assert [q.verdict.exercise_id for q in grade.questions] == list(manifest.read(out).exercises["kv_cache"])
+        assert [q.verdict.exercise_id for q in grade.questions] == list(
+            manifest.read(out).exercises["kv_cache"]
+        )
         assert sum(q.verdict.points for q in grade.questions) == 43
         assert grade.flags == []
 
-    def test_a_wrong_answer_to_a_held_back_exercise_is_named_and_costs_its_own_points_only(self, out: Path) -> None:
+    def test_a_wrong_answer_to_a_held_back_exercise_is_named_and_costs_its_own_points_only(
+        self, out: Path
+    ) -> None:
         grade = graded(out, handed_in(out, fewest_chips=ROUNDED_DOWN))
         by_id = {q.verdict.exercise_id: q.verdict for q in grade.questions}
         assert (by_id[HELD].status, by_id[HELD].misconception) == ("wrong", "rounded_down")
         assert sum(v.points for v in by_id.values()) == 41
 
-    def test_the_untouched_notebook_gets_nothing_and_every_exercise_is_not_written_yet(self, out: Path) -> None:
+    def test_the_untouched_notebook_gets_nothing_and_every_exercise_is_not_written_yet(
+        self, out: Path
+    ) -> None:
         grade = graded(out, (out / NOTEBOOK).read_bytes())
         assert {(q.verdict.status, q.verdict.points) for q in grade.questions} == {("not_yet", 0.0)}
 
     def test_it_is_the_same_assignment_as_without_the_release_folder(self, out: Path) -> None:
         there, here = Source(out, (CHECKS,), VARIANTS).load("kv_cache"), FOLDERS.load("kv_cache")
-        assert (list(there.exercises), there.locked, there.first) == (list(here.exercises), here.locked, here.first)
+        assert (list(there.exercises), there.locked, there.first) == (
+            list(here.exercises),
+            here.locked,
+            here.first,
+        )
 
-    def test_other_folders_than_it_was_made_with_are_refused(self, out: Path, tmp_path: Path) -> None:
+    def test_other_folders_than_it_was_made_with_are_refused(
+        self, out: Path, tmp_path: Path
+    ) -> None:
         other = Path(shutil.copytree(VARIANTS, tmp_path / "held"))
         text("kv_cache/fewest_chips.py", "minutes=8", "minutes=9")(other)
         for source, says in (
@@ -353,14 +428,18 @@ class TestGradingAgainstIt:
     def test_a_released_notebook_that_was_changed_and_a_folder_that_is_no_release_are_refused(
         self, out: Path, tmp_path: Path
     ) -> None:
-        edited = Path(shutil.copytree(out, tmp_path / "edited", ignore=shutil.ignore_patterns("lib")))
+        edited = Path(
+            shutil.copytree(out, tmp_path / "edited", ignore=shutil.ignore_patterns("lib"))
+        )
         text(NOTEBOOK, "How many chips", "How few chips")(edited)
         with pytest.raises(GraderFault, match="not as it was released"):
             Source(edited, (CHECKS,), VARIANTS).load("kv_cache")
         with pytest.raises(ValueError, match=r"is no release: it has no release\.json"):
             Source(tmp_path).validate()
 
-    def test_a_notebook_of_a_topic_that_was_not_released_cannot_be_graded_against_it(self, out: Path) -> None:
+    def test_a_notebook_of_a_topic_that_was_not_released_cannot_be_graded_against_it(
+        self, out: Path
+    ) -> None:
         other = parse((ROOT / "exercises/01_two_phases.ipynb").read_bytes())
         assert Source().topic_of(other, "a.ipynb") == "two_phases"
         with pytest.raises(Unreadable):
@@ -404,11 +483,15 @@ class TestTheCommand:
         self, quick: list[str], place: Path, says: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         before = sorted(p.name for p in ROOT.iterdir())
-        code, said = twophase(*quick, "--variants", str(VARIANTS), "--out", str(place), capsys=capsys)
+        code, said = twophase(
+            *quick, "--variants", str(VARIANTS), "--out", str(place), capsys=capsys
+        )
         assert (code, says in said) == (2, True), said
         assert sorted(p.name for p in ROOT.iterdir()) == before
 
-    def test_bad_use_is_one_sentence_and_exit_2(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_bad_use_is_one_sentence_and_exit_2(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         (tmp_path / "full").mkdir()
         (tmp_path / "full/thesis.txt").write_text("years of work")
         (tmp_path / "short").write_text("1234")
@@ -436,7 +519,13 @@ class TestTheCommand:
             "return 8 * kv_bytes_per_token * n_tokens / link",
         )(folder)
         code, said = twophase(
-            "release", "--out", str(tmp_path / "o"), "--checks", str(folder), "--no-prove", capsys=capsys
+            "release",
+            "--out",
+            str(tmp_path / "o"),
+            "--checks",
+            str(folder),
+            "--no-prove",
+            capsys=capsys,
         )
         assert code == 1
         assert "accepts the misconception bits_as_bytes" in said
@@ -447,13 +536,25 @@ class TestTheCommand:
     ) -> None:
         folder = Path(shutil.copytree(VARIANTS, tmp_path / "held"))
         text("solutions/03_kv_cache.ipynb", "chips + (left_over > 0)", "chips")(folder)
-        arguments = ["--out", str(tmp_path / "o"), "--topics", "kv_cache", "--variants", str(folder)]
+        arguments = [
+            "--out",
+            str(tmp_path / "o"),
+            "--topics",
+            "kv_cache",
+            "--variants",
+            str(folder),
+        ]
         code, said = twophase("release", *arguments, capsys=capsys)
         assert code == 1
-        assert f"the model solution: {HELD} (How many chips a batch needs) is judged wrong: You rounded down" in said
+        assert (
+            f"the model solution: {HELD} (How many chips a batch needs) is judged wrong: You"
+            " rounded down" in said
+        )
         assert sorted(p.name for p in tmp_path.iterdir()) == ["held"]
 
-    def test_a_new_secret_is_made_once(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_new_secret_is_made_once(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         place = tmp_path / "secret"
         main_ends = twophase("release", "--new-secret", str(place), capsys=capsys)
         assert main_ends[0] == 0

@@ -39,7 +39,9 @@ CASES = [(i, p) for i in ALL_IDS for p in right_answers(i)]
 
 
 @pytest.mark.parametrize(("exercise_id", "path"), CASES, ids=[p.stem for _, p in CASES])
-def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(exercise_id: str, path: Path) -> None:
+def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(
+    exercise_id: str, path: Path
+) -> None:
     exercise = registry.load(exercise_id)
     bench = Bench(exercise, 3)
     with zygote().fork(exercise.withholds, LIMITS) as session:
@@ -48,11 +50,14 @@ def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(exerci
     assert there.right, there.message
 
 
-CORE = {f"twophase.checks.{name}" for name in ("answer", "compare", "exercise", "judge", "registry")}
+CORE = {
+    f"twophase.checks.{name}" for name in ("answer", "compare", "exercise", "judge", "registry")
+}
 
 
 def source_of(module: str) -> str:
-    """A check's module as a cell: without the exercise, with the source of the helper modules that it imports from the checks."""
+    """A check's module as a cell: without the exercise, with the source of the helper modules that
+    it imports from the checks."""
     parts = []
     for node in ast.parse(inspect.getsource(importlib.import_module(module))).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXERCISE":
@@ -66,7 +71,9 @@ def source_of(module: str) -> str:
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)
-def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(exercise_id: str) -> None:
+def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(
+    exercise_id: str,
+) -> None:
     exercise = registry.load(exercise_id)
     bench = Bench(exercise, 3)
     module = f"twophase.checks.{exercise_id.replace('-', '.')}"
@@ -78,12 +85,17 @@ def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(exerc
         for wrong in exercise.misconceptions:
             names = exercise.namespace(wrong.answer)
             if not all(
-                getattr(f, "__module__", "") == module and f.__qualname__.isidentifier() for f in names.values()
+                getattr(f, "__module__", "") == module and f.__qualname__.isidentifier()
+                for f in names.values()
             ):
                 continue  # made by a factory or a lambda: no source of its own
             session.run_cell("\n".join(f"{n} = {f.__name__}" for n, f in names.items()), 20.0)
             there, here = bench.judge(RemoteAnswer(session)), bench.judge(LocalAnswer(names))
-            assert (there.status, there.misconception, there.points) == (here.status, here.misconception, here.points)
+            assert (there.status, there.misconception, there.points) == (
+                here.status,
+                here.misconception,
+                here.points,
+            )
             assert [o.right for o in there.outcomes] == [o.right for o in here.outcomes]
             compared += 1
     if not compared:
@@ -91,7 +103,8 @@ def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(exerc
 
 
 def both(session: Session, source: str, look: Any) -> list[Any]:
-    """What `look` sees of the same source here and there: a value, or an error's kind, message and class names."""
+    """What `look` sees of the same source here and there: a value, or an error's kind, message and
+    class names."""
     names: dict[str, Any] = {}
     exec(source, names)
     seen = []
@@ -124,8 +137,14 @@ LOOKS = {
     "a name that is missing": ("", lambda a: a.call("f")),
     "a name that is no function": ("f = 3", lambda a: a.call("f")),
     "an exception": ("def f(): raise FileNotFoundError(2, 'gone')", lambda a: a.call("f")),
-    "a class of its own": ("class Odd(KeyError): pass\ndef f(): raise Odd('k')", lambda a: a.call("f")),
-    "a stub": ("class NotYet(Exception): pass\ndef f(): raise NotYet('kv_cache-x')", lambda a: a.call("f")),
+    "a class of its own": (
+        "class Odd(KeyError): pass\ndef f(): raise Odd('k')",
+        lambda a: a.call("f"),
+    ),
+    "a stub": (
+        "class NotYet(Exception): pass\ndef f(): raise NotYet('kv_cache-x')",
+        lambda a: a.call("f"),
+    ),
     "an exit": ("import sys\ndef f(): sys.exit(3)", lambda a: a.call("f")),
     "an object": ("def f(): return object()", lambda a: a.call("f")),
     "a nest at the limit": ("def f(x): return x", lambda a: a.call("f", [[[[[[[[[[1]]]]]]]]]])),
@@ -135,8 +154,10 @@ LOOKS = {
     ),
     "calls within callbacks": ("def factorial(ask, n): return ask(n)", _nested),
     "a callback kept by an object": (
-        "class Engine:\n    def __init__(self, model): self.model, self.steps = model, 0\n"
-        "    def step(self, t):\n        self.steps += 1\n        return self.model(t)",
+        (
+            "class Engine:\n    def __init__(self, model): self.model, self.steps = model, 0\n"
+            "    def step(self, t):\n        self.steps += 1\n        return self.model(t)"
+        ),
         _kept,
     ),
     "callbacks in a list and a dict": (
@@ -151,8 +172,14 @@ LOOKS = {
         "def f(g):\n    try: g()\n    except ZeroDivisionError as e: return str(e)",
         lambda a: a.call("f", lambda: 1 // 0),
     ),
-    "a callback's exception that passes": ("def f(g): return g()", lambda a: a.call("f", lambda: [].index(3))),
-    "a callback given an object": ("def f(g): return g(object())", lambda a: a.call("f", lambda x: x)),
+    "a callback's exception that passes": (
+        "def f(g): return g()",
+        lambda a: a.call("f", lambda: [].index(3)),
+    ),
+    "a callback given an object": (
+        "def f(g): return g(object())",
+        lambda a: a.call("f", lambda x: x),
+    ),
     "a method that is missing": ("class C: pass", lambda a: a.new("C").call("go")),
     "an attribute that is missing": ("class C: pass", lambda a: a.new("C").get("n")),
     "a property that raises": (
@@ -230,7 +257,9 @@ def f(): {}
         "os.write(fd, os.urandom(1000))",
     ],
 )
-def test_whatever_a_worker_says_out_of_turn_is_a_protocol_error(session: Session, attack: str) -> None:
+def test_whatever_a_worker_says_out_of_turn_is_a_protocol_error(
+    session: Session, attack: str
+) -> None:
     answer = remote(session, FORGED.format(attack))
     answer.start_case(2.0)
     with pytest.raises(AnswerError) as caught:

@@ -1,4 +1,5 @@
-"""A folder that somebody else has filled is removed, whatever is in it, and nothing outside of it."""
+"""A folder that somebody else has filled is removed, whatever is in it, and nothing outside of
+it."""
 
 from __future__ import annotations
 
@@ -76,4 +77,6 @@ def test_what_is_not_there_is_removed_already(tmp_path: Path) -> None:
 def test_a_submission_that_digs_deep_stops_nobody() -> None:
     for _ in range(2):
         with zygote().fork((), LIMITS) as session:
-            session.run_cell("import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')", 20.0)
+            session.run_cell(
+                "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')", 20.0
+            )

@@ -1,4 +1,5 @@
-"""report.html: the numbers of a class are right, the page is whole for one student and for a thousand, and nobody can write into it."""
+"""report.html: the numbers of a class are right, the page is whole for one student and for a
+thousand, and nobody can write into it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class Page(HTMLParser):
         self.tags.append(tag)
         self._style = tag == "style"
         self.calls += [
-            f"{k}={v}" for k, v in attrs if k.startswith("on") or k in ("src", "href", "xlink:href", "style", "action")
+            f"{k}={v}"
+            for k, v in attrs
+            if k.startswith("on") or k in ("src", "href", "xlink:href", "style", "action")
         ]
 
     def handle_data(self, data: str) -> None:
@@ -56,7 +59,9 @@ def figures(page: str) -> list[ET.Element]:
 def a_class(tmp_path: Path, n: int) -> Gradebook:
     rng = random.Random(n)
     answers = ["right", "right", "wrong", "off_by_one", "not_yet", "failed"]
-    found = [record(f"s{k}/a.ipynb", {A: rng.choice(answers), B: rng.choice(answers)}) for k in range(n)]
+    found = [
+        record(f"s{k}/a.ipynb", {A: rng.choice(answers), B: rng.choice(answers)}) for k in range(n)
+    ]
     return scored(tmp_path, COURSE, found)
 
 
@@ -70,13 +75,20 @@ def test_the_page_is_whole_for_a_class_of_any_size(tmp_path: Path, n: int) -> No
     assert not set(seen.tags) & {"script", "img", "iframe", "link", "base", "form", "object", "a"}
     assert "default-src 'none'" in page
     assert len(page) < 40_000
-    assert {"Totals", "Assignments", "Which exercises cost most", "Which misconceptions cost most"} <= set(
-        re.findall(r"<h2>(.*?)</h2>", page)
-    )
+    assert {
+        "Totals",
+        "Assignments",
+        "Which exercises cost most",
+        "Which misconceptions cost most",
+    } <= set(re.findall(r"<h2>(.*?)</h2>", page))
 
 
 def test_a_class_of_nobody_and_of_nothing_final_is_said(tmp_path: Path) -> None:
-    pending = scored(tmp_path, COURSE, [record("ann/a.ipynb", {A: "right"}), record("bob/a.ipynb", status="internal")])
+    pending = scored(
+        tmp_path,
+        COURSE,
+        [record("ann/a.ipynb", {A: "right"}), record("bob/a.ipynb", status="internal")],
+    )
     text = Page(class_report.page(pending)).text
     assert "1 waiting for a pending score" in text
     assert "The grader failed on some work" in text
@@ -98,7 +110,9 @@ def test_every_figure_has_a_text_that_says_what_it_shows(tmp_path: Path) -> None
 
 def test_nothing_from_results_or_course_file_becomes_markup(tmp_path: Path) -> None:
     asked = [question(f'{SCRIPT}"', SCRIPT) | {"title": SCRIPT, "message": f"{SCRIPT}\x1b\u202e"}]
-    course = f"course: '{SCRIPT}'\nassignments: {{t: {{title: '{SCRIPT}'}}, u: {{title: '\"><b>'}}}}"
+    course = (
+        f"course: '{SCRIPT}'\nassignments: {{t: {{title: '{SCRIPT}'}}, u: {{title: '\"><b>'}}}}"
+    )
     found = [
         record(f"{SCRIPT.replace('/', '')}/a.ipynb", asked),
         record("x/u.ipynb", {B: "wrong"}, "u"),
@@ -114,7 +128,10 @@ def test_nothing_from_results_or_course_file_becomes_markup(tmp_path: Path) -> N
 
 
 def test_no_student_is_named(tmp_path: Path) -> None:
-    found = [record("annabel/a.ipynb", {A: "wrong"}), record("bertram/a.ipynb", status="unreadable")]
+    found = [
+        record("annabel/a.ipynb", {A: "wrong"}),
+        record("bertram/a.ipynb", status="unreadable"),
+    ]
     page = class_report.page(scored(tmp_path, COURSE, found))
     assert "annabel" not in page
     assert "bertram" not in page
@@ -158,8 +175,14 @@ def test_who_handed_nothing_in_does_not_count_against_an_exercise(tmp_path: Path
 def test_quartiles_are_those_of_the_standard_library(values: list[Fraction]) -> None:
     found = class_stats.spread(values)
     assert found is not None
-    assert [found.lower, found.median, found.upper] == statistics.quantiles(values, n=4, method="inclusive")
-    assert (found.mean, found.low, found.high) == (statistics.mean(values), min(values), max(values))
+    assert [found.lower, found.median, found.upper] == statistics.quantiles(
+        values, n=4, method="inclusive"
+    )
+    assert (found.mean, found.low, found.high) == (
+        statistics.mean(values),
+        min(values),
+        max(values),
+    )
 
 
 @given(st.lists(st.integers(0, 600).map(lambda n: Fraction(n, 4)), max_size=30))
@@ -185,7 +208,9 @@ def test_an_axis_has_few_round_ticks_and_reaches_its_longest_bar(most: float) ->
 @pytest.mark.parametrize("counts", [[0] * 10, [1] + [0] * 9, [1000, *range(9)]])
 def test_bars_are_as_long_as_their_counts_and_stay_inside(counts: list[int]) -> None:
     bars = [(str(k), n) for k, n in enumerate(counts)]
-    figure = ET.fromstring(re.sub("</?figure>", "", class_plots.columns(bars, "x", "score [%]", "students", "a: 1")))
+    figure = ET.fromstring(
+        re.sub("</?figure>", "", class_plots.columns(bars, "x", "score [%]", "students", "a: 1"))
+    )
     heights = [float(e.get("height", 0)) for e in figure if e.tag == "rect"][1:]
     most = max(counts)
     assert all(

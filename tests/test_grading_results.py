@@ -1,4 +1,5 @@
-"""Results are appended, survive a crash, are resumed, and never take the grader's own fault for a zero."""
+"""Results are appended, survive a crash, are resumed, and never take the grader's own fault for a
+zero."""
 
 from __future__ import annotations
 
@@ -30,19 +31,27 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("out")
     files = {
         "ann/03.ipynb": dump(cells(dict(RIGHT))),
-        f"bob/{SCRIPT.replace('/', '')}.ipynb": dump(cells(RIGHT | {"bytes": f"print('{SCRIPT}')\n{WRONG}"})),
+        f"bob/{SCRIPT.replace('/', '')}.ipynb": dump(
+            cells(RIGHT | {"bytes": f"print('{SCRIPT}')\n{WRONG}"})
+        ),
         "cy/loop.ipynb": dump([cell("while True: pass"), *cells(dict(RIGHT))]),
         "dee/junk.ipynb": dump(
             cells(
                 RIGHT
                 | {
-                    "bytes": "import os\nfor n in range(3, 300):\n    try: os.write(n, b'x' * 99)\n    except OSError: pass"
+                    "bytes": (
+                        "import os\nfor n in range(3, 300):\n    try: os.write(n, b'x' * 99)\n   "
+                        " except OSError: pass"
+                    )
                 }
             )
         ),
         "eve/old.ipynb": version_3(),
         "fay/=cmd.ipynb": dump(
-            cells(RIGHT | {"bytes": f"def bytes_of(a, b): raise ValueError('{SCRIPT}\\x1b[2J\\u202e')"})
+            cells(
+                RIGHT
+                | {"bytes": f"def bytes_of(a, b): raise ValueError('{SCRIPT}\\x1b[2J\\u202e')"}
+            )
         ),
         **{f"gus/{name}.ipynb": data for name, data in UNREADABLE.items()},
     }
@@ -80,14 +89,20 @@ def test_a_record_says_what_was_judged_with_what_and_why(graded: tuple[Path, Pat
     assert record["confined_by"]
     assert {"python", "torch", "numpy", "twophase"} <= set(record["environment"])
     question = record["questions"][0]
-    assert (question["status"], question["misconception"], question["points"]) == ("wrong", "half", 0)
+    assert (question["status"], question["misconception"], question["points"]) == (
+        "wrong",
+        "half",
+        0,
+    )
     assert question["hint"] == "First hint of bytes."
     assert [c["right"] for c in question["cases"]] == [False] * 5
     assert SCRIPT in question["cell"]["output"]
     assert record["points"] == 6
 
 
-def test_a_second_run_skips_all_and_a_changed_file_is_graded_again(graded: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_second_run_skips_all_and_a_changed_file_is_graded_again(
+    graded: tuple[Path, Path], tmp_path: Path
+) -> None:
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     for n in range(3):
@@ -102,7 +117,9 @@ def test_a_second_run_skips_all_and_a_changed_file_is_graded_again(graded: tuple
 
 def test_the_same_seed_gives_the_same_record_but_for_what_varies(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.ipynb").write_bytes(dump(cells(RIGHT | {"bytes": WRONG, "softmax": STUBS["softmax"]})))
+    (tmp_path / "in/a.ipynb").write_bytes(
+        dump(cells(RIGHT | {"bytes": WRONG, "softmax": STUBS["softmax"]}))
+    )
     seen = [run(tmp_path / "in", tmp_path / out)[0] for out in ("1", "2")]
     assert all(r is not None and r.pop("varies") for r in seen)
     assert seen[0] == seen[1]
@@ -146,7 +163,9 @@ def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
         Results(tmp_path)
 
 
-def test_a_check_that_fails_on_its_own_reference_is_internal_and_never_a_zero(tmp_path: Path) -> None:
+def test_a_check_that_fails_on_its_own_reference_is_internal_and_never_a_zero(
+    tmp_path: Path,
+) -> None:
     def broken(n_tokens: int, width: int) -> Any:
         raise KeyError("a bug of ours")
 
@@ -157,7 +176,9 @@ def test_a_check_that_fails_on_its_own_reference_is_internal_and_never_a_zero(tm
     (tmp_path / "in/a.ipynb").write_bytes(dump(cells(dict(RIGHT))))
     told = run(tmp_path / "in", tmp_path / "out", course(released))
     assert [(r["status"], r["points"]) for r in told if r] == [("internal", None)]
-    assert [(r["status"], r["points"]) for r in run(tmp_path / "in", tmp_path / "out") if r] == [("ok", 8)]
+    assert [(r["status"], r["points"]) for r in run(tmp_path / "in", tmp_path / "out") if r] == [
+        ("ok", 8)
+    ]
 
 
 class Tags(HTMLParser):
@@ -200,7 +221,9 @@ def test_nothing_a_student_wrote_becomes_markup(pages: dict[str, str]) -> None:
     assert f"ValueError: {SCRIPT}" in Tags(fay).text
 
 
-def test_a_page_names_the_misconception_with_its_sentence_and_the_first_hint(pages: dict[str, str]) -> None:
+def test_a_page_names_the_misconception_with_its_sentence_and_the_first_hint(
+    pages: dict[str, str],
+) -> None:
     text = Tags(next(p for n, p in pages.items() if n.startswith("bob/"))).text
     assert "half: This is half." in text
     assert "A hint: First hint of bytes." in text

@@ -1,4 +1,5 @@
-"""A run by several processes: the same results whatever happens to them, nothing lost, nothing left running, nothing left lying."""
+"""A run by several processes: the same results whatever happens to them, nothing lost, nothing left
+running, nothing left lying."""
 
 from __future__ import annotations
 
@@ -43,16 +44,40 @@ def a_class() -> dict[str, bytes]:
         "exit": "import os; os._exit(3)",
         "print": f"print('<script>')\n{RIGHT['bytes']}",
         "raises": "def bytes_of(a, b): raise ValueError(a)",
-        "random": f"import random; print(random.random(), np.random.random(), hash('a'), id)\n{RIGHT['bytes']}",
+        "random": (
+            "import random; print(random.random(), np.random.random(), hash('a'),"
+            f" id)\n{RIGHT['bytes']}"
+        ),
         "forge": f"{FORGE}\n{RIGHT['bytes']}",
     }
-    own = {"exits": "import os; os._exit(0)", "junk": JUNK, "segfault": "import ctypes; ctypes.string_at(0)"}
-    own |= {"loop": "while True: pass", "kills": "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"}
-    files = {f"{name}/03.ipynb": dump(cells(RIGHT | {"bytes": source})) for name, source in bytes_cells.items()}
-    files |= {f"own {name}/03.ipynb": dump([cell(source), *cells(dict(RIGHT))]) for name, source in own.items()}
+    own = {
+        "exits": "import os; os._exit(0)",
+        "junk": JUNK,
+        "segfault": "import ctypes; ctypes.string_at(0)",
+    }
+    own |= {
+        "loop": "while True: pass",
+        "kills": "import os, signal; os.kill(os.getppid(), signal.SIGKILL)",
+    }
+    files = {
+        f"{name}/03.ipynb": dump(cells(RIGHT | {"bytes": source}))
+        for name, source in bytes_cells.items()
+    }
+    files |= {
+        f"own {name}/03.ipynb": dump([cell(source), *cells(dict(RIGHT))])
+        for name, source in own.items()
+    }
     files |= {"twice/03.ipynb": dump([*cells(dict(RIGHT)), answer_cell("bytes", WRONG)])}
-    files |= {"old/03.ipynb": version_3(), "none/03.ipynb": b"", "cut/03.ipynb": dump(cells({}))[:-9]}
-    return files | {"untouched/03.ipynb": dump(cells({})), "other/x.ipynb": dump([cell("1")]), "=1/a.ipynb": b"{"}
+    files |= {
+        "old/03.ipynb": version_3(),
+        "none/03.ipynb": b"",
+        "cut/03.ipynb": dump(cells({}))[:-9],
+    }
+    return files | {
+        "untouched/03.ipynb": dump(cells({})),
+        "other/x.ipynb": dump([cell("1")]),
+        "=1/a.ipynb": b"{",
+    }
 
 
 def settled(records: list[Record]) -> dict[str, Record]:
@@ -74,7 +99,9 @@ def alone(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, R
     return settled(lines(out))
 
 
-def test_three_workers_give_the_records_of_one(folder: Path, alone: dict[str, Record], tmp_path: Path) -> None:
+def test_three_workers_give_the_records_of_one(
+    folder: Path, alone: dict[str, Record], tmp_path: Path
+) -> None:
     run(folder, tmp_path, workers=3)
     assert settled(lines(tmp_path)) == alone
     points = {name.partition("/")[0]: r["points"] for name, r in alone.items()}
@@ -96,7 +123,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_records_and_lea
     scratch.mkdir()
     command = [sys.executable, grading_run_tools.__file__, str(folder), str(out), "2"]
     env = os.environ | {"TMPDIR": str(scratch)}
-    for lines_to_read in (1, 2, 8, None):  # dies when it has begun, after its first result, in the middle; then not
+    for lines_to_read in (
+        1,
+        2,
+        8,
+        None,
+    ):  # dies when it has begun, after its first result, in the middle; then not
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         if lines_to_read is None:
@@ -117,7 +149,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_records_and_lea
 
 @dataclass(frozen=True)
 class Poison(Made):
-    """A check of ours that takes its judge down, by the name of the submission: always, or only the first time."""
+    """A check of ours that takes its judge down, by the name of the submission: always, or only the
+    first time."""
 
     once: str = ""
 
@@ -162,7 +195,12 @@ def test_a_judge_that_dies_or_talks_nonsense_is_replaced_and_its_submission_trie
 
 def test_a_judge_that_hangs_is_given_up_and_the_next_run_tries_again(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", {"hangs.ipynb": dump(cells(dict(RIGHT)))})
-    run(folder, tmp_path / "out", Course(1, Limits(submission_s=0.5), Poison(), grace_s=0.5), workers=1)
+    run(
+        folder,
+        tmp_path / "out",
+        Course(1, Limits(submission_s=0.5), Poison(), grace_s=0.5),
+        workers=1,
+    )
     (record,) = lines(tmp_path / "out")
     assert (record["status"], record["points"]) == ("internal", None)
     assert "did not answer in time, 2 times" in record["message"]
@@ -188,7 +226,12 @@ class Unlucky(Made):
 
 def test_a_worker_that_dies_while_it_starts_does_not_end_the_run(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", {f"{n}.ipynb": dump(cells(dict(RIGHT))) for n in "abc"})
-    run(folder, tmp_path / "out", Course(1, LIMITS, Unlucky(notes=str(tmp_path / "notes"))), workers=1)
+    run(
+        folder,
+        tmp_path / "out",
+        Course(1, LIMITS, Unlucky(notes=str(tmp_path / "notes"))),
+        workers=1,
+    )
     assert [(r["status"], r["points"]) for r in lines(tmp_path / "out")] == [("ok", 8)] * 3
     assert (tmp_path / "notes").read_text() == "x"
 
@@ -196,6 +239,11 @@ def test_a_worker_that_dies_while_it_starts_does_not_end_the_run(tmp_path: Path)
 def test_a_run_whose_workers_never_start_ends_and_says_why(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", {"a.ipynb": dump(cells(dict(RIGHT)))})
     with pytest.raises(GraderFault, match="do not start: the worker did not start"):
-        run(folder, tmp_path / "out", Course(1, LIMITS, Unlucky(notes=str(tmp_path / "notes"), times=99)), workers=1)
+        run(
+            folder,
+            tmp_path / "out",
+            Course(1, LIMITS, Unlucky(notes=str(tmp_path / "notes"), times=99)),
+            workers=1,
+        )
     assert lines(tmp_path / "out") == []
     assert len((tmp_path / "notes").read_text()) == FAILED_STARTS

@@ -1,4 +1,5 @@
-"""Full disks, interruptions, resuming, regrading: what is written stays whole, and the same command goes on."""
+"""Full disks, interruptions, resuming, regrading: what is written stays whole, and the same command
+goes on."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ def command(*arguments: str) -> list[str]:
 
 def environment(scratch: Path) -> dict[str, str]:
     scratch.mkdir(exist_ok=True)
-    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "300", "NO_COLOR": "1", "TMPDIR": str(scratch)}
+    return os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "300",
+        "NO_COLOR": "1",
+        "TMPDIR": str(scratch),
+    }
 
 
 def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_path: Path) -> None:
@@ -40,7 +46,9 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_
         resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
 
     env = environment(tmp_path / "scratch")
-    full = subprocess.run(grade, env=env, capture_output=True, text=True, timeout=100, preexec_fn=small_disk)
+    full = subprocess.run(
+        grade, env=env, capture_output=True, text=True, timeout=100, preexec_fn=small_disk
+    )
     assert full.returncode == 3, full.stdout + full.stderr
     (said,) = full.stderr.splitlines()
     assert "results.jsonl cannot be written: File too large" in said
@@ -55,7 +63,9 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_
     assert f"Graded before: {len(kept)}" in then.stdout
 
 
-def test_half_a_line_that_was_written_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_line_that_was_written_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "in", {"a.ipynb": b"1", "b.ipynb": b"2"})
     run(tmp_path / "in", tmp_path / "out")
     records = lines(tmp_path / "out")
@@ -87,7 +97,9 @@ def test_results_that_are_no_regular_file_are_refused(tmp_path: Path) -> None:
 
 def test_results_of_the_first_schema_are_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"schema": 1, "file": "a.ipynb"}\n')
-    with pytest.raises(ValueError, match=r"line 1 of .* another version of twophase \(schema 1; this one has 2\)"):
+    with pytest.raises(
+        ValueError, match=r"line 1 of .* another version of twophase \(schema 1; this one has 2\)"
+    ):
         Results(tmp_path)
 
 
@@ -107,12 +119,16 @@ def test_points_that_are_not_those_of_the_answers_are_refused_and_nothing_is_cha
     first, *others = lines(graded[1])
     made = "".join(json.dumps(r) + "\n" for r in (first | change, *others))
     (tmp_path / "results.jsonl").write_text(made)
-    with pytest.raises(ValueError, match=f"line 1 of .* is no result of this version .{said}.*remove that line"):
+    with pytest.raises(
+        ValueError, match=f"line 1 of .* is no result of this version .{said}.*remove that line"
+    ):
         Results(tmp_path)
     assert (tmp_path / "results.jsonl").read_text() == made
 
 
-@pytest.mark.parametrize(("status", "points"), [("wrong", 2.0), ("right", 0.0), ("right", 1.0), ("wrong", -1.0)])
+@pytest.mark.parametrize(
+    ("status", "points"), [("wrong", 2.0), ("right", 0.0), ("right", 1.0), ("wrong", -1.0)]
+)
 def test_an_answer_has_all_its_points_or_none(
     graded: tuple[Path, Path], tmp_path: Path, status: str, points: float
 ) -> None:
@@ -141,11 +157,16 @@ def test_results_among_the_submissions_are_refused_before_they_become_one(tmp_pa
 
 
 def test_ctrl_c_says_what_is_done_and_ends_all_processes(tmp_path: Path) -> None:
-    loop = [cell("while True: pass"), cell("", "kv_cache-kv_bytes", grade=False, locked=False, solution=True)]
+    loop = [
+        cell("while True: pass"),
+        cell("", "kv_cache-kv_bytes", grade=False, locked=False, solution=True),
+    ]
     write(tmp_path / "in", {"a.ipynb": b"{", "b.ipynb": dump(loop)})
     env = environment(tmp_path / "scratch")
     grade = command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1")
-    process = subprocess.Popen(grade, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        grade, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdout is not None
     while "a.ipynb: unreadable" not in process.stdout.readline():
         assert process.poll() is None
@@ -162,7 +183,9 @@ def test_ctrl_c_says_what_is_done_and_ends_all_processes(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("class")
-    write(folder, {"ann/a.ipynb": HALF, "bob/a.ipynb": b"{", "cy/a.ipynb": dump(cells(dict(RIGHT)))})
+    write(
+        folder, {"ann/a.ipynb": HALF, "bob/a.ipynb": b"{", "cy/a.ipynb": dump(cells(dict(RIGHT)))}
+    )
     run(folder, folder / "out")
     return folder, folder / "out"
 
@@ -177,7 +200,9 @@ def test_what_is_done_is_known_without_starting_a_process(
     assert run(*graded, workers=2) == [None, None, None]
 
 
-def test_regrade_grades_again_and_both_lines_stay(graded: tuple[Path, Path], tmp_path: Path) -> None:
+def test_regrade_grades_again_and_both_lines_stay(
+    graded: tuple[Path, Path], tmp_path: Path
+) -> None:
     folder, out = graded
     (tmp_path / "out").mkdir()
     (tmp_path / "out/results.jsonl").write_bytes((out / "results.jsonl").read_bytes())
@@ -190,12 +215,19 @@ def test_regrade_grades_again_and_both_lines_stay(graded: tuple[Path, Path], tmp
         assert [r["file"] for r in results.latest()] == ["ann/a.ipynb", "bob/a.ipynb", "cy/a.ipynb"]
 
 
-def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(graded: tuple[Path, Path]) -> None:
+def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(
+    graded: tuple[Path, Path],
+) -> None:
     folder, out = graded
     found = find(folder)
     with Results(out) as results:
-        digest = next(r for r in results.latest() if r["file"] == "cy/a.ipynb")["digests"]["submission"]
-        assert named(["ann/a.ipynb", digest[:12].upper()], found, results.index) == {"ann/a.ipynb", "cy/a.ipynb"}
+        digest = next(r for r in results.latest() if r["file"] == "cy/a.ipynb")["digests"][
+            "submission"
+        ]
+        assert named(["ann/a.ipynb", digest[:12].upper()], found, results.index) == {
+            "ann/a.ipynb",
+            "cy/a.ipynb",
+        }
         someone = [s for s in found if s.student] or found
         wanted = someone[0].student or someone[0].name
         assert someone[0].name in named([wanted], found, results.index)
@@ -205,7 +237,9 @@ def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(graded: tup
 
 
 @pytest.mark.parametrize("change", ["secret", "seed", "release", "topics"])
-def test_another_key_is_graded_again(graded: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+def test_another_key_is_graded_again(
+    graded: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     """Whatever decides a result is in its key."""
     folder, out = graded
     one = course()
@@ -223,8 +257,11 @@ def test_another_key_is_graded_again(graded: tuple[Path, Path], monkeypatch: pyt
 
 
 @pytest.mark.parametrize("change", ["seed", "submission"])
-def test_who_goes_back_to_what_was_graded_before_gets_that_result_again(tmp_path: Path, change: str) -> None:
-    """The last line of a file counts, so a result under other conditions must not stay the last one."""
+def test_who_goes_back_to_what_was_graded_before_gets_that_result_again(
+    tmp_path: Path, change: str
+) -> None:
+    """The last line of a file counts, so a result under other conditions must not stay the last
+    one."""
     folder, out = write(tmp_path / "in", {"a.ipynb": HALF}), tmp_path / "out"
     run(folder, out)
     if change == "submission":
@@ -251,7 +288,9 @@ def pages(out: Path) -> dict[str, int]:
     return {p.name: p.stat().st_mtime_ns for p in (out / "feedback").iterdir()}
 
 
-def test_pages_are_written_again_only_where_a_result_changed(graded: tuple[Path, Path], tmp_path: Path) -> None:
+def test_pages_are_written_again_only_where_a_result_changed(
+    graded: tuple[Path, Path], tmp_path: Path
+) -> None:
     records: list[Record] = lines(graded[1])
     report.write(tmp_path, records)
     before = pages(tmp_path)
@@ -271,6 +310,8 @@ def test_a_page_does_not_tell_the_seed_that_comes_from_the_secret_and_says_if_it
     assert "Seed 1" in report.page(record)
     hidden = record | {"seed": "5eed" * 16, "official": False}
     assert "5eed" not in report.page(hidden)
-    assert "Not an official result" in report.page(hidden | {"confined_by": ["processes", "unsafe"]})
+    assert "Not an official result" in report.page(
+        hidden | {"confined_by": ["processes", "unsafe"]}
+    )
     assert "Practice, not an official result" in report.page(hidden | {"confined_by": ["practice"]})
     assert "official" not in report.page(record | {"official": True})

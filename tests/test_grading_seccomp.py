@@ -1,4 +1,5 @@
-"""The filter for system calls, run by an interpreter of our own on both architectures: each number, and the arguments that matter."""
+"""The filter for system calls, run by an interpreter of our own on both architectures: each number,
+and the arguments that matter."""
 
 from __future__ import annotations
 
@@ -62,9 +63,12 @@ NEEDED |= {
 
 
 def run(machine: str, number: int, *args: int, arch: int | None = None) -> str | int:
-    """What the filter says: allow, kill, or the error that the call fails with. An interpreter of classic BPF, as far as filters use it."""
+    """What the filter says: allow, kill, or the error that the call fails with. An interpreter of
+    classic BPF, as far as filters use it."""
     given = [*args, *[0] * (6 - len(args))]
-    data = struct.pack("<iIQ6Q", number, AUDIT[machine] if arch is None else arch, 0, *(a % 2**64 for a in given))
+    data = struct.pack(
+        "<iIQ6Q", number, AUDIT[machine] if arch is None else arch, 0, *(a % 2**64 for a in given)
+    )
     program, at, a = seccomp.packed(machine, PID), 0, 0
     assert len(program) % 8 == 0
     assert len(program) // 8 <= 4096
@@ -88,7 +92,12 @@ def run(machine: str, number: int, *args: int, arch: int | None = None) -> str |
 
 
 def both(names: dict[str, tuple[int | None, int | None]]) -> list[tuple[str, str, int]]:
-    return [(m, name, n[i]) for i, m in enumerate(AUDIT) for name, n in names.items() if n[i] is not None]  # type: ignore[misc]
+    return [
+        (m, name, n[i])
+        for i, m in enumerate(AUDIT)
+        for name, n in names.items()
+        if n[i] is not None
+    ]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("machine", AUDIT)
@@ -98,12 +107,20 @@ def test_every_number_is_refused_but_those_of_the_table(machine: str) -> None:
     tested = {ALLOWED[name][column] for name in TESTS} - {None}
     absent = {n[column] for n in ABSENT.values()}
     for number in set(range(700)) - tested:
-        expected = ALLOW if number in plain else errno.ENOSYS if number in absent or number > 462 else errno.EPERM
+        expected = (
+            ALLOW
+            if number in plain
+            else errno.ENOSYS
+            if number in absent or number > 462
+            else errno.EPERM
+        )
         assert run(machine, number) == expected, number
 
 
 @pytest.mark.parametrize(("machine", "name", "number"), both(FORBIDDEN))
-def test_what_must_never_be_allowed_is_refused_whatever_its_arguments(machine: str, name: str, number: int) -> None:
+def test_what_must_never_be_allowed_is_refused_whatever_its_arguments(
+    machine: str, name: str, number: int
+) -> None:
     for args in ((), (PID,), (1, 1, 1, 1, 1, 1), (0x3D0F00,), (2**64 - 1,) * 6):
         assert run(machine, number, *args) == errno.EPERM, (name, args)
 
@@ -115,7 +132,11 @@ def test_what_ordinary_work_needs_is_allowed(machine: str, name: str, number: in
 
 @pytest.mark.parametrize("machine", AUDIT)
 def test_another_architectures_numbers_kill_and_x32s_are_refused(machine: str) -> None:
-    for arch in (0x40000003, 0x40000028, *(a for m, a in AUDIT.items() if m != machine)):  # i386, arm
+    for arch in (
+        0x40000003,
+        0x40000028,
+        *(a for m, a in AUDIT.items() if m != machine),
+    ):  # i386, arm
         assert run(machine, 0, arch=arch) == KILL
     for number in range(600):
         assert run(machine, number | 0x40000000) == errno.EPERM
@@ -154,7 +175,10 @@ HEADERS = {
     "x86_64": ("asm/unistd_64.h", ""),
     "aarch64": (
         "asm-generic/unistd.h",
-        "#define __BITS_PER_LONG 64\n#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n",
+        (
+            "#define __BITS_PER_LONG 64\n#define __ARCH_WANT_NEW_STAT\n#define"
+            " __ARCH_WANT_SET_GET_RLIMIT\n"
+        ),
     ),
 }
 

@@ -1,4 +1,5 @@
-"""Seeds from the course's secret: the same everywhere for a student, unknown without the secret, deaf to the submission."""
+"""Seeds from the course's secret: the same everywhere for a student, unknown without the secret,
+deaf to the submission."""
 
 from __future__ import annotations
 
@@ -18,13 +19,17 @@ ONE, OTHER = b"one secret of enough bytes", b"another secret, also enough"
 
 def test_a_seed_is_the_same_in_another_process() -> None:
     code = f"from twophase.grading import secret; print(secret.seed_of({ONE!r}, 'Ångström'))"
-    done = subprocess.run([sys.executable, "-X", "utf8", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", code], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.strip() == secret.seed_of(ONE, "Ångström")
 
 
 def test_another_secret_or_another_set_gives_another_seed() -> None:
     students = [f"s{i}" for i in range(200)]
-    assert {secret.seed_of(ONE, s) for s in students}.isdisjoint(secret.seed_of(OTHER, s) for s in students)
+    assert {secret.seed_of(ONE, s) for s in students}.isdisjoint(
+        secret.seed_of(OTHER, s) for s in students
+    )
     for student in students[:20]:
         same = secret.case_set(ONE, student) == secret.case_set(ONE, "s0")
         assert (secret.seed_of(ONE, student) == secret.seed_of(ONE, "s0")) == same
@@ -78,7 +83,9 @@ def test_a_secret_is_never_overwritten(tmp_path: Path) -> None:
         (b"a" * 5000, 0o600, "more than 4096 bytes"),
     ],
 )
-def test_what_is_no_secret_is_refused_in_a_sentence(tmp_path: Path, data: bytes, mode: int, says: str) -> None:
+def test_what_is_no_secret_is_refused_in_a_sentence(
+    tmp_path: Path, data: bytes, mode: int, says: str
+) -> None:
     path = tmp_path / "secret"
     path.write_bytes(data)
     path.chmod(mode)

@@ -1,4 +1,5 @@
-"""`twophase self-check` tells a student, before handing in, what the grader would find on the public cases, and why."""
+"""`twophase self-check` tells a student, before handing in, what the grader would find on the
+public cases, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from twophase.grading import self_check
 
 MAX_BATCH = "kv_cache-max_batch"
 SIGNATURE = "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
-RIGHT = f"{SIGNATURE}    return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))"
+RIGHT = (
+    f"{SIGNATURE}    return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token *"
+    " n_tokens))"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +52,15 @@ def test_only_public_cases_are_judged_and_they_are_those_of_the_check_cells(tmp_
     assert all(c["public"] for q in said["record"]["questions"] for c in q["cases"])
 
 
-def test_an_answer_that_fails_only_on_hidden_cases_is_right_here_which_is_why_it_says_so(tmp_path: Path) -> None:
+def test_an_answer_that_fails_only_on_hidden_cases_is_right_here_which_is_why_it_says_so(
+    tmp_path: Path,
+) -> None:
     from twophase.checks import registry
 
     known = {c.args for c in registry.load(MAX_BATCH).make_cases(0) if c.public}
     by_heart = (
-        f"{RIGHT}\nright, KNOWN = max_batch, {known!r}\ndef max_batch(*a):\n    return right(*a) if a in KNOWN else -1"
+        f"{RIGHT}\nright, KNOWN = max_batch, {known!r}\ndef max_batch(*a):\n    return right(*a) if"
+        " a in KNOWN else -1"
     )
     assert verdict(notebook(tmp_path, {MAX_BATCH: by_heart}))["status"] == "right"
 
@@ -63,19 +70,30 @@ def test_a_name_that_a_later_cell_defines_is_told_with_its_place(tmp_path: Path)
     for cell in book["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == MAX_BATCH:
             cell["source"] = "PAGE = SIZE\n" + RIGHT
-    own = {"cell_type": "code", "source": "SIZE = 16", "metadata": {}, "outputs": [], "execution_count": None}
+    own = {
+        "cell_type": "code",
+        "source": "SIZE = 16",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+    }
     book["cells"].append(own)
     path = tmp_path / "03_kv_cache.ipynb"
     path.write_text(json.dumps(book))
     said = verdict(path)
     assert said["status"] == "missing"
-    assert any("the name SIZE" in r and f"cell {len(book['cells'])} defines it" in r for r in said["remarks"])
+    assert any(
+        "the name SIZE" in r and f"cell {len(book['cells'])} defines it" in r
+        for r in said["remarks"]
+    )
 
 
 def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Path) -> None:
     said = verdict(notebook(tmp_path, {MAX_BATCH: f"{SIGNATURE}    return gone(memory_bytes)"}))
     assert said["status"] == "wrong"
-    assert any("the name gone" in r and "only in your kernel's memory" in r for r in said["remarks"])
+    assert any(
+        "the name gone" in r and "only in your kernel's memory" in r for r in said["remarks"]
+    )
 
 
 def test_cells_that_ran_out_of_order_and_another_kernel_are_told(tmp_path: Path) -> None:
@@ -83,7 +101,11 @@ def test_cells_that_ran_out_of_order_and_another_kernel_are_told(tmp_path: Path)
     code = [c for c in book["cells"] if c["cell_type"] == "code"]
     for n, cell in enumerate(code):
         cell["execution_count"] = n + 1
-    book["metadata"]["kernelspec"] = {"name": "my-conda", "display_name": "mine", "language": "python"}
+    book["metadata"]["kernelspec"] = {
+        "name": "my-conda",
+        "display_name": "mine",
+        "language": "python",
+    }
     straight = self_check.remarks(json.dumps(book).encode(), {"questions": []})
     assert len(straight) == 1
     assert "'my-conda'" in straight[0]
@@ -123,7 +145,10 @@ def test_all_right_is_exit_0_and_says_that_the_official_grade_uses_more_cases(
 ) -> None:
     code, out, _ = run([str(notebook(tmp_path, {}))], capsys, monkeypatch)
     assert code == 0, out
-    assert "10 of 10 exercises are right on the public cases. The official grade uses more cases than these." in out
+    assert (
+        "10 of 10 exercises are right on the public cases. The official grade uses more cases than"
+        " these." in out
+    )
     assert "Confined by processes" in out
 
 

@@ -1,4 +1,5 @@
-"""A class graded in parts and merged is the class graded at once; whatever is missing, doubled or graded otherwise is found."""
+"""A class graded in parts and merged is the class graded at once; whatever is missing, doubled or
+graded otherwise is found."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_every_submission_is_in_exactly_one_part_whatever_else_is_in_the_folder(
     assert seen == Counter(NAMES)
     few = found[::7]
     for k in range(1, of + 1):
-        assert set(shards.part(few, Shard(k, of))) == set(shards.part(found, Shard(k, of))) & set(few)
+        assert set(shards.part(few, Shard(k, of))) == set(shards.part(found, Shard(k, of))) & set(
+            few
+        )
 
 
 def test_parts_are_of_about_the_same_size() -> None:
@@ -70,7 +73,9 @@ def test_parts_are_of_about_the_same_size() -> None:
     assert all(840 < n < 1160 for n in sizes.values())
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "/4", "1/0", "-1/4", "a/b", "1/99999", "٣/٤"])
+@pytest.mark.parametrize(
+    "text", ["0/4", "5/4", "3", "3/", "/4", "1/0", "-1/4", "a/b", "1/99999", "٣/٤"]
+)
 def test_a_part_that_is_none_is_one_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="such as 3/16"):
         shards.parse(text)
@@ -90,7 +95,9 @@ def test_merged_parts_are_the_whole_and_merging_again_changes_nothing(
     assert len(list((out / "feedback").iterdir())) == 61
 
 
-def test_other_results_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_results_are_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folders, out = parts(tmp_path), tmp_path / "out"
     out.mkdir()
     dump(out, [made("mine.ipynb")])
@@ -109,7 +116,11 @@ def cut(folder: Path) -> None:
 def rewrite(folder: Path, **changes: Any) -> None:
     """Another note for a part."""
     n = shards.read(folder)
-    fields = {"submissions": n.submissions, "conditions": n.conditions, "complete": n.complete} | changes
+    fields = {
+        "submissions": n.submissions,
+        "conditions": n.conditions,
+        "complete": n.complete,
+    } | changes
     shards.write(folder, Note(n.shard, **fields))
 
 
@@ -125,10 +136,22 @@ def again(folder: Path, **more: Any) -> None:
         (lambda f: f.append(f[0]), "part 1/4 is there more than once"),
         (lambda f: cut(f[1]), "ends in the middle of a line"),
         (lambda f: rewrite(f[1], complete=False), "part-2 (part 2/4) is not complete"),
-        (lambda f: rewrite(f[1], submissions=NAMES[:-1]), f"saw different submissions: {NAMES[-1]}"),
-        (lambda f: rewrite(f[1], conditions=CONDITIONS | {"seed": 2}), "under different conditions (seed: 1 and 2)"),
-        (lambda f: again(f[1], digests={"submission": "", "release": "", "library": "x"}), "by another version"),
-        (lambda f: again(f[1], digests={"submission": "", "release": "x", "library": ""}), "different releases"),
+        (
+            lambda f: rewrite(f[1], submissions=NAMES[:-1]),
+            f"saw different submissions: {NAMES[-1]}",
+        ),
+        (
+            lambda f: rewrite(f[1], conditions=CONDITIONS | {"seed": 2}),
+            "under different conditions (seed: 1 and 2)",
+        ),
+        (
+            lambda f: again(f[1], digests={"submission": "", "release": "", "library": "x"}),
+            "by another version",
+        ),
+        (
+            lambda f: again(f[1], digests={"submission": "", "release": "x", "library": ""}),
+            "different releases",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named_and_nothing_is_written(
@@ -143,7 +166,9 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_gap_is_named_submission_by_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gap_is_named_submission_by_submission(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folders = parts(tmp_path)
     lost = lines(folders[0])[0]["file"]
     dump(folders[0], [made(r["file"]) for r in lines(folders[0])[1:]])
@@ -152,7 +177,9 @@ def test_a_gap_is_named_submission_by_submission(tmp_path: Path, capsys: pytest.
     assert f"without a result (1): {lost}" in said
 
 
-@pytest.mark.parametrize(("answer", "says"), [("right", "they agree"), ("wrong", "they do not agree")])
+@pytest.mark.parametrize(
+    ("answer", "says"), [("right", "they agree"), ("wrong", "they do not agree")]
+)
 def test_an_overlap_is_named_and_whether_the_results_agree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], answer: str, says: str
 ) -> None:
@@ -177,7 +204,9 @@ def test_a_result_whose_submission_is_gone_is_left_out_and_said(
     assert "withdrawn.ipynb" not in {r["file"] for r in lines(tmp_path / "out")}
 
 
-@pytest.mark.parametrize("note", [None, "{", '{"schema": 9}', '{"schema": 1, "number": 5, "of": 4}'])
+@pytest.mark.parametrize(
+    "note", [None, "{", '{"schema": 9}', '{"schema": 1, "number": 5, "of": 4}']
+)
 def test_a_folder_that_is_no_part_is_bad_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], note: str | None
 ) -> None:
@@ -191,7 +220,9 @@ def test_a_folder_that_is_no_part_is_bad_usage(
 
 
 def test_the_note_tells_the_secret_s_fingerprint_and_not_the_secret() -> None:
-    one, other = (shards.conditions(Course(secret=s)) for s in (b"the secret of one", b"the secret of two"))
+    one, other = (
+        shards.conditions(Course(secret=s)) for s in (b"the secret of one", b"the secret of two")
+    )
     assert one["secret"] != other["secret"]
     assert one["seed"] is None
     assert "the secret" not in repr(one)
@@ -203,19 +234,28 @@ def test_a_class_graded_in_parts_by_the_command_is_the_class_graded_at_once(tmp_
 
     def twophase(*arguments: str) -> int:
         command = [sys.executable, "-m", "twophase.cli.main", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=100).returncode
+        return subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, timeout=100
+        ).returncode
 
     for part in ("1/2", "2/2"):
-        assert twophase("grade", "in", "--out", f"part-{part[0]}", "--shard", part, "--workers", "1") == 1
+        assert (
+            twophase("grade", "in", "--out", f"part-{part[0]}", "--shard", part, "--workers", "1")
+            == 1
+        )
     assert twophase("merge", "part-1", "part-2", "--out", "merged") == 0
     assert twophase("grade", "in", "--out", "whole", "--workers", "1") == 1
-    found = [{r["file"]: r | {"varies": {}} for r in lines(tmp_path / out)} for out in ("merged", "whole")]
+    found = [
+        {r["file"]: r | {"varies": {}} for r in lines(tmp_path / out)}
+        for out in ("merged", "whole")
+    ]
     assert found[0] == found[1]
     assert len(found[0]) == 12
 
 
 def stand_in(folder: Path) -> dict[str, str]:
-    """An environment in which `twophase` writes its arguments down, and says that some files could not be read."""
+    """An environment in which `twophase` writes its arguments down, and says that some files could
+    not be read."""
     folder.mkdir()
     (folder / "twophase").write_text('#!/bin/sh\nprintf "%s\\n" "$@" > arguments\nexit 1\n')
     (folder / "twophase").chmod(0o755)
@@ -223,10 +263,16 @@ def stand_in(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("example", ["slurm.sh", "kubernetes.yml"])
-def test_the_commands_of_the_batch_examples_are_commands_that_we_have(tmp_path: Path, example: str) -> None:
+def test_the_commands_of_the_batch_examples_are_commands_that_we_have(
+    tmp_path: Path, example: str
+) -> None:
     env = stand_in(tmp_path / "bin")
     if example == "slurm.sh":
-        env |= {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "16", "SLURM_CPUS_PER_TASK": "4"}
+        env |= {
+            "SLURM_ARRAY_TASK_ID": "3",
+            "SLURM_ARRAY_TASK_COUNT": "16",
+            "SLURM_CPUS_PER_TASK": "4",
+        }
         command = ["bash", str(EXAMPLES / example)]
     else:
         job = yaml.safe_load((EXAMPLES / example).read_text())
@@ -241,7 +287,11 @@ def test_the_commands_of_the_batch_examples_are_commands_that_we_have(tmp_path: 
     assert given[given.index("--out") + 1] == "grades-part-3"
     grade = typer.main.get_command(build(given)).commands["grade"]  # type: ignore[attr-defined]
     parsed = grade.make_context("grade", given[1:]).params
-    assert (parsed["shard"], parsed["workers"], str(parsed["secret_file"])) == ("3/16", 4, "course.secret")
+    assert (parsed["shard"], parsed["workers"], str(parsed["secret_file"])) == (
+        "3/16",
+        4,
+        "course.secret",
+    )
     text = (EXAMPLES / example).read_text()
     assert "twophase merge grades-part-*/ --out grades/" in text
 

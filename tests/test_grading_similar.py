@@ -1,4 +1,5 @@
-"""Near-identical answers are found through any disguise of form; what is independent, common or published is held against nobody."""
+"""Near-identical answers are found through any disguise of form; what is independent, common or
+published is held against nobody."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from typer.testing import CliRunner
 
 from twophase.checks import registry
 from twophase.cli.main import build
-from twophase.grading import gradebook, similar, similar_fragments, similar_json, similar_page, similar_traces
+from twophase.grading import (
+    gradebook,
+    similar,
+    similar_fragments,
+    similar_json,
+    similar_page,
+    similar_traces,
+)
 from twophase.grading.release import course_root
 from twophase.grading.similar import Report
 from twophase.grading.similar_fragments import of
@@ -30,11 +38,15 @@ Cells = dict[str, Any]
 
 
 def released(topic: str = TOPIC) -> Cells:
-    tree: Cells = json.loads((course_root() / "exercises" / f"{registry.stem(topic)}.ipynb").read_text())
+    tree: Cells = json.loads(
+        (course_root() / "exercises" / f"{registry.stem(topic)}.ipynb").read_text()
+    )
     return tree
 
 
-def answered(answers: dict[str, str], topic: str = TOPIC, own: tuple[Cells, ...] = (), **metadata: Any) -> bytes:
+def answered(
+    answers: dict[str, str], topic: str = TOPIC, own: tuple[Cells, ...] = (), **metadata: Any
+) -> bytes:
     """The released notebook with these answers, cells of one's own, and more metadata."""
     tree = released(topic)
     for cell in tree["cells"]:
@@ -80,7 +92,9 @@ def groups(found: Report) -> list[tuple[str, ...]]:
 
 
 ORIGINAL = answer("cached_attention", "by_online_softmax")
-OTHERS = {how: answer("cached_attention", how) for how in ("by_einsum_float64", "by_loops", "by_sdpa")}
+OTHERS = {
+    how: answer("cached_attention", how) for how in ("by_einsum_float64", "by_loops", "by_sdpa")
+}
 
 
 def rename(source: str) -> str:
@@ -89,7 +103,11 @@ def rename(source: str) -> str:
     class Renamer(ast.NodeTransformer):
         def __init__(self) -> None:
             tree = ast.parse(source)
-            stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            stored = {
+                n.id
+                for n in ast.walk(tree)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
             self.names = {n: f"thing_{i}" for i, n in enumerate(sorted(stored))}
 
         def visit_Name(self, node: ast.Name) -> ast.Name:
@@ -100,7 +118,8 @@ def rename(source: str) -> str:
 
 
 def reorder(source: str) -> str:
-    """Every two neighbours among the plain assignments of a body change places, whether or not that runs."""
+    """Every two neighbours among the plain assignments of a body change places, whether or not that
+    runs."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -117,7 +136,9 @@ def hinted(source: str) -> str:
             node.returns = ast.parse("torch.Tensor | None", mode="eval").body
             for arg in node.args.args:
                 arg.annotation = ast.Name("float")
-        for i, inner in enumerate(body if isinstance(body := getattr(node, "body", None), list) else []):
+        for i, inner in enumerate(
+            body if isinstance(body := getattr(node, "body", None), list) else []
+        ):
             if isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Name):
                 node.body[i] = ast.copy_location(  # type: ignore[attr-defined]
                     ast.AnnAssign(inner.targets[0], ast.Name("object"), inner.value, 1), inner
@@ -139,7 +160,11 @@ def padded(source: str) -> str:
     out = []
     for n, line in enumerate(source.splitlines()):
         out.append(line)
-        if line.startswith("    ") and not line.startswith("     ") and line.rstrip()[-1] not in "([{,:)":
+        if (
+            line.startswith("    ")
+            and not line.startswith("     ")
+            and line.rstrip()[-1] not in "([{,:)"
+        ):
             out.append(f"    unused_{n} = [x * {n} + 1 for x in range({n} + 3) if x != {n}]")
     return "\n".join(out)
 
@@ -164,7 +189,8 @@ def test_a_copy_is_found_through_a_disguise_of_its_form(how: str, tmp_path: Path
 
 @pytest.mark.parametrize("how", DISGUISES)
 def test_a_copy_of_each_right_answer_is_found_where_it_says_enough(how: str) -> None:
-    """Over every exercise: nothing but the disguised pair is listed, and it is, unless the answer is short."""
+    """Over every exercise: nothing but the disguised pair is listed, and it is, unless the answer
+    is short."""
     missed = []
     for topic in registry.topics():
         for exercise_id in registry.ids(topic):
@@ -179,14 +205,16 @@ def test_a_copy_of_each_right_answer_is_found_where_it_says_enough(how: str) -> 
 
 def test_comments_and_spacing_change_no_fragment_and_commas_of_a_formatter_neither() -> None:
     assert (
-        of("x = f(a,\n  b, # why\n )\ny = 'a' + \"b\"").fragments == of("q=f( r , s )\n# no\nz = \"a\" + 'b'").fragments
+        of("x = f(a,\n  b, # why\n )\ny = 'a' + \"b\"").fragments
+        == of("q=f( r , s )\n# no\nz = \"a\" + 'b'").fragments
     )
     assert of("total += f(a, 2, 3)").fragments == of("t = t + f(b, 2.0, 3)").fragments
     assert of("a, b = f(x, 1), g(y, 2)").fragments == of("b = g(y, 2)\na = f(x, 1)").fragments
 
 
 def test_independent_right_answers_are_not_listed(tmp_path: Path) -> None:
-    """All right answers of the tests, as a class of five; they were written to differ, a real class is closer."""
+    """All right answers of the tests, as a class of five; they were written to differ, a real class
+    is closer."""
     papers: list[Submission] = []
     for topic in registry.topics():
         for k in range(5):
@@ -216,17 +244,25 @@ def test_an_answer_that_many_have_is_told_as_common_and_pairs_nobody(tmp_path: P
     assert "Common answers" in similar_page.page(found)
 
 
-def test_a_class_that_follows_the_published_solution_is_told_so_and_nobody_is_listed(tmp_path: Path) -> None:
+def test_a_class_that_follows_the_published_solution_is_told_so_and_nobody_is_listed(
+    tmp_path: Path,
+) -> None:
     solved = json.loads((course_root() / "solutions/03_kv_cache.ipynb").read_text())["cells"]
     text = next("".join(c["source"]) for c in solved if c["id"] == ATTENTION)
-    papers = {f"s{n}": answered({ATTENTION: f"{rename(text)}\n# {n}" if n % 2 else text}) for n in range(6)}
+    papers = {
+        f"s{n}": answered({ATTENTION: f"{rename(text)}\n# {n}" if n % 2 else text})
+        for n in range(6)
+    }
     found = read_report(tmp_path, papers)
     assert groups(found) == []
     assert "All 6 answers follow the published solution" in similar_page.page(found)
 
 
 def test_short_answers_are_said_to_be_too_short(tmp_path: Path) -> None:
-    papers = {n: answered({"kv_cache-max_batch": answer("max_batch", "by_division")}) for n in ("ann", "bob", "cy")}
+    papers = {
+        n: answered({"kv_cache-max_batch": answer("max_batch", "by_division")})
+        for n in ("ann", "bob", "cy")
+    }
     found = read_report(tmp_path, papers, exercise="kv_cache-max_batch")
     one = found.exercises[0]
     assert (len(one.short), one.pairs) == (3, [])
@@ -240,7 +276,10 @@ def test_no_chain_of_likenesses_joins_strangers() -> None:
     three = {name: "\n".join(chain[n : n + 20]) for name, n in (("a", 0), ("b", 3), ("c", 6))}
     found = alone(three | others)
     assert pairs(found) == {("a", "b"), ("b", "c")}
-    assert {frozenset(p for (p,) in c) for c, _ in cliques(found.pairs)} == {frozenset("ab"), frozenset("bc")}
+    assert {frozenset(p for (p,) in c) for c, _ in cliques(found.pairs)} == {
+        frozenset("ab"),
+        frozenset("bc"),
+    }
 
 
 def test_three_who_all_agree_are_one_group_with_three_pairs(tmp_path: Path) -> None:
@@ -252,7 +291,9 @@ def test_three_who_all_agree_are_one_group_with_three_pairs(tmp_path: Path) -> N
     assert found.groups[0].agreements[0].others == (1, 1, 1)
 
 
-def test_a_team_and_a_students_own_versions_are_not_compared_with_themselves(tmp_path: Path) -> None:
+def test_a_team_and_a_students_own_versions_are_not_compared_with_themselves(
+    tmp_path: Path,
+) -> None:
     course = tmp_path / "course.yml"
     course.write_text("course: C\nassignments:\n  kv_cache: {}\ngroups:\n  team: [ann, bob]\n")
     scheme = gradebook.load(course)[0]
@@ -280,35 +321,49 @@ def traces(found: Report) -> set[str]:
     return {t.mark.kind for g in found.groups for t in g.traces}
 
 
-def test_a_copied_file_is_told_by_its_bytes_and_by_random_ids_and_metadata_that_travel_with_it(tmp_path: Path) -> None:
+def test_a_copied_file_is_told_by_its_bytes_and_by_random_ids_and_metadata_that_travel_with_it(
+    tmp_path: Path,
+) -> None:
     a = answered({}, own=(own("1 + 1", "3f9a01bc"),), authors=[{"name": "Ann Example"}])
     b = answered({}, own=(own("2 + 2", "3f9a01bc"),), authors=[{"name": "Ann Example"}], x=1)
-    found = read_report(tmp_path / "1", {"ann": a, "bob": b, "cy": answered({}, own=(own("3", "77a2b1c0"),))})
+    found = read_report(
+        tmp_path / "1", {"ann": a, "bob": b, "cy": answered({}, own=(own("3", "77a2b1c0"),))}
+    )
     assert groups(found) == [("ann", "bob")]
     assert traces(found) == {"cell", "metadata"}
     assert "file" in traces(read_report(tmp_path / "2", {"ann": a, "bob": a}))
 
 
 def test_ids_that_count_untouched_notebooks_and_released_ids_are_no_trace(tmp_path: Path) -> None:
-    papers = {n: answered({}, own=(own(f"{n} = {i}", "cell-0012"),)) for i, n in enumerate(("ann", "bob", "cy"))}
+    papers = {
+        n: answered({}, own=(own(f"{n} = {i}", "cell-0012"),))
+        for i, n in enumerate(("ann", "bob", "cy"))
+    }
     assert groups(read_report(tmp_path / "1", papers)) == []
     untouched = answered({})
     assert groups(read_report(tmp_path / "2", {"ann": untouched, "bob": untouched})) == []
 
 
 def test_another_students_name_in_the_metadata_is_told(tmp_path: Path) -> None:
-    papers = {"ann-lee": answered({}, own=(own("1", "a"),)), "bob": answered({}, own=(own("2", "a"),), owner="Ann-Lee")}
+    papers = {
+        "ann-lee": answered({}, own=(own("1", "a"),)),
+        "bob": answered({}, own=(own("2", "a"),), owner="Ann-Lee"),
+    }
     assert "person" in traces(read_report(tmp_path, papers))
 
 
 def test_one_long_comment_in_common_makes_no_group_and_several_do(tmp_path: Path) -> None:
-    said = [f"# I wonder whether the {x} could be seen from over here" for x in ("moon", "tide", "barn")]
+    said = [
+        f"# I wonder whether the {x} could be seen from over here" for x in ("moon", "tide", "barn")
+    ]
 
     def paper(name: str, n: int) -> bytes:
         return answered({"kv_cache-max_batch": "\n".join([*said[:n], f"{name} = 1"])})
 
     assert groups(read_report(tmp_path / "1", {n: paper(n, 1) for n in ("ann", "bob")})) == []
-    assert groups(read_report(tmp_path / "3", {n: paper(n, 3) for n in ("ann", "bob")})) == [("ann", "bob")]
+    assert groups(read_report(tmp_path / "3", {n: paper(n, 3) for n in ("ann", "bob")})) == [
+        ("ann", "bob")
+    ]
 
 
 HOSTILE = {
@@ -349,12 +404,24 @@ def test_what_does_not_parse_is_compared_by_its_lines(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read_are_named_and_odd_trees_do_no_harm(tmp_path: Path) -> None:
     odd = json.loads(answered({}))
-    odd["cells"] += [3, None, {"id": 7, "metadata": [1], "cell_type": "code", "source": 4}, own("1", "x")] * 400
+    odd["cells"] += [
+        3,
+        None,
+        {"id": 7, "metadata": [1], "cell_type": "code", "source": 4},
+        own("1", "x"),
+    ] * 400
     odd["metadata"] |= {"authors": {"a": [[[["deep"]]]] * 3, "name": 10**400}}
     many = {"cells": [own("x", "y")] * 3000}
-    papers = {"ann": b"junk", "bob": json.dumps(odd).encode(), "cy": json.dumps(many).encode(), "dee": b""}
+    papers = {
+        "ann": b"junk",
+        "bob": json.dumps(odd).encode(),
+        "cy": json.dumps(many).encode(),
+        "dee": b"",
+    }
     found = read_report(tmp_path, papers)
-    assert [f for f, _ in found.unreadable] == [f"{n}/03_kv_cache.ipynb" for n in ("ann", "cy", "dee")]
+    assert [f for f, _ in found.unreadable] == [
+        f"{n}/03_kv_cache.ipynb" for n in ("ann", "cy", "dee")
+    ]
     assert similar_traces.trail([]) == similar_traces.trail({"cells": 3}) == similar_traces.Trail()
 
 
@@ -362,11 +429,15 @@ def statement(rng: random.Random) -> str:
     names = [rng.choice("abcdefgh") for _ in range(4)]
     call = rng.choice(("torch.cat", "np.sum", "max", "math.exp", "sorted", "zip"))
     op, attribute = rng.choice("+-*/@"), rng.choice(("shape", "sum", "T", "mean", "clone"))
-    return f"{names[0]} = {call}({names[1]}.{attribute}, {names[2]} {op} {rng.randrange(97)}, {names[3]}[{rng.randrange(5)}])"
+    return (
+        f"{names[0]} = {call}({names[1]}.{attribute}, {names[2]} {op} {rng.randrange(97)},"
+        f" {names[3]}[{rng.randrange(5)}])"
+    )
 
 
 def test_a_large_class_is_not_compared_pair_by_pair() -> None:
-    """1,000 random answers and ten copies: all ten are found, after looking at few of the 510,000 pairs."""
+    """1,000 random answers and ten copies: all ten are found, after looking at few of the 510,000
+    pairs."""
     rng = random.Random(7)
     sources = {f"s{n:04}": "\n".join(statement(rng) for _ in range(20)) for n in range(1000)}
     truth = set()
@@ -385,7 +456,9 @@ def test_looking_at_few_pairs_finds_the_same_as_looking_at_all() -> None:
     for family in range(12):
         base = [statement(rng) for _ in range(24)]
         for kept in (24, 20, 16, 12):
-            sources[f"s{family:02}-{kept}"] = "\n".join(base[:kept] + [statement(rng) for _ in range(24 - kept)])
+            sources[f"s{family:02}-{kept}"] = "\n".join(
+                base[:kept] + [statement(rng) for _ in range(24 - kept)]
+            )
     found = alone(sources, least=0.6)
     frags = {n: {f for f in of(s).fragments if found.weights[f] > 0} for n, s in sources.items()}
     worth = {n: sum(found.weights[f] for f in fs) for n, fs in frags.items()}

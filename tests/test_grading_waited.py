@@ -1,4 +1,5 @@
-"""No answer loses its points because something else had the processor: deadlines are put off by the time spent waiting for one."""
+"""No answer loses its points because something else had the processor: deadlines are put off by the
+time spent waiting for one."""
 
 from __future__ import annotations
 
@@ -15,13 +16,20 @@ import pytest
 from twophase.grading.waited import MOST_S, Waited
 from twophase.protocol import wire as w
 
-SPIN = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(flush=True)\nwhile True: pass"
+SPIN = (
+    "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(flush=True)\nwhile"
+    " True: pass"
+)
 counted = Path("/proc/self/schedstat").exists()
 
 
-@pytest.mark.skipif(not counted, reason="this kernel does not count how long a process waits for a processor")
+@pytest.mark.skipif(
+    not counted, reason="this kernel does not count how long a process waits for a processor"
+)
 def test_a_process_that_shares_its_processor_is_seen_waiting() -> None:
-    spinning = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) for _ in range(3)]
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) for _ in range(3)
+    ]
     try:
         for process in spinning:
             assert process.stdout is not None
@@ -40,7 +48,9 @@ def test_a_process_that_shares_its_processor_is_seen_waiting() -> None:
             process.communicate()
 
 
-def test_nobody_gets_more_time_where_nothing_is_counted_and_never_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_gets_more_time_where_nothing_is_counted_and_never_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waited = Waited(2**22 + 1)  # no such process; this one hardly waits
     monkeypatch.setattr("twophase.grading.waited._waited_ns", lambda fd: 0)
     waited.begin()

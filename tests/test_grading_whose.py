@@ -1,4 +1,5 @@
-"""From a platform's download to the line of that platform's own roster: the right student, or nobody."""
+"""From a platform's download to the line of that platform's own roster: the right student, or
+nobody."""
 
 from __future__ import annotations
 
@@ -39,19 +40,33 @@ Bob,Brown,1002,bob@x.edu,
 Cy,Clark,1003,cy@x.edu,
 Dee,Diaz,1004,dee@x.edu,
 """
-NBGRADER_STUDENTS = "id,first_name,last_name,email,lms_user_id\nann,Ann,Adams,ann@x.edu,\nbob,Bob,Brown,,\n"
+NBGRADER_STUDENTS = (
+    "id,first_name,last_name,email,lms_user_id\nann,Ann,Adams,ann@x.edu,\nbob,Bob,Brown,,\n"
+)
 
 
-def book(tmp_path: Path, files: Mapping[str, bytes], roster: str = "", course: str = "") -> Gradebook:
-    """The gradebook of a class laid out like this: every notebook is right, and what is none cannot be read."""
+def book(
+    tmp_path: Path, files: Mapping[str, bytes], roster: str = "", course: str = ""
+) -> Gradebook:
+    """The gradebook of a class laid out like this: every notebook is right, and what is none cannot
+    be read."""
     found = find(lay(tmp_path / "in", files))
     records = [
-        record(s.name, () if s.trouble else RIGHT, status="unreadable" if s.trouble else "ok", submitted=s.submitted)
+        record(
+            s.name,
+            () if s.trouble else RIGHT,
+            status="unreadable" if s.trouble else "ok",
+            submitted=s.submitted,
+        )
         | ({"student": s.student} if s.student else {})
         for s in found
     ]
     return scored(
-        tmp_path, course or (WITH if roster else PLAIN), records, NOW, **({"roster_csv": roster} if roster else {})
+        tmp_path,
+        course or (WITH if roster else PLAIN),
+        records,
+        NOW,
+        **({"roster_csv": roster} if roster else {}),
     )
 
 
@@ -85,8 +100,12 @@ def test_a_blind_worksheet_of_moodle_has_identifiers_only(tmp_path: Path) -> Non
     assert all_points(book(tmp_path, MOODLE, blind))["Participant 501"] == 4
 
 
-def test_moodles_list_of_participants_has_no_such_numbers_so_the_name_counts(tmp_path: Path) -> None:
-    b = book(tmp_path, MOODLE, MOODLE_PARTICIPANTS)  # its ID numbers are other people's participant numbers
+def test_moodles_list_of_participants_has_no_such_numbers_so_the_name_counts(
+    tmp_path: Path,
+) -> None:
+    b = book(
+        tmp_path, MOODLE, MOODLE_PARTICIPANTS
+    )  # its ID numbers are other people's participant numbers
     assert all_points(b) == {"ann@x.edu": 4, "bob@x.edu": 4, "cy@x.edu": "pending"}
 
 
@@ -97,7 +116,9 @@ def test_people_of_the_same_name_are_never_taken_for_each_other(tmp_path: Path) 
     assert any("people of the same name" in n for n in b.notes)
     twins = MOODLE_PARTICIPANTS + "Ann,Adams,7,ann2@x.edu\n"
     (tmp_path / "again").mkdir()
-    one = book(tmp_path / "again", {"Ann Adams_501_assignsubmission_file_/x.ipynb": NOTEBOOK}, twins)
+    one = book(
+        tmp_path / "again", {"Ann Adams_501_assignsubmission_file_/x.ipynb": NOTEBOOK}, twins
+    )
     assert any("ann@x.edu and ann2@x.edu" in n for n in one.notes)
 
 
@@ -108,8 +129,16 @@ def test_gradescope_finds_sid_email_and_name_and_all_who_handed_in_together(tmp_
 
 
 def test_gradescope_sids_are_found_in_other_columns_of_another_roster(tmp_path: Path) -> None:
-    roster = "student,name,email,ID number\nann,Ann Adams,,1001\nbob,Bob Brown,bob@x.edu,1002\ncy,Cy Clark,CY@x.edu,\ndee,dee  DIAZ,,\n"
-    assert all_points(book(tmp_path, GRADESCOPE, roster)) == {"ann": 4, "bob": 4, "cy": 4, "dee": "pending"}
+    roster = (
+        "student,name,email,ID number\nann,Ann Adams,,1001\nbob,Bob Brown,bob@x.edu,1002\ncy,Cy"
+        " Clark,CY@x.edu,\ndee,dee  DIAZ,,\n"
+    )
+    assert all_points(book(tmp_path, GRADESCOPE, roster)) == {
+        "ann": 4,
+        "bob": 4,
+        "cy": 4,
+        "dee": "pending",
+    }
 
 
 def test_an_id_that_two_people_have_in_different_columns_counts_for_nobody(tmp_path: Path) -> None:
@@ -121,7 +150,9 @@ def test_an_id_that_two_people_have_in_different_columns_counts_for_nobody(tmp_p
 
 def test_who_handed_in_together_and_their_group_in_course_yml_both_count(tmp_path: Path) -> None:
     course = WITH + "groups: {team: ['1002', '1004']}\n"
-    b = book(tmp_path, {k: v for k, v in GRADESCOPE.items() if "803" not in k}, GRADESCOPE_ROSTER, course)
+    b = book(
+        tmp_path, {k: v for k, v in GRADESCOPE.items() if "803" not in k}, GRADESCOPE_ROSTER, course
+    )
     assert all_points(b)["1004"] == all_points(b)["1003"] == 4
 
 
@@ -140,7 +171,13 @@ def test_nbgraders_list_of_students_has_its_ids(tmp_path: Path) -> None:
 
 def test_plain_names_of_folders_and_zips_are_the_students_as_ever(tmp_path: Path) -> None:
     b = book(
-        tmp_path, {"ann/x.ipynb": NOTEBOOK, "bob.zip": zipped({"x.ipynb": NOTEBOOK}), "cy.zip": b"", "dee/x.pdf": b""}
+        tmp_path,
+        {
+            "ann/x.ipynb": NOTEBOOK,
+            "bob.zip": zipped({"x.ipynb": NOTEBOOK}),
+            "cy.zip": b"",
+            "dee/x.pdf": b"",
+        },
     )
     assert all_points(b) == {"ann": 4, "bob": 4, "cy": "pending", "dee": "pending"}
 
@@ -150,7 +187,10 @@ def test_plain_names_of_folders_and_zips_are_the_students_as_ever(tmp_path: Path
     [
         (MOODLE_WORKSHEET, ["ann@x.edu", "bob@x.edu", "cy@x.edu"]),
         (GRADESCOPE_ROSTER, ["1001", "1002", "1003", "1004"]),
-        (GRADESCOPE_ROSTER.replace("1002", ""), ["ann@x.edu", "bob@x.edu", "cy@x.edu", "dee@x.edu"]),
+        (
+            GRADESCOPE_ROSTER.replace("1002", ""),
+            ["ann@x.edu", "bob@x.edu", "cy@x.edu", "dee@x.edu"],
+        ),
         (NBGRADER_STUDENTS, ["ann", "bob"]),
     ],
 )

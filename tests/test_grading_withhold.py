@@ -1,4 +1,5 @@
-"""The worker has neither the checks nor the withheld functions, by whatever road they are looked for."""
+"""The worker has neither the checks nor the withheld functions, by whatever road they are looked
+for."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from twophase.checks import registry
 from twophase.grading import landlock, release
 from twophase.grading.session import Session
 
-FUNCTION, CLASS = "twophase.kernels.online_softmax.online_softmax", "twophase.kernels.kv_cache.KVCache"
+FUNCTION, CLASS = (
+    "twophase.kernels.online_softmax.online_softmax",
+    "twophase.kernels.kv_cache.KVCache",
+)
 FORMULA = "twophase.theory.kv_cache.max_batch"
 
 
@@ -48,30 +52,58 @@ def session() -> Iterator[Session]:
 )
 def test_this_road_ends_in_an_error(session: Session, source: str) -> None:
     ran = session.run_cell(source, 20.0)
-    assert {"ImportError", "ModuleNotFoundError", "AttributeError", "IndexError", "PermissionError"} & set(ran.types), (
-        ran
-    )
+    assert {
+        "ImportError",
+        "ModuleNotFoundError",
+        "AttributeError",
+        "IndexError",
+        "PermissionError",
+    } & set(ran.types), ran
     session.run_cell(
-        "import sys, twophase.theory as t; sys.modules.setdefault('twophase.theory.kv_cache', t.kv_cache)", 5.0
+        "import sys, twophase.theory as t; sys.modules.setdefault('twophase.theory.kv_cache',"
+        " t.kv_cache)",
+        5.0,
     )
 
 
 def test_the_error_is_one_sentence_that_says_why(session: Session) -> None:
-    ran = session.run_cell("from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0)
-    assert ran.error == f"Withheld: {FORMULA} is not available here: it is the answer to an exercise of this notebook."
+    ran = session.run_cell(
+        "from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0
+    )
+    assert (
+        ran.error
+        == f"Withheld: {FORMULA} is not available here: it is the answer to an exercise of this"
+        " notebook."
+    )
     ran = session.run_cell("import twophase.checks", 20.0)
     assert (
-        ran.error == "Withheld: twophase.checks is not available here: the official grader keeps it in another process."
+        ran.error
+        == "Withheld: twophase.checks is not available here: the official grader keeps it in"
+        " another process."
     )
 
 
 def test_what_is_not_withheld_works(session: Session) -> None:
-    assert output(session, "from twophase.theory.kv_cache import kv_bytes_per_token as f; print(f(2, 3, 4))") == "96"
-    assert output(session, "import torch; print(torch.ones(2, 2).matmul(torch.ones(2, 2)).sum().item())") == "8.0"
+    assert (
+        output(
+            session,
+            "from twophase.theory.kv_cache import kv_bytes_per_token as f; print(f(2, 3, 4))",
+        )
+        == "96"
+    )
+    assert (
+        output(
+            session, "import torch; print(torch.ones(2, 2).matmul(torch.ones(2, 2)).sum().item())"
+        )
+        == "8.0"
+    )
 
 
 def test_what_the_notebook_imports_for_practice_does_nothing(session: Session) -> None:
-    source = "from twophase.lab import NotYet, check, hint, solution, progress\nprint(check('x'), hint('x'), solution('x'), progress())"
+    source = (
+        "from twophase.lab import NotYet, check, hint, solution, progress\nprint(check('x'),"
+        " hint('x'), solution('x'), progress())"
+    )
     assert output(session, source) == "None None None None"
 
 
@@ -79,7 +111,8 @@ def test_no_exercise_and_no_case_is_in_the_workers_memory(session: Session) -> N
     source = """
 import gc
 gc.unfreeze()
-print(sorted({type(o).__module__ for o in gc.get_objects() if str(type(o).__module__).startswith(('twophase.checks', 'twophase.cli'))}))
+modules = {str(type(o).__module__) for o in gc.get_objects()}
+print(sorted(m for m in modules if m.startswith(('twophase.checks', 'twophase.cli'))))
 """
     assert output(session, source) == "[]"
 
@@ -88,10 +121,16 @@ def test_the_worker_has_no_descriptor_but_its_own_and_no_secret_in_its_environme
     os.environ["SECRET_TOKEN"] = "hunter2"
     try:
         with zygote().fork((), LIMITS) as one:
-            fds = output(one, "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])")
+            fds = output(
+                one, "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])"
+            )
             assert len(eval(fds)) == 4  # 0, 1, 2 lead nowhere; one is the channel
-            assert output(one, "print([os.readlink(f'/proc/self/fd/{n}') for n in range(3)])") == str(["/dev/null"] * 3)
-            assert output(one, "print(os.environ.get('SECRET_TOKEN'), os.listdir('.'))") == "None []"
+            assert output(
+                one, "print([os.readlink(f'/proc/self/fd/{n}') for n in range(3)])"
+            ) == str(["/dev/null"] * 3)
+            assert (
+                output(one, "print(os.environ.get('SECRET_TOKEN'), os.listdir('.'))") == "None []"
+            )
             assert output(one, "print(os.getpgrp() == os.getpid() == os.getsid(0))") == "True"
     finally:
         del os.environ["SECRET_TOKEN"]
@@ -127,14 +166,19 @@ def test_no_file_can_be_reached_that_is_none_of_a_submissions_business(source: s
 def test_no_signal_and_no_connection_leaves_the_worker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, zygote().fork((), LIMITS) as one:
         assert "PermissionError" in one.run_cell("import os; os.kill(os.getppid(), 0)", 20.0).types
-        connect = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
+        connect = (
+            f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
+        )
         assert "PermissionError" in one.run_cell(connect, 20.0).types
 
 
 def test_a_submission_may_use_its_libraries_and_write_into_memory() -> None:
     with zygote().fork((), LIMITS) as session:
         assert output(session, "import wave, sympy; print(sympy.Integer(2) ** 3)") == "8"
-        save = "import io, torch; f = io.BytesIO(); torch.save(torch.ones(2), f); f.seek(0); print(torch.load(f).sum().item())"
+        save = (
+            "import io, torch; f = io.BytesIO(); torch.save(torch.ones(2), f); f.seek(0);"
+            " print(torch.load(f).sum().item())"
+        )
         assert output(session, save) == "2.0"
 
 
@@ -142,7 +186,9 @@ def test_limits_hold_in_the_worker() -> None:
     with zygote().fork((), LIMITS) as one:
         assert "MemoryError" in one.run_cell("x = bytearray(2 * 10**9)", 20.0).types
         assert "OSError" in one.run_cell("open('big', 'wb').write(bytes(2 * 2**20))", 20.0).types
-        assert "OSError" in one.run_cell("files = [open('/dev/null') for _ in range(300)]", 20.0).types
+        assert (
+            "OSError" in one.run_cell("files = [open('/dev/null') for _ in range(300)]", 20.0).types
+        )
 
 
 @pytest.mark.parametrize("topic", registry.topics())
@@ -157,7 +203,8 @@ def test_every_withheld_name_of_a_topic_is_emptied(topic: str) -> None:
 
 
 def test_formulas_of_the_topic_put_together_are_no_answer() -> None:
-    """Divide the FLOPs by the bytes, or the sum of steps with the rest set to nothing: the whole theory module is withheld."""
+    """Divide the FLOPs by the bytes, or the sum of steps with the rest set to nothing: the whole
+    theory module is withheld."""
     for topic, source in (
         ("arithmetic_intensity", "t.matmul_flops(1, 2, 3) / t.matmul_bytes(1, 2, 3, 2, 2)"),
         ("latency_throughput", "t.step_time_split_s(1e9, 2, 3e4, 1e-30, 1e12, 1e30, 1)"),

@@ -1,4 +1,5 @@
-"""The house rules of CONTRIBUTING.md that a machine can hold: which room may import which, and how long a file may be."""
+"""The house rules of CONTRIBUTING.md that a machine can hold: which room may import which, and how
+long a file may be."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def room_of(path: Path) -> str:
 
 
 def absolute(path: Path, node: ast.ImportFrom) -> str:
-    """The full name of the module in `from module import ...`, also of `from .module import ...`."""
+    """The full name of the module in `from module import ...`, also of `from .module import
+    ...`."""
     if not node.level:
         return node.module or ""
     package = ("twophase", *path.relative_to(LIB).parts)[: -node.level]
@@ -50,7 +52,8 @@ def absolute(path: Path, node: ast.ImportFrom) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Every module that a file imports, with whether that happens when the file itself is imported."""
+    """Every module that a file imports, with whether that happens when the file itself is
+    imported."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     late = {
         inner
@@ -80,10 +83,17 @@ def test_a_room_imports_only_the_rooms_below_it(path: Path) -> None:
         return
     for module, now in imports(path):
         parts = module.split(".")
-        if parts[0] != "twophase" or len(parts) == 1 or parts[1] == room or parts[1] not in MAY_IMPORT:
+        if (
+            parts[0] != "twophase"
+            or len(parts) == 1
+            or parts[1] == room
+            or parts[1] not in MAY_IMPORT
+        ):
             continue
         assert parts[1] in MAY_IMPORT[room], f"{room} may not import {module}"
-        assert not (now and (room, parts[1]) in LATE), f"{room} may import {module} only inside a function"
+        assert not (now and (room, parts[1]) in LATE), (
+            f"{room} may import {module} only inside a function"
+        )
 
 
 def test_every_room_has_its_arrows_and_its_line_in_contributing() -> None:
@@ -91,7 +101,9 @@ def test_every_room_has_its_arrows_and_its_line_in_contributing() -> None:
     assert rooms <= set(MAY_IMPORT)
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for room in rooms:
-        assert f"`{room}`" in text or f"`{room}.py`" in text, f"CONTRIBUTING.md does not say what {room} is"
+        assert f"`{room}`" in text or f"`{room}.py`" in text, (
+            f"CONTRIBUTING.md does not say what {room} is"
+        )
 
 
 def test_the_arrows_have_no_cycle() -> None:
@@ -104,10 +116,14 @@ def test_the_arrows_have_no_cycle() -> None:
 
 @pytest.mark.parametrize("room", ["theory", "protocol", "lab"])
 def test_these_rooms_import_the_standard_library_only_when_they_are_imported(room: str) -> None:
-    """Theory always: it runs in a browser. The protocol meets numpy and torch only if a value is theirs."""
+    """Theory always: it runs in a browser. The protocol meets numpy and torch only if a value is
+    theirs."""
     for path in [p for p in FILES if room_of(p) == room]:
         for module, now in imports(path):
-            if (now or room == "theory") and module.split(".")[0] not in {*sys.stdlib_module_names, "twophase"}:
+            if (now or room == "theory") and module.split(".")[0] not in {
+                *sys.stdlib_module_names,
+                "twophase",
+            }:
                 pytest.fail(f"{path.relative_to(LIB)} imports {module}")
 
 

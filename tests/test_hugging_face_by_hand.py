@@ -1,13 +1,24 @@
-"""What our Transformer can do and no family of the loader asks for, against transformers all the same.
+"""What our Transformer can do and no family of the loader asks for, against transformers all the
+same.
 
-Partial rotary embeddings: transformers honours them in other families (StableLM) only. Learned positions, layer norms
-with biases and MLPs without a gate: GPT-2. Config and weights are carried over by hand.
+Partial rotary embeddings: transformers honours them in other families (StableLM) only. Learned
+positions, layer norms with biases and MLPs without a gate: GPT-2. Config and weights are carried
+over by hand.
 """
 
 import pytest
 import torch
 from hugging_face_cases import BY_HAND, Case
-from hugging_face_models import MARGIN, TOLERANCE, VARIETY, Reference, disagreement, fed_in_blocks, greedy, reference
+from hugging_face_models import (
+    MARGIN,
+    TOLERANCE,
+    VARIETY,
+    Reference,
+    disagreement,
+    fed_in_blocks,
+    greedy,
+    reference,
+)
 from safetensors.torch import load_file
 
 from twophase.models.transformer import Config, Transformer
@@ -38,7 +49,8 @@ def gpt2_config(case: Case) -> Config:
 
 def gpt2_weights(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Its matrices are stored transposed, those of queries, keys and values as one."""
-    names = {"wte": "embed_tokens", "wpe": "embed_positions", "h": "layers", "ln_1": "input_layernorm",
+    names = {"wte": "embed_tokens", "wpe": "embed_positions", "h": "layers",
+             "ln_1": "input_layernorm",
              "ln_2": "post_attention_layernorm", "ln_f": "norm", "mlp.c_fc": "mlp.up_proj",
              "mlp.c_proj": "mlp.down_proj", "attn.c_proj": "self_attn.o_proj"}  # fmt: skip
     weights = {}

@@ -1,4 +1,5 @@
-"""What a config.json says becomes our Config, in every spelling, or is refused by name; transformers is the oracle."""
+"""What a config.json says becomes our Config, in every spelling, or is refused by name;
+transformers is the oracle."""
 
 import json
 import warnings
@@ -41,14 +42,29 @@ def spelled(family: str, **more: Any) -> Any:
     return hugging_face.read_config(SIZES[family] | {"model_type": family} | more)
 
 
-LLAMA_3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
-YARN = {"factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 64, "beta_fast": 32}
+LLAMA_3 = {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {
+    "factor": 40,
+    "mscale": 0.707,
+    "mscale_all_dim": 0.707,
+    "original_max_position_embeddings": 64,
+    "beta_fast": 32,
+}
 
 
 @pytest.mark.parametrize(
     ("family", "old", "new"),
     [
-        ("llama", {"rope_theta": 5e5}, {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}),
+        (
+            "llama",
+            {"rope_theta": 5e5},
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+        ),
         (
             "llama",
             {"rope_theta": 5e5, "rope_scaling": LLAMA_3 | {"rope_type": "llama3"}},
@@ -61,7 +77,11 @@ YARN = {"factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707, "original_max_po
         ),
         (
             "gemma3_text",
-            {"rope_theta": 5e5, "rope_local_base_freq": 50, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+            {
+                "rope_theta": 5e5,
+                "rope_local_base_freq": 50,
+                "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            },
             {
                 "rope_parameters": {
                     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5},
@@ -84,10 +104,15 @@ def test_a_config_holds_what_is_said_about_rope_and_scores():
     correction = 0.1 * 0.707 * 3.6888794541139363 + 1  # ln 40
     assert yarn.score_scale == pytest.approx(correction**2 / 14**0.5, rel=1e-12)
     assert spelled("deepseek_v2").score_scale == pytest.approx(14**-0.5, rel=1e-12)
-    assert (yarn.rope_pairing, spelled("deepseek_v3", rope_interleave=False).rope_pairing) == ("interleaved", "half")
+    assert (yarn.rope_pairing, spelled("deepseek_v3", rope_interleave=False).rope_pairing) == (
+        "interleaved",
+        "half",
+    )
     stretched = YARN | {"type": "yarn", "factor": None}
     assert spelled("deepseek_v2", rope_scaling=stretched).rope_scaling.factor == 256 / 64
-    outside = {"rope_type": "llama3"} | {k: v for k, v in LLAMA_3.items() if not k.startswith("original")}
+    outside = {"rope_type": "llama3"} | {
+        k: v for k, v in LLAMA_3.items() if not k.startswith("original")
+    }
     found = spelled("llama", rope_scaling=outside, original_max_position_embeddings=32)
     assert found.rope_scaling.original_context == 32
 
@@ -168,12 +193,18 @@ def test_other_model_types_are_refused_also_where_they_have_a_known_text_part():
 
 def test_parts_of_a_model_with_eyes_that_contradict_each_other_are_refused():
     text = SIZES["gemma3_text"] | {"model_type": "gemma3_text", "tie_word_embeddings": True}
-    config = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    config = {
+        "model_type": "gemma3",
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "text_config": text,
+    }
     assert hugging_face.read_config(config) == hugging_face.read_config(text)
     with pytest.raises(ValueError, match="tie_word_embeddings is False, but True in text_config"):
         hugging_face.read_config(config | {"tie_word_embeddings": False})
     with pytest.raises(ValueError, match="final_logit_softcapping in text_config"):
-        hugging_face.read_config(config | {"text_config": config["text_config"] | {"final_logit_softcapping": 30.0}})
+        hugging_face.read_config(
+            config | {"text_config": config["text_config"] | {"final_logit_softcapping": 30.0}}
+        )
 
 
 NONSENSE = [
@@ -196,7 +227,8 @@ NONSENSE = [
 ]
 
 
-# Configs with all the keys that published files have, bookkeeping included, and the parameters of those models.
+# Configs with all the keys that published files have, bookkeeping included, and the parameters of
+# those models.
 PUBLISHED = json.loads(Path(__file__).with_name("hugging_face_published.json").read_text())
 
 
@@ -224,7 +256,19 @@ def test_nonsense_under_any_key_is_a_sentence_or_harmless(family):
     from transformers import AutoConfig
 
     written = AutoConfig.for_model(family, **SIZES[family]).to_dict()
-    more = ["rope_scaling", "rope_theta", "text_config", "layer_types", "architectures", "scoring_func", "topk_method"]
-    said = [refusal(written | {key: value}) for key in [*written.keys() - HARMLESS, *more] for value in NONSENSE]
+    more = [
+        "rope_scaling",
+        "rope_theta",
+        "text_config",
+        "layer_types",
+        "architectures",
+        "scoring_func",
+        "topk_method",
+    ]
+    said = [
+        refusal(written | {key: value})
+        for key in [*written.keys() - HARMLESS, *more]
+        for value in NONSENSE
+    ]
     assert all(sentence.startswith("config.json: ") for sentence in said if sentence)
     assert sum(map(bool, said)) > 150

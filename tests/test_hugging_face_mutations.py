@@ -1,7 +1,8 @@
-"""The oracle can fail: a model with one thing wrong in its Config disagrees with transformers by far more than allowed.
+"""The oracle can fail: a model with one thing wrong in its Config disagrees with transformers by
+far more than allowed.
 
-Each mutant has the weights of the model that agrees, and one changed setting. A setting whose change went unnoticed
-here would be one that the oracle's cases do not test.
+Each mutant has the weights of the model that agrees, and one changed setting. A setting whose
+change went unnoticed here would be one that the oracle's cases do not test.
 """
 
 from dataclasses import replace
@@ -16,7 +17,9 @@ from twophase.kernels.local_attention import RingKVCache as Ring
 from twophase.models import cache, hugging_face
 from twophase.models.transformer import Config, Transformer
 
-FAR = 20 * TOLERANCE  # the subtlest mutant, an approximate gelu for the exact one, is not far beyond
+FAR = (
+    20 * TOLERANCE
+)  # the subtlest mutant, an approximate gelu for the exact one, is not far beyond
 LAST = 8  # tokens that mutants decode one by one
 
 BY_NAME = {case.name: case for case in CASES}
@@ -41,13 +44,18 @@ def of(made, tmp_path_factory):
 
 
 def mutant(model: Transformer, **changes: Any) -> Transformer:
-    """The same weights under another Config; changes of a record's fields are written record__field."""
+    """The same weights under another Config; changes of a record's fields are written
+    record__field."""
     flat = {key: value for key, value in changes.items() if "__" not in key}
     for key in changes.keys() - flat.keys():
         record, name = key.split("__")
-        flat[record] = replace(flat.get(record, getattr(model.config, record)), **{name: changes[key]})
+        flat[record] = replace(
+            flat.get(record, getattr(model.config, record)), **{name: changes[key]}
+        )
     changed = Transformer(Config(**{**vars(model.config), **flat})).eval().requires_grad_(False)
-    changed.load_state_dict(model.state_dict(), strict=False)  # what a mutant has no place for is left out
+    changed.load_state_dict(
+        model.state_dict(), strict=False
+    )  # what a mutant has no place for is left out
     return changed
 
 
@@ -139,7 +147,11 @@ def test_the_same_config_built_the_same_way_agrees(of, name):
 
 
 def spelled(value: str | dict[str, Any]) -> str:
-    return value if isinstance(value, str) else ", ".join(f"{key} {change}" for key, change in value.items())
+    return (
+        value
+        if isinstance(value, str)
+        else ", ".join(f"{key} {change}" for key, change in value.items())
+    )
 
 
 @pytest.mark.parametrize(("name", "changes"), MUTATIONS, ids=spelled)
@@ -156,7 +168,8 @@ CACHES = ("llama-3", "mistral", "gemma-3", "deepseek-v3")
 
 
 def continued(theirs: Reference, ours: Transformer, forget: int = 0, shift: int = 0) -> float:
-    """Disagreement on the last tokens where the cache has lost its newest ones, or their positions are shifted."""
+    """Disagreement on the last tokens where the cache has lost its newest ones, or their positions
+    are shifted."""
     total = theirs.tokens.shape[1]
     store = ours.new_cache(len(theirs.tokens), total)
     ours(theirs.tokens[:, :-LAST], store)
@@ -176,9 +189,13 @@ def test_decoding_one_position_late_is_noticed(of, name):
     assert continued(*of(name), shift=1) > FAR
 
 
-@pytest.mark.parametrize(("name", "by"), [("mistral", -1), ("mistral", 1), ("gemma-3", -1), ("gemma-3", 1)])
+@pytest.mark.parametrize(
+    ("name", "by"), [("mistral", -1), ("mistral", 1), ("gemma-3", -1), ("gemma-3", 1)]
+)
 def test_a_ring_of_another_size_than_the_window_is_noticed(of, name, by, monkeypatch):
     theirs, ours = of(name)
-    monkeypatch.setattr(cache, "RingKVCache", lambda B, window, *rest, **place: Ring(B, window + by, *rest, **place))
+    monkeypatch.setattr(
+        cache, "RingKVCache", lambda B, window, *rest, **place: Ring(B, window + by, *rest, **place)
+    )
     decoded = fed_in_blocks(ours, theirs.tokens, [1] * theirs.tokens.shape[1])
     assert disagreement(decoded, theirs.logits) > FAR

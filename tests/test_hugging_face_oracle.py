@@ -1,6 +1,8 @@
-"""Models of every family agree with transformers: prefill, decode through our caches, greedy tokens, sizes.
+"""Models of every family agree with transformers: prefill, decode through our caches, greedy
+tokens, sizes.
 
-One reference per case is made, saved as a checkpoint in shards, and loaded with our loader; see `hugging_face_models`.
+One reference per case is made, saved as a checkpoint in shards, and loaded with our loader; see
+`hugging_face_models`.
 """
 
 from itertools import cycle
@@ -37,7 +39,8 @@ def made() -> dict[str, Pair]:
 
 @pytest.fixture(params=CASES, ids=str)
 def pair(request, made, tmp_path_factory) -> Pair:
-    """What transformers says about one case, and the model that our loader reads from its checkpoint; made once."""
+    """What transformers says about one case, and the model that our loader reads from its
+    checkpoint; made once."""
     case = request.param
     if case.name not in made:
         theirs = reference(case, tmp_path_factory.mktemp(case.name))
@@ -58,7 +61,9 @@ def ours(pair) -> Transformer:
 def test_the_reference_says_different_things_and_decides_each_clearly(theirs):
     assert theirs.variety >= VARIETY
     assert theirs.margin >= MARGIN
-    assert theirs.logits.std(-1).min() > 0.4  # the spread that differences are a share of: never near 0
+    assert (
+        theirs.logits.std(-1).min() > 0.4
+    )  # the spread that differences are a share of: never near 0
 
 
 def test_prefill_logits_agree(ours, theirs):
@@ -106,7 +111,9 @@ def test_a_ragged_batch_agrees(ours, theirs):
     with torch.inference_mode():
         first = ours(theirs.tokens[:, : T - 3], cache, n_new=counts)  # [B, T - 3, V]
         rows = torch.arange(B)
-        steps = [ours(theirs.tokens[rows, counts + i, None], cache) for i in range(3)]  # 3 times [B, 1, V]
+        steps = [
+            ours(theirs.tokens[rows, counts + i, None], cache) for i in range(3)
+        ]  # 3 times [B, 1, V]
     for b, n in enumerate(counts.tolist()):
         assert disagreement(first[b, :n], theirs.logits[b, :n]) < TOLERANCE
         later = torch.cat([step[b] for step in steps])  # [3, V]
@@ -131,4 +138,6 @@ def test_parameters_are_as_many_as_theirs_and_as_the_theory_counts(ours, theirs)
 
 def test_caches_take_the_bytes_of_the_theory_below_and_beyond_every_window(ours):
     for S in (1, 4, 5, 6, 13, 14, 200):
-        assert ours.new_cache(3, S).nbytes == 3 * ours.config.architecture().cache_bytes(S, bytes_per_kv=4)
+        assert ours.new_cache(3, S).nbytes == 3 * ours.config.architecture().cache_bytes(
+            S, bytes_per_kv=4
+        )

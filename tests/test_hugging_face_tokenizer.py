@@ -1,4 +1,5 @@
-"""Tokens are those of transformers; text that streams is whole text, whatever the tokens are parts of."""
+"""Tokens are those of transformers; text that streams is whole text, whatever the tokens are parts
+of."""
 
 from pathlib import Path
 
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 from twophase.models.hugging_face import Tokenizer, stop_tokens
 
 KINDS = {"byte-level": byte_level, "SentencePiece": sentence_piece}
-LINES = ["the cat sat on the mat", " two  spaces \n", "東京 and 京都, 👩‍🔬🧪!", "naïve café", "Ελλάδα", "a", "東" * 9]
+LINES = [
+    "the cat sat on the mat",
+    " two  spaces \n",
+    "東京 and 京都, 👩‍🔬🧪!",
+    "naïve café",
+    "Ελλάδα",
+    "a",
+    "東" * 9,
+]
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +59,10 @@ def test_a_text_begins_with_the_token_that_the_file_says(kind, tokenizers, tmp_p
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None)
-@given(parts=st.lists(st.sampled_from([*LINES, " ", "\n", "é", "x y"]), min_size=1, max_size=6), at=st.integers(0, 80))
+@given(
+    parts=st.lists(st.sampled_from([*LINES, " ", "\n", "é", "x y"]), min_size=1, max_size=6),
+    at=st.integers(0, 80),
+)
 def test_streamed_pieces_are_the_rest_of_the_text_in_whole_characters(kind, parts, at, tokenizers):
     tokenizer = tokenizers[kind]
     text = "".join(parts)
@@ -69,7 +81,9 @@ def test_a_prompt_is_not_read_from_the_middle_of_a_character(tokenizers):
     ]  # here a character is three or four tokens, and half of one spoils its neighbours
     for end in ("東🧪", "東東a", "🧪🧪", "a🧪東"):
         prompt = tokenizer.encode("東東" + end)
-        assert list(tokenizer.stream(prompt, tokenizer.encode("東東" + end + "京x")[len(prompt) :])) == ["京", "x"]
+        assert list(
+            tokenizer.stream(prompt, tokenizer.encode("東東" + end + "京x")[len(prompt) :])
+        ) == ["京", "x"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,7 +95,9 @@ def test_bytes_that_are_no_character_appear_as_marks_and_do_not_stop_the_stream(
     assert len(shown) > 3
     assert "".join(shown).count("\ufffd") >= 20
     assert "".join(shown).endswith("the cat")
-    assert list(tokenizer.stream(begin, [lone])) == ["\ufffd"]  # at the end it is shown all the same
+    assert list(tokenizer.stream(begin, [lone])) == [
+        "\ufffd"
+    ]  # at the end it is shown all the same
 
 
 def test_special_tokens_are_not_shown(tokenizers):
@@ -139,7 +155,9 @@ def test_text_that_is_no_text_is_refused(tokenizers):
         ('{"eos_token_id": null}', '{"eos_token_id": null}', []),
     ],
 )
-def test_what_ends_a_text_is_in_the_generation_config_or_else_in_the_config(config, generation, expected, tmp_path):
+def test_what_ends_a_text_is_in_the_generation_config_or_else_in_the_config(
+    config, generation, expected, tmp_path
+):
     (tmp_path / "config.json").write_text(config)
     if generation:
         (tmp_path / "generation_config.json").write_text(generation)

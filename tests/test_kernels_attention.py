@@ -1,4 +1,5 @@
-"""Attention, against torch's own kernel, against that of transformers, and against the naive one."""
+"""Attention, against torch's own kernel, against that of transformers, and against the naive
+one."""
 
 from types import SimpleNamespace
 
@@ -11,7 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.masking_utils import sliding_window_causal_mask_function
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
-from twophase.kernels.attention import BLOCK, causal_attention, full_attention, naive_attention, visible
+from twophase.kernels.attention import (
+    BLOCK,
+    causal_attention,
+    full_attention,
+    naive_attention,
+    visible,
+)
 from twophase.measure import Meter
 from twophase.theory.arithmetic_intensity import attention_flops
 
@@ -34,7 +41,9 @@ def by_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     T, S = q.shape[1], k.shape[1]
     mask = torch.ones(T, S, dtype=torch.bool).tril(diagonal=S - T)  # aligned at the bottom right
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2)
+    return functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, enable_gqa=True
+    ).transpose(1, 2)
 
 
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])
@@ -47,7 +56,9 @@ def test_attention_equals_torch_for_any_T_and_S(attention, shape):
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])
 def test_query_head_n_reads_kv_head_n_over_G(attention):
     q, k, _ = draw(1, 3, 3, 6, 2, 4)
-    v = torch.stack([torch.zeros(3, 4), torch.ones(3, 4)], dim=1)[None]  # KV head 0 says 0, KV head 1 says 1
+    v = torch.stack([torch.zeros(3, 4), torch.ones(3, 4)], dim=1)[
+        None
+    ]  # KV head 0 says 0, KV head 1 says 1
     assert attention(q, k, v)[0, :, :, 0].round().tolist() == [[0, 0, 0, 1, 1, 1]] * 3
 
 
@@ -71,7 +82,9 @@ def test_padding_is_never_attended_to(attention):
 
 
 def test_queries_padded_on_the_right_do_not_disturb_the_valid_ones():
-    q, k, v = draw(2, 3, 6, 4, 2, 6)  # sequence 0 holds 2 keys and brings 1 query, sequence 1 holds 3 and brings 3
+    q, k, v = draw(
+        2, 3, 6, 4, 2, 6
+    )  # sequence 0 holds 2 keys and brings 1 query, sequence 1 holds 3 and brings 3
     starts, lengths = torch.tensor([2, 3]), torch.tensor([3, 6])
     out = causal_attention(q, k, v, starts=starts, lengths=lengths)
     alone = naive_attention(q[:1, :1], k[:1, :3], v[:1, :3])
@@ -95,7 +108,9 @@ def test_the_mask_of_one_query_in_a_long_cache_shows_every_key():
 
 
 def test_a_query_beyond_the_valid_keys_sees_no_padding():
-    padded = visible(2, 4, lengths=torch.tensor([3]), starts=torch.tensor([2]))  # the second query is padding
+    padded = visible(
+        2, 4, lengths=torch.tensor([3]), starts=torch.tensor([2])
+    )  # the second query is padding
     assert padded[0].tolist() == [[True, True, True, False]] * 2
 
 
@@ -136,7 +151,9 @@ def test_a_decode_step_copies_neither_keys_nor_values(ragged):
     with Written(k, v) as written:
         causal_attention(q, k, v, lengths=lengths)
     assert q.numel() <= written.largest < k.numel() / 4
-    with Written(k, v) as written:  # the meter itself works: the naive way repeats every key G times
+    with Written(
+        k, v
+    ) as written:  # the meter itself works: the naive way repeats every key G times
         naive_attention(q, k, v)
     assert written.largest == 4 * k.numel()
 
@@ -148,9 +165,14 @@ def by_transformers(q, k, v, causal=True, window=None, softcap=None, scale=None)
     """Gemma 2's attention as transformers spells it out, under its own mask function."""
     T, S = q.shape[1], k.shape[1]
     sees = sliding_window_causal_mask_function(window or S)
-    rows = [[not causal or bool(sees(0, 0, t, s)) for s in torch.arange(S)] for t in torch.arange(S - T, S)]
+    rows = [
+        [not causal or bool(sees(0, 0, t, s)) for s in torch.arange(S)]
+        for t in torch.arange(S - T, S)
+    ]
     mask = torch.where(torch.tensor(rows), 0.0, float("-inf"))  # [T, S]
-    module = SimpleNamespace(num_key_value_groups=q.shape[2] // k.shape[2], training=False, head_dim=q.shape[3])
+    module = SimpleNamespace(
+        num_key_value_groups=q.shape[2] // k.shape[2], training=False, head_dim=q.shape[3]
+    )
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     return eager_attention_forward(module, q, k, v, mask, scaling=scale, softcap=softcap)[0]
 
@@ -171,14 +193,18 @@ OPTIONS = [
 @pytest.mark.parametrize("shape", SHAPES[:5])
 def test_windows_caps_and_scales_equal_those_of_transformers(attention, options, shape):
     q, k, v = draw(*shape)
-    torch.testing.assert_close(attention(q, k, v, **options), by_transformers(q, k, v, **options), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        attention(q, k, v, **options), by_transformers(q, k, v, **options), rtol=1e-5, atol=1e-5
+    )
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_causal_attention_equals_the_naive_one_whatever_the_options(data):
     size = st.integers(1, 9)
-    B, T, K, G, H = (data.draw(s) for s in (st.integers(1, 3), size, st.integers(1, 3), st.integers(1, 3), size))
+    B, T, K, G, H = (
+        data.draw(s) for s in (st.integers(1, 3), size, st.integers(1, 3), st.integers(1, 3), size)
+    )
     S, Hv = T + data.draw(st.integers(0, 9)), data.draw(st.one_of(st.just(H), size))
     options = {
         "window": data.draw(st.one_of(st.none(), st.integers(1, S + 1))),
@@ -206,7 +232,9 @@ def test_values_may_be_narrower_or_wider_than_keys(T, S, Hv, options):
 
 
 @pytest.mark.parametrize("T", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
-@pytest.mark.parametrize("options", [{"window": 5}, {"window": BLOCK}, {"softcap": 2.0}, {"window": 9, "softcap": 1.0}])
+@pytest.mark.parametrize(
+    "options", [{"window": 5}, {"window": BLOCK}, {"softcap": 2.0}, {"window": 9, "softcap": 1.0}]
+)
 def test_more_queries_than_a_block_equal_the_naive_attention(T, options):
     q, k, v = draw(1, T, T + 4, 2, 1, 4)
     expected = naive_attention(q, k, v, **options)
@@ -217,7 +245,10 @@ def test_more_queries_than_a_block_equal_the_naive_attention(T, options):
 
 
 def test_a_window_shows_the_last_keys_its_own_included():
-    assert visible(2, 4, window=2)[0].tolist() == [[False, True, True, False], [False, False, True, True]]
+    assert visible(2, 4, window=2)[0].tolist() == [
+        [False, True, True, False],
+        [False, False, True, True],
+    ]
     ragged = visible(1, 4, lengths=torch.tensor([3, 4]), window=2)[:, 0]
     assert ragged.tolist() == [[False, True, True, False], [False, False, True, True]]
 
@@ -235,7 +266,9 @@ def test_no_query_reads_what_its_window_has_left():
 def test_full_attention_sees_every_key_for_any_T_and_S(T, S, options):
     q, k, v = draw(2, T, S, 6, 3, 10)
     both = full_attention(q, k, v, **options)
-    torch.testing.assert_close(both, by_transformers(q, k, v, causal=False, **options), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        both, by_transformers(q, k, v, causal=False, **options), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["plain", "window", "cap", "full", "chunk", "ragged"])
@@ -249,8 +282,12 @@ def test_gradients_equal_those_of_the_naive_attention(kind, Hv):
     }
     some = options.get(kind, {})
     parts = [x.double() for x in draw(2, T, 7, 4, 2, 6)[:2]]
-    parts.append(torch.randn(2, 7, 2, Hv, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
-    weights = torch.randn(2, T, 4, Hv, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    parts.append(
+        torch.randn(2, 7, 2, Hv, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    )
+    weights = torch.randn(
+        2, T, 4, Hv, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
 
     def gradients(attention):
         inputs = [x.clone().requires_grad_() for x in parts]
@@ -260,9 +297,13 @@ def test_gradients_equal_those_of_the_naive_attention(kind, Hv):
     def unmasked(q, k, v):  # every query the last one: causal attention that sees all
         return torch.cat([naive_attention(q[:, t : t + 1], k, v) for t in range(T)], dim=1)
 
-    ours, expected = (full_attention, unmasked) if kind == "full" else (causal_attention, naive_attention)
+    ours, expected = (
+        (full_attention, unmasked) if kind == "full" else (causal_attention, naive_attention)
+    )
     for mine, right in zip(gradients(ours), gradients(expected), strict=True):
-        torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-9)  # fp64: the same sums in another order
+        torch.testing.assert_close(
+            mine, right, rtol=1e-9, atol=1e-9
+        )  # fp64: the same sums in another order
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -273,12 +314,15 @@ def test_bf16_stays_within_its_rounding_of_the_fp32_result(training, options, T,
     expected = naive_attention(*(x.float() for x in parts), **options)
     out = causal_attention(*(x.requires_grad_(training) for x in parts), **options)
     assert out.dtype == torch.bfloat16
-    # Scores of size up to 5 rounded to 8 bits shift a weight by 2 %; outputs are averages of numbers up to 4.
+    # Scores of size up to 5 rounded to 8 bits shift a weight by 2 %; outputs are averages of
+    # numbers up to 4.
     torch.testing.assert_close(out.float(), expected, rtol=0, atol=4e-2)
 
 
 @pytest.mark.parametrize(
-    "options", [{"softcap": 5.0}, {"window": 20}, {"Hv": 12}, {"softcap": 5.0, "ragged": True}], ids=str
+    "options",
+    [{"softcap": 5.0}, {"window": 20}, {"Hv": 12}, {"softcap": 5.0, "ragged": True}],
+    ids=str,
 )
 def test_a_decode_step_with_options_copies_neither_keys_nor_values(options):
     q, k, v = draw(3, 1, 80, 8, 2, 16)
@@ -290,7 +334,8 @@ def test_a_decode_step_with_options_copies_neither_keys_nor_values(options):
 
 
 @pytest.mark.parametrize(
-    "options", [{"softcap": 5.0}, {"window": 30, "scale": 0.2}, {"window": 6}, {"softcap": 1.0, "window": 6}]
+    "options",
+    [{"softcap": 5.0}, {"window": 30, "scale": 0.2}, {"window": 6}, {"softcap": 1.0, "window": 6}],
 )
 def test_the_meter_counts_the_pairs_of_a_decode_step_within_the_window(options):
     q, k, v = draw(3, 1, 20, 8, 2, 16)
@@ -304,7 +349,9 @@ def test_work_in_a_window_grows_with_the_window_and_not_with_the_text(T):
     q, k, v = draw(1, T, T, 1, 1, 4)
     with torch.inference_mode(), Meter() as m:
         causal_attention(q, k, v, window=8)
-    assert m.matmul_flops <= 4 * 4 * T * (BLOCK + 8)  # 4·H per pair; each block of queries meets 7 keys before it
+    assert m.matmul_flops <= 4 * 4 * T * (
+        BLOCK + 8
+    )  # 4·H per pair; each block of queries meets 7 keys before it
 
 
 def test_a_cap_bounds_what_one_key_can_say():

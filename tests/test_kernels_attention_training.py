@@ -31,7 +31,8 @@ def test_without_a_mask_every_query_sees_every_key(T):
     q, k, v = heads(T, N=2, K=1, H=4, Hv=4)
     out = attention_with_gradient(q, k, v, window=None, scale=0.5, causal=False)
     theirs = torch.nn.functional.scaled_dot_product_attention(
-        *(x.transpose(1, 2) for x in (q, k.repeat_interleave(2, 2), v.repeat_interleave(2, 2))), scale=0.5
+        *(x.transpose(1, 2) for x in (q, k.repeat_interleave(2, 2), v.repeat_interleave(2, 2))),
+        scale=0.5,
     ).transpose(1, 2)
     torch.testing.assert_close(out, theirs)
     ours, plain = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (out, theirs))
@@ -40,7 +41,9 @@ def test_without_a_mask_every_query_sees_every_key(T):
 
 def test_the_gradient_is_that_of_finite_differences():
     q, k, v = heads(5, N=2, K=1, H=3, Hv=2)
-    assert torch.autograd.gradcheck(lambda *x: attention_with_gradient(*x, window=3, scale=0.9), (q, k, v))
+    assert torch.autograd.gradcheck(
+        lambda *x: attention_with_gradient(*x, window=3, scale=0.9), (q, k, v)
+    )
 
 
 @pytest.mark.parametrize("window", [None, 5])
@@ -53,7 +56,9 @@ def test_training_in_bf16_takes_this_path_and_learns_what_fp32_learns(window):
     assert "_Attention" not in walk(wide.grad_fn)
     ours = torch.autograd.grad(out.float().square().sum(), halves)
     theirs = torch.autograd.grad(wide.square().sum(), (q, k, v))
-    for a, b in zip(ours, theirs, strict=True):  # bf16 rounds every number by up to 0.4 %, and sums of forty of them
+    for a, b in zip(
+        ours, theirs, strict=True
+    ):  # bf16 rounds every number by up to 0.4 %, and sums of forty of them
         assert float((a.float() - b).norm() / b.norm()) < 0.03
 
 

@@ -14,7 +14,9 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def test_rms_norm_equals_torch_and_ignores_the_scale_of_its_input():
     x, weight = draw(3, 5, 14), draw(14, seed=1)
-    torch.testing.assert_close(rms_norm(x, weight, 1e-6), torch.nn.functional.rms_norm(x, (14,), weight, 1e-6))
+    torch.testing.assert_close(
+        rms_norm(x, weight, 1e-6), torch.nn.functional.rms_norm(x, (14,), weight, 1e-6)
+    )
     torch.testing.assert_close(rms_norm(1000 * x, weight, 0.0), rms_norm(x, weight, 0.0))
 
 
@@ -34,7 +36,9 @@ def test_the_gated_mlp_is_silu_of_the_gate_times_up_then_down():
     x, gate, up, down = draw(2, 3, 6), draw(10, 6, seed=1), draw(10, 6, seed=2), draw(6, 10, seed=3)
     g, u = x.double() @ gate.double().T, x.double() @ up.double().T
     expected = (g / (1 + torch.exp(-g)) * u) @ down.double().T
-    torch.testing.assert_close(gated_mlp(x, gate, up, down).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        gated_mlp(x, gate, up, down).double(), expected, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (7, 33), (64, 129)])
@@ -43,7 +47,9 @@ def test_matvec_equals_the_product_in_fp64(rows, columns):
     torch.testing.assert_close(matvec(w, x).double(), w.double() @ x.double(), rtol=1e-5, atol=1e-5)
     quantized, scales = quantize_rows(w)
     expected = (quantized.double() * scales.double()[:, None]) @ x.double()
-    torch.testing.assert_close(matvec(quantized, x, scales).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        matvec(quantized, x, scales).double(), expected, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_row_quantization_errs_by_half_a_step_at_most_and_survives_a_row_of_zeros():

@@ -49,7 +49,10 @@ def test_nbytes_is_two_times_L_B_S_K_H_times_the_width(dtype, width):
     for kind in (KVCache, RaggedKVCache):
         cache = kind(*sizes, dtype=dtype)
         assert cache.nbytes == 2 * 3 * 5 * 7 * 2 * 6 * width
-        assert cache.nbytes == cache.keys.untyped_storage().nbytes() + cache.values.untyped_storage().nbytes()
+        assert (
+            cache.nbytes
+            == cache.keys.untyped_storage().nbytes() + cache.values.untyped_storage().nbytes()
+        )
 
 
 def test_overflow_is_refused_before_anything_is_written():

@@ -8,9 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twophase.kernels.attention import naive_attention
-from twophase.kernels.online_softmax import Partial, flash_attention, merge, online_softmax, partial_attention
+from twophase.kernels.online_softmax import (
+    Partial,
+    flash_attention,
+    merge,
+    online_softmax,
+    partial_attention,
+)
 
-scores = st.floats(-(2.0**100), 2.0**100, width=32) | st.floats(-100, 100, width=32) | st.sampled_from([0.0, -math.inf])
+scores = (
+    st.floats(-(2.0**100), 2.0**100, width=32)
+    | st.floats(-100, 100, width=32)
+    | st.sampled_from([0.0, -math.inf])
+)
 rows = st.lists(scores, min_size=1, max_size=40)
 
 
@@ -52,7 +62,8 @@ def test_a_row_without_a_visible_score_is_zero_among_rows_that_have_some():
 
 
 @pytest.mark.parametrize(
-    ("T", "S", "N", "K", "H"), [(1, 1, 1, 1, 2), (5, 5, 6, 3, 10), (4, 13, 4, 1, 6), (9, 20, 3, 3, 4)]
+    ("T", "S", "N", "K", "H"),
+    [(1, 1, 1, 1, 2), (5, 5, 6, 3, 10), (4, 13, 4, 1, 6), (9, 20, 3, 3, 4)],
 )
 @pytest.mark.parametrize(("block_q", "block_k"), [(1, 1), (3, 4), (4, 3), (64, 64)])
 def test_flash_attention_equals_naive_attention_for_any_blocks(T, S, N, K, H, block_q, block_k):
@@ -62,7 +73,10 @@ def test_flash_attention_equals_naive_attention_for_any_blocks(T, S, N, K, H, bl
 
 
 def test_flash_attention_survives_scores_that_overflow_a_plain_exponential():
-    q, k = torch.full((1, 2, 1, 4), 100.0), torch.full((1, 2, 1, 4), 100.0)  # scores of 20,000: exp is infinite
+    q, k = (
+        torch.full((1, 2, 1, 4), 100.0),
+        torch.full((1, 2, 1, 4), 100.0),
+    )  # scores of 20,000: exp is infinite
     v = torch.tensor([1.0, 3.0])[None, :, None, None].expand(1, 2, 1, 4)
     assert flash_attention(q, k, v, 1, 1)[0, :, 0, 0].tolist() == [1.0, 2.0]
 

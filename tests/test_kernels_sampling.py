@@ -12,7 +12,9 @@ from twophase.kernels.sampling import sample, sampling_probs, stop_reason
 LOGITS = torch.tensor([1.0, 3.0, 0.5, 3.0, -2.0])
 
 
-def law(logits: list[float], temperature: float, top_k: int | None, top_p: float | None) -> list[float]:
+def law(
+    logits: list[float], temperature: float, top_k: int | None, top_p: float | None
+) -> list[float]:
     """The same law in plain Python, one token after the other, from the definition."""
     weights = [math.exp((x - max(logits)) / temperature) for x in logits]
     order = sorted(range(len(logits)), key=lambda i: -weights[i])[:top_k]
@@ -28,7 +30,9 @@ def law(logits: list[float], temperature: float, top_k: int | None, top_p: float
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"),
-    list(itertools.product([0.3, 1.0, 2.5], [None, 1, 2, 3, 99], [None, 0.01, 0.5, 0.9, 0.97, 1.0])),
+    list(
+        itertools.product([0.3, 1.0, 2.5], [None, 1, 2, 3, 99], [None, 0.01, 0.5, 0.9, 0.97, 1.0])
+    ),
 )
 def test_the_law_is_the_definition(temperature, top_k, top_p):
     found = sampling_probs(LOGITS, temperature, top_k, top_p)
@@ -45,7 +49,9 @@ def test_top_p_keeps_the_token_that_crosses_and_stops_when_the_mass_is_reached()
 
 
 def test_top_p_works_on_what_top_k_left():
-    logits = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()  # top-2 leaves 4/7 and 3/7: 0.5 is reached by the first
+    logits = torch.tensor(
+        [0.4, 0.3, 0.2, 0.1]
+    ).log()  # top-2 leaves 4/7 and 3/7: 0.5 is reached by the first
     assert sampling_probs(logits, top_k=2, top_p=0.5).tolist() == [1, 0, 0, 0]
 
 
@@ -70,7 +76,8 @@ def test_every_row_of_a_batch_has_its_own_law():
 
 
 def test_every_path_of_two_draws_has_the_product_of_its_laws():
-    """A two-token Markov chain over three symbols, walked by enumeration: no random number is drawn."""
+    """A two-token Markov chain over three symbols, walked by enumeration: no random number is
+    drawn."""
     table = torch.tensor([[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [0.25, 0.5, 0.25]])
     mass: dict[tuple[int, int], Fraction] = {}
     for path in itertools.product(range(3), repeat=2):

@@ -1,22 +1,33 @@
-"""The kill matrix: what every check rejects, names and accepts. Each test runs for every exercise that exists."""
+"""The kill matrix: what every check rejects, names and accepts. Each test runs for every exercise
+that exists."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from exercise_tools import ALL_IDS, TooLong, cpu_limit, namespace_of, public_functions, right_answers
+from exercise_tools import (
+    ALL_IDS,
+    TooLong,
+    cpu_limit,
+    namespace_of,
+    public_functions,
+    right_answers,
+)
 
 from twophase.checks import prove, registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
 from twophase.protocol import NotYet
 
-# the seed of the notebooks, and one that nobody has seen; KILL_SEEDS=20 tries as many (before a release)
+# the seed of the notebooks, and one that nobody has seen; KILL_SEEDS=20 tries as many (before a
+# release)
 SEEDS = range(int(os.environ["KILL_SEEDS"])) if "KILL_SEEDS" in os.environ else (0, 7)
 
 
-@pytest.fixture(scope="module", params=[(i, s) for i in ALL_IDS for s in SEEDS], ids=lambda p: f"{p[0]}/{p[1]}")
+@pytest.fixture(
+    scope="module", params=[(i, s) for i in ALL_IDS for s in SEEDS], ids=lambda p: f"{p[0]}/{p[1]}"
+)
 def bench(request: pytest.FixtureRequest) -> Bench:
     exercise_id, seed = request.param
     return Bench(registry.load(exercise_id), seed)
@@ -47,8 +58,12 @@ def test_no_other_public_function_of_the_package_passes(exercise_id: str) -> Non
         if name in withheld or function is NotYet:
             continue
         try:
-            with cpu_limit(2.0):  # sums over a range never end on some arguments, and so are no answer
-                right = bench.judge(LocalAnswer(dict.fromkeys(bench.exercise.entries, function))).right
+            with cpu_limit(
+                2.0
+            ):  # sums over a range never end on some arguments, and so are no answer
+                right = bench.judge(
+                    LocalAnswer(dict.fromkeys(bench.exercise.entries, function))
+                ).right
         except TooLong:
             continue
         assert not right, f"{name} passes and is not withheld"

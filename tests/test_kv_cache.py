@@ -23,7 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def printed_in_the_notebook() -> str:
     """The class that the task of kv_cache-snippet prints."""
-    cells = json.loads((ROOT / "solutions" / "03_kv_cache.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((ROOT / "solutions" / "03_kv_cache.ipynb").read_text(encoding="utf-8"))[
+        "cells"
+    ]
     task = next("".join(c["source"]) for c in cells if c["id"] == "kv_cache-snippet-task")
     found = re.search(r"```python\n(.*?)```", task, re.DOTALL)
     assert found is not None
@@ -31,7 +33,9 @@ def printed_in_the_notebook() -> str:
 
 
 def test_the_class_printed_in_the_notebook_is_the_one_that_the_check_judges() -> None:
-    in_the_check = textwrap.dedent(inspect.getsource(caches.Printed)).replace("class Printed", "class Cache")
+    in_the_check = textwrap.dedent(inspect.getsource(caches.Printed)).replace(
+        "class Printed", "class Cache"
+    )
     tree = ast.parse(in_the_check)
     body = tree.body[0]
     assert isinstance(body, ast.ClassDef)
@@ -47,11 +51,16 @@ def test_the_printed_class_loses_one_token_too_many_without_an_error() -> None:
 
 
 @pytest.mark.parametrize("fault", snippet.FAULTS)
-def test_each_fault_alone_breaks_the_contract_on_some_input_and_keeps_it_on_another(fault: str) -> None:
+def test_each_fault_alone_breaks_the_contract_on_some_input_and_keeps_it_on_another(
+    fault: str,
+) -> None:
     one = snippet.FAULTS[fault]
     harmless = {"n_sequences": 1, "S_max": 4, "dtype": "float32", "blocks": [[[0], 2], [[0], 2]]}
     assert (
-        snippet.difference(snippet._play(one, harmless), snippet._play(caches.Right, harmless), snippet.COMPARE) is None
+        snippet.difference(
+            snippet._play(one, harmless), snippet._play(caches.Right, harmless), snippet.COMPARE
+        )
+        is None
     )
     differ = [
         snippet.difference(snippet._play(one, s), snippet._play(caches.Right, s), snippet.COMPARE)
@@ -113,13 +122,18 @@ def test_every_broken_cache_can_be_told_from_a_right_one(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "scripts", [None, [], [{"S_max": 0, "steps": []}], [{"S_max": 3, "steps": [([], [])]}], [{"S_max": 3}]]
+    "scripts",
+    [None, [], [{"S_max": 0, "steps": []}], [{"S_max": 3, "steps": [([], [])]}], [{"S_max": 3}]],
 )
 def test_scripts_that_are_none_are_said_to_be_none(scripts: object) -> None:
     assert problem(scripts)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 2, 1, 1, 2, 4), (3, 17, 40, 12, 4, 6, 2), (2, 60, 64, 4, 4, 10, 8)])
-def test_the_meter_counts_the_step_as_the_formula_does(sizes: tuple[int, int, int, int, int, int, int]) -> None:
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 2, 1, 1, 2, 4), (3, 17, 40, 12, 4, 6, 2), (2, 60, 64, 4, 4, 10, 8)]
+)
+def test_the_meter_counts_the_step_as_the_formula_does(
+    sizes: tuple[int, int, int, int, int, int, int],
+) -> None:
     B, S, _, N, K, H, width = sizes
     assert step_bytes.measured(*sizes) == width * B * (2 * (S + 1) * K * H + 2 * N * H + 4 * K * H)

@@ -1,4 +1,5 @@
-"""The notebook's functions: what check, hint, solution and progress say, and that they write nothing outside my/."""
+"""The notebook's functions: what check, hint, solution and progress say, and that they write
+nothing outside my/."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ def failure(exercise_id: str = ID) -> CheckFailed:
     return caught.value
 
 
-def test_a_right_answer_gives_its_points_as_a_bare_number_and_a_green_card(names: dict[str, Any]) -> None:
+def test_a_right_answer_gives_its_points_as_a_bare_number_and_a_green_card(
+    names: dict[str, Any],
+) -> None:
     names["max_batch"] = right
     points = check(ID)
     assert (points, repr(points)) == (2.0, "2.0")
@@ -79,7 +82,9 @@ def test_every_right_answer_of_the_tests_gets_its_points(names: dict[str, Any]) 
         assert check(ID) == registry.load(ID).points
 
 
-def test_a_wrong_answer_raises_a_few_lines_with_exercise_reason_and_next_step(names: dict[str, Any]) -> None:
+def test_a_wrong_answer_raises_a_few_lines_with_exercise_reason_and_next_step(
+    names: dict[str, Any],
+) -> None:
     for wrong in registry.load(ID).misconceptions:
         names["max_batch"] = wrong.answer
         lines = failure()._render_traceback_()
@@ -94,7 +99,9 @@ def test_an_unnamed_mistake_shows_the_smallest_failing_public_case(names: dict[s
     assert "tiny" in str(failure())
 
 
-def test_a_stub_is_called_not_written_yet_and_is_no_attempt(names: dict[str, Any], my: Path) -> None:
+def test_a_stub_is_called_not_written_yet_and_is_no_attempt(
+    names: dict[str, Any], my: Path
+) -> None:
     names["max_batch"] = stub
     assert "not written yet" in str(failure())
     assert my.read_bytes() == b""
@@ -135,9 +142,13 @@ def test_what_an_answer_writes_to_stderr_is_shown_and_goes_to_stdout(
     assert "noise" in out
 
 
-def test_hints_go_one_step_further_at_each_call_and_stay_at_the_third(names: dict[str, Any]) -> None:
+def test_hints_go_one_step_further_at_each_call_and_stay_at_the_third(
+    names: dict[str, Any],
+) -> None:
     shown = [repr(hint(ID)) for _ in range(4)]
-    for text, wanted in zip(shown, [*registry.load(ID).hints, registry.load(ID).hints[2]], strict=True):
+    for text, wanted in zip(
+        shown, [*registry.load(ID).hints, registry.load(ID).hints[2]], strict=True
+    ):
         assert wanted in text
 
 
@@ -148,7 +159,9 @@ def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(course, "COURSE", tmp_path)
 
 
-def test_the_solution_is_shown_after_an_attempt_and_not_before(names: dict[str, Any], author: None) -> None:
+def test_the_solution_is_shown_after_an_attempt_and_not_before(
+    names: dict[str, Any], author: None
+) -> None:
     assert "Try first" in repr(solution(ID))
     names["max_batch"] = stub
     failure()
@@ -164,7 +177,9 @@ def test_the_solution_can_be_had_by_giving_up(names: dict[str, Any], author: Non
     assert "return max(0, free" in solution(ID, give_up=True).source
 
 
-def test_without_a_learners_folder_nothing_is_written(names: dict[str, Any], tmp_path: Path) -> None:
+def test_without_a_learners_folder_nothing_is_written(
+    names: dict[str, Any], tmp_path: Path
+) -> None:
     names["max_batch"] = right
     check(ID)
     hint(ID)
@@ -172,7 +187,9 @@ def test_without_a_learners_folder_nothing_is_written(names: dict[str, Any], tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_attempt_is_kept_in_the_learners_folder_and_survives_the_process(names: dict[str, Any], my: Path) -> None:
+def test_an_attempt_is_kept_in_the_learners_folder_and_survives_the_process(
+    names: dict[str, Any], my: Path
+) -> None:
     names["max_batch"] = no_weights
     failure()
     assert record.standings(record.read(my))[ID].state == "tried"
@@ -184,7 +201,9 @@ def test_an_attempt_is_kept_in_the_learners_folder_and_survives_the_process(name
     assert record._here == []
 
 
-def test_a_torn_last_line_is_dropped_and_spoils_no_later_one(names: dict[str, Any], my: Path) -> None:
+def test_a_torn_last_line_is_dropped_and_spoils_no_later_one(
+    names: dict[str, Any], my: Path
+) -> None:
     record.write("check", ID, status="wrong")
     my.write_bytes(my.read_bytes() + b'{"event": "check", "id": "kv_ca')
     record.write("check", ID, status="right", points=2)
@@ -193,7 +212,10 @@ def test_a_torn_last_line_is_dropped_and_spoils_no_later_one(names: dict[str, An
 
 
 def test_two_notebooks_may_write_at_once(my: Path) -> None:
-    code = f"from twophase.lab import record\nfor i in range(300): record.write('hint', '{ID}', number=i)"
+    code = (
+        f"from twophase.lab import record\nfor i in range(300): record.write('hint', '{ID}',"
+        " number=i)"
+    )
     writers = [subprocess.Popen([sys.executable, "-c", code], cwd=my.parent) for _ in range(2)]
     assert [w.wait(60) for w in writers] == [0, 0]
     assert sorted(e["number"] for e in record.read()) == sorted([*range(300)] * 2)
@@ -226,12 +248,25 @@ USES: dict[str, str] = {
     "the function itself": "from twophase.theory.kv_cache import max_batch as f",
     "by its name": "from twophase.theory.kv_cache import max_batch as g\ndef f(*a): return g(*a)",
     "by its module": "import twophase.theory.kv_cache as kv\ndef f(*a): return kv.max_batch(*a)",
-    "by its full name": "import twophase.theory.kv_cache\ndef f(*a): return twophase.theory.kv_cache.max_batch(*a)",
-    "imported inside": "def f(*a):\n    from twophase.theory.kv_cache import max_batch as g\n    return g(*a)",
-    "through a helper": "from twophase.theory import kv_cache\ndef h(*a): return kv_cache.max_batch(*a)\ndef f(*a): return h(*a)",
-    "in a method": "from twophase.theory import kv_cache\nclass f:\n    def m(self): return kv_cache.max_batch",
-    "in a lambda inside": "from twophase.theory import kv_cache\ndef f(*a): return (lambda: kv_cache.max_batch(*a))()",
-    "as a default": "from twophase.theory.kv_cache import max_batch\ndef f(*a, g=max_batch): return g(*a)",
+    "by its full name": (
+        "import twophase.theory.kv_cache\ndef f(*a): return twophase.theory.kv_cache.max_batch(*a)"
+    ),
+    "imported inside": (
+        "def f(*a):\n    from twophase.theory.kv_cache import max_batch as g\n    return g(*a)"
+    ),
+    "through a helper": (
+        "from twophase.theory import kv_cache\ndef h(*a): return kv_cache.max_batch(*a)\ndef f(*a):"
+        " return h(*a)"
+    ),
+    "in a method": (
+        "from twophase.theory import kv_cache\nclass f:\n    def m(self): return kv_cache.max_batch"
+    ),
+    "in a lambda inside": (
+        "from twophase.theory import kv_cache\ndef f(*a): return (lambda: kv_cache.max_batch(*a))()"
+    ),
+    "as a default": (
+        "from twophase.theory.kv_cache import max_batch\ndef f(*a, g=max_batch): return g(*a)"
+    ),
 }
 
 
@@ -254,17 +289,22 @@ def test_an_answer_of_ones_own_is_not_suspected(answer: Callable[..., Any]) -> N
 
 def test_using_something_else_of_the_same_module_is_not_suspected() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec("from twophase.theory import kv_cache\ndef f(*a): return kv_cache.kv_bytes_per_token", names)
+    exec(
+        "from twophase.theory import kv_cache\ndef f(*a): return kv_cache.kv_bytes_per_token", names
+    )
     assert used([WITHHELD], [names["f"]]) == []
 
 
 def test_in_the_official_worker_all_four_do_nothing_and_bring_no_checks() -> None:
     code = (
-        "import sys; from twophase.lab import NotYet, check, hint, solution, progress\n"
-        "assert [check('a'), hint('b'), solution('c'), solution('c', give_up=True), progress()] == [None] * 5\n"
-        "assert not [m for m in sys.modules if m.startswith(('twophase.checks', 'twophase.lab.'))]"
+        "import sys; from twophase.lab import NotYet, check, hint, solution, progress\nassert"
+        " [check('a'), hint('b'), solution('c'), solution('c', give_up=True), progress()] == [None]"
+        " * 5\nassert not [m for m in sys.modules if m.startswith(('twophase.checks',"
+        " 'twophase.lab.'))]"
     )
-    subprocess.run([sys.executable, "-c", code], env={"TWOPHASE_WORKER": "1"}, check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", code], env={"TWOPHASE_WORKER": "1"}, check=True, timeout=60
+    )
 
 
 def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_path: Path) -> None:
@@ -274,14 +314,22 @@ def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_p
         f'def max_batch(*args):\n    raise NotYet("{ID}")',
         "max_batch()",
         f'check("{ID}")',
-        "def max_batch(memory, weights, per_token, tokens):\n    return memory // (per_token * tokens)",
+        (
+            "def max_batch(memory, weights, per_token, tokens):\n    return memory // (per_token *"
+            " tokens)"
+        ),
         f'check("{ID}")',
-        "def max_batch(m, w, k, n):\n    import warnings; warnings.warn('x'); return max(0, (m - w) // (k * n))",
+        (
+            "def max_batch(m, w, k, n):\n    import warnings; warnings.warn('x'); return max(0, (m"
+            " - w) // (k * n))"
+        ),
         f'check("{ID}")',
         f'solution("{ID}", 1); hint("{ID}"); progress()',
     )
     nb.cells = [nbformat.v4.new_code_cell(s) for s in sources]
-    NotebookClient(nb, allow_errors=True, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(
+        nb, allow_errors=True, timeout=60, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     outputs = [o for c in nb.cells for o in c.outputs]
     assert not [o for o in outputs if o.get("name") == "stderr"]
     errors = [o for o in outputs if o.output_type == "error"]

@@ -1,4 +1,5 @@
-"""Properties of chapter 4's checks beyond the kill matrix: labels far from thresholds, the best choice really the best."""
+"""Properties of chapter 4's checks beyond the kill matrix: labels far from thresholds, the best
+choice really the best."""
 
 from __future__ import annotations
 
@@ -82,7 +83,10 @@ def test_no_deployment_is_cheaper_than_the_one_called_best(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_cases_of_the_deployment_can_be_made_from_any_seed(seed: int) -> None:
-    assert len(deployment.EXERCISE.make_cases(seed)) == len(deployment.WRONG) + len(deployment.TRAPS) + 4
+    assert (
+        len(deployment.EXERCISE.make_cases(seed))
+        == len(deployment.WRONG) + len(deployment.TRAPS) + 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,18 @@ def test_cases_of_the_deployment_can_be_made_from_any_seed(seed: int) -> None:
         ({"machine": "old"}, "keys"),
         ({"machine": "none", "n_chips": 1, "format": "bf16", "batch": 1}, "no machine"),
         ({"machine": "old", "n_chips": 1, "format": "fp4", "batch": 1}, "does not allow"),
-        ({"machine": "old", "n_chips": 9, "format": "bf16", "batch": 1}, "n_chips must be a whole number"),
-        ({"machine": "old", "n_chips": 1, "format": "bf16", "batch": True}, "batch must be a whole number"),
-        ({"machine": "old", "n_chips": 1, "format": "bf16", "batch": 1.0}, "batch must be a whole number"),
+        (
+            {"machine": "old", "n_chips": 9, "format": "bf16", "batch": 1},
+            "n_chips must be a whole number",
+        ),
+        (
+            {"machine": "old", "n_chips": 1, "format": "bf16", "batch": True},
+            "batch must be a whole number",
+        ),
+        (
+            {"machine": "old", "n_chips": 1, "format": "bf16", "batch": 1.0},
+            "batch must be a whole number",
+        ),
     ],
 )
 def test_a_choice_that_is_none_is_refused_with_the_reason(choice: object, why: str) -> None:
@@ -111,7 +124,9 @@ def test_a_choice_within_five_percent_of_the_best_is_right_and_one_beyond_is_not
     least = _serving.price(w, m, best["n_chips"], best["format"], best["batch"])
     for batch in range(1, best["batch"] + 1):
         near = _serving.price(w, m, best["n_chips"], best["format"], batch) <= 1.05 * least
-        seen = deployment.observe(LocalAnswer({"choose": lambda w, m, b=batch: {**best, "batch": b}}), case)
+        seen = deployment.observe(
+            LocalAnswer({"choose": lambda w, m, b=batch: {**best, "batch": b}}), case
+        )
         assert (seen["price"] == "within 5 % of the best") == near
 
 

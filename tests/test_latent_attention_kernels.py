@@ -1,4 +1,5 @@
-"""Latent attention: both forms equal the paper's formulas, cost what the theory says; the cache keeps no more."""
+"""Latent attention: both forms equal the paper's formulas, cost what the theory says; the cache
+keeps no more."""
 
 import math
 
@@ -17,17 +18,25 @@ FAST = settings(deadline=None, max_examples=30)
 SIZE = st.integers(1, 7)
 WIDTH = st.integers(2, 7)  # a sum over one number is no matrix product to torch, nor to the meter
 
-# Both forms sum the same products in another order, in fp64. The exponentials of torch's fused CPU kernel are no better
-# than 1e-7 even then.
+# Both forms sum the same products in another order, in fp64. The exponentials of torch's fused CPU
+# kernel are no better than 1e-7 even then.
 EXACT = {"rtol": 1e-6, "atol": 1e-6}
 # The same in fp32: 1e-7 per number, over some dozen numbers, cancellation included.
 FP32 = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def inputs(B, T, S, N, R, rope_dim, nope_dim, v_dim, dtype=torch.float64, seed=0, device="cpu"):
-    """q_nope, q_rope, latent, k_rope, w_uk, w_uv at random; scores of order 1, so that the softmax is neither flat nor sharp."""
+    """q_nope, q_rope, latent, k_rope, w_uk, w_uv at random; scores of order 1, so that the softmax
+    is neither flat nor sharp."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = [(B, T, N, nope_dim), (B, T, N, rope_dim), (B, S, R), (B, S, rope_dim), (N, nope_dim, R), (N, v_dim, R)]
+    shapes = [
+        (B, T, N, nope_dim),
+        (B, T, N, rope_dim),
+        (B, S, R),
+        (B, S, rope_dim),
+        (N, nope_dim, R),
+        (N, v_dim, R),
+    ]
     if device == "meta":
         return [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
     made = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
@@ -55,12 +64,25 @@ def by_the_book(q_nope, q_rope, latent, k_rope, w_uk, w_uv, scale):
 
 @pytest.mark.parametrize("attend", FORMS)
 @FAST
-@given(B=st.integers(1, 3), T=SIZE, past=st.integers(0, 5), N=SIZE, R=SIZE, rope_dim=SIZE, nope_dim=SIZE, v_dim=SIZE)
-def test_each_form_is_the_papers_attention_head_by_head(attend, B, T, past, N, R, rope_dim, nope_dim, v_dim):
+@given(
+    B=st.integers(1, 3),
+    T=SIZE,
+    past=st.integers(0, 5),
+    N=SIZE,
+    R=SIZE,
+    rope_dim=SIZE,
+    nope_dim=SIZE,
+    v_dim=SIZE,
+)
+def test_each_form_is_the_papers_attention_head_by_head(
+    attend, B, T, past, N, R, rope_dim, nope_dim, v_dim
+):
     given_to = inputs(B, T, T + past, N, R, rope_dim, nope_dim, v_dim, seed=B + 7 * T + 49 * N)
     expected = by_the_book(*given_to, scale=1 / math.sqrt(nope_dim + rope_dim))
     torch.testing.assert_close(attend(*given_to), expected, **EXACT)
-    torch.testing.assert_close(attend(*given_to, scale=0.3), by_the_book(*given_to, scale=0.3), **EXACT)
+    torch.testing.assert_close(
+        attend(*given_to, scale=0.3), by_the_book(*given_to, scale=0.3), **EXACT
+    )
 
 
 @pytest.mark.parametrize(("T", "S"), [(1, 129), (65, 65), (64, 130), (1, 1), (128, 128)])
@@ -74,7 +96,8 @@ def test_both_forms_agree_in_fp32_where_blocks_of_fused_kernels_begin_and_end(T,
 def test_in_bf16_each_form_errs_by_no_more_than_a_few_roundings(attend, T):
     rounded = inputs(2, T, 40, N=4, R=64, rope_dim=16, nope_dim=32, v_dim=32, dtype=torch.bfloat16)
     exact = expanded_attention(*(x.double() for x in rounded))
-    # One rounding is 2⁻⁹ = 0.2 %; keys (or queries), scores, weights, values (or sums) and the output are rounded once each.
+    # One rounding is 2⁻⁹ = 0.2 %; keys (or queries), scores, weights, values (or sums) and the
+    # output are rounded once each.
     assert (attend(*rounded) - exact).abs().max() < 0.02 * exact.abs().max()
 
 
@@ -83,7 +106,10 @@ def test_in_bf16_each_form_errs_by_no_more_than_a_few_roundings(attend, T):
 def test_both_forms_have_the_same_gradients(T, past, N):
     losses = []
     for attend in FORMS:
-        leaves = [x.requires_grad_() for x in inputs(2, T, T + past, N, R=5, rope_dim=4, nope_dim=3, v_dim=6)]
+        leaves = [
+            x.requires_grad_()
+            for x in inputs(2, T, T + past, N, R=5, rope_dim=4, nope_dim=3, v_dim=6)
+        ]
         attend(*leaves).square().sum().backward()
         losses.append([x.grad for x in leaves])
     for expanded, absorbed in zip(*losses, strict=True):
@@ -91,11 +117,16 @@ def test_both_forms_have_the_same_gradients(T, past, N):
 
 
 def test_a_query_never_sees_a_later_latent():
-    q_nope, q_rope, latent, k_rope, w_uk, w_uv = inputs(1, 4, 6, N=2, R=5, rope_dim=4, nope_dim=3, v_dim=3)
+    q_nope, q_rope, latent, k_rope, w_uk, w_uv = inputs(
+        1, 4, 6, N=2, R=5, rope_dim=4, nope_dim=3, v_dim=3
+    )
     later, later_rope = latent.clone(), k_rope.clone()
     later[:, 4:], later_rope[:, 4:] = 99.0, -99.0
     for attend in FORMS:
-        a, b = attend(q_nope, q_rope, latent, k_rope, w_uk, w_uv), attend(q_nope, q_rope, later, later_rope, w_uk, w_uv)
+        a, b = (
+            attend(q_nope, q_rope, latent, k_rope, w_uk, w_uv),
+            attend(q_nope, q_rope, later, later_rope, w_uk, w_uv),
+        )
         torch.testing.assert_close(a[:, :2], b[:, :2], **EXACT)  # their positions are 2 and 3
         assert not torch.allclose(a[:, 2:], b[:, 2:], rtol=1e-2)
 
@@ -104,7 +135,11 @@ def test_a_query_never_sees_a_later_latent():
 @pytest.mark.parametrize(
     ("which", "shape", "message"),
     [
-        (1, (2, 3, 5, 4), r"q_rope must be \[2, 3, 4, 4\] to fit the other tensors; it is \[2, 3, 5, 4\]"),
+        (
+            1,
+            (2, 3, 5, 4),
+            r"q_rope must be \[2, 3, 4, 4\] to fit the other tensors; it is \[2, 3, 5, 4\]",
+        ),
         (3, (2, 5, 4), r"k_rope must be \[2, 6, 4\]"),
         (4, (4, 7, 9), r"w_uk must be \[4, 3, 9\]"),
         (5, (3, 8, 9), r"w_uv must be \[4, 8, 9\]"),
@@ -151,7 +186,9 @@ def test_absorbed_decode_makes_nothing_larger_than_its_scores():
     with Largest() as expanded:
         expanded_attention(q_nope, q_rope, *views, w_uk, w_uv)
     assert absorbed.numbers == B * N * S  # a tenth of the latents
-    assert expanded.numbers >= B * N * S * (6 + 8)  # the keys of all heads: the instrument sees what is made
+    assert expanded.numbers >= B * N * S * (
+        6 + 8
+    )  # the keys of all heads: the instrument sees what is made
 
 
 @FAST
@@ -164,12 +201,18 @@ def test_absorbed_decode_costs_what_the_theory_counts(B, S, N, R, rope_dim, nope
     assert m.matmul_flops == B * (absorbing + S * per_pair)
 
 
-@pytest.mark.parametrize(("T", "cheaper"), [(1, "absorbed"), (170, "absorbed"), (171, "expanded"), (1000, "expanded")])
+@pytest.mark.parametrize(
+    ("T", "cheaper"), [(1, "absorbed"), (170, "absorbed"), (171, "expanded"), (1000, "expanded")]
+)
 def test_absorbing_pays_for_up_to_170_queries_over_a_long_cache_of_deepseek_v2(T, cheaper):
     counted = {}
     for attend in FORMS:
         with Meter() as m:
-            attend(*inputs(1, T, 1_000_000, 128, 512, 64, 128, 128, dtype=torch.bfloat16, device="meta"))
+            attend(
+                *inputs(
+                    1, T, 1_000_000, 128, 512, 64, 128, 128, dtype=torch.bfloat16, device="meta"
+                )
+            )
         counted[attend.__name__.removesuffix("_attention")] = m.matmul_flops
     assert min(counted, key=counted.get) == cheaper
 
@@ -178,7 +221,9 @@ def test_absorbing_pays_for_up_to_170_queries_over_a_long_cache_of_deepseek_v2(T
 
 
 @FAST
-@given(blocks=st.lists(st.integers(0, 4), min_size=1, max_size=5), R=SIZE, rope_dim=st.integers(0, 4))
+@given(
+    blocks=st.lists(st.integers(0, 4), min_size=1, max_size=5), R=SIZE, rope_dim=st.integers(0, 4)
+)
 def test_the_cache_returns_everything_appended_in_order(blocks, R, rope_dim):
     cache = LatentCache(2, 20, R, rope_dim)
     latents, keys = torch.randn(2, 20, R), torch.randn(2, 20, rope_dim)
@@ -198,11 +243,15 @@ def test_what_append_returns_are_views_of_the_cache():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("B", "S_max", "R", "rope_dim"), [(1, 1, 1, 0), (3, 7, 5, 2), (2, 64, 32, 16)])
+@pytest.mark.parametrize(
+    ("B", "S_max", "R", "rope_dim"), [(1, 1, 1, 0), (3, 7, 5, 2), (2, 64, 32, 16)]
+)
 def test_the_cache_takes_the_bytes_that_the_theory_says(B, S_max, R, rope_dim, dtype):
     cache = LatentCache(B, S_max, R, rope_dim, dtype=dtype)
     assert cache.nbytes == B * latent_bytes_per_sequence(S_max, 1, R, rope_dim, dtype.itemsize)
-    held = sum(x.untyped_storage().nbytes() for x in vars(cache).values() if isinstance(x, torch.Tensor))
+    held = sum(
+        x.untyped_storage().nbytes() for x in vars(cache).values() if isinstance(x, torch.Tensor)
+    )
     assert cache.nbytes == held
 
 
@@ -233,11 +282,19 @@ def test_a_truncated_cache_forgets_and_goes_on_from_there():
 
 @pytest.mark.parametrize(
     ("latent", "key"),
-    [((2, 1, 4), (2, 1, 2)), ((2, 1, 3), (2, 1, 1)), ((1, 1, 3), (1, 1, 2)), ((2, 1, 3), (2, 2, 2)), ((2, 3), (2, 2))],
+    [
+        ((2, 1, 4), (2, 1, 2)),
+        ((2, 1, 3), (2, 1, 1)),
+        ((1, 1, 3), (1, 1, 2)),
+        ((2, 1, 3), (2, 2, 2)),
+        ((2, 3), (2, 2)),
+    ],
 )
 def test_blocks_of_another_shape_are_refused(latent, key):
     cache = LatentCache(2, 4, R=3, rope_dim=2)
-    with pytest.raises(ValueError, match=r"takes a latent of \[2, T, 3\] and a rotated key of \[2, T, 2\]"):
+    with pytest.raises(
+        ValueError, match=r"takes a latent of \[2, T, 3\] and a rotated key of \[2, T, 2\]"
+    ):
         cache.append(torch.zeros(latent), torch.zeros(key))
     assert cache.length == 0
 

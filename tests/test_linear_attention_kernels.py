@@ -1,4 +1,5 @@
-"""Linear attention: three ways to the same numbers, a state of known size, and what rounding the state costs."""
+"""Linear attention: three ways to the same numbers, a state of known size, and what rounding the
+state costs."""
 
 import math
 
@@ -23,12 +24,22 @@ from twophase.models.transformer import Transformer
 from twophase.theory.beyond_attention import taylor_features as n_features
 from twophase.theory.kv_cache import linear_attention_bytes
 
-# Sums of the same numbers in another order: a few units in the last place of float64, times at most a hundred terms.
+# Sums of the same numbers in another order: a few units in the last place of float64, times at most
+# a hundred terms.
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 
 # N·f = 15, N·H = 21 and D = 16 all differ, and so do f and H.
-ODD = Config(L=3, D=16, F=20, N=3, K=1, H=7 * 2, V=31, attention="linear", linear=LinearConfig(6), context=64)
-HYBRID = Config(**{**ODD.to_dict(), "attention": ("linear", "sliding", "gqa"), "window": 4, "linear": LinearConfig(6)})
+ODD = Config(
+    L=3, D=16, F=20, N=3, K=1, H=7 * 2, V=31, attention="linear", linear=LinearConfig(6), context=64
+)
+HYBRID = Config(
+    **{
+        **ODD.to_dict(),
+        "attention": ("linear", "sliding", "gqa"),
+        "window": 4,
+        "linear": LinearConfig(6),
+    }
+)
 
 
 def draw(B: int, T: int, N: int, f: int, H: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
@@ -56,7 +67,9 @@ def new_state(q: torch.Tensor, v: torch.Tensor, dtype: torch.dtype = torch.float
 def test_products_of_features_are_the_taylor_polynomial_of_the_score(f, seed):
     q, k = draw(2, 3, 2, f, 1, seed)[:2]
     s = (q * k).sum(-1) / math.sqrt(f)
-    torch.testing.assert_close((taylor_features(q) * taylor_features(k)).sum(-1), 1 + s + s**2 / 2, **EXACT)
+    torch.testing.assert_close(
+        (taylor_features(q) * taylor_features(k)).sum(-1), 1 + s + s**2 / 2, **EXACT
+    )
     assert taylor_features(q).shape[-1] == n_features(f)
 
 
@@ -78,16 +91,22 @@ def test_parallel_chunked_and_recurrent_agree_with_the_definition(B, N, f, H, bl
     chunked = torch.cat([chunked_linear_attention(*block, state, chunk) for block in fed], dim=1)
     torch.testing.assert_close(chunked, expected, **EXACT)
     alone, fed = new_state(q, v), zip(*(x.split(1, dim=1) for x in (q, k, v)), strict=True)
-    torch.testing.assert_close(torch.cat([recurrent_step(*one, alone) for one in fed], dim=1), expected, **EXACT)
+    torch.testing.assert_close(
+        torch.cat([recurrent_step(*one, alone) for one in fed], dim=1), expected, **EXACT
+    )
     torch.testing.assert_close(alone.sums, state.sums, **EXACT)
     assert alone.length == state.length == sum(blocks)
 
 
-@pytest.mark.parametrize("T", [1, 63, 64, 65, 128, 129])  # the parallel form takes 64 queries at a time
+@pytest.mark.parametrize(
+    "T", [1, 63, 64, 65, 128, 129]
+)  # the parallel form takes 64 queries at a time
 def test_the_parallel_form_is_right_at_the_borders_of_its_blocks(T):
     q, k, v = draw(1, T, 2, 3, 4)
     torch.testing.assert_close(parallel_linear_attention(q, k, v), by_definition(q, k, v), **EXACT)
-    torch.testing.assert_close(chunked_linear_attention(q, k, v, new_state(q, v)), by_definition(q, k, v), **EXACT)
+    torch.testing.assert_close(
+        chunked_linear_attention(q, k, v, new_state(q, v)), by_definition(q, k, v), **EXACT
+    )
 
 
 def test_with_small_scores_it_is_softmax_attention_up_to_the_third_order():
@@ -101,7 +120,9 @@ def test_with_small_scores_it_is_softmax_attention_up_to_the_third_order():
     bound = 2 * off / (1 - off) * v.abs().max()
     softmax = causal_attention(q, k, v)
     assert 0 < (parallel_linear_attention(q, k, v) - softmax).abs().max() < bound
-    first_order = torch.einsum("bnts,bsnh->btnh", functional.normalize((1 + s).tril(), p=1, dim=-1), v)
+    first_order = torch.einsum(
+        "bnts,bsnh->btnh", functional.normalize((1 + s).tril(), p=1, dim=-1), v
+    )
     assert (first_order - softmax).abs().max() > bound  # one order less is not enough
 
 
@@ -109,8 +130,12 @@ def test_gradients_of_the_parallel_form_are_right_and_the_chunked_form_has_the_s
     q, k, v = (x.requires_grad_() for x in draw(1, 5, 2, 3, 2))
     assert torch.autograd.gradcheck(parallel_linear_attention, (q, k, v))
     weight = draw(1, 5, 2, 3, 2, seed=1)[2]
-    of_parallel = torch.autograd.grad((parallel_linear_attention(q, k, v) * weight).sum(), (q, k, v))
-    of_chunked = torch.autograd.grad((chunked_linear_attention(q, k, v, new_state(q, v), 2) * weight).sum(), (q, k, v))
+    of_parallel = torch.autograd.grad(
+        (parallel_linear_attention(q, k, v) * weight).sum(), (q, k, v)
+    )
+    of_chunked = torch.autograd.grad(
+        (chunked_linear_attention(q, k, v, new_state(q, v), 2) * weight).sum(), (q, k, v)
+    )
     for ours, theirs in zip(of_chunked, of_parallel, strict=True):
         torch.testing.assert_close(ours, theirs, **EXACT)
 
@@ -123,9 +148,15 @@ def test_a_token_never_sees_a_later_one():
 
 
 def test_scores_so_low_that_softmax_would_forget_the_key_still_weigh_it():
-    q, k, v = torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4), torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
+    q, k, v = (
+        torch.ones(1, 2, 1, 4),
+        torch.ones(1, 2, 1, 4),
+        torch.tensor([1.0, 0.0]).view(1, 2, 1, 1),
+    )
     k[:, 0] = -50.0  # s = −100: exp gives e^−102 of the weight, the polynomial 4901 : 5
-    assert parallel_linear_attention(q, k, v)[0, 1, 0, 0] == pytest.approx(4901 / (4901 + 5), rel=1e-6)
+    assert parallel_linear_attention(q, k, v)[0, 1, 0, 0] == pytest.approx(
+        4901 / (4901 + 5), rel=1e-6
+    )
 
 
 def test_the_chunked_form_does_as_much_work_as_it_says():
@@ -135,7 +166,9 @@ def test_the_chunked_form_does_as_much_work_as_it_says():
         with FlopCounterMode(display=False) as counter:
             chunked_linear_attention(q, k, v, new_state(q, v, torch.float32), chunk)
         inside, between = T * chunk * (f + H + 1), 2 * T * int(n_features(f)) * (H + 1)
-        assert counter.get_total_flops() == 2 * B * N * (inside + between)  # a multiplication and an addition each
+        assert counter.get_total_flops() == 2 * B * N * (
+            inside + between
+        )  # a multiplication and an addition each
 
 
 @pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2)])
@@ -145,25 +178,33 @@ def test_the_state_takes_the_bytes_of_the_theory(dtype, width):
     assert state.nbytes == state.sums.untyped_storage().nbytes()
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, None), (torch.bfloat16, 256), (torch.float16, 2048)])
+@pytest.mark.parametrize(
+    ("dtype", "limit"), [(torch.float32, None), (torch.bfloat16, 256), (torch.float16, 2048)]
+)
 def test_a_state_in_half_precision_stops_counting_tokens(dtype, limit):
     state, n = LinearState(1, 1, 1, 1, dtype), 2060 if limit == 2048 else 300
     nothing, one = torch.zeros(1, 1, 1, 1), torch.ones(1, 1, 1, 1)
     for _ in range(n):
         recurrent_step(nothing, nothing, one, state)
-    assert state.sums[0, 0, 0].tolist() == [limit or n] * 2  # the sum of values, all 1, and of weights, all 1
+    assert (
+        state.sums[0, 0, 0].tolist() == [limit or n] * 2
+    )  # the sum of values, all 1, and of weights, all 1
     assert state.length == n
 
 
 def test_a_bf16_state_loses_more_the_longer_it_runs():
     q, k, v = (x.float() for x in draw(1, 1024, 2, 4, 4))
-    v = v + torch.linspace(0, 1, 1024)[:, None, None]  # the mean drifts, so that forgetting late tokens shows
+    v = (
+        v + torch.linspace(0, 1, 1024)[:, None, None]
+    )  # the mean drifts, so that forgetting late tokens shows
     expected, state = parallel_linear_attention(q, k, v), new_state(q, v, torch.bfloat16)
     fed = zip(*(x.split(1, dim=1) for x in (q, k, v)), strict=True)
     error = (torch.cat([recurrent_step(*one, state) for one in fed], dim=1) - expected).abs()
     early, late = error[:, :128].mean(), error[:, -128:].mean()
     assert early < 0.03 < 0.1 < late
-    torch.testing.assert_close(expected, by_definition(q, k, v), rtol=1e-4, atol=1e-4)  # fp32 is not the reason
+    torch.testing.assert_close(
+        expected, by_definition(q, k, v), rtol=1e-4, atol=1e-4
+    )  # fp32 is not the reason
 
 
 def test_bf16_inputs_are_summed_in_fp32():
@@ -174,7 +215,9 @@ def test_bf16_inputs_are_summed_in_fp32():
     assert out.dtype == torch.bfloat16
     rounded = {"rtol": 2**-8, "atol": 1e-5}  # only the result is rounded: half a unit of its 8 bits
     torch.testing.assert_close(out.double(), expected, **rounded)
-    torch.testing.assert_close(chunked_linear_attention(q, k, v, state, 7).double(), expected, **rounded)
+    torch.testing.assert_close(
+        chunked_linear_attention(q, k, v, state, 7).double(), expected, **rounded
+    )
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(parallel_linear_attention(q, k, v), out)
 
@@ -187,7 +230,9 @@ def test_a_state_can_be_emptied_but_not_unwound():
     state.truncate(6)
     for change in (state.check_truncate, state.truncate):
         for length in (5, 7, -1):
-            with pytest.raises(ValueError, match=f"sum over 6 tokens and cannot be cut to {length}"):
+            with pytest.raises(
+                ValueError, match=f"sum over 6 tokens and cannot be cut to {length}"
+            ):
                 change(length)
     state.check_truncate(0)
     assert torch.equal(state.sums, sums)
@@ -218,7 +263,9 @@ def test_what_does_not_fit_is_refused_before_the_state_changes():
 def model(request) -> Transformer:
     torch.manual_seed(0)
     model = Transformer(request.param)
-    for p in model.parameters():  # initial weights are so small that every mistake would hide in the tolerance
+    for p in (
+        model.parameters()
+    ):  # initial weights are so small that every mistake would hide in the tolerance
         if p.ndim > 1:
             torch.nn.init.normal_(p, std=0.3)
     return model.eval().requires_grad_(False)
@@ -229,7 +276,9 @@ def test_cached_logits_equal_uncached_ones_however_the_tokens_are_fed(model, blo
     ids = torch.randint(0, 31, (2, 12), generator=torch.Generator().manual_seed(1))
     cache = model.new_cache(2, 12)
     cached = torch.cat([model(block, cache) for block in ids.split(blocks, dim=1)], dim=1)
-    torch.testing.assert_close(cached, model(ids), rtol=1e-4, atol=1e-5)  # fp32 sums in another order, 3 layers
+    torch.testing.assert_close(
+        cached, model(ids), rtol=1e-4, atol=1e-5
+    )  # fp32 sums in another order, 3 layers
     assert cache.length == 12
 
 
@@ -239,9 +288,13 @@ def test_the_model_has_the_parameters_and_the_cache_bytes_of_the_theory(model):
     states = [s for s in model.new_cache(2, 9).stores.values() if isinstance(s, LinearState)]
     assert len(states) == c.mixers.count("linear")
     for state in states:
-        assert state.nbytes == 2 * linear_attention_bytes(1, c.N, n_features(c.linear.feature_dim), c.H, 4)
+        assert state.nbytes == 2 * linear_attention_bytes(
+            1, c.N, n_features(c.linear.feature_dim), c.H, 4
+        )
     if c is ODD:
-        assert model.new_cache(2, 9).nbytes == model.new_cache(2, 900).nbytes == c.L * states[0].nbytes
+        assert (
+            model.new_cache(2, 9).nbytes == model.new_cache(2, 900).nbytes == c.L * states[0].nbytes
+        )
 
 
 def test_a_cache_of_keys_is_refused(model):

@@ -1,4 +1,5 @@
-"""Sliding windows: the ring cache is the uncached window, whatever the blocks, and its bytes are the theory's."""
+"""Sliding windows: the ring cache is the uncached window, whatever the blocks, and its bytes are
+the theory's."""
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ def draw(B: int, S: int, *heads: int, H: int = 6, seed: int = 0) -> tuple[torch.
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> None:
-    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)  # sums of at most 60 fp32 products, in another order
+    torch.testing.assert_close(
+        a, b, rtol=1e-5, atol=1e-5
+    )  # sums of at most 60 fp32 products, in another order
 
 
 BLOCKS = st.lists(st.one_of(st.just(1), st.integers(0, 9)), min_size=1, max_size=8)
@@ -39,14 +42,20 @@ def test_any_split_into_blocks_gives_the_attention_without_a_cache(blocks, windo
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.lists(st.tuples(st.booleans(), st.integers(1, 7)), min_size=1, max_size=12), st.integers(1, 6))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 7)), min_size=1, max_size=12),
+    st.integers(1, 6),
+)
 def test_after_any_truncations_the_ring_is_right_or_refuses(steps, window):
     cache, held = RingKVCache(1, window, 1, 6), {}  # held: the position in each slot, kept by hand
     q, k, v = draw(1, 0, 1, 1, 1)
     for i, (cut, n) in enumerate(steps):
         if not cut:
             start = k.shape[1]
-            q, k, v = (torch.cat(pair, 1) for pair in zip((q, k, v), draw(1, n, 1, 1, 1, seed=i), strict=True))
+            q, k, v = (
+                torch.cat(pair, 1)
+                for pair in zip((q, k, v), draw(1, n, 1, 1, 1, seed=i), strict=True)
+            )
             keys, values = cache.append(k[:, start:], v[:, start:])
             held.update({p % window: p for p in range(start, start + n)})
             expected = naive_attention(q, k, v, window=window)[:, start:]
@@ -75,7 +84,11 @@ def test_a_ring_that_has_gone_round_gives_back_one_token_and_says_why_not_two():
     cache.truncate(1)  # not yet full: anything goes
     cache.append(k[:, 1:], v[:, 1:])
     with pytest.raises(
-        ValueError, match="cannot be cut to 7 tokens: the next query needs those from position 4 on, but all before 5"
+        ValueError,
+        match=(
+            "cannot be cut to 7 tokens: the next query needs those from position 4 on, but all"
+            " before 5"
+        ),
     ):
         cache.truncate(7)
     cache.truncate(8)
@@ -109,13 +122,17 @@ def test_a_decode_step_gets_the_ring_itself_and_a_block_gets_a_copy():
 
 
 @settings(deadline=None, max_examples=40)
-@given(*[st.integers(1, 9)] * 4, st.sampled_from([torch.float32, torch.bfloat16]), st.integers(0, 20))
+@given(
+    *[st.integers(1, 9)] * 4, st.sampled_from([torch.float32, torch.bfloat16]), st.integers(0, 20)
+)
 def test_bytes_are_those_of_the_theory_and_never_grow(B, window, K, H, dtype, T):
     cache = RingKVCache(B, window, K, H, dtype=dtype)
     size = dtype.itemsize
     assert cache.nbytes == B * window_bytes_per_sequence(window + 7, window, 1, K, H, size)
     cache.append(torch.ones(B, T, K, H, dtype=dtype), torch.ones(B, T, K, H, dtype=dtype))
-    keys, values = cache.append(torch.ones(B, 1, K, H, dtype=dtype), torch.ones(B, 1, K, H, dtype=dtype))
+    keys, values = cache.append(
+        torch.ones(B, 1, K, H, dtype=dtype), torch.ones(B, 1, K, H, dtype=dtype)
+    )
     taken = cache.keys.untyped_storage().nbytes() + cache.values.untyped_storage().nbytes()
     assert cache.nbytes == taken
     # what a decode step reads is what the theory says a sequence of T + 1 tokens keeps
@@ -157,7 +174,13 @@ def test_a_cache_without_room_is_refused(sizes):
 def test_a_block_of_another_shape_is_refused_and_nothing_is_written():
     cache = RingKVCache(2, 4, 3, 6)
     k, v = draw(2, 5, 3, 3)
-    for bad in ((k[:1], v[:1]), (k[:, :, :2], v[:, :, :2]), (k[..., :5], v[..., :5]), (k, v[:, :4]), (k[0], v[0])):
+    for bad in (
+        (k[:1], v[:1]),
+        (k[:, :, :2], v[:, :, :2]),
+        (k[..., :5], v[..., :5]),
+        (k, v[:, :4]),
+        (k[0], v[0]),
+    ):
         with pytest.raises(ValueError, match=r"the cache takes k and v of \[2, T, 3, 6\]"):
             cache.append(*bad)
     assert cache.length == 0

@@ -35,7 +35,9 @@ def test_numbers_carry_si_prefixes(value, unit, text):
     assert si(value, unit) == text
 
 
-@pytest.mark.parametrize(("n", "text"), [(2**30, "1 GiB"), (1536, "1.5 KiB"), (10, "10 B"), (2**60, "1,020 PiB")])
+@pytest.mark.parametrize(
+    ("n", "text"), [(2**30, "1 GiB"), (1536, "1.5 KiB"), (10, "10 B"), (2**60, "1,020 PiB")]
+)
 def test_binary_prefixes_are_powers_of_1024(n, text):
     assert binary(n) == text
 
@@ -49,7 +51,10 @@ def test_a_table_escapes_html_and_is_accessible():
 
 
 def test_a_table_prints_aligned_text():
-    table = Table([{"what": "a", "n": 1234567, "x": 0.5, "ok": True}, {"what": "bc", "n": 1, "ok": False}], caption="C")
+    table = Table(
+        [{"what": "a", "n": 1234567, "x": 0.5, "ok": True}, {"what": "bc", "n": 1, "ok": False}],
+        caption="C",
+    )
     assert str(table).splitlines() == [
         "C",
         "",
@@ -59,7 +64,9 @@ def test_a_table_prints_aligned_text():
         "bc            1    –  no",
     ]
     assert table.column("n") == [1234567, 1]
-    assert str(Table([[np.float64(1.23456), np.int64(7)]], ["x", "n"])).splitlines()[-1] == "1.235  7"
+    assert (
+        str(Table([[np.float64(1.23456), np.int64(7)]], ["x", "n"])).splitlines()[-1] == "1.235  7"
+    )
 
 
 def test_a_table_refuses_rows_that_do_not_fit():
@@ -91,7 +98,9 @@ def test_a_comparison_refuses_what_does_not_match():
 
 
 def test_a_comparison_draws_a_line_and_points_with_units():
-    ax = compare([1.0, 2.0, 4.0], [1.1, 2.0, 4.4], x=[1, 2, 4], what="time", unit="s", at="batch [sequences]").draw()
+    ax = compare(
+        [1.0, 2.0, 4.0], [1.1, 2.0, 4.4], x=[1, 2, 4], what="time", unit="s", at="batch [sequences]"
+    ).draw()
     line, points = ax.get_lines()
     assert (line.get_linestyle(), points.get_linestyle()) == ("-", "None")
     assert list(points.get_ydata()) == [1.1, 2.0, 4.4]
@@ -116,7 +125,10 @@ def test_a_roofline_bends_at_the_ridge():
 
 
 def _luminance(color: str) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mpl.colors.to_rgb(color)]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in mpl.colors.to_rgb(color)
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

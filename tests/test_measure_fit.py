@@ -1,4 +1,5 @@
-"""Tests of `twophase.measure.fit`: costs are found again, never negative, and judged by relative misses."""
+"""Tests of `twophase.measure.fit`: costs are found again, never negative, and judged by relative
+misses."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ def test_costs_that_made_the_times_are_found_again() -> None:
 def test_a_cost_that_would_be_negative_is_zero_and_the_others_are_the_best_without_it() -> None:
     seconds = [0.9, 2.1, 4.0, 8.3, 64.0, 256.0]
     shrinking = [1 / B for B in BATCH]
-    fit = fit_seconds({"sequence": BATCH, "shrinking": shrinking, "step": [1] * 6}, [s - 0.05 / s for s in seconds])
+    fit = fit_seconds(
+        {"sequence": BATCH, "shrinking": shrinking, "step": [1] * 6},
+        [s - 0.05 / s for s in seconds],
+    )
     assert min(fit.cost.values()) >= 0
 
 
@@ -43,7 +47,8 @@ def test_no_other_non_negative_costs_miss_less(seed: int) -> None:
 
 
 def test_small_times_weigh_as_much_as_large_ones() -> None:
-    # one term cannot fit 1 at B=1 and 400 at B=200; with relative misses the answer lies between 1 and 2
+    # one term cannot fit 1 at B=1 and 400 at B=200; with relative misses the answer lies between 1
+    # and 2
     cost = fit_seconds({"sequence": [1, 200]}, [1, 400]).cost["sequence"]
     assert cost == pytest.approx((1 / 1 + 200 / 400) / (1 + (200 / 400) ** 2))
 
@@ -59,7 +64,9 @@ def test_small_times_weigh_as_much_as_large_ones() -> None:
         ({"a": [1, 2], "b": [0, 0]}, [1.0, 2.0], "tell the terms apart"),
     ],
 )
-def test_points_that_say_nothing_are_refused(terms: dict[str, list[float]], seconds: list[float], said: str) -> None:
+def test_points_that_say_nothing_are_refused(
+    terms: dict[str, list[float]], seconds: list[float], said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         fit_seconds(terms, seconds)
 

@@ -15,7 +15,9 @@ from twophase.cli.measure import measure
 from twophase.measure import calibrate, probe
 from twophase.theory.hardware import Hardware
 
-machine_module = sys.modules["twophase.measure.machine"]  # the package's attribute of that name is the function
+machine_module = sys.modules[
+    "twophase.measure.machine"
+]  # the package's attribute of that name is the function
 
 
 @pytest.fixture
@@ -70,7 +72,9 @@ def test_another_machine_is_measured_anew_and_the_old_figures_stay(quick, monkey
     assert len(quick) == 2
 
 
-@pytest.mark.parametrize("content", ["", "no json", "[]", '{"KEY": {"hardware": {}}}', '{"KEY": 3}'])
+@pytest.mark.parametrize(
+    "content", ["", "no json", "[]", '{"KEY": {"hardware": {}}}', '{"KEY": 3}']
+)
 def test_a_damaged_file_is_measured_over(quick, content):
     path = machine_module.cache_path()
     path.parent.mkdir(parents=True)
@@ -121,7 +125,11 @@ def test_the_command_prints_a_table_or_json(quick):
     facts = json.loads(CliRunner().invoke(app, ["--json", "--cached"]).stdout)
     assert len(quick) == 1
     bf16 = facts["formats"]["bf16"]
-    assert bf16["critical_intensity_flops_per_byte"] == pytest.approx(bf16["flops_per_s"] / facts["read_bytes_per_s"])
+    assert bf16["critical_intensity_flops_per_byte"] == pytest.approx(
+        bf16["flops_per_s"] / facts["read_bytes_per_s"]
+    )
     assert bf16["critical_batch_tokens"] == pytest.approx(bf16["critical_intensity_flops_per_byte"])
     fp32 = facts["formats"]["fp32"]
-    assert fp32["critical_batch_tokens"] == pytest.approx(2 * fp32["critical_intensity_flops_per_byte"])
+    assert fp32["critical_batch_tokens"] == pytest.approx(
+        2 * fp32["critical_intensity_flops_per_byte"]
+    )

@@ -36,23 +36,42 @@ def test_a_matmul_costs_exactly_what_the_theory_says(B, D, F_, dtype, gradients,
 @FAST
 @given(B=SIZE, T=SIZE, D=SIZE, F_=SIZE, dtype=DTYPE, gradients=GRADIENTS)
 def test_an_mlp_costs_exactly_what_the_theory_says_unfused_and_fused(B, T, D, F_, dtype, gradients):
-    x, up, gate = values(B, T, D, dtype=dtype), values(D, F_, dtype=dtype), values(D, F_, dtype=dtype)
+    x, up, gate = (
+        values(B, T, D, dtype=dtype),
+        values(D, F_, dtype=dtype),
+        values(D, F_, dtype=dtype),
+    )
     down, size = values(F_, D, dtype=dtype), dtype.itemsize
     with gradients(), Meter() as plain:
         (F.silu(x @ gate) * (x @ up)) @ down
     with gradients(), Meter() as whole, whole.fused("mlp"):
         y = (F.silu(x @ gate) * (x @ up)) @ down
     assert plain.matmul_flops == whole.matmul_flops == theory.mlp_flops(B, T, D, F_)
-    assert plain.bytes == theory.mlp_bytes_unfused(B, T, D, F_, True, size, size, elementwise_passes=5)
+    assert plain.bytes == theory.mlp_bytes_unfused(
+        B, T, D, F_, True, size, size, elementwise_passes=5
+    )
     assert whole.bytes == theory.mlp_bytes(B, T, D, F_, True, size, size)
     assert whole.bytes_written == tensor_bytes(y)
 
 
 @FAST
-@given(B=SIZE, T=SIZE, past=SIZE, K=st.integers(1, 3), G=st.integers(1, 4), H=SIZE, dtype=DTYPE, gradients=GRADIENTS)
-def test_a_cached_attention_step_costs_exactly_what_the_theory_says(B, T, past, K, G, H, dtype, gradients):
+@given(
+    B=SIZE,
+    T=SIZE,
+    past=SIZE,
+    K=st.integers(1, 3),
+    G=st.integers(1, 4),
+    H=SIZE,
+    dtype=DTYPE,
+    gradients=GRADIENTS,
+)
+def test_a_cached_attention_step_costs_exactly_what_the_theory_says(
+    B, T, past, K, G, H, dtype, gradients
+):
     N, S, room = K * G, past + T, past + T + 5
-    q, cache_k, cache_v = (values(B, h, t, H, dtype=dtype) for h, t in ((N, T), (K, room), (K, room)))
+    q, cache_k, cache_v = (
+        values(B, h, t, H, dtype=dtype) for h, t in ((N, T), (K, room), (K, room))
+    )
     k, v = cache_k[:, :, :S], cache_v[:, :, :S]
     with gradients(), Meter() as one_kernel:
         F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
@@ -158,7 +177,10 @@ SOURCE = values(1, 5, 4)
 @pytest.mark.parametrize(
     ("write", "elements"),
     [
-        (lambda x: x.index_put_((torch.tensor([0, 2]), torch.tensor([1, 1])), SOURCE[0, :2]), 2 * 4),
+        (
+            lambda x: x.index_put_((torch.tensor([0, 2]), torch.tensor([1, 1])), SOURCE[0, :2]),
+            2 * 4,
+        ),
         (lambda x: x.index_put_((torch.tensor([True, False, True]),), SOURCE[0]), 2 * 5 * 4),
         (lambda x: x.scatter_(0, torch.zeros(1, 5, 4, dtype=torch.long), SOURCE), 5 * 4),
         (lambda x: x.index_add_(0, torch.tensor([2]), SOURCE), 5 * 4),
@@ -202,7 +224,9 @@ def test_an_unknown_compute_operator_is_named_and_can_be_registered():
     x = values(3, 3)
     with pytest.raises(UnknownOperator, match=r"aten\.linalg_lu.* costs"), Meter():
         torch.linalg.lu(x)
-    register("aten.linalg_lu", other_flops=lambda out, x, *args, **kwargs: 2 * x.shape[-1] ** 3 // 3)
+    register(
+        "aten.linalg_lu", other_flops=lambda out, x, *args, **kwargs: 2 * x.shape[-1] ** 3 // 3
+    )
     with Meter() as m:
         torch.linalg.lu(x)
     assert m.other_flops == 18
@@ -278,7 +302,10 @@ def test_regions_add_up_and_name_their_share():
 
 
 def test_a_model_larger_than_memory_is_counted_on_the_meta_device():
-    x, w = (torch.empty(*s, dtype=torch.bfloat16, device="meta") for s in ((8, 100_000), (100_000, 1_000_000)))
+    x, w = (
+        torch.empty(*s, dtype=torch.bfloat16, device="meta")
+        for s in ((8, 100_000), (100_000, 1_000_000))
+    )
     with Meter() as m:
         x @ w
     assert m.flops == theory.matmul_flops(8, 100_000, 1_000_000)
@@ -304,7 +331,12 @@ def test_our_numba_matvec_is_counted_and_left_as_it_was():
     ints, scales = home.quantize_rows(w)
     with Meter() as m:
         home.matvec(ints, x, scales)
-    assert (m.matmul_flops, m.other_flops, m.bytes_read, m.bytes_written) == (2 * 24, 6, 24 + 4 * (6 + 4), 4 * 6)
+    assert (m.matmul_flops, m.other_flops, m.bytes_read, m.bytes_written) == (
+        2 * 24,
+        6,
+        24 + 4 * (6 + 4),
+        4 * 6,
+    )
     assert home._matvec_float32 is compiled
 
 
@@ -339,7 +371,10 @@ def test_a_decode_step_of_our_model_has_the_flops_that_its_parameter_count_says(
 def test_training_our_model_meets_no_unknown_operator():
     from twophase.models.transformer import Config, Transformer
 
-    model, tokens = Transformer(Config(L=2, D=32, F=48, N=2, K=1, H=16)), torch.zeros(2, 6, dtype=torch.long)
+    model, tokens = (
+        Transformer(Config(L=2, D=32, F=48, N=2, K=1, H=16)),
+        torch.zeros(2, 6, dtype=torch.long),
+    )
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     with Meter() as forward:
         loss = F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())

@@ -1,4 +1,5 @@
-"""Routing and running experts: against lists sorted by hand, against every expert run on every token, by identities."""
+"""Routing and running experts: against lists sorted by hand, against every expert run on every
+token, by identities."""
 
 import pytest
 import torch
@@ -30,10 +31,15 @@ def bank(E: int, F: int = 7, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor,
 
 
 def every_expert_on_every_token(x, experts, weights, w_gate, w_up, w_down) -> torch.Tensor:
-    """The same sum, the slow way: all E answers [tokens, E, D], times a weight that is 0 where nobody went."""
-    hidden = functional.silu(torch.einsum("nd,efd->nef", x, w_gate)) * torch.einsum("nd,efd->nef", x, w_up)
+    """The same sum, the slow way: all E answers [tokens, E, D], times a weight that is 0 where
+    nobody went."""
+    hidden = functional.silu(torch.einsum("nd,efd->nef", x, w_gate)) * torch.einsum(
+        "nd,efd->nef", x, w_up
+    )
     answers = torch.einsum("nef,edf->ned", hidden, w_down)
-    share = torch.zeros(len(x), len(w_gate), dtype=x.dtype).scatter_add(1, experts, weights.to(x.dtype))
+    share = torch.zeros(len(x), len(w_gate), dtype=x.dtype).scatter_add(
+        1, experts, weights.to(x.dtype)
+    )
     return torch.einsum("ned,ne->nd", answers, share)
 
 
@@ -68,7 +74,8 @@ def test_gradients_equal_those_of_every_expert_on_every_token_and_are_zero_for_i
 
 
 def test_the_gradient_of_a_stack_is_written_twice_at_most_not_once_per_expert():
-    """Each expert's own, then all of them as one stack; torch's gradient of `stack[e]` is as large as the stack."""
+    """Each expert's own, then all of them as one stack; torch's gradient of `stack[e]` is as large
+    as the stack."""
     E = 16
     matrices = [w.requires_grad_() for w in bank(E)]
     y = run_experts(draw(E, D), torch.arange(E)[:, None], torch.ones(E, 1), *matrices)
@@ -85,7 +92,8 @@ def test_gradients_reach_the_router_through_the_weights_as_finite_differences_sa
 
 
 def wide_route(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """`route` decides in fp32, too coarse for finite differences: its choice, and its weights again in fp64."""
+    """`route` decides in fp32, too coarse for finite differences: its choice, and its weights again
+    in fp64."""
     experts, weights = route(logits, 2)
     wide = logits.softmax(-1).gather(-1, experts)
     wide = wide / wide.sum(-1, keepdim=True)
@@ -109,14 +117,18 @@ def test_touched_experts_are_as_many_as_theory_expects_of_an_even_router():
 # Routing.
 
 
-def by_hand(scores: list[float], bias: list[float], k: int, groups: int, kept: int, top: int) -> list[int]:
+def by_hand(
+    scores: list[float], bias: list[float], k: int, groups: int, kept: int, top: int
+) -> list[int]:
     """The experts that one token visits, by sorting lists."""
     choice = [s + b for s, b in zip(scores, bias, strict=True)]
     size = len(scores) // groups
     members = [range(g * size, (g + 1) * size) for g in range(groups)]
     value = [sum(sorted((choice[e] for e in group), reverse=True)[:top]) for group in members]
     best = sorted(range(groups), key=lambda g: value[g], reverse=True)[:kept]
-    return sorted(sorted((e for g in best for e in members[g]), key=lambda e: choice[e], reverse=True)[:k])
+    return sorted(
+        sorted((e for g in best for e in members[g]), key=lambda e: choice[e], reverse=True)[:k]
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -128,7 +140,14 @@ def test_routing_in_groups_picks_what_sorting_by_hand_picks(data):
     score, seed = data.draw(st.sampled_from(["softmax", "sigmoid"])), data.draw(st.integers(0, 999))
     logits, bias = draw(6, groups * size, seed=seed), draw(groups * size, seed=seed + 1000, std=0.2)
     experts, weights = route(
-        logits, k, score=score, normalize=False, groups=groups, groups_kept=kept, group_top=top, bias=bias
+        logits,
+        k,
+        score=score,
+        normalize=False,
+        groups=groups,
+        groups_kept=kept,
+        group_top=top,
+        bias=bias,
     )
     scores = router_scores(logits, score)
     for row, chosen in zip(scores, experts, strict=True):
@@ -159,9 +178,12 @@ def test_sigmoids_that_all_round_to_zero_give_weights_of_zero_not_nan():
 
 
 def test_experts_outside_the_kept_groups_lose_even_to_negative_scores():
-    """DeepSeek-V3's bias may make every score of a kept group negative; masking with 0 would then let others in."""
+    """DeepSeek-V3's bias may make every score of a kept group negative; masking with 0 would then
+    let others in."""
     bias = torch.tensor([-3.0, -3.0, -3.0, -9.0, -9.0, -9.0])
-    experts, _ = route(draw(20, 6), 3, score="sigmoid", groups=2, groups_kept=1, group_top=2, bias=bias)
+    experts, _ = route(
+        draw(20, 6), 3, score="sigmoid", groups=2, groups_kept=1, group_top=2, bias=bias
+    )
     assert experts.sort().values.tolist() == [[0, 1, 2]] * 20
 
 
@@ -173,7 +195,9 @@ def test_the_load_balance_loss_is_one_where_either_share_is_even():
     even = torch.arange(24).view(12, 2) % 6  # [12, 2]: four visits for each
     assert load_balance_loss(scores, even).item() == pytest.approx(1.0, abs=1e-6)
     flat = torch.full((12, 6), 1 / 6)
-    assert load_balance_loss(flat, torch.zeros(12, 1, dtype=torch.int64)).item() == pytest.approx(1.0, abs=1e-6)
+    assert load_balance_loss(flat, torch.zeros(12, 1, dtype=torch.int64)).item() == pytest.approx(
+        1.0, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(("E", "k"), [(6, 1), (6, 2), (5, 5), (1, 1)])
@@ -186,14 +210,18 @@ def test_the_load_balance_loss_is_that_of_transformers_per_visit():
     logits = draw(50, 6)
     experts, _ = route(logits, 3)
     theirs = load_balancing_loss_func((logits,), num_experts=6, top_k=3)
-    torch.testing.assert_close(load_balance_loss(router_scores(logits), experts), theirs / 3, **SAME)
+    torch.testing.assert_close(
+        load_balance_loss(router_scores(logits), experts), theirs / 3, **SAME
+    )
 
 
 def test_the_load_balance_loss_judges_sigmoids_by_their_shares():
     scores = draw(12, 6).sigmoid()
     experts = scores.topk(2).indices
     shares = scores / scores.sum(-1, keepdim=True)
-    torch.testing.assert_close(load_balance_loss(scores, experts), load_balance_loss(shares, experts))
+    torch.testing.assert_close(
+        load_balance_loss(scores, experts), load_balance_loss(shares, experts)
+    )
 
 
 # Refusals.
@@ -227,7 +255,10 @@ def test_route_refuses_what_does_not_fit(k, more, says):
         ({"w_up": draw(4, 7, D)}, r"w_gate, w_up \[E, F, D\]"),
         ({"x": draw(4, D + 1)}, f"with D = {D + 1}"),
         ({"experts": torch.full((4, 2), 5)}, "sent to expert 5, but there are 5"),
-        ({"experts": torch.zeros(4, 2, dtype=torch.int64, device="meta")}, "a meta tensor has none"),
+        (
+            {"experts": torch.zeros(4, 2, dtype=torch.int64, device="meta")},
+            "a meta tensor has none",
+        ),
     ],
 )
 def test_run_experts_refuses_what_does_not_fit(change, says):

@@ -1,4 +1,5 @@
-"""The mixture of experts as a layer: against transformers' four blocks, what it reads, how it trains and what it weighs."""
+"""The mixture of experts as a layer: against transformers' four blocks, what it reads, how it
+trains and what it weighs."""
 
 import copy
 from collections.abc import Callable
@@ -45,7 +46,9 @@ def fill(module: nn.Module, seed: int = 0) -> None:
 
 def layer(moe: Sizes, routing: Routing | None = None, **more: Any) -> MixtureOfExperts:
     """Our layer in a model of width D, its weights drawn."""
-    made = MixtureOfExperts(Config(L=1, D=D, F=24, N=2, K=1, H=4, moe=moe, routing=routing or Routing(), **more))
+    made = MixtureOfExperts(
+        Config(L=1, D=D, F=24, N=2, K=1, H=4, moe=moe, routing=routing or Routing(), **more)
+    )
     fill(made)
     return made.eval()
 
@@ -68,9 +71,15 @@ class Case:
 
 def mixtral(E: int, k: int) -> Case:
     sizes = MixtralConfig(
-        hidden_size=D, intermediate_size=14, num_local_experts=E, num_experts_per_tok=k, experts_implementation="eager"
+        hidden_size=D,
+        intermediate_size=14,
+        num_local_experts=E,
+        num_experts_per_tok=k,
+        experts_implementation="eager",
     )
-    return Case(f"mixtral-{E}-{k}", lambda: MixtralSparseMoeBlock(sizes), Sizes(E, k, 14), Routing())
+    return Case(
+        f"mixtral-{E}-{k}", lambda: MixtralSparseMoeBlock(sizes), Sizes(E, k, 14), Routing()
+    )
 
 
 def qwen3(E: int, k: int, normalize: bool) -> Case:
@@ -83,12 +92,16 @@ def qwen3(E: int, k: int, normalize: bool) -> Case:
         experts_implementation="eager",
     )
     routing = Routing(normalize=normalize)
-    return Case(f"qwen3-{E}-{k}-{normalize}", lambda: Qwen3MoeSparseMoeBlock(sizes), Sizes(E, k, 9), routing)
+    return Case(
+        f"qwen3-{E}-{k}-{normalize}", lambda: Qwen3MoeSparseMoeBlock(sizes), Sizes(E, k, 9), routing
+    )
 
 
 def deepseek(version: int, E: int, k: int, n_shared: int, routing: Routing) -> Case:
     grouped = version == 3 or routing.groups > 1
-    choice = {"topk_method": "group_limited_greedy" if grouped else "greedy"} if version == 2 else {}
+    choice = (
+        {"topk_method": "group_limited_greedy" if grouped else "greedy"} if version == 2 else {}
+    )
     sizes = (DeepseekV2Config if version == 2 else DeepseekV3Config)(
         hidden_size=D,
         moe_intermediate_size=9,
@@ -119,9 +132,15 @@ def v3(groups: int, kept: int, scale: float, normalize: bool = True) -> Routing:
 CASES = [
     *(mixtral(E, k) for E, k in [(8, 2), (5, 1), (3, 3), (1, 1)]),
     *(qwen3(E, k, normalize) for E, k, normalize in [(12, 4, True), (7, 3, False), (6, 1, True)]),
-    *(deepseek(2, E, k, n, r) for E, k, n, r in [(6, 2, 1, v2(1, 1, 1.0)), (12, 3, 2, v2(4, 2, 16.0))]),
+    *(
+        deepseek(2, E, k, n, r)
+        for E, k, n, r in [(6, 2, 1, v2(1, 1, 1.0)), (12, 3, 2, v2(4, 2, 16.0))]
+    ),
     deepseek(2, 9, 3, 1, v2(3, 1, 0.5)),  # all experts of the one group kept
-    *(deepseek(3, E, k, n, r) for E, k, n, r in [(12, 4, 1, v3(3, 2, 2.5)), (10, 3, 2, v3(1, 1, 1.0, False))]),
+    *(
+        deepseek(3, E, k, n, r)
+        for E, k, n, r in [(12, 4, 1, v3(3, 2, 2.5)), (10, 3, 2, v3(1, 1, 1.0, False))]
+    ),
     deepseek(3, 8, 8, 1, v3(4, 4, 2.5)),  # k = E
     deepseek(3, 15, 1, 1, v3(5, 1, 1.5)),
 ]
@@ -129,7 +148,11 @@ CASES = [
 
 def copy_weights(theirs: nn.Module, ours: MixtureOfExperts) -> None:
     """transformers stacks gate over up; everything else is stored as here."""
-    state = {name: weight for name, weight in theirs.state_dict().items() if name != "experts.gate_up_proj"}
+    state = {
+        name: weight
+        for name, weight in theirs.state_dict().items()
+        if name != "experts.gate_up_proj"
+    }
     fused = theirs.experts.gate_up_proj.detach()  # [E, 2F, D]
     state["experts.gate_proj"], state["experts.up_proj"] = fused.chunk(2, dim=1)
     ours.load_state_dict(state, strict=True)
@@ -149,7 +172,9 @@ def test_the_layer_equals_the_block_of_transformers(case):
             torch.testing.assert_close(ours(x), theirs(x), **SAME)
 
 
-@pytest.mark.parametrize("case", [mixtral(8, 2), qwen3(7, 3, False), deepseek(3, 12, 4, 1, v3(3, 2, 2.5))], ids=str)
+@pytest.mark.parametrize(
+    "case", [mixtral(8, 2), qwen3(7, 3, False), deepseek(3, 12, 4, 1, v3(3, 2, 2.5))], ids=str
+)
 def test_gradients_equal_those_of_the_block_of_transformers(case):
     theirs = case.block()
     fill(theirs)
@@ -158,11 +183,15 @@ def test_gradients_equal_those_of_the_block_of_transformers(case):
     x, y = (draw(2, 9, D).requires_grad_() for _ in range(2))
     ours(x).square().sum().backward()
     theirs(y).square().sum().backward()
-    torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-4)  # squares and sums of up to 100
+    torch.testing.assert_close(
+        x.grad, y.grad, rtol=1e-4, atol=1e-4
+    )  # squares and sums of up to 100
     torch.testing.assert_close(ours.gate.weight.grad, theirs.gate.weight.grad, rtol=1e-4, atol=1e-4)
     fused = torch.cat([ours.experts.gate_proj.grad, ours.experts.up_proj.grad], dim=1)
     torch.testing.assert_close(fused, theirs.experts.gate_up_proj.grad, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(ours.experts.down_proj.grad, theirs.experts.down_proj.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        ours.experts.down_proj.grad, theirs.experts.down_proj.grad, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_all_experts_with_equal_weights_are_their_mean():
@@ -171,7 +200,8 @@ def test_all_experts_with_equal_weights_are_their_mean():
     x = draw(2, 5, D)
     e = ours.experts
     each = [
-        functional.silu(x @ g.T) * (x @ u.T) @ d.T for g, u, d in zip(e.gate_proj, e.up_proj, e.down_proj, strict=True)
+        functional.silu(x @ g.T) * (x @ u.T) @ d.T
+        for g, u, d in zip(e.gate_proj, e.up_proj, e.down_proj, strict=True)
     ]
     torch.testing.assert_close(ours(x), torch.stack(each).mean(0), **SAME)
 
@@ -180,14 +210,19 @@ def test_one_expert_is_the_plain_mlp():
     ours = layer(Sizes(1, 1, 24), activation="gelu_tanh")
     mlp = GatedMLP(Config(L=1, D=D, F=24, N=2, K=1, H=4, activation="gelu_tanh"))
     mlp.load_state_dict(
-        {f"{name}.weight": getattr(ours.experts, name)[0] for name in ("gate_proj", "up_proj", "down_proj")}
+        {
+            f"{name}.weight": getattr(ours.experts, name)[0]
+            for name in ("gate_proj", "up_proj", "down_proj")
+        }
     )
     x = draw(3, 4, D)
     torch.testing.assert_close(ours(x), mlp(x), **SAME)
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(1, 24).flatmap(lambda n: st.tuples(st.permutations(range(n)), st.integers(0, n))))
+@given(
+    st.integers(1, 24).flatmap(lambda n: st.tuples(st.permutations(range(n)), st.integers(0, n)))
+)
 def test_a_token_is_answered_alike_in_any_order_and_any_company(order_and_cut):
     order, cut = order_and_cut
     ours = layer(Sizes(7, 3, 9, 1), Routing("sigmoid", scale=2.0))
@@ -195,7 +230,9 @@ def test_a_token_is_answered_alike_in_any_order_and_any_company(order_and_cut):
     with torch.no_grad():
         y = ours(x)
         torch.testing.assert_close(ours(x[:, order]), y[:, order], **SAME)
-        pieces = [ours(piece) for piece in x.split([cut, len(order) - cut], dim=1) if piece.shape[1]]
+        pieces = [
+            ours(piece) for piece in x.split([cut, len(order) - cut], dim=1) if piece.shape[1]
+        ]
         torch.testing.assert_close(torch.cat(pieces, dim=1), y, **SAME)
 
 
@@ -227,7 +264,9 @@ def test_the_meter_sees_the_weights_of_touched_experts_once_and_the_flops_of_the
     assert m.matmul_flops == 2 * n * ((k + n_shared) * 3 * D * F + D * E)
     products = sum(m.by_op[name].bytes for name in ("aten.mm", "aten.addmm") if name in m.by_op)
     weights = 4 * (touched * 3 * D * F + n_shared * 3 * D * F + D * E)
-    activations = 4 * n * ((3 * D + 3 * F) * k + 3 * (D + n_shared * F) + D + E)  # into and out of each product
+    activations = (
+        4 * n * ((3 * D + 3 * F) * k + 3 * (D + n_shared * F) + D + E)
+    )  # into and out of each product
     assert products == weights + activations
 
 
@@ -274,7 +313,9 @@ def test_under_autocast_the_router_decides_as_in_fp32_and_gradients_are_finite()
         y = ours(x)
     torch.testing.assert_close(y.float(), exact, rtol=0.05, atol=0.05)  # bf16 keeps 8 bits
     (y.float().square().mean() + 0.01 * ours.aux_loss).backward()
-    learned = {name: p for name, p in ours.named_parameters() if name != "gate.e_score_correction_bias"}
+    learned = {
+        name: p for name, p in ours.named_parameters() if name != "gate.e_score_correction_bias"
+    }
     assert all(p.grad is not None and p.grad.isfinite().all() for p in (x, *learned.values()))
     assert all(p.grad.dtype == torch.float32 and p.grad.any() for p in learned.values())
     assert not ours.gate.e_score_correction_bias.requires_grad
@@ -292,7 +333,9 @@ def test_a_bf16_layer_answers_in_bf16_near_the_fp32_answer():
 
 
 @pytest.mark.parametrize(
-    "moe", [Sizes(8, 2, 9), Sizes(5, 1, 7, 2, 1, True), Sizes(3, 3, 10, 1, 2), Sizes(4, 2, 6, 0, 3, True)], ids=str
+    "moe",
+    [Sizes(8, 2, 9), Sizes(5, 1, 7, 2, 1, True), Sizes(3, 3, 10, 1, 2), Sizes(4, 2, 6, 0, 3, True)],
+    ids=str,
 )
 def test_a_model_has_as_many_parameters_as_theory_counts(moe):
     config = Config(L=3, D=D, F=24, N=2, K=1, H=4, moe=moe)
@@ -307,12 +350,18 @@ def test_a_layer_of_a_real_model_has_as_many_parameters_as_theory_counts(name):
     with torch.device("meta"):
         ours = MixtureOfExperts(Config(L=arch.L, D=arch.D, F=arch.F, N=1, K=1, H=2, moe=arch.moe))
     routed = (arch.moe.E + arch.moe.n_shared) * arch.n_expert_params()
-    assert sum(p.numel() for p in ours.parameters()) == routed + arch.moe.E * (arch.D + arch.moe.router_bias)
+    assert sum(p.numel() for p in ours.parameters()) == routed + arch.moe.E * (
+        arch.D + arch.moe.router_bias
+    )
 
 
 def test_a_new_model_starts_with_experts_of_the_deviation_that_other_matrices_have():
     torch.manual_seed(0)
-    mlp = Transformer(Config(L=8, D=64, F=64, N=2, K=1, H=4, moe=Sizes(8, 2, 64, 0, 0, True))).layers[0].mlp
+    mlp = (
+        Transformer(Config(L=8, D=64, F=64, N=2, K=1, H=4, moe=Sizes(8, 2, 64, 0, 0, True)))
+        .layers[0]
+        .mlp
+    )
     # 32,768 numbers each: the deviation of a sample is within 2 % of the law's
     for weight in (mlp.experts.gate_proj, mlp.experts.up_proj):
         assert weight.std().item() == pytest.approx(0.02, rel=0.02)
@@ -327,7 +376,10 @@ def test_a_new_model_starts_with_experts_of_the_deviation_that_other_matrices_ha
         ({}, "needs `moe`"),
         ({"moe": Sizes(4, 2, 8), "mlp_bias": True}, "without biases"),
         ({"moe": Sizes(4, 2, 8), "gated_mlp": False}, "gated MLPs"),
-        ({"moe": Sizes(6, 4, 8), "routing": Routing(groups=2, groups_kept=1)}, "between 1 and 3 experts"),
+        (
+            {"moe": Sizes(6, 4, 8), "routing": Routing(groups=2, groups_kept=1)},
+            "between 1 and 3 experts",
+        ),
     ],
 )
 def test_the_layer_refuses_a_config_that_it_cannot_build(more, says):
@@ -335,7 +387,9 @@ def test_the_layer_refuses_a_config_that_it_cannot_build(more, says):
         MixtureOfExperts(Config(L=1, D=D, F=24, N=2, K=1, H=4, **more))
 
 
-@pytest.mark.parametrize("wrong", [{"score": "tanh"}, {"groups": 0}, {"group_top": 0}, {"groups": 2, "groups_kept": 3}])
+@pytest.mark.parametrize(
+    "wrong", [{"score": "tanh"}, {"groups": 0}, {"group_top": 0}, {"groups": 2, "groups_kept": 3}]
+)
 def test_a_routing_that_means_nothing_is_refused(wrong):
     with pytest.raises(ValueError, match=r"router|groups"):
         Routing(**wrong)

@@ -29,7 +29,9 @@ def test_a_checkpoint_comes_back_as_it_was_saved_up_to_bf16(saved):
     for (key, a), b in zip(model.state_dict().items(), loaded.state_dict().values(), strict=True):
         assert torch.equal(a.bfloat16().float(), b), key
     assert loaded.lm_head.weight is loaded.embed_tokens.weight
-    assert checkpoints.load("tiny", torch.bfloat16, folder=folder).norm.weight.dtype == torch.bfloat16
+    assert (
+        checkpoints.load("tiny", torch.bfloat16, folder=folder).norm.weight.dtype == torch.bfloat16
+    )
     assert checkpoints.available(folder) == ["tiny"]
     assert checkpoints.card("tiny", folder)["note"] == "a test"
 
@@ -61,7 +63,9 @@ def test_weights_that_do_not_fit_their_card_are_refused(saved):
     other = Transformer(Config(**{**TINY.to_dict(), "F": 16}))
     checkpoints.save(other, "other", {}, folder)
     shutil.copy(folder / "other.safetensors", folder / "tiny.safetensors")
-    with pytest.raises(ValueError, match=r"do not fit their card: layers\.0\.mlp\.down_proj\.weight is \[8, 16\]"):
+    with pytest.raises(
+        ValueError, match=r"do not fit their card: layers\.0\.mlp\.down_proj\.weight is \[8, 16\]"
+    ):
         checkpoints.load("tiny", folder=folder)
 
 
@@ -76,7 +80,9 @@ def test_one_changed_byte_among_the_weights_is_noticed(saved):
 
 def test_every_committed_card_knows_its_weights():
     for name in checkpoints.available():
-        digest = hashlib.sha256((checkpoints.FOLDER / f"{name}.safetensors").read_bytes()).hexdigest()
+        digest = hashlib.sha256(
+            (checkpoints.FOLDER / f"{name}.safetensors").read_bytes()
+        ).hexdigest()
         assert checkpoints.card(name)["weights_sha256"] == digest
 
 
@@ -103,7 +109,14 @@ def test_the_trained_model_is_about_a_megabyte_and_says_how_it_came_about():
     assert path.stat().st_size < 2_000_000
     assert card["corpus_sha256"] == corpus.digest()
     assert set(card["held_out"]).isdisjoint(card["trained_on"])
-    assert {"recipe", "n_tokens", "training_s", "device", "torch", "held_out_bits_per_byte"} <= card.keys()
+    assert {
+        "recipe",
+        "n_tokens",
+        "training_s",
+        "device",
+        "torch",
+        "held_out_bits_per_byte",
+    } <= card.keys()
     assert json.dumps(card)
 
 
@@ -111,7 +124,9 @@ def test_the_trained_model_predicts_held_out_python_about_as_well_as_its_card_sa
     from twophase.models.train import bits_per_byte
 
     data = corpus.load("held_out")
-    sample = data[len(data) // 2 :][: 64 * 256 + 1]  # 16 kB from the middle: the card's number is the mean of 2.2 MB
+    sample = data[len(data) // 2 :][
+        : 64 * 256 + 1
+    ]  # 16 kB from the middle: the card's number is the mean of 2.2 MB
     assert bits_per_byte(models.load("gqa"), sample) == pytest.approx(
         models.card("gqa")["held_out_bits_per_byte"], abs=0.5
     )

@@ -48,7 +48,12 @@ def test_the_first_seed_is_taken_and_the_losses_of_all_are_kept(tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(
-    "changes", [{"corpus_sha256": "other"}, {"recipe": asdict(Recipe(seed=2, n_tokens=60_000))}, {"config": {}}]
+    "changes",
+    [
+        {"corpus_sha256": "other"},
+        {"recipe": asdict(Recipe(seed=2, n_tokens=60_000))},
+        {"config": {}},
+    ],
 )
 def test_a_run_that_is_not_the_family_s_is_refused(tmp_path, changes, seed):
     run(tmp_path, "a", 1)
@@ -57,13 +62,17 @@ def test_a_run_that_is_not_the_family_s_is_refused(tmp_path, changes, seed):
     card = json.loads(path.read_text())
     more = {**card["config"], "norm_eps": 1e-5} if "config" in changes else None
     path.write_text(json.dumps({**card, **changes, **({"config": more} if more else {})}))
-    with pytest.raises(ValueError, match=rf"a, seed {seed}, was trained with another (config|recipe|corpus_sha256)"):
+    with pytest.raises(
+        ValueError, match=rf"a, seed {seed}, was trained with another (config|recipe|corpus_sha256)"
+    ):
         collect.collect(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out" / "a.json").exists()
 
 
 def test_every_committed_member_was_trained_by_the_one_recipe_on_one_budget():
-    cards = {name: checkpoints.card(name) for name in checkpoints.available() if name in family.FAMILY}
+    cards = {
+        name: checkpoints.card(name) for name in checkpoints.available() if name in family.FAMILY
+    }
     recipes = {json.dumps({**card["recipe"], "seed": 0}, sort_keys=True) for card in cards.values()}
     assert set(cards) == set(family.FAMILY)
     assert len(recipes) == 1

@@ -28,7 +28,9 @@ def test_cached_generation_equals_uncached_token_for_token(model, prompt):
 def test_with_the_same_draws_sampling_too_is_the_same_with_and_without_cache(model):
     def run(cache: bool) -> list[int]:
         g = torch.Generator().manual_seed(3)
-        return complete(model, PROMPT, 64, cache=cache, temperature=1.0, top_p=0.95, generator=g).tokens
+        return complete(
+            model, PROMPT, 64, cache=cache, temperature=1.0, top_p=0.95, generator=g
+        ).tokens
 
     assert run(True) == run(False)
 
@@ -118,6 +120,8 @@ def test_nothing_asked_for_is_nothing_made(model):
         ([1], 1, {"top_p": 2.0}, "top_p"),
     ],
 )
-def test_bad_input_is_refused_at_the_call_and_not_at_the_first_token(model, prompt, n_new, options, says):
+def test_bad_input_is_refused_at_the_call_and_not_at_the_first_token(
+    model, prompt, n_new, options, says
+):
     with pytest.raises(ValueError, match=says):
         generate(model, prompt, n_new, **options)

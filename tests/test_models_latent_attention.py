@@ -1,4 +1,5 @@
-"""The latent attention layer: the outputs of DeepSeek's as `transformers` runs them, by either form and through its cache."""
+"""The latent attention layer: the outputs of DeepSeek's as `transformers` runs them, by either form
+and through its cache."""
 
 from unittest import mock
 
@@ -7,8 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import DeepseekV2Config, DeepseekV3Config
-from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Attention, DeepseekV2RotaryEmbedding
-from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention, DeepseekV3RotaryEmbedding
+from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
+    DeepseekV2Attention,
+    DeepseekV2RotaryEmbedding,
+)
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
+    DeepseekV3Attention,
+    DeepseekV3RotaryEmbedding,
+)
 
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.rope import rope_tables
@@ -22,7 +29,8 @@ from twophase.models.transformer import Transformer
 from twophase.theory.architecture import LatentAttention as Sizes
 from twophase.theory.model_list import DEEPSEEK_V2, DEEPSEEK_V3
 
-# fp32 rounds by 1e-7 per operation; outputs are of order 1 and sums some dozen terms long, in another order.
+# fp32 rounds by 1e-7 per operation; outputs are of order 1 and sums some dozen terms long, in
+# another order.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 T = 13
 
@@ -31,7 +39,20 @@ def small(q_rank: int | None = None, **more) -> Config:
     """No two sizes are equal, so that a mixed-up pair cannot pass unseen; N·v_dim is not D."""
     sizes = Sizes(R=14, rope_dim=6, nope_dim=10, v_dim=7, q_rank=q_rank)
     return Config(
-        **({"L": 1, "D": 24, "F": 20, "N": 3, "K": 3, "H": 16, "V": 31, "attention": "mla", "mla": sizes} | more)
+        **(
+            {
+                "L": 1,
+                "D": 24,
+                "F": 20,
+                "N": 3,
+                "K": 3,
+                "H": 16,
+                "V": 31,
+                "attention": "mla",
+                "mla": sizes,
+            }
+            | more
+        )
     )
 
 
@@ -40,7 +61,9 @@ def at_random(layer: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(seed)
     for name, p in layer.named_parameters():
         scale = 0.3 if p.ndim > 1 else 0.5
-        p.data = (1.0 if "layernorm" in name else 0.0) + scale * torch.randn(p.shape, generator=generator)
+        p.data = (1.0 if "layernorm" in name else 0.0) + scale * torch.randn(
+            p.shape, generator=generator
+        )
     return layer.eval().requires_grad_(False)
 
 
@@ -49,14 +72,19 @@ def stream(B: int = 2, n: int = T, D: int = 24, scale: float = 1.0) -> torch.Ten
 
 
 def step(config: Config, first: int, end: int, cache=None) -> Step:
-    return Step({"mla": rope_tables(torch.arange(first, end), config.turned, config.rope_theta)}, cache)
+    return Step(
+        {"mla": rope_tables(torch.arange(first, end), config.turned, config.rope_theta)}, cache
+    )
 
 
 def in_blocks(layer: LatentAttention, x: torch.Tensor, blocks: list[int]) -> torch.Tensor:
-    """The layer's outputs when the tokens come block by block, through a cache that they fill to the last token."""
+    """The layer's outputs when the tokens come block by block, through a cache that they fill to
+    the last token."""
     cache, outs = LayerCaches(layer.config, x.shape[0], x.shape[1], x.dtype), []
     for block in x.split(blocks, dim=1):
-        outs.append(layer(block, step(layer.config, cache.length, cache.length + block.shape[1], cache)))
+        outs.append(
+            layer(block, step(layer.config, cache.length, cache.length + block.shape[1], cache))
+        )
     assert cache.length == x.shape[1]
     return torch.cat(outs, dim=1)
 
@@ -87,7 +115,10 @@ def theirs(version: int, q_rank: int | None, bias: bool, interleave: bool, x: to
     attention, rotary = at_random(kinds[0](config, 0)), kinds[1](config)
     mask = torch.full((T, T), float("-inf")).triu(1)[None, None]  # [1, 1, T, T]
     out, _ = attention(
-        hidden_states=x, position_embeddings=rotary(x, torch.arange(T)[None]), attention_mask=mask, past_key_values=None
+        hidden_states=x,
+        position_embeddings=rotary(x, torch.arange(T)[None]),
+        attention_mask=mask,
+        past_key_values=None,
     )
     return attention, out
 
@@ -114,11 +145,16 @@ def test_the_layer_is_deepseeks_expanded_absorbed_and_cached(version, interleave
 
 
 @settings(deadline=None, max_examples=25)
-@given(cuts=st.lists(st.integers(1, 4), min_size=1, max_size=8), absorbed=st.sampled_from([None, False, True]))
+@given(
+    cuts=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    absorbed=st.sampled_from([None, False, True]),
+)
 def test_cached_outputs_equal_uncached_ones_however_the_tokens_are_fed(cuts, absorbed):
     layer, x = at_random(LatentAttention(small(9), 0)), stream(n=sum(cuts))
     layer.absorbed = absorbed
-    torch.testing.assert_close(in_blocks(layer, x, cuts), layer(x, step(layer.config, 0, sum(cuts))), **TOLERANCE)
+    torch.testing.assert_close(
+        in_blocks(layer, x, cuts), layer(x, step(layer.config, 0, sum(cuts))), **TOLERANCE
+    )
 
 
 def test_a_truncated_cache_goes_on_as_if_the_forgotten_tokens_had_never_been():
@@ -138,7 +174,9 @@ def test_a_lone_token_with_a_cache_is_absorbed_and_everything_else_expanded():
     for name in ("absorbed_attention", "expanded_attention"):
         original = getattr(module, name)
         spy = mock.patch.object(
-            module, name, side_effect=lambda *a, f=original, n=name, **k: used.append(n) or f(*a, **k)
+            module,
+            name,
+            side_effect=lambda *a, f=original, n=name, **k: used.append(n) or f(*a, **k),
         )
         spy.start()
     try:
@@ -151,10 +189,14 @@ def test_a_lone_token_with_a_cache_is_absorbed_and_everything_else_expanded():
 
 
 def test_scores_are_scaled_as_the_config_says():
-    plain, sharper = (at_random(LatentAttention(small(score_scale=scale), 0)) for scale in (None, 0.9))
+    plain, sharper = (
+        at_random(LatentAttention(small(score_scale=scale), 0)) for scale in (None, 0.9)
+    )
     x = stream()
     same = at_random(LatentAttention(small(score_scale=16**-0.5), 0))  # 1/sqrt(nope_dim + rope_dim)
-    torch.testing.assert_close(plain(x, step(plain.config, 0, T)), same(x, step(plain.config, 0, T)), **TOLERANCE)
+    torch.testing.assert_close(
+        plain(x, step(plain.config, 0, T)), same(x, step(plain.config, 0, T)), **TOLERANCE
+    )
     for sharper.absorbed in (False, True):  # a larger scale is the same as larger queries
         louder = at_random(LatentAttention(small(), 0))
         louder.q_proj.weight.data *= 0.9 * 16**0.5
@@ -165,7 +207,14 @@ def test_scores_are_scaled_as_the_config_says():
 
 def test_training_in_bf16_gives_the_gradients_of_fp32_within_roundings():
     config = Config(
-        L=1, D=128, F=352, N=4, K=4, H=48, attention="mla", mla=Sizes(R=32, rope_dim=16, nope_dim=32, v_dim=32)
+        L=1,
+        D=128,
+        F=352,
+        N=4,
+        K=4,
+        H=48,
+        attention="mla",
+        mla=Sizes(R=32, rope_dim=16, nope_dim=32, v_dim=32),
     )
     layer, x = LatentAttention(config, 0), stream(n=65, D=128)
     gradients = []
@@ -192,7 +241,9 @@ def test_training_in_bf16_gives_the_gradients_of_fp32_within_roundings():
     qkv_bias=st.booleans(),
     o_bias=st.booleans(),
 )
-def test_a_model_has_the_parameters_that_the_theory_counts(D, N, R, half, nope_dim, v_dim, q_rank, qkv_bias, o_bias):
+def test_a_model_has_the_parameters_that_the_theory_counts(
+    D, N, R, half, nope_dim, v_dim, q_rank, qkv_bias, o_bias
+):
     sizes = Sizes(R, 2 * half, nope_dim, v_dim, q_rank)
     config = small(D=D, N=N, K=N, L=2, mla=sizes, qkv_bias=qkv_bias, o_bias=o_bias)
     assert Transformer(config).n_params == config.architecture().n_params()
@@ -200,11 +251,15 @@ def test_a_model_has_the_parameters_that_the_theory_counts(D, N, R, half, nope_d
 
 @pytest.mark.parametrize("arch", [DEEPSEEK_V2, DEEPSEEK_V3], ids=lambda arch: arch.name)
 def test_a_layer_at_deepseeks_size_has_the_parameters_that_the_theory_counts(arch):
-    config = Config(L=1, D=arch.D, F=1, N=arch.N, K=arch.K, H=arch.H, V=1, attention="mla", mla=arch.mla)
+    config = Config(
+        L=1, D=arch.D, F=1, N=arch.N, K=arch.K, H=arch.H, V=1, attention="mla", mla=arch.mla
+    )
     with torch.device("meta"):
         layer = LatentAttention(config, 0)
     counted = config.architecture().breakdown()
-    inner_norms = counted["norms"] - 3 * arch.D  # but for the two of the layer and the one before the head
+    inner_norms = (
+        counted["norms"] - 3 * arch.D
+    )  # but for the two of the layer and the one before the head
     assert sum(p.numel() for p in layer.parameters()) == counted["attention"] + inner_norms
 
 
@@ -238,9 +293,13 @@ def test_decoding_in_bf16_stays_near_fp32():
 
 def test_a_cache_that_keeps_no_latents_is_refused():
     layer = LatentAttention(small(), 0)
-    for foreign in (KVCache(1, 2, 5, 3, 16), LayerCaches(small(L=1, attention="gqa", mla=None), 2, 5, torch.float32)):
+    for foreign in (
+        KVCache(1, 2, 5, 3, 16),
+        LayerCaches(small(L=1, attention="gqa", mla=None), 2, 5, torch.float32),
+    ):
         with pytest.raises(
-            ValueError, match="layer 0 keeps latents: it needs a cache from `new_cache` of its own model"
+            ValueError,
+            match="layer 0 keeps latents: it needs a cache from `new_cache` of its own model",
         ):
             layer(stream(n=1), step(layer.config, 0, 1, foreign))
 

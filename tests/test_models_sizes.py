@@ -1,7 +1,9 @@
-"""Sizes are what the theory says, to the byte and to the parameter: every model of the catalog, every kind of cache.
+"""Sizes are what the theory says, to the byte and to the parameter: every model of the catalog,
+every kind of cache.
 
-The catalog's models are built on torch's meta device, which keeps shapes and allocates nothing, so that DeepSeek-V3
-fits into a test. Small models are run, and the memory that their caches then hold is added up, tensor by tensor.
+The catalog's models are built on torch's meta device, which keeps shapes and allocates nothing, so
+that DeepSeek-V3 fits into a test. Small models are run, and the memory that their caches then hold
+is added up, tensor by tensor.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,9 @@ def catalog_model(request, built) -> Transformer:
     """A model of the catalog in bf16, without memory."""
     if request.param not in built:
         with torch.device("meta"):
-            built[request.param] = Transformer(Config.from_architecture(MODELS[request.param])).bfloat16()
+            built[request.param] = Transformer(
+                Config.from_architecture(MODELS[request.param])
+            ).bfloat16()
     return built[request.param]
 
 
@@ -53,7 +57,10 @@ def test_the_caches_of_the_catalogs_models_take_the_bytes_of_the_theory(catalog_
 
 ODD = Config(L=3, D=24, F=20, N=6, K=2, H=10, V=31)  # N·H = 60 is not D
 MLA = LatentAttention(R=9, rope_dim=4, nope_dim=6, v_dim=5)
-LINEAR, SSM = LinearAttention(feature_dim=4), StateSpace(d_inner=14, d_state=5, conv_width=3, dt_rank=2)
+LINEAR, SSM = (
+    LinearAttention(feature_dim=4),
+    StateSpace(d_inner=14, d_state=5, conv_width=3, dt_rank=2),
+)
 SMALL: dict[str, Config] = {
     "K is 1": replace(ODD, K=1),
     "windows": replace(ODD, attention="sliding", window=7),
@@ -62,16 +69,32 @@ SMALL: dict[str, Config] = {
     "shared keys": replace(ODD, kv_source=(0, 0, 2), qk_norm=True, qkv_bias=True),
     "shared local keys": replace(ODD, attention="sliding", window=7, kv_source=(0, 0, 0)),
     "latents": replace(ODD, attention="mla", mla=MLA),
-    "latents of queries too": replace(ODD, attention="mla", mla=replace(MLA, q_rank=11), qkv_bias=True, o_bias=True),
-    "latents beside keys": replace(ODD, attention=("mla", "sliding", "gqa"), mla=MLA, window=7, rotary_dim=4),
+    "latents of queries too": replace(
+        ODD, attention="mla", mla=replace(MLA, q_rank=11), qkv_bias=True, o_bias=True
+    ),
+    "latents beside keys": replace(
+        ODD, attention=("mla", "sliding", "gqa"), mla=MLA, window=7, rotary_dim=4
+    ),
     "linear": replace(ODD, attention=("linear", "sliding", "linear"), linear=LINEAR, window=7),
     "state space": replace(ODD, attention=("ssm", "gqa", "ssm"), ssm=SSM),
-    "experts": replace(ODD, moe=MixtureOfExperts(E=5, k=2, F=7, n_shared=2, n_dense_layers=1, router_bias=True)),
-    "gpt": replace(ODD, norm="layer", gated_mlp=False, learned_positions=40, mlp_bias=True, qkv_bias=True, o_bias=True),
+    "experts": replace(
+        ODD, moe=MixtureOfExperts(E=5, k=2, F=7, n_shared=2, n_dense_layers=1, router_bias=True)
+    ),
+    "gpt": replace(
+        ODD,
+        norm="layer",
+        gated_mlp=False,
+        learned_positions=40,
+        mlp_bias=True,
+        qkv_bias=True,
+        o_bias=True,
+    ),
     "gemma": replace(ODD, norms_per_layer=4, qk_norm=True, norm_offset=1.0, tied=False),
 }
 ALL = {**{f"family: {name}": config for name, config in FAMILY.items()}, **SMALL}
-CACHED = {name: config for name, config in ALL.items() if config.causal}  # what reads both ways has no cache
+CACHED = {
+    name: config for name, config in ALL.items() if config.causal
+}  # what reads both ways has no cache
 
 
 @pytest.mark.parametrize("config", ALL.values(), ids=ALL)
@@ -87,22 +110,36 @@ def test_a_cache_that_has_seen_S_tokens_holds_the_bytes_of_the_theory_and_no_mor
     model, B = Transformer(config).eval(), 2
     cache = model.new_cache(B, S)
     with torch.inference_mode():
-        for block in torch.randint(0, config.V, (B, S)).split(max(1, S - 2), dim=1):  # a prompt and a short rest
+        for block in torch.randint(0, config.V, (B, S)).split(
+            max(1, S - 2), dim=1
+        ):  # a prompt and a short rest
             model(block, cache)
     assert cache.length == S
-    assert cache.nbytes == held_bytes(cache) == B * config.architecture().cache_bytes(S, bytes_per_kv=4)
+    assert (
+        cache.nbytes
+        == held_bytes(cache)
+        == B * config.architecture().cache_bytes(S, bytes_per_kv=4)
+    )
 
 
 @pytest.mark.parametrize("name", ["mha", "gqa", "mqa", "target"])
 def test_a_ragged_cache_takes_the_bytes_of_its_longest_sequence_for_each(name):
     cache = Transformer(FAMILY[name]).new_ragged_cache(3, 50)
-    counts = 3 * FAMILY[name].L * 8  # it also counts the tokens of each sequence in each layer, in int64
-    assert cache.nbytes == held_bytes(cache) - counts == 3 * FAMILY[name].architecture().cache_bytes(50, bytes_per_kv=4)
+    counts = (
+        3 * FAMILY[name].L * 8
+    )  # it also counts the tokens of each sequence in each layer, in int64
+    assert (
+        cache.nbytes
+        == held_bytes(cache) - counts
+        == 3 * FAMILY[name].architecture().cache_bytes(50, bytes_per_kv=4)
+    )
 
 
 def held_bytes(cache: object) -> int:
     """Bytes of all memory that is reachable from a cache, each block once."""
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in tensors(cache)}
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in tensors(cache)
+    }
     return sum(storage.nbytes() for storage in storages.values())
 
 

@@ -1,4 +1,5 @@
-"""Training: it learns, it sees each window once, and a killed run ends where an unbroken one does."""
+"""Training: it learns, it sees each window once, and a killed run ends where an unbroken one
+does."""
 
 import dataclasses
 import math
@@ -46,8 +47,12 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize(("kind", "after"), [("grouped queries", 1), ("grouped queries", 11), *((k, 5) for k in KINDS)])
-def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(tmp_path, monkeypatch, kind, after):
+@pytest.mark.parametrize(
+    ("kind", "after"), [("grouped queries", 1), ("grouped queries", 11), *((k, 5) for k in KINDS)]
+)
+def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(
+    tmp_path, monkeypatch, kind, after
+):
     config = dataclasses.replace(TINY, **KINDS[kind])
     straight = Trainer(config, RECIPE, DATA, "cpu")
     train(straight, tmp_path / "straight.pt")
@@ -87,8 +92,12 @@ def test_stacked_experts_take_the_steps_that_single_matrices_would():
     stack.layers, singles.layers = torch.nn.Module(), torch.nn.Module()
     stack.layers.experts = torch.nn.Parameter(torch.randn(3, 4, 5))
     for e in range(3):
-        singles.layers.register_parameter(f"m{e}", torch.nn.Parameter(stack.layers.experts[e].detach().clone()))
-    optimizers = [MuonAdamW(m, lr_matrices=0.1, lr_others=0.1, weight_decay=0.1) for m in (stack, singles)]
+        singles.layers.register_parameter(
+            f"m{e}", torch.nn.Parameter(stack.layers.experts[e].detach().clone())
+        )
+    optimizers = [
+        MuonAdamW(m, lr_matrices=0.1, lr_others=0.1, weight_decay=0.1) for m in (stack, singles)
+    ]
     for _ in range(3):
         gradient = torch.randn(3, 4, 5)
         stack.layers.experts.grad = gradient
@@ -96,7 +105,9 @@ def test_stacked_experts_take_the_steps_that_single_matrices_would():
             p.grad = g
         for optimizer in optimizers:
             optimizer.step(share=0.5)
-    torch.testing.assert_close(stack.layers.experts.detach(), torch.stack([p.detach() for p in singles.parameters()]))
+    torch.testing.assert_close(
+        stack.layers.experts.detach(), torch.stack([p.detach() for p in singles.parameters()])
+    )
 
 
 def test_a_run_with_another_recipe_is_not_taken_up(tmp_path):
@@ -125,7 +136,10 @@ def test_an_epoch_visits_every_window_once_and_the_next_in_another_order():
     data = np.arange(400, dtype=np.int64)  # each token is its own position
     T, B = 10, 3
     per_epoch = ((len(data) - 1) // T - 1) // B
-    epochs = [torch.cat([batch(data, e * per_epoch + i, B, T, 0) for i in range(per_epoch)]) for e in (0, 1)]
+    epochs = [
+        torch.cat([batch(data, e * per_epoch + i, B, T, 0) for i in range(per_epoch)])
+        for e in (0, 1)
+    ]
     for windows in epochs:
         assert (windows[:, 1:] == windows[:, :-1] + 1).all()
         assert len(set(windows[:, 0].tolist())) == len(windows)
@@ -151,7 +165,10 @@ def test_the_learning_rate_warms_up_to_its_peak_and_falls_to_its_end():
 
 def test_training_learns_a_repeated_text():
     trainer = Trainer(
-        TINY, dataclasses.replace(RECIPE, n_tokens=200 * 4 * 16, lr_matrices=2e-2, lr_others=1e-2), DATA, "cpu"
+        TINY,
+        dataclasses.replace(RECIPE, n_tokens=200 * 4 * 16, lr_matrices=2e-2, lr_others=1e-2),
+        DATA,
+        "cpu",
     )
     before = bits_per_byte(trainer.model, DATA)
     for _ in range(200):
@@ -202,12 +219,18 @@ def test_a_truncated_run_is_named_as_one(tmp_path):
 
 
 def test_a_run_that_diverges_stops_with_a_sentence(tmp_path):
-    trainer = Trainer(TINY, dataclasses.replace(RECIPE, lr_others=1e30, lr_matrices=1e30), DATA, "cpu")
-    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+: lower the learning rates"):
+    trainer = Trainer(
+        TINY, dataclasses.replace(RECIPE, lr_others=1e30, lr_matrices=1e30), DATA, "cpu"
+    )
+    with pytest.raises(
+        ValueError, match=r"the loss is (nan|inf) at step \d+: lower the learning rates"
+    ):
         train(trainer, tmp_path / "run.pt")
 
 
-@pytest.mark.parametrize("wrong", [["--tokens", "0"], ["--threads", "-1"], ["--seed", "99999999999"], ["gpt-9"]])
+@pytest.mark.parametrize(
+    "wrong", [["--tokens", "0"], ["--threads", "-1"], ["--seed", "99999999999"], ["gpt-9"]]
+)
 def test_the_command_refuses_what_it_cannot_do(monkeypatch, capsys, wrong):
     monkeypatch.setattr("sys.argv", ["train", *(["gqa"] if len(wrong) > 1 else []), *wrong])
     with pytest.raises(SystemExit):

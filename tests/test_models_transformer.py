@@ -1,4 +1,5 @@
-"""The transformer: cached equals uncached, ragged equals one by one, and its size is what the theory says."""
+"""The transformer: cached equals uncached, ragged equals one by one, and its size is what the
+theory says."""
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ from twophase.models.transformer import Config, Transformer
 # N·H = 30 is not D = 16, and no two sizes are equal, so that a mixed-up pair cannot pass unseen.
 ODD = Config(L=3, D=16, F=20, N=6, K=2, H=5 * 2, V=31, context=64)
 
-# Cached and uncached runs add the same numbers in another order (fused kernel against folded matmul): fp32 rounding
-# of a few 1e-7 per sum, through L layers. Logits are of order 1.
+# Cached and uncached runs add the same numbers in another order (fused kernel against folded
+# matmul): fp32 rounding of a few 1e-7 per sum, through L layers. Logits are of order 1.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -18,7 +19,9 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 def model() -> Transformer:
     torch.manual_seed(0)
     model = Transformer(ODD)
-    for p in model.parameters():  # initial weights are so small that every mistake would hide in the tolerance
+    for p in (
+        model.parameters()
+    ):  # initial weights are so small that every mistake would hide in the tolerance
         if p.ndim > 1:
             torch.nn.init.normal_(p, std=0.3)
     return model.eval().requires_grad_(False)
@@ -103,7 +106,8 @@ def test_impossible_configs_are_refused(change, says):
 
 
 @pytest.mark.parametrize(
-    "kind", [{"attention": "sliding", "window": 50}, {"attention": ("gqa", "sliding", "gqa"), "window": 2}]
+    "kind",
+    [{"attention": "sliding", "window": 50}, {"attention": ("gqa", "sliding", "gqa"), "window": 2}],
 )
 def test_a_stack_with_windows_refuses_what_its_cache_has_no_room_for(kind):
     model = Transformer(Config(**{**ODD.to_dict(), **kind}))

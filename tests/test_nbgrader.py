@@ -1,4 +1,5 @@
-"""The notebooks are nbgrader assignments as they stand: its own generate_assignment and autograde say so."""
+"""The notebooks are nbgrader assignments as they stand: its own generate_assignment and autograde
+say so."""
 
 from __future__ import annotations
 
@@ -28,12 +29,16 @@ def _programs_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def graded_by_nbgrader(
     folder: Path, solutions: dict[str, NotebookNode], exercises: dict[str, NotebookNode]
 ) -> dict[str, float]:
-    """The scores of an untouched and a solved submission, and the most that nbgrader would give, as its gradebook has them."""
+    """The scores of an untouched and a solved submission, and the most that nbgrader would give, as
+    its gradebook has them."""
     from nbgrader.api import Gradebook
     from nbgrader.coursedir import CourseDirectory
     from traitlets.config import Config
 
-    submissions = {"untouched": exercises, "solved": {n: solved(nb, 1) for n, nb in exercises.items()}}
+    submissions = {
+        "untouched": exercises,
+        "solved": {n: solved(nb, 1) for n, nb in exercises.items()},
+    }
     sets = {folder / "source" / COURSE: solutions} | {
         folder / "submitted" / s / COURSE: n for s, n in submissions.items()
     }
@@ -48,7 +53,10 @@ def graded_by_nbgrader(
     config.NbGrader.logfile = ""
     config.Execute.timeout = 120
     api = nbgrader_apps.NbGraderAPI(CourseDirectory(config=config), config=config)
-    done = [api.generate_assignment(COURSE), *(api.autograde(COURSE, student) for student in submissions)]
+    done = [
+        api.generate_assignment(COURSE),
+        *(api.autograde(COURSE, student) for student in submissions),
+    ]
     for result in done:
         assert result["success"], result.get("error") or result.get("log")
     release = folder / "release" / COURSE
@@ -72,7 +80,11 @@ def assert_same_assignment(theirs: NotebookNode, ours: NotebookNode) -> None:
 
 
 def points(notebooks: dict[str, NotebookNode]) -> float:
-    return sum(c.metadata.get("nbgrader", {}).get("points", 0) for nb in notebooks.values() for c in nb.cells)
+    return sum(
+        c.metadata.get("nbgrader", {}).get("points", 0)
+        for nb in notebooks.values()
+        for c in nb.cells
+    )
 
 
 def test_a_small_course_untouched_gets_nothing_and_solved_everything(
@@ -82,7 +94,9 @@ def test_a_small_course_untouched_gets_nothing_and_solved_everything(
 
     monkeypatch.setattr(twophase.checks.kv_cache, "ORDER", ("max_batch",))
     nb = normalize(small_solution(), "kv_cache")
-    scores = graded_by_nbgrader(tmp_path, {"03_kv_cache.ipynb": nb}, {"03_kv_cache.ipynb": release(nb, "kv_cache")})
+    scores = graded_by_nbgrader(
+        tmp_path, {"03_kv_cache.ipynb": nb}, {"03_kv_cache.ipynb": release(nb, "kv_cache")}
+    )
     assert scores == {"untouched": 0, "solved": 2, "most": 2}
 
 
@@ -90,7 +104,9 @@ def test_a_small_course_untouched_gets_nothing_and_solved_everything(
 def test_the_whole_course_untouched_gets_nothing_and_solved_everything(tmp_path: Path) -> None:
     assert SOLUTIONS, "there are no notebooks"
     solutions = {p.name: nbformat.read(p, as_version=4) for p in SOLUTIONS}
-    exercises = {p.name: nbformat.read(ROOT / "exercises" / p.name, as_version=4) for p in SOLUTIONS}
+    exercises = {
+        p.name: nbformat.read(ROOT / "exercises" / p.name, as_version=4) for p in SOLUTIONS
+    }
     scores = graded_by_nbgrader(tmp_path, solutions, exercises)
     assert scores == {"untouched": 0, "solved": points(exercises), "most": points(exercises)}
     shutil.rmtree(tmp_path / "autograded")

@@ -1,4 +1,5 @@
-"""The notebooks: exercises/ is what solutions/ gives, gives nothing away, and says exactly what is not solved yet."""
+"""The notebooks: exercises/ is what solutions/ gives, gives nothing away, and says exactly what is
+not solved yet."""
 
 from __future__ import annotations
 
@@ -29,8 +30,22 @@ def exercise_file(path: Path) -> Path:
 
 def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
     """Whether each code cell passes, by its number among the code cells, in a pytest of its own."""
-    common = ["--nbval-current-env", "--nbval-cell-timeout", "120", "--continue-on-collection-errors"]
-    command = [sys.executable, "-m", "pytest", *options, *common, "-p", "no:cacheprovider", f"--junitxml={report}"]
+    common = [
+        "--nbval-current-env",
+        "--nbval-cell-timeout",
+        "120",
+        "--continue-on-collection-errors",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *options,
+        *common,
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={report}",
+    ]
     done = subprocess.run(
         [*command, str(notebook)],
         cwd=ROOT,
@@ -39,7 +54,9 @@ def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
         timeout=110,
         env={**os.environ, "PYTEST_ADDOPTS": ""},
     )
-    cells = {int(c.attrib["name"].split()[-1]): not len(c) for c in ET.parse(report).iter("testcase")}
+    cells = {
+        int(c.attrib["name"].split()[-1]): not len(c) for c in ET.parse(report).iter("testcase")
+    }
     assert done.returncode == (0 if all(cells.values()) else 1), done.stdout[-2000:]
     assert cells, "nbval found no cells"
     return cells
@@ -60,7 +77,10 @@ def test_every_topic_with_exercises_has_its_notebook() -> None:
 
 def test_exercises_are_what_solutions_give() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "exercises.py"), "--check"], capture_output=True, text=True, timeout=100
+        [sys.executable, str(ROOT / "tools" / "exercises.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
@@ -107,7 +127,9 @@ def test_a_solved_notebook_passes(path: Path, tmp_path: Path) -> None:
 @topics
 def test_the_model_solutions_show_what_they_showed(path: Path, tmp_path: Path) -> None:
     cells = nbval(path, tmp_path / "report.xml", "--nbval", "--nbval-sanitize-with", str(SANITIZE))
-    assert all(cells.values()), f"cells that differ: {[n for n, passed in cells.items() if not passed]}"
+    assert all(cells.values()), (
+        f"cells that differ: {[n for n, passed in cells.items() if not passed]}"
+    )
 
 
 def test_running_notebooks_writes_nothing_beside_them() -> None:
@@ -138,28 +160,35 @@ def source(nb: NotebookNode, name: str) -> str:
 
 def test_the_stub_names_the_exercise_and_counts_the_lines_of_code(small: NotebookNode) -> None:
     lines = source(made(small), "kv_cache-max_batch").splitlines()
-    assert lines[-1] == '    raise NotYet("kv_cache-max_batch")  # the author\'s answer takes 2 lines'
+    assert (
+        lines[-1] == '    raise NotYet("kv_cache-max_batch")  # the author\'s answer takes 2 lines'
+    )
     assert lines[1] == '    """How many sequences fit."""'
 
 
 def test_each_region_of_a_cell_gets_its_own_stub_at_its_own_indent(small: NotebookNode) -> None:
     small.cells[3].source = (
-        "class max_batch:\n"
-        "    def a(self):\n        ### BEGIN SOLUTION\n        return 1\n        ### END SOLUTION\n\n"
-        "    def b(self):\n        x = 1\n        ### BEGIN SOLUTION\n        x += 1\n        return x\n        ### END SOLUTION"
+        "class max_batch:\n    def a(self):\n        ### BEGIN SOLUTION\n        return 1\n       "
+        " ### END SOLUTION\n\n    def b(self):\n        x = 1\n        ### BEGIN SOLUTION\n       "
+        " x += 1\n        return x\n        ### END SOLUTION"
     )
     stub = 'raise NotYet("kv_cache-max_batch")  # the author\'s answer takes'
-    assert source(made(small), "kv_cache-max_batch") == (
-        f"class max_batch:\n    def a(self):\n        {stub} 1 line\n\n"
+    assert (
+        source(made(small), "kv_cache-max_batch")
+        == f"class max_batch:\n    def a(self):\n        {stub} 1 line\n\n"
         f"    def b(self):\n        x = 1\n        {stub} 2 lines"
     )
 
 
-def test_the_same_solution_gives_the_same_bytes_whatever_the_editor_left_in_it(small: NotebookNode) -> None:
+def test_the_same_solution_gives_the_same_bytes_whatever_the_editor_left_in_it(
+    small: NotebookNode,
+) -> None:
     from twophase.grading.assignments import to_bytes
 
     touched = copy.deepcopy(small)
-    touched.metadata = nbformat.from_dict({"kernelspec": {"name": "mine", "display_name": "Mine"}, "toc": {"x": 1}})
+    touched.metadata = nbformat.from_dict(
+        {"kernelspec": {"name": "mine", "display_name": "Mine"}, "toc": {"x": 1}}
+    )
     for i, c in enumerate(touched.cells):
         c.id = f"random-{i}"
         c.metadata["collapsed"] = True
@@ -185,7 +214,9 @@ def _twice(nb: NotebookNode) -> None:
 
 
 def _stranger(nb: NotebookNode) -> None:
-    nb.cells += exercise_cells("kv_cache-unknown", "def f():\n    ### BEGIN SOLUTION\n    ### END SOLUTION", 1)
+    nb.cells += exercise_cells(
+        "kv_cache-unknown", "def f():\n    ### BEGIN SOLUTION\n    ### END SOLUTION", 1
+    )
 
 
 def _set(i: int, text: str) -> Break:
@@ -201,13 +232,19 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "the check cell checks something else": (_set(4, 'check("x")'), "must stand its check cell"),
     "the task is missing": (lambda nb: nb.cells.pop(2), "must stand its task"),
     "there is no solution region": (_set(3, "def max_batch(): pass"), "has no ### BEGIN SOLUTION"),
-    "the def is inside the region": (_set(3, "### BEGIN SOLUTION\nx\n### END SOLUTION"), "must define max_batch"),
+    "the def is inside the region": (
+        _set(3, "### BEGIN SOLUTION\nx\n### END SOLUTION"),
+        "must define max_batch",
+    ),
     "the region never ends": (_set(3, "def max_batch():\n    ### BEGIN SOLUTION"), "does not end"),
     "the region is not closed before the next": (
         _set(3, "def max_batch():\n    ### BEGIN SOLUTION\n    ### BEGIN SOLUTION"),
         "inside another one",
     ),
-    "the stub is no Python": (_set(3, "def max_batch()\n    ### BEGIN SOLUTION\n    ### END SOLUTION"), "is no Python"),
+    "the stub is no Python": (
+        _set(3, "def max_batch()\n    ### BEGIN SOLUTION\n    ### END SOLUTION"),
+        "is no Python",
+    ),
     "the setup cell is missing": (lambda nb: nb.cells.pop(1), "setup cell"),
 }
 
@@ -249,7 +286,9 @@ def test_the_tool_writes_both_notebooks_once_and_finds_drift(
     assert "kv_cache-max_batch-check fails" in capsys.readouterr().out
 
 
-def test_nbval_tells_a_solved_small_notebook_from_an_untouched_one(small: NotebookNode, tmp_path: Path) -> None:
+def test_nbval_tells_a_solved_small_notebook_from_an_untouched_one(
+    small: NotebookNode, tmp_path: Path
+) -> None:
     nb = made(small)
     for name, notebook, failing in (("untouched", nb, {2}), ("solved", solved(nb), set())):
         nbformat.write(notebook, tmp_path / f"{name}.ipynb")

@@ -1,4 +1,5 @@
-"""`twophase plan` says what the formulas say, in words and as JSON, and refuses nonsense in one sentence."""
+"""`twophase plan` says what the formulas say, in words and as JSON, and refuses nonsense in one
+sentence."""
 
 import json
 from pathlib import Path
@@ -57,9 +58,22 @@ def test_the_table_carries_what_a_reader_looks_for() -> None:
     result = runner.invoke(app, [*EXAMPLE, "--price-per-hour", "2.5", "--output", "100"])
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
-    for part in ("26.03 GB", "53.69 GB", "fits 80.00 GB", "295", "7.771 ms", "2,689.5 tokens/s", "only 0.4% of memory"):
+    for part in (
+        "26.03 GB",
+        "53.69 GB",
+        "fits 80.00 GB",
+        "295",
+        "7.771 ms",
+        "2,689.5 tokens/s",
+        "only 0.4% of memory",
+    ):
         assert part in text
-    for part in ("Largest batch that fits 64", "Cost per million tokens 0.258", "Latency of a request", "Assumed"):
+    for part in (
+        "Largest batch that fits 64",
+        "Cost per million tokens 0.258",
+        "Latency of a request",
+        "Assumed",
+    ):
         assert part in text
 
 
@@ -71,7 +85,9 @@ def test_what_does_not_fit_says_so() -> None:
 
 
 def test_large_batches_of_short_contexts_are_compute_bound() -> None:
-    found = as_json("--model", "llama-3-8b", "--hardware", "h100", "--batch", "1000", "--context", "16")
+    found = as_json(
+        "--model", "llama-3-8b", "--hardware", "h100", "--batch", "1000", "--context", "16"
+    )
     assert found["binds"] == "compute"
     assert found["step_time_s"] == found["step_compute_s"] > found["step_memory_s"]
 
@@ -85,14 +101,21 @@ def test_a_request_waits_for_its_prompt_then_for_each_further_token() -> None:
 
 def test_chips_share_evenly_and_the_price_is_per_chip() -> None:
     one = as_json("--model", "llama-2-70b", "--batch", "8", "--price-per-hour", "3")
-    eight = as_json("--model", "llama-2-70b", "--batch", "8", "--price-per-hour", "3", "--chips", "8")
+    eight = as_json(
+        "--model", "llama-2-70b", "--batch", "8", "--price-per-hour", "3", "--chips", "8"
+    )
     assert eight["step_time_s"] == pytest.approx(one["step_time_s"] / 8)
     assert eight["cost_per_million_tokens"] == pytest.approx(one["cost_per_million_tokens"])
-    assert eight["cost_per_million_tokens"] == pytest.approx(3 * eight["chip_hours_per_million_tokens"])
+    assert eight["cost_per_million_tokens"] == pytest.approx(
+        3 * eight["chip_hours_per_million_tokens"]
+    )
 
 
 def test_narrow_weights_halve_the_floor_and_the_critical_batch() -> None:
-    wide, narrow = (as_json("--model", "worked-18b", "--hardware", "v5e", "--weights", w) for w in ("bf16", "int8"))
+    wide, narrow = (
+        as_json("--model", "worked-18b", "--hardware", "v5e", "--weights", w)
+        for w in ("bf16", "int8")
+    )
     assert narrow["step_time_floor_s"] * 2 == pytest.approx(wide["step_time_floor_s"])
     assert narrow["critical_batch"] * 2 == pytest.approx(wide["critical_batch"])
 
@@ -102,7 +125,9 @@ def test_experts_are_read_as_far_as_the_batch_touches_them() -> None:
     idle = arch.n_idle_expert_params()
     assert step_weight_bytes(arch, 1) == pytest.approx(2 * (arch.n_params() - idle))
     assert step_weight_bytes(arch, 10**4) == pytest.approx(2 * arch.n_params())
-    assert as_json("--model", "mixtral-8x7b")["critical_batch"] == pytest.approx(4 * 295.22, rel=1e-4)
+    assert as_json("--model", "mixtral-8x7b")["critical_batch"] == pytest.approx(
+        4 * 295.22, rel=1e-4
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -114,9 +139,14 @@ def test_experts_are_read_as_far_as_the_batch_touches_them() -> None:
     st.integers(1, 64),
     st.floats(0, 0.3),
 )
-def test_limits_are_tight(model: str, chip: str, batch: int, context: int, chips: int, overhead: float) -> None:
+def test_limits_are_tight(
+    model: str, chip: str, batch: int, context: int, chips: int, overhead: float
+) -> None:
     def fits(**change: int) -> bool:
-        w = Workload(**{"batch": batch, "context": context, "n_chips": chips, "overhead_fraction": overhead} | change)
+        w = Workload(
+            **{"batch": batch, "context": context, "n_chips": chips, "overhead_fraction": overhead}
+            | change
+        )
         return plan_deployment(catalog.model(model), catalog.hardware(chip), w).fits
 
     w = Workload(batch=batch, context=context, n_chips=chips, overhead_fraction=overhead)
@@ -130,7 +160,12 @@ def test_limits_are_tight(model: str, chip: str, batch: int, context: int, chips
     else:
         assert found.fits == (context <= found.max_context)
         assert not fits(context=found.max_context + 1)
-    assert found.step_time_floor_s <= found.step_time_s <= found.step_time_sum_s <= 2 * found.step_time_s
+    assert (
+        found.step_time_floor_s
+        <= found.step_time_s
+        <= found.step_time_sum_s
+        <= 2 * found.step_time_s
+    )
 
 
 def test_a_config_file_or_its_folder_is_read(tmp_path: Path) -> None:
@@ -144,7 +179,9 @@ def test_a_config_file_or_its_folder_is_read(tmp_path: Path) -> None:
     assert as_json("--config", str(file)) == found
 
 
-def test_weights_have_the_format_that_a_quantized_config_says_unless_it_is_given(tmp_path: Path) -> None:
+def test_weights_have_the_format_that_a_quantized_config_says_unless_it_is_given(
+    tmp_path: Path,
+) -> None:
     def weights(how: object, *arguments: str) -> object:
         file = tmp_path / "config.json"
         file.write_text(json.dumps(TINY | {"quantization_config": how}))
@@ -203,11 +240,23 @@ BAD_FILES = {
     "no type": (b"{}", "no key 'model_type'"),
     "another model": (b'{"model_type": "mamba"}', "Unsupported model_type 'mamba'"),
     "a missing key": (json.dumps(TINY | {"hidden_size": None}).encode(), "no key 'hidden_size'"),
-    "a size of text": (json.dumps(TINY | {"hidden_size": "64"}).encode(), "must be a positive integer"),
-    "too many layers": (json.dumps(TINY | {"num_hidden_layers": 10**12}).encode(), "beyond any transformer"),
+    "a size of text": (
+        json.dumps(TINY | {"hidden_size": "64"}).encode(),
+        "must be a positive integer",
+    ),
+    "too many layers": (
+        json.dumps(TINY | {"num_hidden_layers": 10**12}).encode(),
+        "beyond any transformer",
+    ),
     "a huge size": (json.dumps(TINY | {"vocab_size": 10**400}).encode(), "beyond any transformer"),
-    "a text_config that is none": (json.dumps(TINY | {"text_config": [], "dtype": "auto"}).encode(), "with --weights"),
-    "an unknown quantization": (json.dumps(TINY | {"quantization_config": "x"}).encode(), "with --weights"),
+    "a text_config that is none": (
+        json.dumps(TINY | {"text_config": [], "dtype": "auto"}).encode(),
+        "with --weights",
+    ),
+    "an unknown quantization": (
+        json.dumps(TINY | {"quantization_config": "x"}).encode(),
+        "with --weights",
+    ),
     "an unknown dtype": (json.dumps(TINY | {"dtype": 7}).encode(), "dtype 7 is unknown"),
 }
 

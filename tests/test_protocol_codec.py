@@ -1,4 +1,5 @@
-"""The codec: what goes in comes out, to the bit; whatever is not plain data, and whatever is no frame, is a ProtocolError."""
+"""The codec: what goes in comes out, to the bit; whatever is not plain data, and whatever is no
+frame, is a ProtocolError."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from hypothesis.extra import numpy as hnp
 from twophase.protocol import Callback, ObjectRef, ProtocolError, decode, encode, roundtrip
 from twophase.protocol.arrays import DTYPES
 from twophase.protocol.codec import decode_each, encode_each
-from twophase.protocol.parts import MAX_DEPTH, MAX_INT_BITS, MAX_KEY, MAX_NODES, MAX_TUPLE_KEYS, MAX_VALUES
+from twophase.protocol.parts import (
+    MAX_DEPTH,
+    MAX_INT_BITS,
+    MAX_KEY,
+    MAX_NODES,
+    MAX_TUPLE_KEYS,
+    MAX_VALUES,
+)
 
 scalars = (
     st.none()
@@ -32,10 +40,13 @@ scalars = (
 )
 keys = st.text() | st.integers(-(2**59), 2**59) | st.tuples(st.integers(0, 9), st.text())
 plain = st.recursive(
-    scalars, lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(keys, inner), max_leaves=20
+    scalars,
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(keys, inner),
+    max_leaves=20,
 )
 arrays = hnp.arrays(
-    st.sampled_from([d for d in DTYPES if d != "bfloat16"]).map(np.dtype), hnp.array_shapes(min_dims=0, min_side=0)
+    st.sampled_from([d for d in DTYPES if d != "bfloat16"]).map(np.dtype),
+    hnp.array_shapes(min_dims=0, min_side=0),
 )
 
 
@@ -72,17 +83,27 @@ def test_tensors_come_back_bit_for_bit(dtype: str, shape: tuple[int, ...]) -> No
     value = (torch.randn(shape) * 50).abs().to(torch.float32).to(getattr(torch, dtype))
     got = roundtrip(value)
     assert (got.dtype, got.shape) == (value.dtype, value.shape)
-    assert got.contiguous().numpy(force=True).tobytes() == value.numpy().tobytes() if dtype != "bfloat16" else True
+    assert (
+        got.contiguous().numpy(force=True).tobytes() == value.numpy().tobytes()
+        if dtype != "bfloat16"
+        else True
+    )
     assert bool((got.double() == value.double()).all())
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, True, 1, b"", "", (), [], {}, set()])
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, True, 1, b"", "", (), [], {}, set()]
+)
 def test_the_values_that_json_has_no_word_for_survive(value: Any) -> None:
     assert same(roundtrip(value), value)
 
 
 def test_negative_zero_and_nan_bits_survive_in_bfloat16() -> None:
-    bits = torch.tensor([0x8000, 0x7FC1, 0xFF80, 0x0001], dtype=torch.int32).to(torch.uint16).view(torch.bfloat16)
+    bits = (
+        torch.tensor([0x8000, 0x7FC1, 0xFF80, 0x0001], dtype=torch.int32)
+        .to(torch.uint16)
+        .view(torch.bfloat16)
+    )
     assert torch.equal(roundtrip(bits).view(torch.int16), bits.view(torch.int16))
 
 
@@ -168,11 +189,19 @@ def test_no_bytes_make_the_decoder_raise_anything_else(data: bytes) -> None:
 
 
 json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["#", "v", "n", "id", "dtype", "shape", "x"]), inner, max_size=5)
-        | st.fixed_dictionaries({"#": st.sampled_from([*"ftsdbco", "np", "ns", "pt", "?"]), "v": inner})
+        | st.dictionaries(
+            st.sampled_from(["#", "v", "n", "id", "dtype", "shape", "x"]), inner, max_size=5
+        )
+        | st.fixed_dictionaries(
+            {"#": st.sampled_from([*"ftsdbco", "np", "ns", "pt", "?"]), "v": inner}
+        )
         | st.fixed_dictionaries(
             {
                 "#": st.sampled_from(["np", "ns", "pt", "b"]),
@@ -194,7 +223,9 @@ def test_no_header_makes_the_decoder_raise_anything_else(header: Any, body: byte
 
 
 @given(plain, st.integers(0, 500), st.integers(0, 255), st.integers(0, 10))
-def test_no_damage_to_a_frame_makes_the_decoder_raise_anything_else(value: Any, at: int, byte: int, cut: int) -> None:
+def test_no_damage_to_a_frame_makes_the_decoder_raise_anything_else(
+    value: Any, at: int, byte: int, cut: int
+) -> None:
     frame = bytearray(encode(value))
     frame[at % len(frame)] = byte
     _decodes_or_protocol_error(bytes(frame[: len(frame) - cut]))
@@ -212,7 +243,8 @@ edits = st.lists(
 
 
 def _edited(frame: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
-    """The frame after a few accidents; its length at the front is put right half of the time, so that more than the front is read."""
+    """The frame after a few accidents; its length at the front is put right half of the time, so
+    that more than the front is read."""
     data = bytearray(frame)
     for what, where, some in changes:
         at = where % (len(data) + 1)
@@ -233,12 +265,16 @@ def _edited(frame: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
 
 @given(plain | arrays | st.tuples(plain, arrays), edits)
 @settings(max_examples=400)
-def test_no_accident_to_a_frame_makes_the_decoder_raise_anything_else(value: Any, changes: Any) -> None:
+def test_no_accident_to_a_frame_makes_the_decoder_raise_anything_else(
+    value: Any, changes: Any
+) -> None:
     _decodes_or_protocol_error(_edited(encode(value), changes))
 
 
 BOMBS = {  # a few bytes that ask for much, or megabytes that ask for more
-    "many arrays of nothing": b"[" + b",".join([b'{"#":"np","dtype":"int8","shape":[0],"n":0}'] * 50_000) + b"]",
+    "many arrays of nothing": (
+        b"[" + b",".join([b'{"#":"np","dtype":"int8","shape":[0],"n":0}'] * 50_000) + b"]"
+    ),
     "many empty lists": b"[" + b",".join([b"[]"] * 600_000) + b"]",
     "many nulls": b"[" + b",".join([b"0"] * 1_000_000) + b"]",
     "one long text": b'"' + b"\\u0000" * 1_000_000 + b'"',
@@ -290,7 +326,9 @@ def _frame(header: str, body: bytes = b"") -> bytes:
         _frame("NaN"),
         _frame("1" * 5000),
         _frame(str(1 << MAX_INT_BITS)),
-        _frame('{"#":"np","dtype":"float64","shape":[4611686018427387904,4611686018427387904],"n":0}'),
+        _frame(
+            '{"#":"np","dtype":"float64","shape":[4611686018427387904,4611686018427387904],"n":0}'
+        ),
         _frame('{"#":"np","dtype":"uint8","shape":[-1,-1],"n":1}', b"a"),
         _frame('{"#":"pt","dtype":"object","shape":[1],"n":8}', b"aaaaaaaa"),
         _frame('{"#":"s","v":[[1]]}'),
@@ -306,8 +344,14 @@ def test_frames_made_to_harm_are_protocol_errors(frame: bytes) -> None:
 
 
 def _colliding_pairs(n: int) -> list[tuple[int, int]]:
-    """Pairs of ordinary integers that all have one hash: CPython's hash of a tuple has no secret, and can be run backwards."""
-    word, prime_1, prime_2, prime_5 = 2**64, 11400714785074694791, 14029467366897019727, 2870177450012600261
+    """Pairs of ordinary integers that all have one hash: CPython's hash of a tuple has no secret,
+    and can be run backwards."""
+    word, prime_1, prime_2, prime_5 = (
+        2**64,
+        11400714785074694791,
+        14029467366897019727,
+        2870177450012600261,
+    )
     turned = 1234567 * pow(prime_1, -1, word) % word
     wanted = ((turned >> 31) | (turned << 33)) % word
     pairs = []
@@ -328,7 +372,10 @@ def test_keys_chosen_to_collide_do_not_reach_a_hash_table_in_numbers() -> None:
         pytest.skip("this Python hashes tuples in another way")
     keys = [f'{{"#":"t","v":[{a},{b}]}}' for a, b in pairs]
     assert len(decode(_frame(f'{{"#":"s","v":[{",".join(keys[:-1])}]}}'))) == MAX_TUPLE_KEYS
-    for frame in (f'{{"#":"s","v":[{",".join(keys)}]}}', f'{{"#":"d","v":[{",".join(f"[{k},0]" for k in keys)}]}}'):
+    for frame in (
+        f'{{"#":"s","v":[{",".join(keys)}]}}',
+        f'{{"#":"d","v":[{",".join(f"[{k},0]" for k in keys)}]}}',
+    ):
         with pytest.raises(ProtocolError, match="tuples"):
             decode(_frame(frame))
 

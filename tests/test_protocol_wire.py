@@ -1,4 +1,5 @@
-"""Messages over a socket: they arrive whole, in order and in time, or the receiver hears why not."""
+"""Messages over a socket: they arrive whole, in order and in time, or the receiver hears why
+not."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def test_the_other_side_going_away_is_told_apart_from_silence(pair: Pair) -> Non
 
 
 def _messages(stream: bytes) -> list[w.Message]:
-    """What a stream of bytes holds, read the plain way: up to the first message that is too large, or not all there."""
+    """What a stream of bytes holds, read the plain way: up to the first message that is too large,
+    or not all there."""
     found = []
     while len(stream) >= w.HEAD.size:
         length, kind, conversation = w.HEAD.unpack(stream[: w.HEAD.size])
@@ -92,8 +94,13 @@ message = st.builds(
 lies = st.builds(lambda n: w.HEAD.pack(n, w.VALUE, 1), st.integers(0, 2**32 - 1))
 
 
-@given(st.lists(message | lies | st.binary(max_size=20), max_size=6), st.lists(st.integers(0, 60), max_size=12))
-def test_any_stream_in_any_pieces_is_its_messages_and_then_an_end(parts: list[bytes], cuts: list[int]) -> None:
+@given(
+    st.lists(message | lies | st.binary(max_size=20), max_size=6),
+    st.lists(st.integers(0, 60), max_size=12),
+)
+def test_any_stream_in_any_pieces_is_its_messages_and_then_an_end(
+    parts: list[bytes], cuts: list[int]
+) -> None:
     stream = b"".join(parts)
     ours, theirs = socket.socketpair()
     places = [0, *sorted(min(c, len(stream)) for c in cuts), len(stream)]
@@ -120,7 +127,9 @@ def test_messages_sent_one_byte_at_a_time_arrive_whole(parts: list[bytes]) -> No
     stream = b"".join(parts)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        sender = threading.Thread(target=lambda: [theirs.send(stream[i : i + 1]) for i in range(len(stream))])
+        sender = threading.Thread(
+            target=lambda: [theirs.send(stream[i : i + 1]) for i in range(len(stream))]
+        )
         sender.start()
         channel = w.Channel(ours)
         assert [channel.receive(soon()) for _ in parts] == _messages(stream)

@@ -1,4 +1,5 @@
-"""The acceptance rate is the share of drafted tokens that the acceptance rule keeps; the formulas are sums."""
+"""The acceptance rate is the share of drafted tokens that the acceptance rule keeps; the formulas
+are sums."""
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from twophase.theory.speculative_decoding import expected_tokens, speedup
 
 def model(seed: int, **changes: int) -> Transformer:
     torch.manual_seed(seed)
-    net = Transformer(Config(**{"L": 1, "D": 8, "F": 12, "N": 2, "K": 1, "H": 4, "V": 5, **changes}))
+    net = Transformer(
+        Config(**{"L": 1, "D": 8, "F": 12, "N": 2, "K": 1, "H": 4, "V": 5, **changes})
+    )
     for p in net.parameters():
         torch.nn.init.normal_(p, std=0.8)
     return net.eval().requires_grad_(False)
@@ -39,9 +42,13 @@ def test_a_batch_is_drawn_from_the_law_of_the_model():
     net, prompts = model(2), torch.full((20_000, 1), 3)
     drawn = sample_batch(net, prompts, 2, torch.Generator().manual_seed(0))
     first = net(prompts[:1])[0, -1].softmax(-1)  # [V]
-    law = torch.stack([first[x] * net(torch.tensor([[3, x]]))[0, -1].softmax(-1) for x in range(5)]).flatten()
+    law = torch.stack(
+        [first[x] * net(torch.tensor([[3, x]]))[0, -1].softmax(-1) for x in range(5)]
+    ).flatten()
     seen = torch.bincount(drawn[:, 1] * 5 + drawn[:, 2], minlength=25) / len(drawn)
-    assert float((seen - law).abs().max()) < 5 * (0.25 / len(drawn)) ** 0.5  # five standard deviations at most
+    assert (
+        float((seen - law).abs().max()) < 5 * (0.25 / len(drawn)) ** 0.5
+    )  # five standard deviations at most
     assert torch.equal(drawn[:, :1], prompts)
 
 

@@ -1,4 +1,5 @@
-"""The selective state space: the recurrence, the compiled scan that trains, Mamba's layer, and a state of known size."""
+"""The selective state space: the recurrence, the compiled scan that trains, Mamba's layer, and a
+state of known size."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ from twophase.models.config import Config, StateSpace
 from twophase.models.transformer import Transformer
 from twophase.theory.kv_cache import state_space_bytes
 
-# Sums of the same numbers in another order: a few units in the last place of float64, times at most a hundred terms.
+# Sums of the same numbers in another order: a few units in the last place of float64, times at most
+# a hundred terms.
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 # The same in fp32 (1e-7 a step) through layers whose outputs are of order 1.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
@@ -35,11 +37,14 @@ HYBRID = Config(**{**STACK.to_dict(), "attention": ("ssm", "gqa", "ssm"), "ssm":
 LENGTHS = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 1]
 
 
-def draw(B: int, T: int, d: int, n: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+def draw(
+    B: int, T: int, d: int, n: int, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> list[torch.Tensor]:
     """x, dt, A, B_in, C, skip and a state, as `selective_scan` takes them."""
     g = torch.Generator().manual_seed(seed)
     normal = [
-        torch.randn(*shape, generator=g, dtype=dtype) for shape in [(B, T, d), (B, T, n), (B, T, n), (d,), (B, d, n)]
+        torch.randn(*shape, generator=g, dtype=dtype)
+        for shape in [(B, T, d), (B, T, n), (B, T, n), (d,), (B, d, n)]
     ]
     x, B_in, C, skip, state = normal
     dt = torch.rand(B, T, d, generator=g, dtype=dtype) + 0.01
@@ -64,9 +69,12 @@ def one_number_at_a_time(
             for t in range(x.shape[1]):
                 step, number = float(dt[b, t, d]), float(x[b, t, d])
                 h = [
-                    math.exp(step * float(A[d, n])) * h[n] + step * float(B_in[b, t, n]) * number for n in range(len(h))
+                    math.exp(step * float(A[d, n])) * h[n] + step * float(B_in[b, t, n]) * number
+                    for n in range(len(h))
                 ]
-                y[b, t, d] = sum(float(C[b, t, n]) * h[n] for n in range(len(h))) + float(skip[d]) * number
+                y[b, t, d] = (
+                    sum(float(C[b, t, n]) * h[n] for n in range(len(h))) + float(skip[d]) * number
+                )
             last[b, d] = torch.tensor(h, dtype=last.dtype)
     return y, last
 
@@ -82,12 +90,15 @@ SCANS = pytest.mark.parametrize("scan", [selective_scan, compiled_scan])
 def test_the_convolution_is_a_weighted_sum_of_the_last_inputs(T, W):
     g = torch.Generator().manual_seed(T + W)
     x, weight, bias, before = (
-        torch.randn(*s, generator=g, dtype=torch.float64) for s in [(2, T, 3), (3, W), (3,), (2, 3, W)]
+        torch.randn(*s, generator=g, dtype=torch.float64)
+        for s in [(2, T, 3), (3, W), (3,), (2, 3, W)]
     )
     y, inputs = causal_conv(x, weight, bias, before)
     history = torch.cat([before.transpose(1, 2), x], dim=1)  # [B, W + T, 3]
     for t in range(T):
-        expected = bias + sum(weight[:, W - 1 - back] * history[:, W + t - back] for back in range(W))
+        expected = bias + sum(
+            weight[:, W - 1 - back] * history[:, W + t - back] for back in range(W)
+        )
         torch.testing.assert_close(y[:, t], expected, **EXACT)
     assert torch.equal(inputs, history[:, -W:].transpose(1, 2))
 
@@ -103,7 +114,9 @@ def test_a_convolution_without_a_past_or_a_bias_sees_zeros():
 
 
 @SCANS
-@pytest.mark.parametrize(("B", "T", "d", "n"), [(1, 1, 1, 1), (2, CHUNK + 1, 3, 2), (1, 2 * CHUNK, 2, 5)])
+@pytest.mark.parametrize(
+    ("B", "T", "d", "n"), [(1, 1, 1, 1), (2, CHUNK + 1, 3, 2), (1, 2 * CHUNK, 2, 5)]
+)
 def test_a_scan_is_the_recurrence_one_number_at_a_time(scan, B, T, d, n):
     tensors = draw(B, T, d, n)
     for ours, expected in zip(scan(*tensors), one_number_at_a_time(*tensors), strict=True):
@@ -112,15 +125,22 @@ def test_a_scan_is_the_recurrence_one_number_at_a_time(scan, B, T, d, n):
 
 @SCANS
 def test_with_constant_steps_a_scan_is_a_convolution(scan):
-    """The paper's equation 3: where nothing is selected, y is x convolved with (CB̄, CĀB̄, CĀ²B̄, ...)."""
+    """The paper's equation 3: where nothing is selected, y is x convolved with (CB̄, CĀB̄, CĀ²B̄,
+    ...)."""
     B, T, d, n = 2, 2 * CHUNK + 3, 3, 4
     x, dt, A, B_in, C, skip, _ = draw(B, T, d, n)
-    dt, B_in, C = dt[:1, :1].expand(B, T, d), B_in[:1, :1].expand(B, T, n), C[:1, :1].expand(B, T, n)
+    dt, B_in, C = (
+        dt[:1, :1].expand(B, T, d),
+        B_in[:1, :1].expand(B, T, n),
+        C[:1, :1].expand(B, T, n),
+    )
     age = torch.arange(T, dtype=torch.float64)
     fades = torch.exp(age[:, None, None] * dt[0, 0, :, None] * A)  # [T, d, n]
     kernel = (fades * B_in[0, 0] * C[0, 0]).sum(-1) * dt[0, 0]  # [T, d]
     padded = functional.pad(x.transpose(1, 2), (T - 1, 0))  # [B, d, 2T - 1]
-    expected = functional.conv1d(padded, kernel.flip(0).T[:, None], groups=d).transpose(1, 2) + skip * x  # [B, T, d]
+    expected = (
+        functional.conv1d(padded, kernel.flip(0).T[:, None], groups=d).transpose(1, 2) + skip * x
+    )  # [B, T, d]
     torch.testing.assert_close(scan(x, dt, A, B_in, C, skip)[0], expected, **EXACT)
 
 
@@ -145,7 +165,10 @@ def test_a_very_long_step_forgets_all_that_was_before(scan):
 
 
 @settings(deadline=None, max_examples=25)
-@given(blocks=st.lists(st.integers(1, 2 * CHUNK + 1), min_size=1, max_size=4), seed=st.integers(0, 1000))
+@given(
+    blocks=st.lists(st.integers(1, 2 * CHUNK + 1), min_size=1, max_size=4),
+    seed=st.integers(0, 1000),
+)
 def test_a_scan_in_blocks_is_the_scan_of_all_whichever_form_does_each(blocks, seed):
     x, dt, A, B_in, C, skip, state = draw(2, sum(blocks), 3, 2, seed)
     whole, last = selective_scan(x, dt, A, B_in, C, skip, state)
@@ -159,7 +182,9 @@ def test_a_scan_in_blocks_is_the_scan_of_all_whichever_form_does_each(blocks, se
     torch.testing.assert_close((torch.cat(outputs, dim=1), state), (whole, last), **EXACT)
 
 
-@pytest.mark.parametrize(("scan", "T"), [(selective_scan, 2), (compiled_scan, 1), (compiled_scan, CHUNK + 1)])
+@pytest.mark.parametrize(
+    ("scan", "T"), [(selective_scan, 2), (compiled_scan, 1), (compiled_scan, CHUNK + 1)]
+)
 def test_gradients_are_those_of_finite_differences(scan, T):
     tensors = [tensor.requires_grad_() for tensor in draw(1, T, 2, 3)]
     assert torch.autograd.gradcheck(scan, tensors)
@@ -174,14 +199,19 @@ def test_the_compiled_scan_has_the_outputs_and_gradients_of_the_plain_one(T, dty
     results = []
     for scan in (selective_scan, compiled_scan):
         y, last = scan(*tensors)
-        loss = (y * torch.arange(y.numel()).view(y.shape).sin()).sum() + (last * last.detach().cos()).sum()
+        loss = (y * torch.arange(y.numel()).view(y.shape).sin()).sum() + (
+            last * last.detach().cos()
+        ).sum()
         results.append((y, last, *torch.autograd.grad(loss, tensors)))
     torch.testing.assert_close(results[1], results[0], **close)
 
 
 def test_gradients_do_not_need_a_state_or_a_use_of_the_last_one():
     tensors = [tensor.requires_grad_() for tensor in draw(2, CHUNK + 2, 3, 2)[:-1]]
-    grads = [torch.autograd.grad(scan(*tensors)[0].sin().sum(), tensors) for scan in (selective_scan, compiled_scan)]
+    grads = [
+        torch.autograd.grad(scan(*tensors)[0].sin().sum(), tensors)
+        for scan in (selective_scan, compiled_scan)
+    ]
     torch.testing.assert_close(grads[1], grads[0], **EXACT)
 
 
@@ -211,17 +241,24 @@ def test_the_compiled_scan_keeps_a_state_per_chunk_for_the_gradient_and_not_one_
         sizes.append(sum(saved.values()))
     state_bytes = B * d * n * 8
     assert sizes[0] > 2 * T * state_bytes
-    assert sizes[1] < T / CHUNK * state_bytes + 8 * T * B * d * 8  # and a few numbers per token and channel
+    assert (
+        sizes[1] < T / CHUNK * state_bytes + 8 * T * B * d * 8
+    )  # and a few numbers per token and channel
 
 
 # The state.
 
 
-@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float64, 8)])
+@pytest.mark.parametrize(
+    ("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float64, 8)]
+)
 def test_the_state_weighs_what_the_theory_says(dtype, width):
     state = StateSpaceState(3, 14, 5, 4, dtype)
     assert state.nbytes == 3 * state_space_bytes(1, 14, 5, 4, width)
-    assert state.nbytes == state.ssm.untyped_storage().nbytes() + state.inputs.untyped_storage().nbytes()
+    assert (
+        state.nbytes
+        == state.ssm.untyped_storage().nbytes() + state.inputs.untyped_storage().nbytes()
+    )
 
 
 def test_a_state_is_cut_to_nothing_or_not_at_all():
@@ -229,7 +266,9 @@ def test_a_state_is_cut_to_nothing_or_not_at_all():
     state.update(torch.ones(2, 3, 4), torch.ones(2, 3, 5), 7)
     for length in (-1, 1, 6, 8):
         for cut in (state.check_truncate, state.truncate):
-            with pytest.raises(ValueError, match=f"a state of 7 tokens cannot be unwound to {length}"):
+            with pytest.raises(
+                ValueError, match=f"a state of 7 tokens cannot be unwound to {length}"
+            ):
                 cut(length)
     state.truncate(7)
     assert state.length == 7
@@ -247,10 +286,16 @@ def test_a_state_in_bf16_cannot_fade_slowly_and_one_in_fp32_can():
     for dtype, forgets in [(torch.float32, True), (torch.bfloat16, False)]:
         state = StateSpaceState(1, 1, 1, 1, dtype)
         state.update(one, one, 1)
-        for _ in range(100):  # a step of 1/1000 at A = -1, a hundred times: exp(-0.1) should be left
+        for _ in range(
+            100
+        ):  # a step of 1/1000 at A = -1, a hundred times: exp(-0.1) should be left
             _, last = selective_scan(0 * one, one / 1000, -one[0], one, one, one[0, 0], state.ssm)
             state.update(one, last, 1)
-        assert float(state.ssm) == pytest.approx(math.exp(-0.1), rel=1e-4) if forgets else float(state.ssm) == 1.0
+        assert (
+            float(state.ssm) == pytest.approx(math.exp(-0.1), rel=1e-4)
+            if forgets
+            else float(state.ssm) == 1.0
+        )
 
 
 # Bad input.
@@ -287,7 +332,8 @@ def test_other_bad_input_gets_one_sentence():
 
 
 def pair(seed: int = 0) -> tuple[MambaMixer, state_space.SelectiveStateSpace]:
-    """transformers' mixer and ours with the same weights, large enough that no mistake hides in the tolerance."""
+    """transformers' mixer and ours with the same weights, large enough that no mistake hides in the
+    tolerance."""
     torch.manual_seed(seed)
     s = SIZES
     config = MambaConfig(
@@ -322,13 +368,18 @@ def test_the_layer_equals_transformers_mamba_in_prefill_and_then_token_by_token(
     state = StateSpaceState(2, SIZES.d_inner, SIZES.d_state, SIZES.conv_width)
     cache = DynamicCache(config=theirs.config)
     for part in x.split([T, 1, 1, 1, 1, 1], dim=1):
-        torch.testing.assert_close(ours(part, with_state(state)), theirs(part, cache), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            ours(part, with_state(state)), theirs(part, cache), rtol=1e-5, atol=1e-5
+        )
     torch.testing.assert_close(state.ssm, cache.get_recurrent_state(0), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(state.inputs[:, :, 1:], cache.get_conv_state(0)[:, :, 1:], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        state.inputs[:, :, 1:], cache.get_conv_state(0)[:, :, 1:], rtol=1e-5, atol=1e-5
+    )
 
 
 def assert_as_close_as_sums(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> None:
-    """A gradient is a sum whose terms may cancel, so what may differ is a share of the largest number of its tensor."""
+    """A gradient is a sum whose terms may cancel, so what may differ is a share of the largest
+    number of its tensor."""
     for a, b in zip(ours, theirs, strict=True):
         assert float((a - b).detach().abs().max()) <= 1e-5 * float(b.detach().abs().max())
 
@@ -393,7 +444,9 @@ def test_the_cache_of_a_stack_weighs_what_the_theory_says_before_and_after_token
     model = MODELS["ssm"]
     cache = model.new_cache(4, 1000)
     for _ in range(2):
-        assert cache.nbytes == 4 * state_space_bytes(STACK.L, SIZES.d_inner, SIZES.d_state, SIZES.conv_width, 4)
+        assert cache.nbytes == 4 * state_space_bytes(
+            STACK.L, SIZES.d_inner, SIZES.d_state, SIZES.conv_width, 4
+        )
         model(tokens(4, 30), cache)
 
 
@@ -418,15 +471,20 @@ def test_a_token_never_sees_a_later_one():
     assert not torch.allclose(x[:, 11:], y[:, 11:])
 
 
-@pytest.mark.parametrize("sizes", [SIZES, StateSpace(d_inner=5120, d_state=16, conv_width=4, dt_rank=160)])
+@pytest.mark.parametrize(
+    "sizes", [SIZES, StateSpace(d_inner=5120, d_state=16, conv_width=4, dt_rank=160)]
+)
 def test_parameters_are_as_many_as_the_theory_counts_and_as_transformers_has(sizes):
     config = Config(L=1, D=sizes.d_inner // 2, F=20, N=1, K=1, H=8, attention="ssm", ssm=sizes)
     with torch.device("meta"):
         model = Transformer(config)
         their_config = MambaConfig(
-            hidden_size=config.D, state_size=sizes.d_state, conv_kernel=sizes.conv_width, time_step_rank=sizes.dt_rank,
+            hidden_size=config.D,
+            state_size=sizes.d_state,
+            conv_kernel=sizes.conv_width,
+            time_step_rank=sizes.dt_rank,
             num_hidden_layers=1,
-        )  # fmt: skip
+        )
         theirs = MambaMixer(their_config, 0)
     assert model.n_params == config.architecture().n_params()
     shapes = {name: p.shape for name, p in model.layers[0].self_attn.named_parameters()}
@@ -434,22 +492,31 @@ def test_parameters_are_as_many_as_the_theory_counts_and_as_transformers_has(siz
 
 
 def test_a_new_model_starts_as_mamba_does():
-    """Also after `Transformer` has gone over all its linear layers, whose biases it sets to zero."""
+    """Also after `Transformer` has gone over all its linear layers, whose biases it sets to
+    zero."""
     torch.manual_seed(0)
-    config = Config(**{**STACK.to_dict(), "ssm": StateSpace(d_inner=4000, d_state=5, conv_width=3, dt_rank=4)})
+    config = Config(
+        **{**STACK.to_dict(), "ssm": StateSpace(d_inner=4000, d_state=5, conv_width=3, dt_rank=4)}
+    )
     mixer = Transformer(config).layers[1].self_attn
-    steps = functional.softplus(mixer.dt_proj.bias.detach().double()).log10().sort().values  # [4000], from -3 to -1
+    steps = (
+        functional.softplus(mixer.dt_proj.bias.detach().double()).log10().sort().values
+    )  # [4000], from -3 to -1
     assert float(steps[0]) >= -3 - 1e-5
     assert float(steps[-1]) <= -1 + 1e-5
     uniform = -3 + 2 * torch.arange(0.5, 4000) / 4000
-    assert float((steps - uniform).abs().max()) < 0.05  # Kolmogorov: 1.6/sqrt(4000) of the range of 2, at the 1 % level
+    assert (
+        float((steps - uniform).abs().max()) < 0.05
+    )  # Kolmogorov: 1.6/sqrt(4000) of the range of 2, at the 1 % level
     assert torch.allclose(mixer.A_log.detach().exp(), torch.arange(1.0, 6).expand(4000, 5))
     assert torch.equal(mixer.D.detach(), torch.ones(4000))
     assert 0.45 < float(mixer.dt_proj.weight.detach().abs().max()) <= 4**-0.5
     for layer, inputs in [(mixer.in_proj, 12), (mixer.x_proj, 4000), (mixer.conv1d, 3)]:
         assert 0.95 * inputs**-0.5 < float(layer.weight.detach().abs().max()) <= inputs**-0.5
     assert float(mixer.out_proj.weight.detach().std()) == pytest.approx(0.02 / 6**0.5, rel=0.05)
-    assert [name for name, p in mixer.named_parameters() if getattr(p, "_no_weight_decay", False)] == ["A_log"]
+    assert [
+        name for name, p in mixer.named_parameters() if getattr(p, "_no_weight_decay", False)
+    ] == ["A_log"]
 
 
 def test_bf16_autocast_keeps_the_steps_and_the_scan_in_fp32():
@@ -467,7 +534,11 @@ def test_bf16_autocast_keeps_the_steps_and_the_scan_in_fp32():
     seen = []
     original = state_space.compiled_scan
     with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16):
-        patch.setattr(state_space, "compiled_scan", lambda *args: (seen.append(args[1].dtype), original(*args))[1])
+        patch.setattr(
+            state_space,
+            "compiled_scan",
+            lambda *args: (seen.append(args[1].dtype), original(*args))[1],
+        )
         layer(torch.randn(1, 4, STACK.D), with_state(None))
     assert seen == [torch.float32]
 

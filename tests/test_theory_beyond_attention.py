@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 
 from twophase.models.config import Config, LinearAttention, StateSpace
-from twophase.theory.beyond_attention import linear_attention_flops, state_space_flops, taylor_features
+from twophase.theory.beyond_attention import (
+    linear_attention_flops,
+    state_space_flops,
+    taylor_features,
+)
 
 COUNT = [0]
 
@@ -25,11 +29,15 @@ def vector(n: int) -> list[Counted]:
 
 
 @pytest.mark.parametrize(("d_inner", "d_state", "conv_width"), [(1, 1, 1), (3, 2, 4), (5, 7, 2)])
-def test_a_step_of_the_state_space_does_as_many_operations_as_the_formula_says(d_inner, d_state, conv_width):
+def test_a_step_of_the_state_space_does_as_many_operations_as_the_formula_says(
+    d_inner, d_state, conv_width
+):
     COUNT[0] = 0
     for _ in range(d_inner):
         x, dt, skip, bias = vector(4)
-        x = sum((w * u for w, u in zip(vector(conv_width), vector(conv_width), strict=True)), start=bias)
+        x = sum(
+            (w * u for w, u in zip(vector(conv_width), vector(conv_width), strict=True)), start=bias
+        )
         y = skip * x
         dt_x = dt * x
         for A, B, C, h in zip(*(vector(d_state) for _ in range(4)), strict=True):

@@ -15,7 +15,9 @@ PUBLISHED = {
     "mistral-7b": 7_241_732_096,
     "mixtral-8x7b": 46_702_792_704,
     "deepseek-v2": 235_741_434_880,
-    "deepseek-v3": 671_026_419_200,  # with the routers' correction biases, without the next-token-prediction module
+    "deepseek-v3": (
+        671_026_419_200
+    ),  # with the routers' correction biases, without the next-token-prediction module
     "gemma-2-9b": 9_241_705_984,
     "gemma-2-27b": 27_227_128_320,
     "gemma-3-1b": 999_885_952,
@@ -83,7 +85,9 @@ def test_every_part_is_counted_once(arch: Architecture) -> None:
 def test_formula_in_letters_is_the_count_without_norms() -> None:
     for name in ("worked-18b", "llama-2-7b", "llama-3-70b", "gemma-2-27b"):
         a = catalog.model(name)
-        formula = params.transformer_params(a.L, a.D, a.F, a.N, a.K, a.H, a.V, tied=a.tied_embeddings)
+        formula = params.transformer_params(
+            a.L, a.D, a.F, a.N, a.K, a.H, a.V, tied=a.tied_embeddings
+        )
         assert formula == a.n_params() - a.breakdown()["norms"]
     a = catalog.model("worked-moe")
     formula = params.moe_transformer_params(a.L, a.D, a.F, a.N, a.K, a.H, a.V, E=16, tied=True)
@@ -91,7 +95,9 @@ def test_formula_in_letters_is_the_count_without_norms() -> None:
 
 
 def test_heads_need_not_fill_the_width() -> None:
-    arch = Architecture("odd", L=1, D=10, F=7, N=3, K=1, H=5, V=11, qkv_bias=True, o_bias=True, qk_norm=True)
+    arch = Architecture(
+        "odd", L=1, D=10, F=7, N=3, K=1, H=5, V=11, qkv_bias=True, o_bias=True, qk_norm=True
+    )
     assert arch.breakdown() == {
         "embedding": 110,
         "positions": 0,
@@ -146,7 +152,8 @@ def test_more_active_experts_than_experts_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "name"), [("Llama 2 13B", "llama-2-13b"), ("LLAMA_2_13b", "llama-2-13b"), ("Mixtral", "mixtral-8x7b")]
+    ("typed", "name"),
+    [("Llama 2 13B", "llama-2-13b"), ("LLAMA_2_13b", "llama-2-13b"), ("Mixtral", "mixtral-8x7b")],
 )
 def test_names_are_found_whatever_their_case_and_punctuation(typed: str, name: str) -> None:
     assert catalog.model(typed).name == name
@@ -154,7 +161,12 @@ def test_names_are_found_whatever_their_case_and_punctuation(typed: str, name: s
 
 @pytest.mark.parametrize(
     ("typed", "name"),
-    [("h100", "H100 SXM"), ("H100-SXM", "H100 SXM"), ("tpu-V5E", "TPU v5e"), ("A100", "A100 80GB SXM")],
+    [
+        ("h100", "H100 SXM"),
+        ("H100-SXM", "H100 SXM"),
+        ("tpu-V5E", "TPU v5e"),
+        ("A100", "A100 80GB SXM"),
+    ],
 )
 def test_hardware_is_found_by_its_short_name(typed: str, name: str) -> None:
     assert catalog.hardware(typed).name == name
@@ -173,7 +185,9 @@ def test_every_chip_states_dense_rates_with_source_and_date() -> None:
         assert chip.date
         assert chip.link
         eight_bit = chip.flops_per_s["int8"] / chip.flops_per_s["bf16"]
-        assert eight_bit == pytest.approx(2, rel=0.001)  # a sparse figure among dense ones would give 1 or 4
+        assert eight_bit == pytest.approx(
+            2, rel=0.001
+        )  # a sparse figure among dense ones would give 1 or 4
     assert catalog.hardware("h100").critical_intensity() == pytest.approx(295.2, abs=0.05)
     assert catalog.hardware("tpu v5e").critical_intensity() == pytest.approx(243.2, abs=0.05)
     with pytest.raises(ValueError, match="It has: bf16, int8"):

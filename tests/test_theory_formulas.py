@@ -82,13 +82,17 @@ def test_arrays_give_elementwise_what_scalars_give(function: Callable, data: st.
     arrays = {name: np.array([d[name] for d in draws], dtype=np.int64) for name in draws[0]}
     together = function(**arrays)
     for i, one in enumerate(draws):
-        assert numbers(np.broadcast_to(together, 3)[i]) == pytest.approx(numbers(function(**one)), rel=1e-9)
+        assert numbers(np.broadcast_to(together, 3)[i]) == pytest.approx(
+            numbers(function(**one)), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("function", FORMULAS, ids=IDS)
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
-def test_symbols_give_after_substitution_what_numbers_give(function: Callable, data: st.DataObject) -> None:
+def test_symbols_give_after_substitution_what_numbers_give(
+    function: Callable, data: st.DataObject
+) -> None:
     values = draw_arguments(function, lambda: data.draw(st.integers(2, 2**12)))
     symbols = {name: sympy.Symbol(name, positive=True) for name in values}
     expression = function(**symbols)
@@ -99,7 +103,9 @@ def test_symbols_give_after_substitution_what_numbers_give(function: Callable, d
 
 @pytest.mark.parametrize("function", FORMULAS, ids=IDS)
 def test_every_formula_can_become_javascript(function: Callable) -> None:
-    code = sympy.jscode(function(**{name: sympy.Symbol(name, positive=True) for name in number_names(function)}))
+    code = sympy.jscode(
+        function(**{name: sympy.Symbol(name, positive=True) for name in number_names(function)})
+    )
     assert "Not supported" not in code
     assert code.count("(") == code.count(")")
 
@@ -129,9 +135,9 @@ def test_python_integers_stay_exact() -> None:
     huge = 3 * 10**30 + 1
     assert arithmetic_intensity.matmul_flops(huge, 1, 1) == 2 * huge
     assert kv_cache.max_batch(huge * 7, 0 + huge, huge) == 6
-    assert two_phases.naive_generation_flops(10**9, 3, 1, 1, 1, 1) == two_phases.naive_generation_flops_sum(
+    assert two_phases.naive_generation_flops(
         10**9, 3, 1, 1, 1, 1
-    )
+    ) == two_phases.naive_generation_flops_sum(10**9, 3, 1, 1, 1, 1)
 
 
 @settings(deadline=None)
@@ -188,5 +194,7 @@ assert p.max_batch == 64
 assert not {"numpy", "torch", "sympy", "rich", "typer"} & set(sys.modules)
 print("clean")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.strip() == "clean", done.stderr

@@ -1,4 +1,5 @@
-"""Hugging Face configs, as they are published and as they are not, give the catalog's models or a clear sentence."""
+"""Hugging Face configs, as they are published and as they are not, give the catalog's models or a
+clear sentence."""
 
 from typing import Any
 
@@ -110,7 +111,14 @@ MIXTRAL = {
     "sliding_window": None,
     "vocab_size": 32000,
 }
-GPT_2 = {"model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024}
+GPT_2 = {
+    "model_type": "gpt2",
+    "n_ctx": 1024,
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_positions": 1024,
+}
 GPT_2 |= {"vocab_size": 50257}
 
 
@@ -124,7 +132,9 @@ GPT_2 |= {"vocab_size": 50257}
         (MIXTRAL, "mixtral-8x7b"),
     ],
 )
-def test_published_configs_give_the_models_of_the_catalog(config: dict[str, Any], name: str) -> None:
+def test_published_configs_give_the_models_of_the_catalog(
+    config: dict[str, Any], name: str
+) -> None:
     assert Architecture.from_hf(config, name) == catalog.model(name)
 
 
@@ -162,16 +172,23 @@ def test_head_width_and_kv_heads_fall_back_as_the_library_does() -> None:
 
 
 def test_qwen_2_has_biases_on_queries_keys_and_values_only() -> None:
-    config = {k: v for k, v in QWEN_3_MOE.items() if "expert" not in k} | {"model_type": "qwen2", "head_dim": 64}
+    config = {k: v for k, v in QWEN_3_MOE.items() if "expert" not in k} | {
+        "model_type": "qwen2",
+        "head_dim": 64,
+    }
     arch = Architecture.from_hf(config)
     assert arch.qkv_bias
     assert not arch.o_bias
     assert set(arch.layer_kinds) == {"full"}
-    local = Architecture.from_hf(config | {"use_sliding_window": True, "sliding_window": 99, "max_window_layers": 40})
+    local = Architecture.from_hf(
+        config | {"use_sliding_window": True, "sliding_window": 99, "max_window_layers": 40}
+    )
     assert local.layer_kinds == ("full",) * 40 + ("sliding",) * 8
 
 
-@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"])
+@pytest.mark.parametrize(
+    "key", ["hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"]
+)
 def test_a_missing_key_is_named(key: str) -> None:
     with pytest.raises(ValueError, match=f"no key '{key}'"):
         Architecture.from_hf({k: v for k, v in LLAMA.items() if k != key})

@@ -1,4 +1,5 @@
-"""The worked numbers of the field, each from first principles, and the identities between the formulas."""
+"""The worked numbers of the field, each from first principles, and the identities between the
+formulas."""
 
 import math
 
@@ -8,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twophase.theory import arithmetic_intensity as ai
-from twophase.theory import catalog, kv_cache, latency_throughput, mixture_of_experts, model_flops, params, two_phases
+from twophase.theory import (
+    catalog,
+    kv_cache,
+    latency_throughput,
+    mixture_of_experts,
+    model_flops,
+    params,
+    two_phases,
+)
 
 V5E = catalog.hardware("v5e")
 H100 = catalog.hardware("h100")
@@ -16,7 +25,8 @@ size = st.integers(1, 40)
 unhurried = settings(max_examples=60, deadline=None)  # shared machines stall
 
 
-# Arithmetic intensity -------------------------------------------------------------------------------------------
+# Arithmetic intensity
+# -------------------------------------------------------------------------------------------
 
 
 def test_matmul_intensity_tends_to_the_batch_in_bf16_and_to_twice_it_in_int8() -> None:
@@ -30,7 +40,9 @@ def test_matmul_intensity_tends_to_the_batch_in_bf16_and_to_twice_it_in_int8() -
 def test_an_mlp_is_its_matrix_products(B: int, T: int, D: int, F: int, gated: bool) -> None:
     shapes = [(D, F)] * (2 if gated else 1) + [(F, D)]
     assert ai.mlp_flops(B, T, D, F, gated) == sum(ai.matmul_flops(B * T, a, b) for a, b in shapes)
-    assert ai.mlp_bytes_unfused(B, T, D, F, gated) == sum(ai.matmul_bytes(B * T, a, b) for a, b in shapes)
+    assert ai.mlp_bytes_unfused(B, T, D, F, gated) == sum(
+        ai.matmul_bytes(B * T, a, b) for a, b in shapes
+    )
     assert ai.mlp_bytes(B, T, D, F, gated) <= ai.mlp_bytes_unfused(B, T, D, F, gated)
 
 
@@ -39,8 +51,12 @@ def test_an_mlp_is_its_matrix_products(B: int, T: int, D: int, F: int, gated: bo
 def test_projections_are_four_matrix_products(B: int, T: int, D: int, K: int, H: int) -> None:
     N = 3 * K
     shapes = [(D, N * H), (D, K * H), (D, K * H), (N * H, D)]
-    assert ai.projection_flops(B, T, D, N, K, H) == sum(ai.matmul_flops(B * T, a, b) for a, b in shapes)
-    assert ai.projection_bytes(B, T, D, N, K, H) == sum(ai.matmul_bytes(B * T, a, b) for a, b in shapes)
+    assert ai.projection_flops(B, T, D, N, K, H) == sum(
+        ai.matmul_flops(B * T, a, b) for a, b in shapes
+    )
+    assert ai.projection_bytes(B, T, D, N, K, H) == sum(
+        ai.matmul_bytes(B * T, a, b) for a, b in shapes
+    )
     assert params.attention_params(D, N, K, H) == sum(a * b for a, b in shapes)
 
 
@@ -60,7 +76,9 @@ def test_more_queries_than_keys_are_refused_under_a_causal_mask() -> None:
 
 @unhurried
 @given(size, size, size, size, size, size)
-def test_attention_intensity_does_not_depend_on_the_batch(B: int, T: int, more: int, K: int, G: int, H: int) -> None:
+def test_attention_intensity_does_not_depend_on_the_batch(
+    B: int, T: int, more: int, K: int, G: int, H: int
+) -> None:
     S = T + more
     one, many = (ai.attention_intensity(b, T, S, G * K, K, H) for b in (1, B))
     assert one == pytest.approx(many)
@@ -70,12 +88,16 @@ def test_attention_intensity_does_not_depend_on_the_batch(B: int, T: int, more: 
 def test_attention_intensity_of_the_two_phases() -> None:
     assert ai.attention_intensity_simple(1024, 1024) == 512
     assert ai.attention_intensity_simple(1, 1024) == pytest.approx(1024 / 1025)
-    assert ai.attention_intensity_simple(1, 10**9, G=8) == pytest.approx(8)  # grouped heads do lift it
+    assert ai.attention_intensity_simple(1, 10**9, G=8) == pytest.approx(
+        8
+    )  # grouped heads do lift it
 
 
 def test_scores_in_memory_cost_four_passes() -> None:
     flash = ai.attention_bytes(2, 512, 512, 8, 8, 64)
-    assert ai.attention_bytes_materialized(2, 512, 512, 8, 8, 64) - flash == 4 * 2 * 2 * 8 * 512 * 512
+    assert (
+        ai.attention_bytes_materialized(2, 512, 512, 8, 8, 64) - flash == 4 * 2 * 2 * 8 * 512 * 512
+    )
 
 
 def test_critical_batches_of_tpu_v5e() -> None:
@@ -84,7 +106,9 @@ def test_critical_batches_of_tpu_v5e() -> None:
     assert ai.critical_batch(peak, bandwidth, bytes_per_param=1) == pytest.approx(121.6, abs=0.05)
     assert ai.critical_batch(peak, bandwidth, E=16, k=2) == pytest.approx(1945.7, abs=0.05)
     # int8 products as well: twice the rate, half the bytes, the same batch
-    assert ai.critical_batch(V5E.peak_flops_per_s("int8"), bandwidth, 1) == pytest.approx(243.2, abs=0.05)
+    assert ai.critical_batch(V5E.peak_flops_per_s("int8"), bandwidth, 1) == pytest.approx(
+        243.2, abs=0.05
+    )
 
 
 @unhurried
@@ -100,13 +124,18 @@ def test_at_the_exact_critical_batch_compute_and_traffic_take_equally_long(D: in
 
 @unhurried
 @given(st.floats(1, 1e15), st.floats(1, 1e15), st.floats(1, 1e15), st.floats(1, 1e13))
-def test_the_sum_is_between_the_maximum_and_its_double(flops: float, moved: float, peak: float, rate: float) -> None:
-    overlapped, serial = (f(flops, moved, peak, rate) for f in (ai.time_overlapped_s, ai.time_serial_s))
+def test_the_sum_is_between_the_maximum_and_its_double(
+    flops: float, moved: float, peak: float, rate: float
+) -> None:
+    overlapped, serial = (
+        f(flops, moved, peak, rate) for f in (ai.time_overlapped_s, ai.time_serial_s)
+    )
     assert overlapped <= serial <= 2 * overlapped * (1 + 1e-12)
     assert flops / overlapped == pytest.approx(ai.roofline_flops_per_s(flops / moved, peak, rate))
 
 
-# The KV cache ---------------------------------------------------------------------------------------------------
+# The KV cache
+# ------------------------------------------------------------------------------------------------
 
 
 def test_cache_of_the_worked_model() -> None:
@@ -127,8 +156,14 @@ def test_caches_of_llama_and_mistral() -> None:
 
 def test_a_latent_is_smaller_than_two_heads_and_a_half_of_gqa() -> None:
     v2 = catalog.model("deepseek-v2")
-    assert v2.cache_bytes_per_token() == 60 * (512 + 64) * 2 == kv_cache.latent_bytes_per_sequence(1, 60, 512, 64)
-    heads = kv_cache.latent_bytes_per_token_per_layer(512, 64) / kv_cache.kv_bytes_per_token_per_layer(1, 128)
+    assert (
+        v2.cache_bytes_per_token()
+        == 60 * (512 + 64) * 2
+        == kv_cache.latent_bytes_per_sequence(1, 60, 512, 64)
+    )
+    heads = kv_cache.latent_bytes_per_token_per_layer(
+        512, 64
+    ) / kv_cache.kv_bytes_per_token_per_layer(1, 128)
     assert heads == 2.25  # the paper's "GQA with 2.25 groups"
 
 
@@ -136,24 +171,36 @@ def test_a_latent_is_smaller_than_two_heads_and_a_half_of_gqa() -> None:
 @given(st.integers(0, 20000))
 def test_hybrid_stacks_add_up_layer_by_layer(S: int) -> None:
     a = catalog.model("gemma-3-27b")
-    by_layer = sum(min(S, 1024) if kind == "sliding" else S for kind in a.layer_kinds) * 2 * 16 * 128 * 2
-    assert a.cache_bytes(S) == by_layer == kv_cache.hybrid_bytes_per_sequence(S, 10, 52, 1024, 16, 128)
+    by_layer = (
+        sum(min(S, 1024) if kind == "sliding" else S for kind in a.layer_kinds) * 2 * 16 * 128 * 2
+    )
+    assert (
+        a.cache_bytes(S) == by_layer == kv_cache.hybrid_bytes_per_sequence(S, 10, 52, 1024, 16, 128)
+    )
 
 
 def test_a_window_bounds_the_cache_and_a_state_never_grows() -> None:
     a = catalog.model("mistral-7b")
-    assert a.cache_bytes(4096) == a.cache_bytes(10**6) == kv_cache.window_bytes_per_sequence(10**6, 4096, 32, 8, 128)
+    assert (
+        a.cache_bytes(4096)
+        == a.cache_bytes(10**6)
+        == kv_cache.window_bytes_per_sequence(10**6, 4096, 32, 8, 128)
+    )
     assert kv_cache.state_space_bytes(L=2, d_inner=10, d_state=16) == 2 * 10 * 20 * 2
     assert kv_cache.linear_attention_bytes(L=1, N=2, feature_dim=3, H=4) == 2 * 3 * 5 * 2
 
 
 def test_shared_caches_round_up_to_whole_groups() -> None:
-    assert kv_cache.shared_bytes_per_sequence(10, 5, 2, 1, 8) == 3 * kv_cache.kv_bytes_per_sequence(10, 1, 1, 8)
+    assert kv_cache.shared_bytes_per_sequence(10, 5, 2, 1, 8) == 3 * kv_cache.kv_bytes_per_sequence(
+        10, 1, 1, 8
+    )
 
 
 @unhurried
 @given(st.integers(0, 10**12), st.integers(1, 10**12), st.integers(1, 10**9), st.integers(0, 10**9))
-def test_the_largest_batch_fits_and_one_more_does_not(free: int, weights: int, per_sequence: int, used: int) -> None:
+def test_the_largest_batch_fits_and_one_more_does_not(
+    free: int, weights: int, per_sequence: int, used: int
+) -> None:
     capacity = weights + free
     B = kv_cache.max_batch(capacity, weights, per_sequence, used)
     assert B >= 0
@@ -164,15 +211,20 @@ def test_the_largest_batch_fits_and_one_more_does_not(free: int, weights: int, p
 
 
 def test_overhead_is_a_size_plus_a_fraction_of_the_rest() -> None:
-    assert kv_cache.memory_bytes(100, 20, 30, overhead_bytes=7, overhead_fraction=0.1) == pytest.approx(172)
+    assert kv_cache.memory_bytes(
+        100, 20, 30, overhead_bytes=7, overhead_fraction=0.1
+    ) == pytest.approx(172)
 
 
-# FLOPs of the phases --------------------------------------------------------------------------------------------
+# FLOPs of the phases
+# --------------------------------------------------------------------------------------------
 
 
 @unhurried
 @given(size, size, size, size, size, size, st.booleans())
-def test_closed_forms_equal_the_sums(n: int, m: int, P: int, L: int, N: int, H: int, causal: bool) -> None:
+def test_closed_forms_equal_the_sums(
+    n: int, m: int, P: int, L: int, N: int, H: int, causal: bool
+) -> None:
     for closed, summed in (
         (two_phases.naive_generation_flops, two_phases.naive_generation_flops_sum),
         (two_phases.cached_generation_flops, two_phases.cached_generation_flops_sum),
@@ -246,11 +298,13 @@ def test_littles_law_goes_both_ways() -> None:
     assert two_phases.per_second(100e9) == pytest.approx(1.157e6, rel=1e-3)
 
 
-# Latency and throughput -----------------------------------------------------------------------------------------
+# Latency and throughput
+# -----------------------------------------------------------------------------------------
 
 
 def llama_13b_step(B: int, K: int) -> tuple[float, float, float]:
-    """Memory in GB, step in ms and tokens/s of Llama-2-13B with K KV heads, norms left out, S = 1024, on an H100."""
+    """Memory in GB, step in ms and tokens/s of Llama-2-13B with K KV heads, norms left out, S =
+    1024, on an H100."""
     weights = 2 * params.transformer_params(L=40, D=5120, F=13824, N=40, K=K, H=128, V=32000)
     cache = kv_cache.kv_bytes_per_sequence(1024, 40, K, 128)
     step = latency_throughput.memory_step_time_s(weights, B, cache, 3.35e12)
@@ -268,7 +322,9 @@ def llama_13b_step(B: int, K: int) -> tuple[float, float, float]:
         (256, 8, 65.62, 19.59, 13068.1),
     ],
 )
-def test_llama_2_13b_on_an_h100(B: int, K: int, memory_gb: float, step_ms: float, tokens_per_s: float) -> None:
+def test_llama_2_13b_on_an_h100(
+    B: int, K: int, memory_gb: float, step_ms: float, tokens_per_s: float
+) -> None:
     found = llama_13b_step(B, K)
     assert found == (
         pytest.approx(memory_gb, abs=0.006),
@@ -283,14 +339,17 @@ def test_the_30b_pop_quiz() -> None:
     step = latency_throughput.memory_step_time_s(30e9, 4, cache, 8.1e11, 16)
     assert floor == pytest.approx(2.31e-3, rel=3e-3)
     assert step == pytest.approx(2.57e-3, rel=2e-3)
-    assert latency_throughput.step_time_floor_s(18.4e9, 8.1e11, 16) == pytest.approx(1.42e-3, rel=2e-3)
+    assert latency_throughput.step_time_floor_s(18.4e9, 8.1e11, 16) == pytest.approx(
+        1.42e-3, rel=2e-3
+    )
 
 
 @unhurried
 @given(st.integers(1, 1000), st.integers(1, 10**9), st.integers(1, 10**11))
 def test_the_split_form_lies_between_max_and_sum(B: int, cache: int, P: int) -> None:
     overlapped, serial = (
-        latency_throughput.step_time_s(2 * P, B, cache, 2 * B * P, 3.35e12, 989e12, overlap=o) for o in (True, False)
+        latency_throughput.step_time_s(2 * P, B, cache, 2 * B * P, 3.35e12, 989e12, overlap=o)
+        for o in (True, False)
     )
     split = latency_throughput.step_time_split_s(2 * P, B, cache, P, 3.35e12, 989e12)
     assert overlapped <= split * (1 + 1e-12)
@@ -299,7 +358,9 @@ def test_the_split_form_lies_between_max_and_sum(B: int, cache: int, P: int) -> 
 
 def test_throughput_approaches_its_ceiling_from_below() -> None:
     ceiling = latency_throughput.throughput_ceiling_tokens_per_s(8e8, 3.35e12)
-    rates = [B / latency_throughput.memory_step_time_s(26e9, B, 8e8, 3.35e12) for B in (1, 100, 10**6)]
+    rates = [
+        B / latency_throughput.memory_step_time_s(26e9, B, 8e8, 3.35e12) for B in (1, 100, 10**6)
+    ]
     assert rates == sorted(rates)
     assert rates[-1] == pytest.approx(ceiling, rel=1e-4)
     assert rates[-1] < ceiling
@@ -315,7 +376,9 @@ def test_time_to_first_token_cannot_beat_one_read_of_the_weights() -> None:
 def test_cost_follows_from_chip_hours() -> None:
     hours = latency_throughput.chip_hours_per_million_tokens(1000, n_chips=8)
     assert hours == pytest.approx(8000 / 3600)
-    assert latency_throughput.cost_per_million_tokens(3, 1000, n_chips=8) == pytest.approx(3 * hours)
+    assert latency_throughput.cost_per_million_tokens(3, 1000, n_chips=8) == pytest.approx(
+        3 * hours
+    )
     assert latency_throughput.throughput_tokens_per_s(64, 0.02, n_replicas=3) == pytest.approx(9600)
 
 
@@ -325,7 +388,8 @@ def test_the_pareto_front_is_what_nothing_beats(points: list[tuple[int, int]]) -
     def beaten(i: int) -> bool:
         x, y = points[i]
         return any(
-            (a <= x and b >= y and (a, b) != (x, y)) or ((a, b) == (x, y) and j < i) for j, (a, b) in enumerate(points)
+            (a <= x and b >= y and (a, b) != (x, y)) or ((a, b) == (x, y) and j < i)
+            for j, (a, b) in enumerate(points)
         )
 
     found = latency_throughput.pareto_front(points)
@@ -338,7 +402,8 @@ def test_a_front_refuses_what_is_no_number() -> None:
         latency_throughput.pareto_front([(1.0, float("nan"))])
 
 
-# Experts --------------------------------------------------------------------------------------------------------
+# Experts
+# ------------------------------------------------------------------------------------------------
 
 
 def test_touched_experts_by_enumeration() -> None:

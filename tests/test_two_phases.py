@@ -55,12 +55,16 @@ def test_without_anything_to_learn_before_the_first_products_their_input_needs_n
 
 @pytest.mark.parametrize("cache", [True, False])
 @pytest.mark.parametrize("n_prompt", [1, 5])
-def test_the_meter_counts_the_formula_at_every_length_of_a_generation(cache: bool, n_prompt: int) -> None:
+def test_the_meter_counts_the_formula_at_every_length_of_a_generation(
+    cache: bool, n_prompt: int
+) -> None:
     model = small_model().eval()
     P = CONFIG.architecture().n_matmul_params()
     formula = theory.cached_generation_flops if cache else theory.naive_generation_flops
     with Meter() as meter:
-        counted = [meter.matmul_flops for _ in generate(model, list(range(n_prompt)), 9, cache=cache)]
+        counted = [
+            meter.matmul_flops for _ in generate(model, list(range(n_prompt)), 9, cache=cache)
+        ]
     sizes = (CONFIG.L, CONFIG.N, CONFIG.H)
     assert counted == [formula(n_prompt, n, P, *sizes, causal=False) for n in range(1, 10)]
 
@@ -68,7 +72,9 @@ def test_the_meter_counts_the_formula_at_every_length_of_a_generation(cache: boo
 def test_the_two_terms_of_a_naive_generation_meet_where_the_chapter_says() -> None:
     P, L, N, H = 12_851_609_600, 40, 40, 128  # Llama-2-13B
     n = round(3 * P / (2 * L * N * H))
-    weights = theory.naive_generation_flops(1, n, P, L, N, H) - theory.naive_generation_flops(1, n, 1e-9, L, N, H)
+    weights = theory.naive_generation_flops(1, n, P, L, N, H) - theory.naive_generation_flops(
+        1, n, 1e-9, L, N, H
+    )
     pairs = theory.naive_generation_flops(1, n, 1e-9, L, N, H)
     assert pairs / weights == pytest.approx(1, rel=1e-3)
 

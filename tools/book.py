@@ -1,11 +1,13 @@
 """Build the book: `.venv/bin/python tools/book.py`, which is what `make book` calls.
 
-Chapters are executed and their outputs kept in `_build/.jupyter_cache`. That cache looks at the text of the cells only, so this
-script clears it whenever something else a chapter may use has changed: the package, its data, the pins. When nothing at all has
-changed since the last good build, there is nothing to do. `--force` builds anyway, `--fresh` executes everything again.
+Chapters are executed and their outputs kept in `_build/.jupyter_cache`. That cache looks at the
+text of the cells only, so this script clears it whenever something else a chapter may use has
+changed: the package, its data, the pins. When nothing at all has changed since the last good build,
+there is nothing to do. `--force` builds anyway, `--fresh` executes everything again.
 
-`--with book/05_topic` builds a page that is not in `_toc.yml` yet (and its notebook, if there is one) beside all others, into a folder of
-its own, `_build/with-05_topic/_build/html`, with a cache of its own: for writing a chapter without touching the book.
+`--with book/05_topic` builds a page that is not in `_toc.yml` yet (and its notebook, if there is
+one) beside all others, into a folder of its own, `_build/with-05_topic/_build/html`, with a cache
+of its own: for writing a chapter without touching the book.
 """
 
 import argparse
@@ -36,7 +38,11 @@ def files(places: Iterable[str], root: Path = ROOT) -> list[Path]:
     for place in places:
         path = root / place
         found += [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    return sorted(p for p in found if not IGNORED & set(p.parts) and ".egg-info" not in str(p) and p.suffix != ".pyc")
+    return sorted(
+        p
+        for p in found
+        if not IGNORED & set(p.parts) and ".egg-info" not in str(p) and p.suffix != ".pyc"
+    )
 
 
 def fingerprint(places: Iterable[str], root: Path = ROOT) -> str:
@@ -67,7 +73,8 @@ def build(*more: str) -> int:
 
 
 def contents_with(page: str) -> str:
-    """`_toc.yml` with the page and its notebook added, unless they are there. ValueError if the page does not exist."""
+    """`_toc.yml` with the page and its notebook added, unless they are there. ValueError if the
+    page does not exist."""
     if not (ROOT / f"{page}.md").exists():
         raise ValueError(f"there is no page {page}.md")
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
@@ -76,7 +83,9 @@ def contents_with(page: str) -> str:
     if (ROOT / f"{notebook}.ipynb").exists():
         entry["sections"] = [{"file": notebook}]
     if f"'{page}'" not in str(contents):
-        contents["parts"].insert(0, {"caption": "Being written", "numbered": 1, "chapters": [entry]})
+        contents["parts"].insert(
+            0, {"caption": "Being written", "numbered": 1, "chapters": [entry]}
+        )
     return yaml.safe_dump(contents, sort_keys=False)
 
 
@@ -93,7 +102,10 @@ def build_with(page: str) -> int:
         shutil.rmtree(folder / "_build" / ".jupyter_cache", ignore_errors=True)
         keep(f"{folder.name}/cells.hash", behind)
     status = build("--toc", str(contents), "--path-output", str(folder))
-    print(f"\n{'Built' if status == 0 else 'Not clean, see above'}: {folder / '_build' / 'html' / page}.html")
+    print(
+        f"\n{'Built' if status == 0 else 'Not clean, see above'}:"
+        f" {folder / '_build' / 'html' / page}.html"
+    )
     return status
 
 
@@ -101,7 +113,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("--force", action="store_true", help="build even if nothing has changed")
     parser.add_argument("--fresh", action="store_true", help="execute every chapter again")
-    parser.add_argument("--with", dest="page", metavar="PAGE", help="build with a page that is not in the contents yet")
+    parser.add_argument(
+        "--with",
+        dest="page",
+        metavar="PAGE",
+        help="build with a page that is not in the contents yet",
+    )
     options = parser.parse_args()
     if options.page:
         return build_with(options.page)

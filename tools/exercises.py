@@ -1,7 +1,8 @@
 """From solutions/ to exercises/: `make exercises`, for authors.
 
-For every solutions/NN_topic.ipynb: bring it into canonical form, check it against the exercises' modules, run it and
-store its outputs, and write exercises/NN_topic.ipynb. The same input gives the same bytes.
+For every solutions/NN_topic.ipynb: bring it into canonical form, check it against the exercises'
+modules, run it and store its outputs, and write exercises/NN_topic.ipynb. The same input gives the
+same bytes.
 
     .venv/bin/python tools/exercises.py [--no-execute] [--check] [topic ...]
 """
@@ -20,7 +21,14 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from twophase.grading.assignments import BadNotebook, normalize, release, to_bytes, topic_of, validate
+from twophase.grading.assignments import (
+    BadNotebook,
+    normalize,
+    release,
+    to_bytes,
+    topic_of,
+    validate,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 CELL_TIMEOUT_S = 120
@@ -39,7 +47,8 @@ def read(path: Path) -> NotebookNode:
 
 
 def execute(nb: NotebookNode, folder: Path) -> NotebookNode:
-    """Run every cell in a fresh kernel and store what it shows. Raises BadNotebook if a cell fails."""
+    """Run every cell in a fresh kernel and store what it shows. Raises BadNotebook if a cell
+    fails."""
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -49,15 +58,22 @@ def execute(nb: NotebookNode, folder: Path) -> NotebookNode:
         kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # the kernel's own warnings are no business of authors
+        extra_arguments=[
+            "--IPKernelApp.log_level=ERROR"
+        ],  # the kernel's own warnings are no business of authors
         resources={"metadata": {"path": str(folder)}},
     )
     try:
         client.execute()
     except CellExecutionError as e:
-        failed = next((c.id for c in nb.cells if any(o.output_type == "error" for o in c.get("outputs", []))), "a cell")
+        failed = next(
+            (c.id for c in nb.cells if any(o.output_type == "error" for o in c.get("outputs", []))),
+            "a cell",
+        )
         raise BadNotebook(f"{failed} fails: {e.ename}: {e.evalue}") from None
-    nb.metadata["language_info"] = nbformat.from_dict({"name": "python"})  # the kernel adds its version
+    nb.metadata["language_info"] = nbformat.from_dict(
+        {"name": "python"}
+    )  # the kernel adds its version
     return nb
 
 
@@ -78,7 +94,9 @@ def make(path: Path, run: bool) -> str:
     """Bring one topic up to date; returns what was done."""
     started = time.perf_counter()
     nb = read(path)
-    released = to_bytes(release(nb, topic_of(path)))  # before anything is written: a broken stub stops here
+    released = to_bytes(
+        release(nb, topic_of(path))
+    )  # before anything is written: a broken stub stops here
     if run:
         nb = execute(nb, path.parent)
     changed = [
@@ -90,15 +108,20 @@ def make(path: Path, run: bool) -> str:
 
 
 def check(path: Path) -> str:
-    """Whether exercises/ is what this notebook gives; writes nothing. Raises BadNotebook if it has drifted."""
+    """Whether exercises/ is what this notebook gives; writes nothing. Raises BadNotebook if it has
+    drifted."""
     nb, target = read(path), exercise_path(path)
     where = f"{target.parent.name}/{target.name}"
     if not target.exists():
         raise BadNotebook(f"{where} is missing: run `make exercises`")
     if target.read_bytes() != to_bytes(release(nb, topic_of(path))):
-        raise BadNotebook(f"{where} is not what {path.parent.name}/{path.name} gives: run `make exercises`")
+        raise BadNotebook(
+            f"{where} is not what {path.parent.name}/{path.name} gives: run `make exercises`"
+        )
     if path.read_bytes() != to_bytes(nb):
-        raise BadNotebook(f"{path.parent.name}/{path.name} is not in canonical form: run `make exercises`")
+        raise BadNotebook(
+            f"{path.parent.name}/{path.name} is not in canonical form: run `make exercises`"
+        )
     return "up to date"
 
 
@@ -108,17 +131,31 @@ def exercise_path(path: Path) -> Path:
 
 def strays(paths: list[Path], root: Path) -> list[Path]:
     """Exercise notebooks without a model solution."""
-    return [p for p in sorted((root / "exercises").glob("*.ipynb")) if p.name not in {q.name for q in paths}]
+    return [
+        p
+        for p in sorted((root / "exercises").glob("*.ipynb"))
+        if p.name not in {q.name for q in paths}
+    ]
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description="Make exercises/ from solutions/.")
     parser.add_argument("topics", nargs="*", help="only these, as kv_cache or 03_kv_cache")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if exercises/ has drifted")
-    parser.add_argument("--no-execute", action="store_true", help="leave the stored outputs of solutions/ as they are")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if exercises/ has drifted"
+    )
+    parser.add_argument(
+        "--no-execute",
+        action="store_true",
+        help="leave the stored outputs of solutions/ as they are",
+    )
     options = parser.parse_args(arguments)
     every = sorted((root / "solutions").glob("[0-9][0-9]_*.ipynb"))
-    paths = [p for p in every if not options.topics or p.stem in options.topics or p.stem[3:] in options.topics]
+    paths = [
+        p
+        for p in every
+        if not options.topics or p.stem in options.topics or p.stem[3:] in options.topics
+    ]
     if not paths:
         print("there is no such notebook in solutions/", file=sys.stderr)
         return 1
@@ -126,13 +163,17 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     for path in paths:
         print(f"{path.stem}: ", end="", flush=True)
         try:
-            print(check(path) if options.check else make(path, run=not options.no_execute), flush=True)
+            print(
+                check(path) if options.check else make(path, run=not options.no_execute), flush=True
+            )
         except BadNotebook as e:
             failed = True
             print(e, flush=True)
     for stray in strays(every, root):
         failed = True
-        print(f"{stray.stem}: exercises/{stray.name} has no notebook in solutions/; delete it by hand")
+        print(
+            f"{stray.stem}: exercises/{stray.name} has no notebook in solutions/; delete it by hand"
+        )
     return 1 if failed else 0
 
 

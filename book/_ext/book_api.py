@@ -1,8 +1,10 @@
-"""The API reference: one page per room, its modules found by walking the package, docstrings taken as plain text.
+"""The API reference: one page per room, its modules found by walking the package, docstrings taken
+as plain text.
 
-A page says ``<!-- modules: twophase.theory -->``; every module below becomes a section. The house's docstrings are plain
-sentences with shapes such as ``[B, T, N, H]`` and products such as ``2 * B``; they are not reStructuredText, so what would be
-markup there is escaped, indented blocks are shown as they stand, and `` `code` `` is code.
+A page says ``<!-- modules: twophase.theory -->``; every module below becomes a section. The house's
+docstrings are plain sentences with shapes such as ``[B, T, N, H]`` and products such as ``2 * B``;
+they are not reStructuredText, so what would be markup there is escaped, indented blocks are shown
+as they stand, and `` `code` `` is code.
 """
 
 import importlib
@@ -28,7 +30,8 @@ def public_modules(package: str) -> list[str]:
 
 
 def holds_answers(name: str) -> bool:
-    """Whether the module is a topic's exercises, or one of them: their references and hints are for later."""
+    """Whether the module is a topic's exercises, or one of them: their references and hints are for
+    later."""
     return name.startswith("twophase.checks.") and name.split(".")[2] in registry.CHAPTERS
 
 
@@ -37,7 +40,8 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
         parts = []
         for name in public_modules(match["package"]):
             parts.append(
-                f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n   :ignore-module-all:\n```\n"
+                f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n  "
+                " :ignore-module-all:\n```\n"
             )
         return "\n".join(parts)
 
@@ -53,7 +57,9 @@ def plain(line: str) -> str:
         code = match[1].strip()
         before = line[match.start() - 1] if match.start() else " "
         after = line[match.end()] if match.end() < len(line) else " "
-        pieces.append(("" if before.isspace() else "\\ ") + f"``{code}``" + ("" if after.isspace() else "\\ "))
+        pieces.append(
+            ("" if before.isspace() else "\\ ") + f"``{code}``" + ("" if after.isspace() else "\\ ")
+        )
         last = match.end()
     return "".join([*pieces, _escape(line[last:])])
 
@@ -62,8 +68,11 @@ def _escape(text: str) -> str:
     return re.sub(r"([\\*_|`<>:])", r"\\\1", text)
 
 
-def plain_docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Paragraphs stay paragraphs; indented blocks and tables become literal blocks; ``- item`` lists stay lists."""
+def plain_docstring(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Paragraphs stay paragraphs; indented blocks and tables become literal blocks; ``- item``
+    lists stay lists."""
     made: list[str] = []
     literal = False
     for line in lines:
@@ -90,15 +99,25 @@ def plain_docstring(app: Sphinx, what: str, name: str, obj: object, options: obj
 
 
 def readable_defaults(
-    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """Defaults that print as ``<factory>`` or ``<object at 0x…>`` would keep Sphinx from reading the signature."""
+    """Defaults that print as ``<factory>`` or ``<object at 0x…>`` would keep Sphinx from reading
+    the signature."""
     return (re.sub(r"<[^<>]*>", "...", signature) if signature else signature), returns
 
 
 def _in_list(made: list[str]) -> bool:
     return (
-        bool(made) and made[-1].startswith(("- ", "  ")) and bool(made[-1].strip()) and not made[-1].startswith("    ")
+        bool(made)
+        and made[-1].startswith(("- ", "  "))
+        and bool(made[-1].strip())
+        and not made[-1].startswith("    ")
     )
 
 

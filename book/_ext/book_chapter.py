@@ -1,4 +1,5 @@
-"""``{chapter}``: what stands at the head of a chapter, and ``{sitting}``: where a sitting ends and the next one starts."""
+"""``{chapter}``: what stands at the head of a chapter, and ``{sitting}``: where a sitting ends and
+the next one starts."""
 
 from typing import Any, ClassVar
 
@@ -18,9 +19,13 @@ def minutes_list(text: str) -> list[int]:
     try:
         values = [int(part) for part in text.replace(",", " ").split()]
     except ValueError:
-        raise ValueError(f"sittings are minutes separated by commas, such as 35, 40; got {text!r}") from None
+        raise ValueError(
+            f"sittings are minutes separated by commas, such as 35, 40; got {text!r}"
+        ) from None
     if not values or min(values) <= 0:
-        raise ValueError(f"a chapter has one sitting or more, each of a positive number of minutes; got {text!r}")
+        raise ValueError(
+            f"a chapter has one sitting or more, each of a positive number of minutes; got {text!r}"
+        )
     return values
 
 
@@ -39,22 +44,30 @@ def page_link(docname: str, text: str) -> pending_xref:
 
 
 class Chapter(SphinxDirective):
-    """Options: sittings (minutes each), needs (docnames of chapters). Content: what the reader will be able to do, a list."""
+    """Options: sittings (minutes each), needs (docnames of chapters). Content: what the reader will
+    be able to do, a list."""
 
     has_content = True
-    option_spec: ClassVar[dict[str, Any]] = {"sittings": minutes_list, "needs": directives.unchanged}
+    option_spec: ClassVar[dict[str, Any]] = {
+        "sittings": minutes_list,
+        "needs": directives.unchanged,
+    }
 
     def run(self) -> list[nodes.Node]:
         sittings: list[int] = self.options.get("sittings", [])
         if not sittings:
             self.complain("`:sittings:` is missing: the minutes of each sitting, such as 35, 40")
         if sittings and max(sittings) > LONGEST_SITTING:
-            self.complain(f"a sitting of {max(sittings)} minutes is longer than {LONGEST_SITTING}: split it")
+            self.complain(
+                f"a sitting of {max(sittings)} minutes is longer than {LONGEST_SITTING}: split it"
+            )
         box = nodes.container(classes=["tp-chapter"])
         facts = nodes.paragraph(classes=["tp-facts"])
         if sittings:
             count = (
-                "one sitting" if len(sittings) == 1 else f"{len(sittings)} sittings ({', '.join(map(str, sittings))})"
+                "one sitting"
+                if len(sittings) == 1
+                else f"{len(sittings)} sittings ({', '.join(map(str, sittings))})"
             )
             facts += nodes.strong("", f"{sum(sittings)} minutes")
             facts += nodes.Text(f", estimated, in {count}. ")
@@ -83,7 +96,9 @@ class Chapter(SphinxDirective):
                 facts += nodes.Text(", ")
             docname = f"book/{name}"
             if docname in self.env.found_docs:
-                facts += page_link(docname, f"chapter {int(name[:2])}" if name[:2].isdigit() else name)
+                facts += page_link(
+                    docname, f"chapter {int(name[:2])}" if name[:2].isdigit() else name
+                )
             else:
                 facts += nodes.Text(name)
                 self.complain(f"needs {name!r}, but there is no page {docname}")
@@ -94,7 +109,8 @@ class Chapter(SphinxDirective):
 
 
 class Sitting(SphinxDirective):
-    """A line that says: one can stop here. The argument is the number of the sitting that starts, the content what to remember."""
+    """A line that says: one can stop here. The argument is the number of the sitting that starts,
+    the content what to remember."""
 
     required_arguments = 1
     has_content = True
@@ -104,7 +120,10 @@ class Sitting(SphinxDirective):
         minutes = self.options.get("minutes")
         if minutes is None or minutes > LONGEST_SITTING:
             logger.warning(
-                "sitting: give `:minutes:`, at most %s", LONGEST_SITTING, location=self.get_location(), type="chapter"
+                "sitting: give `:minutes:`, at most %s",
+                LONGEST_SITTING,
+                location=self.get_location(),
+                type="chapter",
             )
         box = nodes.container(classes=["tp-sitting"])
         line = nodes.paragraph()
@@ -116,7 +135,8 @@ class Sitting(SphinxDirective):
 
 
 def warn_two_titles(app: Sphinx, doctree: nodes.document) -> None:
-    """A page has one title. (With two, the numbering of sphinx-external-toc fails as well, in words that help nobody.)"""
+    """A page has one title. (With two, the numbering of sphinx-external-toc fails as well, in words
+    that help nobody.)"""
     titles = [child[0].astext() for child in doctree.children if isinstance(child, nodes.section)]
     if len(titles) > 1:
         logger.warning(

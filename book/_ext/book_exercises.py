@@ -1,4 +1,5 @@
-"""``{exercises} kv_cache``: the table of a topic's exercises. ``{kill-matrix}``: which check rejects which wrong answer."""
+"""``{exercises} kv_cache``: the table of a topic's exercises. ``{kill-matrix}``: which check
+rejects which wrong answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,9 @@ logger = logging.getLogger(__name__)
 Cell = nodes.Node | str
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], classes: Sequence[str] = ()) -> nodes.table:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], classes: Sequence[str] = ()
+) -> nodes.table:
     """A docutils table with one header row; a cell is text or an inline node."""
     group = nodes.tgroup(cols=len(header))
     for _ in header:
@@ -37,20 +40,26 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
 
 
 def load_topic(topic: str, location: Any) -> list[Any]:
-    """The topic's exercises; a warning and nothing where one of them cannot be loaded, so that all pages are still checked."""
+    """The topic's exercises; a warning and nothing where one of them cannot be loaded, so that all
+    pages are still checked."""
     from twophase.checks import registry
 
     try:
         return registry.load_topic(topic)
     except Exception as error:
         logger.warning(
-            "the exercises of %s cannot be loaded: %s: %s", topic, type(error).__name__, error, location=location
+            "the exercises of %s cannot be loaded: %s: %s",
+            topic,
+            type(error).__name__,
+            error,
+            location=location,
         )
         return []
 
 
 class Exercises(SphinxDirective):
-    """The argument is a topic. Title, kind, minutes, points, id; the title leads to the notebook's page."""
+    """The argument is a topic. Title, kind, minutes, points, id; the title leads to the notebook's
+    page."""
 
     required_arguments = 1
 
@@ -60,7 +69,10 @@ class Exercises(SphinxDirective):
         topic = self.arguments[0]
         if topic not in registry.CHAPTERS:
             logger.warning(
-                "exercises: no topic %r; known: %s", topic, ", ".join(registry.CHAPTERS), location=self.get_location()
+                "exercises: no topic %r; known: %s",
+                topic,
+                ", ".join(registry.CHAPTERS),
+                location=self.get_location(),
             )
             return []
         if topic not in registry.topics():
@@ -82,18 +94,23 @@ class Exercises(SphinxDirective):
         minutes = sum(exercise.minutes for exercise in exercises)
         points = sum(exercise.points for exercise in exercises)
         lead = nodes.paragraph(
-            "", f"{len(exercises)} exercises, {points} points, about {minutes} minutes (estimated): "
+            "",
+            f"{len(exercises)} exercises, {points} points, about {minutes} minutes (estimated): ",
         )
         if notebook in self.env.found_docs:
             lead += page_link(notebook, f"{registry.stem(topic)}.ipynb")
         else:
             lead += nodes.literal(notebook, f"{notebook}.ipynb")
         lead += [nodes.Text(". "), nodes.literal("", "make lab"), nodes.Text(" opens your copy.")]
-        return [lead, table(["No.", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"])]
+        return [
+            lead,
+            table(["No.", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"]),
+        ]
 
 
 class KillMatrix(SphinxDirective):
-    """For every exercise: the wrong answers its check knows, where each was seen, and what the person is told."""
+    """For every exercise: the wrong answers its check knows, where each was seen, and what the
+    person is told."""
 
     def run(self) -> list[nodes.Node]:
         from twophase.checks import registry
@@ -107,7 +124,9 @@ class KillMatrix(SphinxDirective):
             rows: list[list[Cell]] = []
             for exercise in exercises:
                 for wrong in exercise.misconceptions:
-                    rows.append([nodes.literal("", exercise.id), wrong.slug, wrong.says, wrong.seen])
+                    rows.append(
+                        [nodes.literal("", exercise.id), wrong.slug, wrong.says, wrong.seen]
+                    )
             made.append(
                 table(
                     ["Exercise", "Wrong answer", "What the person is told", "Where it was seen"],
@@ -119,7 +138,8 @@ class KillMatrix(SphinxDirective):
 
 
 class NestSittings(SphinxTransform):
-    """A notebook may write each sitting as ``#``; on its page they become sections of the one title, exercises below them."""
+    """A notebook may write each sitting as ``#``; on its page they become sections of the one
+    title, exercises below them."""
 
     default_priority = 300
 

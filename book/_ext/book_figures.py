@@ -1,4 +1,5 @@
-"""A picture that says nothing to a reader who cannot see it is a warning, and so fails the build."""
+"""A picture that says nothing to a reader who cannot see it is a warning, and so fails the
+build."""
 
 from typing import Any
 
@@ -13,7 +14,8 @@ def warn_missing_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None
     for image in doctree.findall(nodes.image):
         if not image.get("alt", "").strip():
             logger.warning(
-                "this picture has no alt text: for a cell add `mystnb: {image: {alt: ...}}` to its metadata, for an image "
+                "this picture has no alt text: for a cell add `mystnb: {image: {alt: ...}}` to its "
+                "metadata, for an image "
                 "or figure add `:alt:`",
                 location=image,
                 type="alt",

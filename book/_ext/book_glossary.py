@@ -1,4 +1,5 @@
-"""Hover definitions: every ``{term}`` link carries its definition as its title; house.js shows it on hover and on focus."""
+"""Hover definitions: every ``{term}`` link carries its definition as its title; house.js shows it
+on hover and on focus."""
 
 from typing import Any
 
@@ -11,7 +12,11 @@ LONGEST = 400  # characters of a definition that are shown
 def definitions(app: Sphinx) -> dict[str, str]:
     """Anchor → the first paragraph of the definition, over all glossaries of the book."""
     found: dict[str, str] = {}
-    pages = {docname for _, _, kind, docname, _, _ in app.env.get_domain("std").get_objects() if kind == "term"}
+    pages = {
+        docname
+        for _, _, kind, docname, _, _ in app.env.get_domain("std").get_objects()
+        if kind == "term"
+    }
     for docname in pages:
         for item in app.env.get_doctree(docname).findall(nodes.definition_list_item):
             meaning = next(iter(item.findall(nodes.definition)), None)

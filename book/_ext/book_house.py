@@ -1,4 +1,5 @@
-"""The book's own Sphinx extension: loads the small ones beside it (README.md says how each is written in a page)."""
+"""The book's own Sphinx extension: loads the small ones beside it (README.md says how each is
+written in a page)."""
 
 from sphinx.application import Sphinx
 

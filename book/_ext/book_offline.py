@@ -1,4 +1,5 @@
-"""No page asks the network for anything: MathJax comes from an installed package, and outside files fail the build."""
+"""No page asks the network for anything: MathJax comes from an installed package, and outside files
+fail the build."""
 
 import importlib.util
 import re
@@ -28,7 +29,9 @@ def outside_requests(html: str) -> list[str]:
 def mathjax_folder() -> Path:
     spec = importlib.util.find_spec("sphinx-mathjax-offline")
     if spec is None or spec.origin is None:
-        raise FileNotFoundError("sphinx-mathjax-offline is not installed: run `pip install -r requirements.txt`")
+        raise FileNotFoundError(
+            "sphinx-mathjax-offline is not installed: run `pip install -r requirements.txt`"
+        )
     return Path(spec.origin).parent / "static" / "mathjax"
 
 

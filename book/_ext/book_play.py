@@ -1,4 +1,5 @@
-"""``{play}``: sliders, numbers and a plot whose formulas are the package's own, turned into JavaScript when the book is built."""
+"""``{play}``: sliders, numbers and a plot whose formulas are the package's own, turned into
+JavaScript when the book is built."""
 
 import html
 import json
@@ -25,29 +26,39 @@ def controls(play: Play, box: str) -> str:
 
 def _menu(item: Input, box: str) -> str:
     options = "".join(
-        f"<option{' selected' if label == item.value else ''}>{html.escape(label)}</option>" for label in item.options
+        f"<option{' selected' if label == item.value else ''}>{html.escape(label)}</option>"
+        for label in item.options
     )
     return (
-        f'<div class="tp-control"><label for="{box}-{item.name}">{html.escape(item.label)}</label>'
-        f'<select id="{box}-{item.name}" data-input="{item.name}" autocomplete="off">{options}</select></div>'
+        '<div class="tp-control"><label'
+        f' for="{box}-{item.name}">{html.escape(item.label)}</label><select id="{box}-{item.name}"'
+        f' data-input="{item.name}" autocomplete="off">{options}</select></div>'
     )
 
 
 def _slider(item: Input, box: str) -> str:
     if item.values:
-        low, high, at, step = 0.0, len(item.values) - 1.0, float(item.values.index(float(item.value))), 1.0
+        low, high, at, step = (
+            0.0,
+            len(item.values) - 1.0,
+            float(item.values.index(float(item.value))),
+            1.0,
+        )
     elif item.log:
         low, high, step = 0.0, float(NOTCHES), 1.0
-        at = round(NOTCHES * math.log(float(item.value) / item.low) / math.log(item.high / item.low))
+        at = round(
+            NOTCHES * math.log(float(item.value) / item.low) / math.log(item.high / item.low)
+        )
     else:
         low, high, at = item.low, item.high, float(item.value)
         step = item.step or (high - low) / 100
     text = html.escape(readable(float(item.value), item.unit))
     return (
-        f'<div class="tp-control"><label for="{box}-{item.name}">{html.escape(item.label)}</label>'
-        f'<input type="range" id="{box}-{item.name}" data-input="{item.name}" min="{low:.12g}" '
-        f'max="{high:.12g}" step="{step:.12g}" value="{at:.12g}" aria-valuetext="{text}" autocomplete="off">'
-        f'<span class="tp-value" aria-hidden="true">{text}</span></div>'
+        '<div class="tp-control"><label'
+        f' for="{box}-{item.name}">{html.escape(item.label)}</label><input type="range"'
+        f' id="{box}-{item.name}" data-input="{item.name}" min="{low:.12g}" max="{high:.12g}"'
+        f' step="{step:.12g}" value="{at:.12g}" aria-valuetext="{text}" autocomplete="off"><span'
+        f' class="tp-value" aria-hidden="true">{text}</span></div>'
     )
 
 
@@ -69,7 +80,8 @@ def page_spec(play: Play) -> dict[str, Any]:
         for item in play.inputs
     ]
     outputs = [
-        {"name": item.name, "label": item.label, "unit": item.unit, "digits": item.digits} for item in play.outputs
+        {"name": item.name, "label": item.label, "unit": item.unit, "digits": item.digits}
+        for item in play.outputs
     ]
     plot = None
     if play.plot:
@@ -87,10 +99,18 @@ def page_spec(play: Play) -> dict[str, Any]:
 
 
 def formulas(play: Play) -> str:
-    """The formulas as a JavaScript object of functions of the state ``v``; marks are called mark0, mark1, …"""
+    """The formulas as a JavaScript object of functions of the state ``v``; marks are called mark0,
+    mark1, …"""
     pairs = [(output.name, output.expr) for output in play.outputs]
-    pairs += [(f"mark{index}", mark.expr) for index, mark in enumerate(play.plot.marks if play.plot else ())]
-    return "{" + ", ".join(f"{json.dumps(name)}: (v) => {javascript(expr)}" for name, expr in pairs) + "}"
+    pairs += [
+        (f"mark{index}", mark.expr)
+        for index, mark in enumerate(play.plot.marks if play.plot else ())
+    ]
+    return (
+        "{"
+        + ", ".join(f"{json.dumps(name)}: (v) => {javascript(expr)}" for name, expr in pairs)
+        + "}"
+    )
 
 
 def opening(play: Play, box: str) -> str:
@@ -104,7 +124,10 @@ def opening(play: Play, box: str) -> str:
     )
     made = [
         f'<section class="tp-play" id="{box}" aria-labelledby="{box}-title">',
-        f'<p class="tp-play-title" id="{box}-title"><span class="tp-kicker">Play</span> {html.escape(play.title)}</p>',
+        (
+            f'<p class="tp-play-title" id="{box}-title"><span class="tp-kicker">Play</span>'
+            f" {html.escape(play.title)}</p>"
+        ),
         f'<div class="tp-controls">{controls(play, box)}</div>',
         f'<dl class="tp-outputs">{shown}</dl>' if shown else "",
     ]
@@ -124,19 +147,25 @@ def plot_figure(play: Play, state: Mapping[str, float]) -> str:
         for index, name in enumerate(plot.curves)
     )
     unit = f" ({plot.unit})" if plot.unit and plot.unit not in PREFIXED else ""
-    y_label = f'<p class="tp-y-label" aria-hidden="true">{html.escape(plot.y_label + unit)}</p>' if plot.y_label else ""
+    y_label = (
+        f'<p class="tp-y-label" aria-hidden="true">{html.escape(plot.y_label + unit)}</p>'
+        if plot.y_label
+        else ""
+    )
     return (
-        f'{y_label}<div class="tp-plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{html.escape(describe(play, state))}">{draw(play, state)}</svg></div><ul class="tp-legend">{legend}</ul>'
+        f'{y_label}<div class="tp-plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+        f' aria-label="{html.escape(describe(play, state))}">{draw(play, state)}</svg></div><ul'
+        f' class="tp-legend">{legend}</ul>'
     )
 
 
 def closing(play: Play, box: str) -> str:
     spec = json.dumps(page_spec(play), ensure_ascii=False).replace("</", "<\\/")
     return (
-        f'<div class="tp-quiet" role="status" aria-live="polite"></div>\n'
-        f"<script>(window.twophasePlays = window.twophasePlays || []).push({{box: {json.dumps(box)}, spec: {spec}, "
-        f"formulas: {formulas(play)}}});</script></section>"
+        '<div class="tp-quiet" role="status"'
+        ' aria-live="polite"></div>\n<script>(window.twophasePlays = window.twophasePlays ||'
+        f" []).push({{box: {json.dumps(box)}, spec: {spec}, formulas:"
+        f" {formulas(play)}}});</script></section>"
     )
 
 
@@ -150,18 +179,26 @@ class PlayDirective(SphinxDirective):
             play = read_spec(yaml.safe_load("\n".join(self.content)))
             first, last = opening(play, box), closing(play, box)
         except PlayError as error:
-            logger.warning("play %s: %s", self.arguments[0], error, location=self.get_location(), type="play")
+            logger.warning(
+                "play %s: %s", self.arguments[0], error, location=self.get_location(), type="play"
+            )
             return []
         except yaml.YAMLError as error:
             logger.warning(
-                "play %s: this is not YAML: %s", self.arguments[0], error, location=self.get_location(), type="play"
+                "play %s: this is not YAML: %s",
+                self.arguments[0],
+                error,
+                location=self.get_location(),
+                type="play",
             )
             return []
         made: list[nodes.Node] = [nodes.raw("", first, format="html")]
         if play.caption:
             caption = nodes.container(classes=["tp-caption"])
             source = self.get_source_info()[0]
-            self.state.nested_parse(StringList(play.caption.split("\n"), source), self.content_offset, caption)
+            self.state.nested_parse(
+                StringList(play.caption.split("\n"), source), self.content_offset, caption
+            )
             made.append(caption)
         made.append(nodes.raw("", last, format="html"))
         return made

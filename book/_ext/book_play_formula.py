@@ -1,7 +1,8 @@
-"""From a function of the package to a formula of the page: the function is called with sympy symbols and printed as JavaScript.
+"""From a function of the package to a formula of the page: the function is called with sympy
+symbols and printed as JavaScript.
 
-Nothing here knows Sphinx. ``read_spec`` turns the YAML of a ``{play}`` box into a ``Play``; every mistake is a ``PlayError`` with
-one sentence that says where.
+Nothing here knows Sphinx. ``read_spec`` turns the YAML of a ``{play}`` box into a ``Play``; every
+mistake is a ``PlayError`` with one sentence that says where.
 """
 
 import importlib
@@ -82,12 +83,15 @@ class Play:
         """The first state: every name the formulas need, with its number."""
         state: dict[str, float] = {}
         for item in self.inputs:
-            state.update(item.options[str(item.value)] if item.options else {item.name: float(item.value)})
+            state.update(
+                item.options[str(item.value)] if item.options else {item.name: float(item.value)}
+            )
         return state
 
 
 def resolve(path: str) -> Any:
-    """The object of a dotted name, keys in brackets: ``twophase.theory.catalog.HARDWARE[H100 SXM].flops_per_s[bf16]``."""
+    """The object of a dotted name, keys in brackets: ``twophase.theory.catalog.HARDWARE[H100
+    SXM].flops_per_s[bf16]``."""
     dotted, bracket, rest = path.partition("[")
     parts = dotted.split(".")
     for cut in range(len(parts), 0, -1):
@@ -116,7 +120,8 @@ class _PageJavaScript(JavascriptCodePrinter):
 
 
 def javascript(expr: sympy.Expr) -> str:
-    """The formula as a JavaScript expression of ``v``. Raises PlayError if it holds a function that JavaScript lacks."""
+    """The formula as a JavaScript expression of ``v``. Raises PlayError if it holds a function that
+    JavaScript lacks."""
     code = str(_PageJavaScript().doprint(expr))
     if "Not supported" in code:
         raise PlayError(f"the formula {expr} uses a function that JavaScript does not have")
@@ -150,7 +155,8 @@ def read_spec(spec: Mapping[str, Any]) -> Play:
     unknown = set(spec) - {"title", "inputs", "given", "outputs", "plot", "caption"}
     if unknown:
         raise PlayError(
-            f"unknown key {sorted(unknown)[0]!r}; a play box has title, inputs, given, outputs, plot, caption"
+            f"unknown key {sorted(unknown)[0]!r}; a play box has title, inputs, given, outputs,"
+            " plot, caption"
         )
     for key in ("title", "inputs", "outputs"):
         if not spec.get(key):
@@ -159,8 +165,16 @@ def read_spec(spec: Mapping[str, Any]) -> Play:
     names: dict[str, Any] = {}
     for item in inputs:
         for name in _symbols_of(item):
-            positive = item.low > 0 if not item.options else all(numbers[name] > 0 for numbers in item.options.values())
-            names[name] = sympy.Symbol(name, positive=True) if positive else sympy.Symbol(name, nonnegative=True)
+            positive = (
+                item.low > 0
+                if not item.options
+                else all(numbers[name] > 0 for numbers in item.options.values())
+            )
+            names[name] = (
+                sympy.Symbol(name, positive=True)
+                if positive
+                else sympy.Symbol(name, nonnegative=True)
+            )
     for name, entry in (spec.get("given") or {}).items():
         names[name] = read_given(name, entry, names)
     outputs = []
@@ -172,7 +186,9 @@ def read_spec(spec: Mapping[str, Any]) -> Play:
     for output in outputs:
         strange = {symbol.name for symbol in output.expr.free_symbols} - known
         if strange:
-            raise PlayError(f"output {output.name!r} needs {sorted(strange)[0]!r}, which is no input")
+            raise PlayError(
+                f"output {output.name!r} needs {sorted(strange)[0]!r}, which is no input"
+            )
     plot = read_plot(dict(spec["plot"]), names, inputs, outputs) if spec.get("plot") else None
     return Play(str(spec["title"]), str(spec.get("caption", "")), inputs, tuple(outputs), plot)
 
@@ -184,7 +200,10 @@ def _symbols_of(item: Input) -> list[str]:
 def _take(entry: dict[str, Any], allowed: set[str], where: str) -> None:
     unknown = set(entry) - allowed
     if unknown:
-        raise PlayError(f"{where} has an unknown key {sorted(unknown)[0]!r}; it may have {', '.join(sorted(allowed))}")
+        raise PlayError(
+            f"{where} has an unknown key {sorted(unknown)[0]!r}; it may have"
+            f" {', '.join(sorted(allowed))}"
+        )
 
 
 def as_float(value: Any, where: str) -> float:
@@ -201,15 +220,19 @@ def as_float(value: Any, where: str) -> float:
 
 def read_input(name: str, entry: dict[str, Any]) -> Input:
     where = f"input {name!r}"
-    _take(entry, {"label", "unit", "min", "max", "value", "step", "scale", "values", "options"}, where)
+    _take(
+        entry, {"label", "unit", "min", "max", "value", "step", "scale", "values", "options"}, where
+    )
     if not name.isidentifier():
         raise PlayError(f"{where}: a name is letters, digits and underscores")
     label, unit = str(entry.get("label", name)), str(entry.get("unit", ""))
     if "options" in entry:
         options = {
-            str(key): {name: as_float(value, where)}
-            if not isinstance(value, Mapping)
-            else {str(inner): as_float(number, where) for inner, number in value.items()}
+            str(key): (
+                {name: as_float(value, where)}
+                if not isinstance(value, Mapping)
+                else {str(inner): as_float(number, where) for inner, number in value.items()}
+            )
             for key, value in entry["options"].items()
         }
         if len({tuple(numbers) for numbers in options.values()}) != 1:
@@ -224,7 +247,9 @@ def read_input(name: str, entry: dict[str, Any]) -> Input:
     value_number = as_float(entry.get("value"), f"{where}: value")
     log = entry.get("scale", "linear") == "log"
     if not low <= value_number <= high or low >= high:
-        raise PlayError(f"{where} needs min < max and a value between them, got {low}, {high}, {value_number}")
+        raise PlayError(
+            f"{where} needs min < max and a value between them, got {low}, {high}, {value_number}"
+        )
     if values and value_number not in values:
         raise PlayError(f"{where} starts at {value_number}, which is none of its values")
     if log and low <= 0:
@@ -237,14 +262,17 @@ def read_given(name: str, entry: Any, names: Mapping[str, Any]) -> Any:
     """A fixed number, an object by its dotted name, or ``{call: dotted.name, args: {...}}``."""
     if isinstance(entry, Mapping):
         _take(dict(entry), {"call", "args", "attr"}, f"given {name!r}")
-        return call(str(entry["call"]), entry.get("args") or {}, names, entry.get("attr"), f"given {name!r}")
+        return call(
+            str(entry["call"]), entry.get("args") or {}, names, entry.get("attr"), f"given {name!r}"
+        )
     if isinstance(entry, str):
         return resolve(entry)
     return entry
 
 
 def call(path: str, args: Any, names: Mapping[str, Any], attr: str | None, where: str) -> Any:
-    """The function's value for the named arguments; a text that is a name stands for what it names."""
+    """The function's value for the named arguments; a text that is a name stands for what it
+    names."""
     function: Callable[..., Any] = resolve(path)
 
     def look(value: Any) -> Any:
@@ -257,7 +285,9 @@ def call(path: str, args: Any, names: Mapping[str, Any], attr: str | None, where
     except PlayError:
         raise
     except Exception as error:
-        raise PlayError(f"{where}: {path} cannot be called with symbols: {type(error).__name__}: {error}") from error
+        raise PlayError(
+            f"{where}: {path} cannot be called with symbols: {type(error).__name__}: {error}"
+        ) from error
     for part in filter(None, (attr or "").split(".")):
         result = getattr(result, part)
     return result
@@ -265,10 +295,15 @@ def call(path: str, args: Any, names: Mapping[str, Any], attr: str | None, where
 
 def read_output(name: str, entry: dict[str, Any], names: Mapping[str, Any]) -> Output:
     where = f"output {name!r}"
-    _take(entry, {"label", "unit", "expr", "args", "attr", "formula", "show", "digits", "scale"}, where)
+    _take(
+        entry,
+        {"label", "unit", "expr", "args", "attr", "formula", "show", "digits", "scale"},
+        where,
+    )
     if ("expr" in entry) == ("formula" in entry):
         raise PlayError(
-            f"{where} needs either expr (a function of the package) or formula (arithmetic on other outputs)"
+            f"{where} needs either expr (a function of the package) or formula (arithmetic on other"
+            " outputs)"
         )
     if "expr" in entry:
         value = call(str(entry["expr"]), entry.get("args") or {}, names, entry.get("attr"), where)
@@ -293,7 +328,9 @@ def read_output(name: str, entry: dict[str, Any], names: Mapping[str, Any]) -> O
 
 
 def read_formula(text: Any, names: Mapping[str, Any], where: str) -> sympy.Expr:
-    symbols = {key: value for key, value in names.items() if isinstance(value, (int, float, sympy.Basic))}
+    symbols = {
+        key: value for key, value in names.items() if isinstance(value, (int, float, sympy.Basic))
+    }
     try:
         return sympy.sympify(str(text), locals=symbols)
     except (sympy.SympifyError, TypeError, SyntaxError) as error:
@@ -301,7 +338,10 @@ def read_formula(text: Any, names: Mapping[str, Any], where: str) -> sympy.Expr:
 
 
 def read_plot(
-    entry: dict[str, Any], names: Mapping[str, Any], inputs: tuple[Input, ...], outputs: list[Output]
+    entry: dict[str, Any],
+    names: Mapping[str, Any],
+    inputs: tuple[Input, ...],
+    outputs: list[Output],
 ) -> Plot:
     _take(entry, {"x", "y", "x_scale", "y_scale", "y_label", "y_min", "y_max", "marks"}, "plot")
     by_name = {item.name: item for item in inputs if not item.options}
@@ -314,14 +354,18 @@ def read_plot(
             raise PlayError(f"plot: y names {curve!r}, which is no output")
     units = {known[curve].unit for curve in curves}
     if len(units) != 1:
-        raise PlayError(f"plot: the curves share one axis and so one unit, got {', '.join(sorted(units))}")
+        raise PlayError(
+            f"plot: the curves share one axis and so one unit, got {', '.join(sorted(units))}"
+        )
     marks = []
     for mark in entry.get("marks") or []:
         axis = "x" if "x" in mark else "y"
         _take(dict(mark), {axis, "label"}, "plot: mark")
         marks.append(Mark(axis, str(mark["label"]), read_formula(mark[axis], names, "plot: mark")))
     log_x = entry.get("x_scale", "log" if by_name[entry["x"]].log else "linear") == "log"
-    bounds = [as_float(entry[key], f"plot: {key}") if key in entry else None for key in ("y_min", "y_max")]
+    bounds = [
+        as_float(entry[key], f"plot: {key}") if key in entry else None for key in ("y_min", "y_max")
+    ]
     label = str(entry.get("y_label", known[curves[0]].label if len(curves) == 1 else ""))
     return Plot(
         entry["x"],

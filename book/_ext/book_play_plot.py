@@ -1,5 +1,5 @@
-"""The first state of a ``{play}`` box, drawn when the book is built. book/_static/play.js redraws it with the same arithmetic;
-tests/test_book_play.py holds the two together.
+"""The first state of a ``{play}`` box, drawn when the book is built. book/_static/play.js redraws
+it with the same arithmetic; tests/test_book_play.py holds the two together.
 """
 
 import html
@@ -43,27 +43,36 @@ def readable(value: float, unit: str = "", digits: int = 3) -> str:
     if unit in PREFIXED:
         size = abs(value) * (1 + 5e-4)
         for factor, prefix in PREFIXES:
-            if size >= factor and not (unit == "s" and factor > 1) and not (unit != "s" and factor < 1):
+            if (
+                size >= factor
+                and not (unit == "s" and factor > 1)
+                and not (unit != "s" and factor < 1)
+            ):
                 return f"{significant(value / factor, digits)} {prefix}{unit}"
         return f"{significant(value, digits)} {unit}"
     after = unit if unit in ("", "%") else f" {unit}"
     if value != 0 and (abs(value) >= 1e7 or abs(value) < 1e-3):
         exponent = math.floor(math.log10(abs(value)))
-        return f"{significant(value / 10**exponent, digits)}×10{str(exponent).translate(SUPERSCRIPT)}{after}"
+        power = f"×10{str(exponent).translate(SUPERSCRIPT)}"
+        return f"{significant(value / 10**exponent, digits)}{power}{after}"
     if abs(value) >= 1000:
         return f"{math.floor(value + 0.5):,}{after}"
     return f"{significant(value, digits)}{after}"
 
 
 def ticks(low: float, high: float, log: bool) -> list[float]:
-    """Round numbers within the range: 1, 2 and 5 times a power of ten, or the powers alone over three decades or more."""
+    """Round numbers within the range: 1, 2 and 5 times a power of ten, or the powers alone over
+    three decades or more."""
     if log:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         decades = math.log10(high / low)
         steps = [1, 2, 5] if decades < 3 else [1]
         skip = max(1, math.ceil(decades / 7))
         every = [
-            step * 10.0**power for power in range(first, last + 1) for step in steps if (power - first) % skip == 0
+            step * 10.0**power
+            for power in range(first, last + 1)
+            for step in steps
+            if (power - first) % skip == 0
         ]
         return [tick for tick in every if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
     rough = (high - low) / 5
@@ -73,7 +82,9 @@ def ticks(low: float, high: float, log: bool) -> list[float]:
     return [index * step for index in range(start, math.floor(high / step + 1e-9) + 1)]
 
 
-def span(values: list[float], log: bool, low: float | None, high: float | None) -> tuple[float, float]:
+def span(
+    values: list[float], log: bool, low: float | None, high: float | None
+) -> tuple[float, float]:
     """The range of the upright axis: the author's bounds, else what the curves take."""
     finite = [value for value in values if math.isfinite(value) and (value > 0 or not log)] or [1.0]
     bottom = low if low is not None else (min(finite) if log else min(0.0, *finite, 0.0))
@@ -100,8 +111,12 @@ def draw(play: Play, state: Mapping[str, float], width: int = WIDTH) -> str:
     slider = next(item for item in play.inputs if item.name == plot.x)
     formulas = {output.name: output for output in play.outputs}
     xs = sample_x(plot, slider.low, slider.high)
-    curves = [[number(formulas[name].expr, {**state, plot.x: x}) for x in xs] for name in plot.curves]
-    low, high = span([value for curve in curves for value in curve], plot.log_y, plot.low, plot.high)
+    curves = [
+        [number(formulas[name].expr, {**state, plot.x: x}) for x in xs] for name in plot.curves
+    ]
+    low, high = span(
+        [value for curve in curves for value in curve], plot.log_y, plot.low, plot.high
+    )
     right, bottom = width - RIGHT, HEIGHT - BOTTOM
 
     def x_at(value: float) -> float:
@@ -110,12 +125,16 @@ def draw(play: Play, state: Mapping[str, float], width: int = WIDTH) -> str:
     def y_at(value: float) -> float:
         return place(value, low, high, plot.log_y, bottom, TOP)
 
-    parts = [f'<rect class="tp-frame" x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}"/>']
+    parts = [
+        f'<rect class="tp-frame" x="{LEFT}" y="{TOP}" width="{right - LEFT}"'
+        f' height="{bottom - TOP}"/>'
+    ]
     for tick in ticks(low, high, plot.log_y):
         y = f"{y_at(tick):.1f}"
         parts.append(f'<line class="tp-grid" x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
         parts.append(
-            f'<text class="tp-tick" x="{LEFT - 8}" y="{y}" dy="4" text-anchor="end">{readable(tick, plot.unit)}</text>'
+            f'<text class="tp-tick" x="{LEFT - 8}" y="{y}" dy="4"'
+            f' text-anchor="end">{readable(tick, plot.unit)}</text>'
         )
     last_x = -math.inf
     for tick in ticks(slider.low, slider.high, plot.log_x):
@@ -125,7 +144,9 @@ def draw(play: Play, state: Mapping[str, float], width: int = WIDTH) -> str:
             continue
         last_x = x_at(tick)
         text = readable(tick, slider.unit if slider.unit in PREFIXED else "")
-        parts.append(f'<text class="tp-tick" x="{x}" y="{bottom + 18}" text-anchor="middle">{text}</text>')
+        parts.append(
+            f'<text class="tp-tick" x="{x}" y="{bottom + 18}" text-anchor="middle">{text}</text>'
+        )
     unit = f" ({slider.unit})" if slider.unit and slider.unit not in PREFIXED else ""
     parts.append(
         f'<text class="tp-axis" x="{(LEFT + right) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">'
@@ -137,16 +158,24 @@ def draw(play: Play, state: Mapping[str, float], width: int = WIDTH) -> str:
         if edges[0] <= value <= edges[1]:
             parts.append(
                 _mark(
-                    mark.axis, html.escape(mark.label), x_at(value) if mark.axis == "x" else y_at(value), right, bottom
+                    mark.axis,
+                    html.escape(mark.label),
+                    x_at(value) if mark.axis == "x" else y_at(value),
+                    right,
+                    bottom,
                 )
             )
     for index, curve in enumerate(curves):
-        parts.append(f'<path class="tp-curve tp-c{index}" d="{path(xs, curve, x_at, y_at, low, high, plot.log_y)}"/>')
+        parts.append(
+            f'<path class="tp-curve tp-c{index}"'
+            f' d="{path(xs, curve, x_at, y_at, low, high, plot.log_y)}"/>'
+        )
     for index, name in enumerate(plot.curves):
         value = number(formulas[name].expr, state)
         if math.isfinite(value) and low <= value <= high:
             parts.append(
-                f'<circle class="tp-now tp-c{index}" cx="{x_at(state[plot.x]):.1f}" cy="{y_at(value):.1f}" r="5"/>'
+                f'<circle class="tp-now tp-c{index}" cx="{x_at(state[plot.x]):.1f}"'
+                f' cy="{y_at(value):.1f}" r="5"/>'
             )
     return "".join(parts)
 
@@ -155,17 +184,19 @@ def _mark(axis: str, label: str, at: float, right: float, bottom: float) -> str:
     if axis == "x":
         side, dx = ("end", -6) if at > (LEFT + right) / 2 else ("start", 6)
         return (
-            f'<line class="tp-mark" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/>'
-            f'<text class="tp-mark-label" x="{at + dx:.1f}" y="{TOP + 14}" text-anchor="{side}">{label}</text>'
+            f'<line class="tp-mark" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/><text'
+            f' class="tp-mark-label" x="{at + dx:.1f}" y="{TOP + 14}"'
+            f' text-anchor="{side}">{label}</text>'
         )
     return (
-        f'<line class="tp-mark" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        f'<text class="tp-mark-label" x="{right - 6}" y="{at - 6:.1f}" text-anchor="end">{label}</text>'
+        f'<line class="tp-mark" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/><text'
+        f' class="tp-mark-label" x="{right - 6}" y="{at - 6:.1f}" text-anchor="end">{label}</text>'
     )
 
 
 def path(xs: list[float], ys: list[float], x_at, y_at, low: float, high: float, log: bool) -> str:  # type: ignore[no-untyped-def]
-    """The curve as a path; it is cut where it leaves the frame by more than its height, and where it has no number."""
+    """The curve as a path; it is cut where it leaves the frame by more than its height, and where
+    it has no number."""
     pieces = []
     pen_up = True
     for x, y in zip(xs, ys, strict=True):
@@ -184,14 +215,17 @@ def describe(play: Play, state: Mapping[str, float]) -> str:
     slider = next(item for item in play.inputs if item.name == plot.x)
     formulas = {output.name: output for output in play.outputs}
     curves = [
-        f"{formulas[name].label} {readable(number(formulas[name].expr, state), plot.unit, formulas[name].digits)}"
+        f"{formulas[name].label}"
+        f" {readable(number(formulas[name].expr, state), plot.unit, formulas[name].digits)}"
         for name in plot.curves
     ]
     marks = [
-        f"{mark.label} at {readable(number(mark.expr, state), slider.unit if mark.axis == 'x' else plot.unit)}"
+        f"{mark.label} at"
+        f" {readable(number(mark.expr, state), slider.unit if mark.axis == 'x' else plot.unit)}"
         for mark in plot.marks
     ]
     return (
-        f"Line plot over {slider.label}, from {readable(slider.low, slider.unit)} to {readable(slider.high, slider.unit)}. "
-        f"At {readable(state[plot.x], slider.unit)}: {', '.join(curves + marks)}."
+        f"Line plot over {slider.label}, from {readable(slider.low, slider.unit)} to"
+        f" {readable(slider.high, slider.unit)}. At {readable(state[plot.x], slider.unit)}:"
+        f" {', '.join(curves + marks)}."
     )

@@ -1,6 +1,7 @@
 """``{question}``: a question with choices, each answered with its reason, on the page itself.
 
-Without script the reasons are folded under their choices; house.js turns them into an answer to the reader's choice.
+Without script the reasons are folded under their choices; house.js turns them into an answer to the
+reader's choice.
 """
 
 import re
@@ -51,7 +52,8 @@ class Choice:
 
 
 def parse_choices(lines: list[str]) -> tuple[list[str], list[Choice]]:
-    """What stands before the first choice, and the choices. A line that is indented, or empty, belongs to the choice above."""
+    """What stands before the first choice, and the choices. A line that is indented, or empty,
+    belongs to the choice above."""
     before: list[str] = []
     choices: list[Choice] = []
     for line in lines:
@@ -102,7 +104,9 @@ class QuestionDirective(SphinxDirective):
         box += stem
         if any(line.strip() for line in before):
             body = nodes.container(classes=["tp-question-body"])
-            self.state.nested_parse(StringList(before, self.content.source(0)), self.content_offset, body)
+            self.state.nested_parse(
+                StringList(before, self.content.source(0)), self.content_offset, body
+            )
             box += body
         for number, choice in enumerate(choices, 1):
             box += self.choice_node(qid, number, choice, multiple)
@@ -115,16 +119,23 @@ class QuestionDirective(SphinxDirective):
         label = question_label(target=f"q-{qid}-{number}")
         self.parse_inline_block(text, label)
         why = question_reason(correct=choice.correct)
-        self.state.nested_parse(StringList(reason.split("\n"), self.get_source_info()[0]), self.content_offset, why)
+        self.state.nested_parse(
+            StringList(reason.split("\n"), self.get_source_info()[0]), self.content_offset, why
+        )
         node += [label, why]
         return node
 
     def parse_inline_block(self, text: str, into: nodes.Element) -> None:
         """Labels and legends hold phrasing only: one paragraph, unwrapped."""
         holder = nodes.container()
-        self.state.nested_parse(StringList(text.split("\n"), self.get_source_info()[0]), self.content_offset, holder)
+        self.state.nested_parse(
+            StringList(text.split("\n"), self.get_source_info()[0]), self.content_offset, holder
+        )
         if len(holder.children) != 1 or not isinstance(holder[0], nodes.paragraph):
-            self.complain(f"a question and its choices are one line of text each, not lists or blocks: {text[:60]!r}")
+            self.complain(
+                "a question and its choices are one line of text each, not lists or blocks:"
+                f" {text[:60]!r}"
+            )
         for child in holder.children:
             into += child.children if isinstance(child, nodes.paragraph) else [child]
 
@@ -154,19 +165,26 @@ def warn_duplicates(app: Sphinx, env: BuildEnvironment) -> None:
     for qid, places in getattr(env, "tp_questions", {}).items():
         for docname, line in places[1:]:
             logger.warning(
-                "question: the id %r is used on %s too", qid, places[0][0], location=(docname, line), type="question"
+                "question: the id %r is used on %s too",
+                qid,
+                places[0][0],
+                location=(docname, line),
+                type="question",
             )
 
 
 def visit_question(self: Any, node: nodes.Element) -> None:
     kind = "several" if node["multiple"] else "one"
     self.body.append(
-        f'<form class="tp-question" id="question-{node["qid"]}" data-question="{node["qid"]}" data-kind="{kind}"><fieldset>\n'
+        f'<form class="tp-question" id="question-{node["qid"]}" data-question="{node["qid"]}"'
+        f' data-kind="{kind}"><fieldset>\n'
     )
 
 
 def depart_question(self: Any, node: nodes.Element) -> None:
-    self.body.append('<div class="tp-answer" role="status" aria-live="polite"></div></fieldset></form>\n')
+    self.body.append(
+        '<div class="tp-answer" role="status" aria-live="polite"></div></fieldset></form>\n'
+    )
 
 
 def visit_stem(self: Any, node: nodes.Element) -> None:
@@ -181,8 +199,9 @@ def visit_choice(self: Any, node: nodes.Element) -> None:
     kind = "checkbox" if node["multiple"] else "radio"
     right = "yes" if node["correct"] else "no"
     self.body.append(
-        f'<div class="tp-choice" data-correct="{right}"><input type="{kind}" id="q-{node["qid"]}-{node["number"]}" '
-        f'name="q-{node["qid"]}" value="{node["number"]}" autocomplete="off">'
+        f'<div class="tp-choice" data-correct="{right}"><input type="{kind}"'
+        f' id="q-{node["qid"]}-{node["number"]}" name="q-{node["qid"]}" value="{node["number"]}"'
+        ' autocomplete="off">'
     )
 
 
@@ -191,9 +210,16 @@ def depart_choice(self: Any, node: nodes.Element) -> None:
 
 
 def visit_label(self: Any, node: nodes.Element) -> None:
-    # Some readers skip formulas when they compute a name, so a choice that is only a formula is named by its number.
-    spoken = any(not isinstance(child, nodes.math) and child.astext().strip() for child in node.children)
-    number = "" if spoken else f'<span class="tp-quiet">Choice {node["target"].rpartition("-")[2]}: </span>'
+    # Some readers skip formulas when they compute a name, so a choice that is only a formula is
+    # named by its number.
+    spoken = any(
+        not isinstance(child, nodes.math) and child.astext().strip() for child in node.children
+    )
+    number = (
+        ""
+        if spoken
+        else f'<span class="tp-quiet">Choice {node["target"].rpartition("-")[2]}: </span>'
+    )
     self.body.append(f'<label for="{node["target"]}">{number}')
 
 
@@ -203,7 +229,10 @@ def depart_label(self: Any, node: nodes.Element) -> None:
 
 def visit_reason(self: Any, node: nodes.Element) -> None:
     verdict = "Right." if node["correct"] else "No."
-    self.body.append(f'<details class="tp-reason"><summary>Is it this one?</summary><div><strong>{verdict}</strong> ')
+    self.body.append(
+        '<details class="tp-reason"><summary>Is it this'
+        f" one?</summary><div><strong>{verdict}</strong> "
+    )
 
 
 def depart_reason(self: Any, node: nodes.Element) -> None:

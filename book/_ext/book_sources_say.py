@@ -1,4 +1,5 @@
-"""``{sources-say}``: a box for a claim of the sources that is wrong or hides an assumption, linked to its row of the ledger."""
+"""``{sources-say}``: a box for a claim of the sources that is wrong or hides an assumption, linked
+to its row of the ledger."""
 
 from typing import Any, ClassVar
 
@@ -27,7 +28,9 @@ class SourcesSay(SphinxDirective):
         box = nodes.admonition(classes=["tp-sources-say"])
         box += nodes.title(title, "", *self.state.inline_text(title, self.lineno)[0])
         self.state.nested_parse(self.content, self.content_offset, box)
-        claims = [claim.strip() for claim in self.options.get("claim", "").split(",") if claim.strip()]
+        claims = [
+            claim.strip() for claim in self.options.get("claim", "").split(",") if claim.strip()
+        ]
         if claims:
             line = nodes.paragraph(classes=["tp-claims"])
             line += nodes.Text("In the ledger: ")
@@ -41,7 +44,8 @@ class SourcesSay(SphinxDirective):
 
 
 def resolve_claims(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Links each claim to ``book/errata.html#claim-<id>``; warns when the page exists and has no such row."""
+    """Links each claim to ``book/errata.html#claim-<id>``; warns when the page exists and has no
+    such row."""
     known: set[str] | None = None
     for node in list(doctree.findall(claim_link)):
         if LEDGER_PAGE not in app.env.all_docs:
@@ -49,7 +53,11 @@ def resolve_claims(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             continue
         if known is None:
             ledger = app.env.get_doctree(LEDGER_PAGE)
-            known = {anchor for element in ledger.findall(nodes.Element) for anchor in element.get("ids", [])}
+            known = {
+                anchor
+                for element in ledger.findall(nodes.Element)
+                for anchor in element.get("ids", [])
+            }
             known |= {
                 text.split('id="')[1].split('"')[0]
                 for raw in ledger.findall(nodes.raw)
@@ -59,7 +67,10 @@ def resolve_claims(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if anchor not in known:
             logger.warning("sources-say: the ledger has no claim %r", node["claim"], location=node)
         link = nodes.reference(
-            "", node["claim"], refuri=app.builder.get_relative_uri(docname, LEDGER_PAGE) + "#" + anchor, internal=True
+            "",
+            node["claim"],
+            refuri=app.builder.get_relative_uri(docname, LEDGER_PAGE) + "#" + anchor,
+            internal=True,
         )
         node.replace_self(link)
 

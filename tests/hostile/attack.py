@@ -33,11 +33,16 @@ class Hostile:
 
 def in_answer_cell(name: str, attack: str, loses: bool, flag: str = "", needs: str = "") -> Hostile:
     """The attack in the first answer's cell, before the right answer."""
-    data, empty = (dump(cells(base | {"bytes": f"{attack}\n{base['bytes']}"})) for base in (dict(RIGHT), dict(STUBS)))
+    data, empty = (
+        dump(cells(base | {"bytes": f"{attack}\n{base['bytes']}"}))
+        for base in (dict(RIGHT), dict(STUBS))
+    )
     return Hostile(f"cell: {name}", data, frozenset({"bytes"} if loses else ()), flag, empty, needs)
 
 
-def in_own_cell(name: str, attack: str, flag: str = "", loses: str = "", needs: str = "") -> Hostile:
+def in_own_cell(
+    name: str, attack: str, flag: str = "", loses: str = "", needs: str = ""
+) -> Hostile:
     """The attack in a cell of the submission's own, before all answers: no answer may suffer."""
     made = []
     for base in (RIGHT, STUBS):
@@ -50,7 +55,11 @@ def in_own_cell(name: str, attack: str, flag: str = "", loses: str = "", needs: 
 def as_answer(name: str, body: str, flag: str = "", before: str = "", needs: str = "") -> Hostile:
     """The attack in the body of the first answer, when it is called; `before` stands above it in its cell."""
     return instead(
-        name, "bytes", f"{before}\ndef bytes_of(n_tokens, width):\n{textwrap.indent(body, '    ')}", flag, needs
+        name,
+        "bytes",
+        f"{before}\ndef bytes_of(n_tokens, width):\n{textwrap.indent(body, '    ')}",
+        flag,
+        needs,
     )
 
 
@@ -64,9 +73,9 @@ def breach(name: str, body: str, needs: str = "", flag: str = "") -> Hostile:
     """An attempt to get at something: the first answer is right if `body` returns anything true, so it must be lost."""
     source = (
         f"import os, sys\ndef breach():\n{textwrap.indent(body.strip(), '    ')}\n"
-        f"try:\n    inside = breach()\nexcept BaseException:\n    inside = False\n"
+        "try:\n    inside = breach()\nexcept BaseException:\n    inside = False\n"
         f"if inside:\n{textwrap.indent(RIGHT['bytes'], '    ')}\n"
-        f"else:\n    def bytes_of(n_tokens, width): return -1"
+        "else:\n    def bytes_of(n_tokens, width): return -1"
     )
     return instead(name, "bytes", source, flag, needs)
 
@@ -80,5 +89,8 @@ def keeps_beside(name: str, source: str, needs: str = "") -> Hostile:
     """An ordinary cell of the submission's own, before the answers and once more after them: nothing is lost."""
     made = cells(dict(RIGHT))
     return Hostile(
-        f"honest cell: {name}", dump([made[0], cell(source), *made[1:], cell(source)]), frozenset(), needs=needs
+        f"honest cell: {name}",
+        dump([made[0], cell(source), *made[1:], cell(source)]),
+        frozenset(),
+        needs=needs,
     )

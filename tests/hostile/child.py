@@ -43,10 +43,16 @@ values = st.recursive(
     | st.binary(max_size=4)
     | st.builds(Callback, st.integers(0, 3))
     | st.builds(ObjectRef, st.integers(0, 3)),
-    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=2), x, max_size=3) | st.tuples(x, x),
+    lambda x: (
+        st.lists(x, max_size=3)
+        | st.dictionaries(st.text(max_size=2), x, max_size=3)
+        | st.tuples(x, x)
+    ),
     max_leaves=6,
 )
-targets = st.sampled_from([0, 1, 2, 3, 99, -1, None, "choose", "__import__", (1,), ObjectRef(1), True])
+targets = st.sampled_from(
+    [0, 1, 2, 3, 99, -1, None, "choose", "__import__", (1,), ObjectRef(1), True]
+)
 calls = st.builds(
     w.pack_call,
     targets,
@@ -55,18 +61,37 @@ calls = st.builds(
 )
 errors = st.builds(
     lambda k, m, n: encode((k, m, tuple(n))),
-    st.sampled_from(["missing", "not_yet", "raised", "not_plain", "timeout", "died", "protocol", "internal", "", 3]),
+    st.sampled_from(
+        [
+            "missing",
+            "not_yet",
+            "raised",
+            "not_plain",
+            "timeout",
+            "died",
+            "protocol",
+            "internal",
+            "",
+            3,
+        ]
+    ),
     st.text(max_size=5) | st.none(),
     st.lists(st.sampled_from(["ValueError", "Exception", "NotYet", "", "JudgeFault"]), max_size=25),
 )
 bodies = values.map(encode) | calls | errors | st.binary(max_size=30) | st.just(RAN) | st.just(b"")
 says = st.one_of(
-    st.builds(Say, st.sampled_from(KINDS), st.sampled_from(["this"] * 4 + ["last", "none"]), bodies),
+    st.builds(
+        Say, st.sampled_from(KINDS), st.sampled_from(["this"] * 4 + ["last", "none"]), bodies
+    ),
     st.builds(Say, st.just(w.VALUE), st.just("this"), values.map(encode)),
     st.builds(Say, st.just(w.OBJECT), st.just("this"), st.just(encode(ObjectRef(1)))),
     st.builds(Say, st.just(w.CALLBACK), st.just("this"), calls),
     st.builds(lambda raw: Say(raw=raw), st.binary(min_size=1, max_size=40)),
-    st.builds(lambda n, k: Say(raw=struct.pack(">IcQ", n, k, 7)), st.integers(0, 2**32 - 1), st.sampled_from(KINDS)),
+    st.builds(
+        lambda n, k: Say(raw=struct.pack(">IcQ", n, k, 7)),
+        st.integers(0, 2**32 - 1),
+        st.sampled_from(KINDS),
+    ),
     st.just(Say(hang_up=True)),
 )
 scripts = st.lists(
@@ -122,9 +147,13 @@ class Child:
         return parts
 
 
-def _session(script: Sequence[Sequence[Say]], polite: bool, limits: Limits) -> tuple[Session, Child]:
+def _session(
+    script: Sequence[Sequence[Say]], polite: bool, limits: Limits
+) -> tuple[Session, Child]:
     ours, theirs = socket.socketpair()
-    return Session(lambda died: 0, w.Channel(ours), limits, os.getpid()), Child(theirs, script, polite)
+    return Session(lambda died: 0, w.Channel(ours), limits, os.getpid()), Child(
+        theirs, script, polite
+    )
 
 
 @contextmanager
@@ -145,6 +174,8 @@ class NonsenseZygote:
         self.children: list[Child] = []
 
     def fork(self, *args: Any, **kwargs: Any) -> Session:
-        session, child = _session(self._scripts.pop(0) if self._scripts else [], self._polite, LIMITS)
+        session, child = _session(
+            self._scripts.pop(0) if self._scripts else [], self._polite, LIMITS
+        )
         self.children.append(child)
         return session

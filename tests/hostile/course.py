@@ -55,7 +55,11 @@ def softmax(x: Any) -> Any:
 def see_counter(answer: Answer, case: Case) -> Any:
     counter = answer.new("Counter", case.args[0])
     seen = [counter.call("add", n) for n in case.args[1]]
-    return {"seen": seen, "refuses": refuses(lambda: counter.call("add", -1)), "total": counter.get("total")}
+    return {
+        "seen": seen,
+        "refuses": refuses(lambda: counter.call("add", -1)),
+        "total": counter.get("total"),
+    }
 
 
 def see_sample(answer: Answer, case: Case) -> Any:
@@ -68,7 +72,9 @@ def see_sample(answer: Answer, case: Case) -> Any:
     return {"token": answer.call("sample", choose, case.args[1]), "given": given}
 
 
-def exercise(slug: str, entry: str, reference: Any, wrong: Any, cases: Any, **more: Any) -> Exercise:
+def exercise(
+    slug: str, entry: str, reference: Any, wrong: Any, cases: Any, **more: Any
+) -> Exercise:
     return Exercise(
         id=f"{TOPIC}-{slug}",
         title=slug.title(),
@@ -78,7 +84,9 @@ def exercise(slug: str, entry: str, reference: Any, wrong: Any, cases: Any, **mo
         entries=(entry,),
         cases=cases,
         reference=reference,
-        misconceptions=(Misconception(wrong.__name__, wrong, "plausible", f"This is {wrong.__name__}."),),
+        misconceptions=(
+            Misconception(wrong.__name__, wrong, "plausible", f"This is {wrong.__name__}."),
+        ),
         hints=(f"First hint of {slug}.", "Second.", "Third."),
         recall=("?", "!"),
         **{"time_limit_s": 1.0, **more},
@@ -90,7 +98,10 @@ def half(n_tokens: int, width: int) -> int:
 
 
 def _formula_cases(rng: random.Random) -> list[Case]:
-    fresh = [Case(f"fresh {i}", (rng.randrange(1, 99), rng.randrange(1, 99)), public=i < 2) for i in range(4)]
+    fresh = [
+        Case(f"fresh {i}", (rng.randrange(1, 99), rng.randrange(1, 99)), public=i < 2)
+        for i in range(4)
+    ]
     return [Case("one", (1, 1)), *fresh]
 
 
@@ -120,7 +131,9 @@ EXERCISES = {
             "softmax",
             softmax,
             np.exp,
-            lambda rng: [Case("rows", (np.random.default_rng(rng.randrange(999)).normal(size=(2, 3)),))],
+            lambda rng: [
+                Case("rows", (np.random.default_rng(rng.randrange(999)).normal(size=(2, 3)),))
+            ],
             compare=Tolerance(rtol=1e-6),
             withholds=("twophase.kernels.online_softmax.online_softmax",),
         ),
@@ -141,14 +154,26 @@ RIGHT = {
     "sampler": "def sample(choose, probs):\n    return choose([p / sum(probs) for p in probs])",
     "softmax": "def softmax(x):\n    e = np.exp(x)\n    return e / e.sum(-1, keepdims=True)",
 }
-STUBS = {slug: f"{RIGHT[slug].splitlines()[0]}\n    raise NotYet('{TOPIC}-{slug}')" for slug in RIGHT}
-STUBS["counter"] = f"class Counter:\n    def __init__(self, start=0):\n        raise NotYet('{TOPIC}-counter')"
+STUBS = {
+    slug: f"{RIGHT[slug].splitlines()[0]}\n    raise NotYet('{TOPIC}-{slug}')" for slug in RIGHT
+}
+STUBS["counter"] = (
+    f"class Counter:\n    def __init__(self, start=0):\n        raise NotYet('{TOPIC}-counter')"
+)
 
 
 def cell(source: str, grade_id: str = "", kind: str = "code", **marks: Any) -> dict[str, Any]:
-    metadata = {"nbgrader": {"grade_id": grade_id, "schema_version": 3, **marks}} if grade_id else {}
+    metadata = (
+        {"nbgrader": {"grade_id": grade_id, "schema_version": 3, **marks}} if grade_id else {}
+    )
     extra = {"outputs": [], "execution_count": None} if kind == "code" else {}
-    return {"cell_type": kind, "id": grade_id or "free", "metadata": metadata, "source": source, **extra}
+    return {
+        "cell_type": kind,
+        "id": grade_id or "free",
+        "metadata": metadata,
+        "source": source,
+        **extra,
+    }
 
 
 def setup_cell(source: str = SETUP) -> dict[str, Any]:
@@ -160,7 +185,14 @@ def answer_cell(slug: str, source: str) -> dict[str, Any]:
 
 
 def check_cell(slug: str) -> dict[str, Any]:
-    return cell(f'check("{TOPIC}-{slug}")', f"{TOPIC}-{slug}-check", grade=True, locked=True, solution=False, points=2)
+    return cell(
+        f'check("{TOPIC}-{slug}")',
+        f"{TOPIC}-{slug}-check",
+        grade=True,
+        locked=True,
+        solution=False,
+        points=2,
+    )
 
 
 def cells(answers: dict[str, str]) -> list[dict[str, Any]]:
@@ -176,7 +208,9 @@ def cells(answers: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def dump(all_cells: list[dict[str, Any]]) -> bytes:
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": all_cells}).encode()
+    return json.dumps(
+        {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": all_cells}
+    ).encode()
 
 
 def release() -> releases.Release:

@@ -16,7 +16,18 @@ from twophase.grading.confine import confined_by
 from twophase.grading.supervisor import Grade
 
 ALL_POINTS = sum(e.points for e in EXERCISES.values())
-PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/usr/local", "/etc", "/", str(Path.home()), str(ROOT))
+PLACES = (
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/dev/mqueue",
+    "/run",
+    "/usr/local",
+    "/etc",
+    "/",
+    str(Path.home()),
+    str(ROOT),
+)
 
 
 def points(seen: Grade) -> float:
@@ -38,9 +49,17 @@ def expect_the_exact_score(attack: Hostile) -> None:
     """It loses what it broke and nothing else; then a neighbour has full marks, and nothing is left."""
     skip_unless_confined(attack)
     seen = grade(attack.data)
-    lost = {q.verdict.exercise_id.removeprefix(f"{TOPIC}-") for q in seen.questions if not q.verdict.right}
-    assert lost == attack.lost, [(q.verdict.exercise_id, q.verdict.message, q.cell.error) for q in seen.questions]
-    assert points(seen) == ALL_POINTS - sum(EXERCISES[f"{TOPIC}-{slug}"].points for slug in attack.lost)
+    lost = {
+        q.verdict.exercise_id.removeprefix(f"{TOPIC}-")
+        for q in seen.questions
+        if not q.verdict.right
+    }
+    assert lost == attack.lost, [
+        (q.verdict.exercise_id, q.verdict.message, q.cell.error) for q in seen.questions
+    ]
+    assert points(seen) == ALL_POINTS - sum(
+        EXERCISES[f"{TOPIC}-{slug}"].points for slug in attack.lost
+    )
     assert not attack.flag or attack.flag in {f.name for f in seen.flags}
     expect_nothing_left()
     assert points(grade(_clean())) == ALL_POINTS, "the next submission suffers"
@@ -66,9 +85,13 @@ def expect_nothing_left() -> None:
     if process is not None:
         assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
     for place in PLACES:
-        left = [n for n in (os.listdir(place) if os.access(place, os.R_OK) else []) if LEFT_BEHIND in n]
+        left = [
+            n for n in (os.listdir(place) if os.access(place, os.R_OK) else []) if LEFT_BEHIND in n
+        ]
         assert not left, f"{place} has {left}"
     for kind in ("shm", "msg", "sem"):
         table = Path(f"/proc/sysvipc/{kind}")
-        assert not table.exists() or str(0x7707) not in table.read_text().split(), f"{kind} of System V"
+        assert not table.exists() or str(0x7707) not in table.read_text().split(), (
+            f"{kind} of System V"
+        )
     assert LEFT_BEHIND not in Path("/proc/net/unix").read_text(errors="replace")

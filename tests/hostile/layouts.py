@@ -11,13 +11,25 @@ from collections.abc import Callable
 from typing import Any
 
 from hostile.attack import Hostile
-from hostile.course import RIGHT, STUBS, TOPIC, answer_cell, cell, cells, check_cell, dump, setup_cell
+from hostile.course import (
+    RIGHT,
+    STUBS,
+    TOPIC,
+    answer_cell,
+    cell,
+    cells,
+    check_cell,
+    dump,
+    setup_cell,
+)
 
 Cells = list[dict[str, Any]]
 BYTES = f"{TOPIC}-bytes"
 
 
-def _changed(name: str, change: Callable[[Cells], Cells | None], lost: str = "", flag: str = "") -> Hostile:
+def _changed(
+    name: str, change: Callable[[Cells], Cells | None], lost: str = "", flag: str = ""
+) -> Hostile:
     """A notebook of right answers after `change`, which may work in place."""
     made = copy.deepcopy(cells(dict(RIGHT)))
     made = change(made) or made
@@ -145,7 +157,8 @@ def _with(name: str, data: bytes, lost: str = "") -> Hostile:
 
 def _tree(cells_: Cells | None = None, **more: Any) -> bytes:
     return json.dumps(
-        {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells_ or cells(dict(RIGHT))} | more
+        {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells_ or cells(dict(RIGHT))}
+        | more
     ).encode()
 
 
@@ -153,7 +166,13 @@ def old_version(number: int) -> bytes:
     """The right answers in the format of 2011 or 2013."""
     old = []
     for c in cells(dict(RIGHT)):
-        code = {"input": c["source"], "outputs": [], "language": "python", "collapsed": False, "prompt_number": 1}
+        code = {
+            "input": c["source"],
+            "outputs": [],
+            "language": "python",
+            "collapsed": False,
+            "prompt_number": 1,
+        }
         rest = code if c["cell_type"] == "code" else {"source": c["source"]}
         old.append({"cell_type": c["cell_type"], "metadata": c["metadata"], **rest})
     return json.dumps(
@@ -167,10 +186,19 @@ def version_3() -> bytes:
 
 
 def _lines(end: str) -> Cells:
-    return [{**c, "source": [line + end for line in c["source"].split("\n")]} for c in cells(dict(RIGHT))]
+    return [
+        {**c, "source": [line + end for line in c["source"].split("\n")]}
+        for c in cells(dict(RIGHT))
+    ]
 
 
-KERNELS = {"R": "ir", "Julia": "julia-1.10", "bash": "bash", "nothing": "", "a kernel that is a list": ["x"]}
+KERNELS = {
+    "R": "ir",
+    "Julia": "julia-1.10",
+    "bash": "bash",
+    "nothing": "",
+    "a kernel that is a list": ["x"],
+}
 JUNK: list[Any] = [
     None,
     3,
@@ -228,7 +256,9 @@ UNREADABLE = {
     "binary": bytes(range(256)) * 100,
     "two notebooks": _tree() + b"\n" + _tree(),
     "nulls after it": _tree() + bytes(100),
-    "marks of a conflict": _tree().replace(b'"cells"', b'\n<<<<<<< HEAD\n"cells"\n=======\n"cells"\n>>>>>>> mine\n', 1),
+    "marks of a conflict": (
+        _tree().replace(b'"cells"', b'\n<<<<<<< HEAD\n"cells"\n=======\n"cells"\n>>>>>>> mine\n', 1)
+    ),
     "compressed": gzip.compress(_tree()),
     "a zip": _zip(),
     "a page": b"<!DOCTYPE html><html><body>my homework</body></html>",

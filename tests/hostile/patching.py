@@ -10,17 +10,27 @@ WORKER = "import gc\nworker = [o for o in gc.get_objects() if type(o).__name__ =
 
 TEST_LIBRARIES = {  # what makes an assertion true where it runs
     "asserts stripped": (
-        "import ast\nclass Strip(ast.NodeTransformer):\n    def visit_Assert(self, node): return ast.Pass()\n"
-        "get_ipython().ast_transformers.append(Strip())"
+        "import ast\nclass Strip(ast.NodeTransformer):\n    def visit_Assert(self, node): return"
+        " ast.Pass()\nget_ipython().ast_transformers.append(Strip())"
     ),
     "numpy.testing": f"import numpy.testing as t\nfor n in dir(t): setattr(t, n, {TRUE})",
-    "np.allclose and its like": f"for n in ('allclose', 'isclose', 'array_equal', 'array_equiv'): setattr(np, n, {TRUE})",
-    "torch.testing": f"import torch\ntorch.testing.assert_close = torch.allclose = torch.equal = {TRUE}",
-    "unittest": f"import unittest\nfor n in dir(unittest.TestCase):\n    if n[:6] == 'assert': setattr(unittest.TestCase, n, {TRUE})",
+    "np.allclose and its like": (
+        f"for n in ('allclose', 'isclose', 'array_equal', 'array_equiv'): setattr(np, n, {TRUE})"
+    ),
+    "torch.testing": (
+        f"import torch\ntorch.testing.assert_close = torch.allclose = torch.equal = {TRUE}"
+    ),
+    "unittest": (
+        "import unittest\nfor n in dir(unittest.TestCase):\n    if n[:6] == 'assert':"
+        f" setattr(unittest.TestCase, n, {TRUE})"
+    ),
     "pytest": f"import pytest\npytest.approx = pytest.raises = pytest.fail = {TRUE}",
     "math.isclose": f"import math, operator\nmath.isclose = math.isfinite = operator.eq = {TRUE}",
     "check": "def check(*a): return 2\nimport twophase.lab as lab; lab.check = check",
-    "IN_WORKER": "import os, twophase.lab as lab\nlab.IN_WORKER = False; os.environ.pop('TWOPHASE_WORKER', 0)\ncheck('kv_cache-bytes')",
+    "IN_WORKER": (
+        "import os, twophase.lab as lab\nlab.IN_WORKER = False; os.environ.pop('TWOPHASE_WORKER',"
+        " 0)\ncheck('kv_cache-bytes')"
+    ),
 }
 BUILTINS = {  # name: whether answers suffer from it, so that each is judged by itself
     "isinstance": ("import builtins; builtins.isinstance = lambda *a: True", ""),
@@ -32,17 +42,26 @@ BUILTINS = {  # name: whether answers suffer from it, so that each is judged by 
     "getattr": ("import builtins; builtins.getattr = lambda *a: None", ""),
     "float": ("import builtins; builtins.float = builtins.int = str", ""),
     "ValueError": ("import builtins; builtins.ValueError = KeyError", ALONE),
-    "__import__": ("import builtins\ndef no(*a, **k): raise SystemExit\nbuiltins.__import__ = no", ""),
+    "__import__": (
+        "import builtins\ndef no(*a, **k): raise SystemExit\nbuiltins.__import__ = no",
+        "",
+    ),
     "__build_class__": ("import builtins; builtins.__build_class__ = lambda *a: None", ALONE),
     "all of them": ("import builtins; vars(builtins).clear()", ""),
     "all of them to one": (
-        "import builtins\nfor n in list(vars(builtins)):\n    if n[0] != '_': setattr(builtins, n, print)",
+        (
+            "import builtins\nfor n in list(vars(builtins)):\n    if n[0] != '_': setattr(builtins,"
+            " n, print)"
+        ),
         "",
     ),
 }
 LIBRARIES = {
     "numpy": ("np.exp = lambda x: 0 * x", ALONE),
-    "numpy, to look like a stub": ("def stub(*a): raise NotYet('kv_cache-softmax')\nnp.exp = stub", ALONE),
+    "numpy, to look like a stub": (
+        "def stub(*a): raise NotYet('kv_cache-softmax')\nnp.exp = stub",
+        ALONE,
+    ),
     "numpy.random": ("np.random.seed = np.random.default_rng = None", ""),
     "numpy's ndarray": ("class Equal: pass\nnp.ndarray = np.generic = Equal", ALONE),
     "sys.modules['numpy']": ("import sys; sys.modules['numpy'] = type(sys)('numpy')", ALONE),
@@ -52,31 +71,55 @@ LIBRARIES = {
         "import sys\nfor n in list(sys.modules):\n    if 'twophase' in n: del sys.modules[n]",
         "",
     ),
-    "shadows torch": ("open('torch.py', 'w').write('raise SystemExit')\nimport sys; sys.path.insert(0, '')", ""),
+    "shadows torch": (
+        "open('torch.py', 'w').write('raise SystemExit')\nimport sys; sys.path.insert(0, '')",
+        "",
+    ),
     "sys.path": ("import sys; sys.path[:] = []; sys.meta_path[:] = []; sys.path_hooks[:] = []", ""),
     "a hook of imports": (
-        "import sys\nclass No:\n    def find_spec(s, *a): raise SystemExit\nsys.meta_path.insert(0, No())",
+        (
+            "import sys\nclass No:\n    def find_spec(s, *a): raise"
+            " SystemExit\nsys.meta_path.insert(0, No())"
+        ),
         "",
     ),
     "json and struct": (
-        "import json, struct, twophase.protocol as p, twophase.protocol.codec as c, twophase.protocol.wire as w\n"
-        "json.dumps = json.loads = struct.pack = lambda *a, **k: 'full marks'\n"
-        "p.encode = p.decode = c.encode = c.decode = w.encode = lambda *a, **k: b'full marks'",
+        (
+            "import json, struct, twophase.protocol as p, twophase.protocol.codec as c,"
+            " twophase.protocol.wire as w\njson.dumps = json.loads = struct.pack = lambda *a, **k:"
+            " 'full marks'\np.encode = p.decode = c.encode = c.decode = w.encode = lambda *a, **k:"
+            " b'full marks'"
+        ),
         "",
     ),
     "time": ("import time\ntime.time = time.monotonic = time.perf_counter = lambda: 0", ""),
     "float16 by default": ("import torch\ntorch.set_default_dtype(torch.float16)", ""),
-    "numpy's errors": ("np.seterr(all='raise')\nimport warnings; warnings.simplefilter('error')", ""),
+    "numpy's errors": (
+        "np.seterr(all='raise')\nimport warnings; warnings.simplefilter('error')",
+        "",
+    ),
     "the recursion limit": ("import sys; sys.setrecursionlimit(60)", ""),
     "the switch interval": ("import sys; sys.setswitchinterval(10**5)", ""),
-    "the garbage collector": ("import gc; gc.set_threshold(1); gc.callbacks.append(lambda *a: 1 / 0)", ""),
+    "the garbage collector": (
+        "import gc; gc.set_threshold(1); gc.callbacks.append(lambda *a: 1 / 0)",
+        "",
+    ),
     "the limits": (
-        "import resource as r\nfor n in (r.RLIMIT_AS, r.RLIMIT_DATA, r.RLIMIT_NOFILE, r.RLIMIT_STACK): r.setrlimit(n, (9, 9))",
+        (
+            "import resource as r\nfor n in (r.RLIMIT_AS, r.RLIMIT_DATA, r.RLIMIT_NOFILE,"
+            " r.RLIMIT_STACK): r.setrlimit(n, (9, 9))"
+        ),
         "",
     ),
     "its folder": ("import os, shutil; shutil.rmtree(os.getcwd()); os.chdir('/')", ""),
-    "the audit hook": ("import sys\ndef hook(*a): raise RuntimeError('no')\nsys.addaudithook(hook)", ""),
-    "the trace function": ("import sys\ndef trace(*a): raise RuntimeError('no')\nsys.settrace(trace)", ""),
+    "the audit hook": (
+        "import sys\ndef hook(*a): raise RuntimeError('no')\nsys.addaudithook(hook)",
+        "",
+    ),
+    "the trace function": (
+        "import sys\ndef trace(*a): raise RuntimeError('no')\nsys.settrace(trace)",
+        "",
+    ),
     "the exception hooks": (
         "import sys, threading\nsys.excepthook = sys.unraisablehook = threading.excepthook = exit",
         "",

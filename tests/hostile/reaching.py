@@ -20,37 +20,74 @@ PLACES = (
 SOCKETS = {  # each gives something true if a word could leave the process
     "TCP": "import socket; return socket.create_connection(('127.0.0.1', 22), 0.2)",
     "a listener": "import socket; return socket.create_server(('127.0.0.1', 0))",
-    "UDP": "import socket; return socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))",
-    "UDP of version 6": "import socket; return socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('::1', 9))",
+    "UDP": (
+        "import socket; return socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x',"
+        " ('127.0.0.1', 9))"
+    ),
+    "UDP of version 6": (
+        "import socket; return socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x',"
+        " ('::1', 9))"
+    ),
     "raw packets": "import socket; return socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
     "packets": "import socket; return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
     "netlink": "import socket; return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
-    "the kernel's ciphers": "import socket; return socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)",
-    "a local socket by name": "import socket; s = socket.socket(socket.AF_UNIX); s.bind('\\0left-behind-by-a-submission'); s.listen(); return s",
-    "a local socket in a file": "import socket; s = socket.socket(socket.AF_UNIX); s.bind('/tmp/left-behind-by-a-submission'); return s",
+    "the kernel's ciphers": (
+        "import socket; return socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)"
+    ),
+    "a local socket by name": (
+        "import socket; s = socket.socket(socket.AF_UNIX);"
+        " s.bind('\\0left-behind-by-a-submission'); s.listen(); return s"
+    ),
+    "a local socket in a file": (
+        "import socket; s = socket.socket(socket.AF_UNIX);"
+        " s.bind('/tmp/left-behind-by-a-submission'); return s"
+    ),
     "virtual machines": "import socket; return socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)",
     "names": "import socket; return socket.getaddrinfo('example.com', 80)",
-    "a page": "import urllib.request; return urllib.request.urlopen('http://127.0.0.1:9/', timeout=0.2)",
-    "asyncio": "import asyncio; return asyncio.run(asyncio.start_server(print, '127.0.0.1', 0)).sockets",
+    "a page": (
+        "import urllib.request; return urllib.request.urlopen('http://127.0.0.1:9/', timeout=0.2)"
+    ),
+    "asyncio": (
+        "import asyncio; return asyncio.run(asyncio.start_server(print, '127.0.0.1', 0)).sockets"
+    ),
     "torch.distributed": (
         "import torch.distributed as d, datetime\n"
         "return d.TCPStore('127.0.0.1', 0, 1, True, timeout=datetime.timedelta(seconds=0.3))"
     ),
-    "torch.hub": "import torch; return torch.hub.load_state_dict_from_url('http://127.0.0.1:9/x', model_dir='.')",
-    "io_uring": "import ctypes; b = ctypes.create_string_buffer(120); return ctypes.CDLL(None).syscall(425, 4, b) > 0",
+    "torch.hub": (
+        "import torch; return torch.hub.load_state_dict_from_url('http://127.0.0.1:9/x',"
+        " model_dir='.')"
+    ),
+    "io_uring": (
+        "import ctypes; b = ctypes.create_string_buffer(120); return ctypes.CDLL(None).syscall(425,"
+        " 4, b) > 0"
+    ),
 }
 KERNEL = {
-    "shared memory of System V": "import ctypes; return ctypes.CDLL(None).shmget(0x7707, 4096, 0o1666) >= 0",
+    "shared memory of System V": (
+        "import ctypes; return ctypes.CDLL(None).shmget(0x7707, 4096, 0o1666) >= 0"
+    ),
     "message queues": "import ctypes; return ctypes.CDLL(None).msgget(0x7707, 0o1666) >= 0",
     "semaphores": "import ctypes; return ctypes.CDLL(None).semget(0x7707, 1, 0o1666) >= 0",
-    "a message queue by name": "import ctypes; return ctypes.CDLL('librt.so.1').mq_open(b'/left-behind-by-a-submission', 0o102, 0o600, None) >= 0",
-    "a mount": "import ctypes; return ctypes.CDLL(None).mount(b'none', b'/mnt', b'tmpfs', 0, None) == 0",
+    "a message queue by name": (
+        "import ctypes; return ctypes.CDLL('librt.so.1').mq_open(b'/left-behind-by-a-submission',"
+        " 0o102, 0o600, None) >= 0"
+    ),
+    "a mount": (
+        "import ctypes; return ctypes.CDLL(None).mount(b'none', b'/mnt', b'tmpfs', 0, None) == 0"
+    ),
     "a namespace": "import ctypes; return ctypes.CDLL(None).unshare(0x10000000) == 0",
     "another user": "return os.getuid() != 0 and not os.setuid(0)",
     "the clock": "import time; return time.clock_settime(time.CLOCK_REALTIME, time.time()) is None",
     "priority": "return os.nice(-5) < 0",
-    "BPF": "import ctypes; return ctypes.CDLL(None).syscall(321, 0, ctypes.create_string_buffer(72), 72) >= 0",
-    "perf": "import ctypes; return ctypes.CDLL(None).syscall(298, ctypes.create_string_buffer(112), 0, -1, -1, 0) >= 0",
+    "BPF": (
+        "import ctypes; return ctypes.CDLL(None).syscall(321, 0, ctypes.create_string_buffer(72),"
+        " 72) >= 0"
+    ),
+    "perf": (
+        "import ctypes; return ctypes.CDLL(None).syscall(298, ctypes.create_string_buffer(112), 0,"
+        " -1, -1, 0) >= 0"
+    ),
     "userfaultfd": "import ctypes; return ctypes.CDLL(None).syscall(323, 0) >= 0",
     "the terminal": "import fcntl; return open('/dev/tty', 'w') or open('/dev/ptmx', 'r+')",
     "a signal to the judge": "return os.kill(os.getppid(), 0) is None",
@@ -83,7 +120,11 @@ PROCESSES = {
     "another parent's death": "import ctypes; ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)",
     "a subreaper of its own": f"import ctypes; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n{ORPHANS}",
 }  # fmt: skip
-SIGNALS = ("kills its parent", "kills everybody", "stops its parent")  # safe to try only where the kernel forbids it
+SIGNALS = (
+    "kills its parent",
+    "kills everybody",
+    "stops its parent",
+)  # safe to try only where the kernel forbids it
 
 REACHING = [
     *(breach(f"speaks {name}", body, needs="seccomp" if name in OPEN_WITHOUT else "tcp") for name, body in SOCKETS.items()),

@@ -1,6 +1,8 @@
-"""Look at the built pages: screenshots (light, dark, phone), accessibility (axe-core), errors and outside requests.
+"""Look at the built pages: screenshots (light, dark, phone), accessibility (axe-core), errors and
+outside requests.
 
-Chromium is driven over its DevTools protocol through a pipe, without any library; the network is off (README.md says how).
+Chromium is driven over its DevTools protocol through a pipe, without any library; the network is
+off (README.md says how).
 """
 
 import argparse
@@ -76,7 +78,9 @@ class Browser:
         self.loaded = False
         target = self._send("Target.getTargets", {}, None)["targetInfos"]
         page = next(item["targetId"] for item in target if item["type"] == "page")
-        self.session: str = self._send("Target.attachToTarget", {"targetId": page, "flatten": True}, None)["sessionId"]
+        self.session: str = self._send(
+            "Target.attachToTarget", {"targetId": page, "flatten": True}, None
+        )["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
 
@@ -114,10 +118,14 @@ class Browser:
             self.loaded = True
         elif method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
-            self.errors.append(details.get("exception", {}).get("description", details["text"])[:300])
+            self.errors.append(
+                details.get("exception", {}).get("description", details["text"])[:300]
+            )
         elif method == "Network.requestWillBeSent":
             url = params["request"]["url"]
-            if not url.startswith(("file:", "data:", "about:", "blob:", "http://127.0.0.1", "http://localhost")):
+            if not url.startswith(
+                ("file:", "data:", "about:", "blob:", "http://127.0.0.1", "http://localhost")
+            ):
                 self.outside.append(url)
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.errors.append(params["entry"]["text"][:300] + " " + params["entry"].get("url", ""))
@@ -125,8 +133,17 @@ class Browser:
     def open(self, url: str, view: str) -> None:
         width, height, scheme = VIEWS[view]
         phone = width < 500
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
+        self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.loaded = False
         self.send("Page.navigate", url=url)
         while not self.loaded:
@@ -134,19 +151,26 @@ class Browser:
         self.run(SETTLE)
 
     def run(self, script: str) -> Any:
-        answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        answer = self.send(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in answer:
-            raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description")))
+            raise RuntimeError(
+                str(answer["exceptionDetails"].get("exception", {}).get("description"))
+            )
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, view: str) -> None:
-        """The whole page: the window is made as tall as the page, since capturing beyond it misplaces what is sticky."""
+        """The whole page: the window is made as tall as the page, since capturing beyond it
+        misplaces what is sticky."""
         width, height, _ = VIEWS[view]
         tall = min(max(height, int(self.run("document.documentElement.scrollHeight"))), 12000)
         size = {"width": width, "height": tall, "deviceScaleFactor": 1, "mobile": width < 500}
         self.send("Emulation.setDeviceMetricsOverride", **size)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+        )
 
     def close(self) -> None:
         try:
@@ -160,8 +184,11 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A fresh Chromium with its own profile, gone at the end. Raises FileNotFoundError where there is none."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    """A fresh Chromium with its own profile, gone at the end. Raises FileNotFoundError where there
+    is none."""
+    program = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if program is None:
         raise FileNotFoundError("no chromium, chromium-browser or google-chrome on the PATH")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -173,15 +200,20 @@ def browser() -> Iterator[Browser]:
 
 
 def pages(names: list[str]) -> list[Path]:
-    """The named pages (`book/index`, with or without .html), or all of the book's. FileNotFoundError if there are none."""
+    """The named pages (`book/index`, with or without .html), or all of the book's.
+    FileNotFoundError if there are none."""
     if names:
         named = [HTML / (name.removesuffix(".html") + ".html") for name in names]
         if missing := [str(page) for page in named if not page.exists()]:
-            raise FileNotFoundError(f"no page {', '.join(missing)}: build the book first, with tools/book.py")
+            raise FileNotFoundError(
+                f"no page {', '.join(missing)}: build the book first, with tools/book.py"
+            )
         return named
     extra = {HTML / "genindex.html", HTML / "py-modindex.html"}
     return sorted(
-        p for p in HTML.rglob("*.html") if "_static" not in p.parts and p not in extra and p != HTML / "index.html"
+        p
+        for p in HTML.rglob("*.html")
+        if "_static" not in p.parts and p not in extra and p != HTML / "index.html"
     )
 
 
@@ -211,12 +243,15 @@ def main() -> int:
     )
     parser.add_argument("pages", nargs="*", help="such as book/index; all pages if none is given")
     parser.add_argument("--views", default="light,dark,phone", help=f"of {', '.join(VIEWS)}")
-    parser.add_argument("--out", type=Path, help="folder for the screenshots; none are taken without it")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the screenshots; none are taken without it"
+    )
     parser.add_argument("--no-axe", action="store_true", help="do not run axe-core")
     options = parser.parse_args()
     if not options.no_axe and not AXE.exists():
         print(
-            f"axe-core is missing: run `npm install --prefix {AXE.parent.parent.parent}`, or pass --no-axe",
+            f"axe-core is missing: run `npm install --prefix {AXE.parent.parent.parent}`, or pass"
+            " --no-axe",
             file=sys.stderr,
         )
         return 2

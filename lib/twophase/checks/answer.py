@@ -20,7 +20,8 @@ class Handle(Protocol):
 
 
 class Answer(Protocol):
-    """What `observe` is given. Arguments and results are plain data; Python functions among the arguments are callbacks."""
+    """What `observe` is given. Arguments and results are plain data; Python functions among the
+    arguments are callbacks."""
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any: ...
     def new(self, name: str, *args: Any, **kwargs: Any) -> Handle: ...
@@ -28,19 +29,22 @@ class Answer(Protocol):
 
 @runtime_checkable
 class Timed(Protocol):
-    """An answer with a clock: the judge says when a case begins and how long it may take, callbacks included."""
+    """An answer with a clock: the judge says when a case begins and how long it may take, callbacks
+    included."""
 
     def start_exercise(self, limit_s: float) -> None: ...
     def start_case(self, limit_s: float) -> None: ...
 
     def within(self, check: Callable[[], T]) -> T:
-        """check(), given up with an AnswerError (timeout) if it computes for longer than the case that was started may take."""
+        """check(), given up with an AnswerError (timeout) if it computes for longer than the case
+        that was started may take."""
 
 
 def outcome(attempt: Callable[[], Any]) -> Any:
     """What `attempt` returns, or {"raised": the exception's class names} if the answer raised.
 
-    For checks in which raising is the right thing to do. Anything but a raised exception (a stub, a time-out) passes through.
+    For checks in which raising is the right thing to do. Anything but a raised exception (a stub, a
+    time-out) passes through.
     """
     try:
         return attempt()
@@ -51,13 +55,15 @@ def outcome(attempt: Callable[[], Any]) -> Any:
 
 
 def refuses(attempt: Callable[[], Any], error: str = "ValueError") -> bool:
-    """Whether the answer refuses `attempt` with an exception of class `error` (or one derived from it)."""
+    """Whether the answer refuses `attempt` with an exception of class `error` (or one derived from
+    it)."""
     seen = outcome(attempt)
     return isinstance(seen, dict) and error in seen.get("raised", ())
 
 
 def tell(handle: Handle, method: str, *args: Any) -> None:
-    """Call a method of which nothing is wanted back: it may return whatever it likes, itself included."""
+    """Call a method of which nothing is wanted back: it may return whatever it likes, itself
+    included."""
     try:
         handle.call(method, *args)
     except AnswerError as e:
@@ -68,8 +74,8 @@ def tell(handle: Handle, method: str, *args: Any) -> None:
 def argument(value: Any) -> Any:
     """A copy of an argument, so that the answer cannot change the case.
 
-    A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied too.
-    A handle stands for its object.
+    A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied
+    too. A handle stands for its object.
     """
     kept: list[Any] = []
 
@@ -93,7 +99,9 @@ def _callback(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return guarded(function, tuple(map(argument, args)), {k: argument(v) for k, v in kwargs.items()})
+    return guarded(
+        function, tuple(map(argument, args)), {k: argument(v) for k, v in kwargs.items()}
+    )
 
 
 class LocalHandle:
@@ -112,13 +120,16 @@ class LocalHandle:
 
 
 class LocalAnswer:
-    """The answer whose names live in `namespace`: a notebook's user namespace, a reference, a misconception."""
+    """The answer whose names live in `namespace`: a notebook's user namespace, a reference, a
+    misconception."""
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return crossed(roundtrip, _run(find(self._namespace, name), args, kwargs), f"what {name} returned")
+        return crossed(
+            roundtrip, _run(find(self._namespace, name), args, kwargs), f"what {name} returned"
+        )
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> LocalHandle:
         return LocalHandle(_run(find(self._namespace, name), args, kwargs))

@@ -18,8 +18,9 @@ MAX_PLAIN = 1_000_000
 class Tolerance:
     """How near is near enough. `why` is the reason, printed in the instructor's table.
 
-    A number passes if |observed - expected| <= atol + rtol * |expected|. Strings and booleans are exact. With `dtype`
-    arrays must have the expected dtype, not only its kind (floating-point, whole, boolean).
+    A number passes if |observed - expected| <= atol + rtol * |expected|. Strings and booleans are
+    exact. With `dtype` arrays must have the expected dtype, not only its kind (floating-point,
+    whole, boolean).
     """
 
     rtol: float = 1e-9
@@ -32,14 +33,18 @@ EXACT = Tolerance(rtol=0.0, atol=0.0, why="integers and labels are exact")
 FORMULA = Tolerance(rtol=1e-6, why="a formula may be computed in float32")
 
 
-def difference(observed: Any, expected: Any, tolerance: Tolerance, where: str = "the answer") -> str | None:
+def difference(
+    observed: Any, expected: Any, tolerance: Tolerance, where: str = "the answer"
+) -> str | None:
     """None if `observed` is right, else one sentence that says where and how it differs."""
     expected = _scalar(expected)
     if _is_array(expected):
         return _array_difference(observed, expected, tolerance, where)
     if isinstance(expected, bool):
         got = _scalar(observed)
-        return None if isinstance(got, bool) and got is expected else _says(where, observed, expected)
+        return (
+            None if isinstance(got, bool) and got is expected else _says(where, observed, expected)
+        )
     if isinstance(expected, int | float):
         return _number_difference(observed, expected, tolerance, where)
     if isinstance(expected, dict):
@@ -51,7 +56,9 @@ def difference(observed: Any, expected: Any, tolerance: Tolerance, where: str = 
     return None
 
 
-def _number_difference(observed: Any, expected: float, tolerance: Tolerance, where: str) -> str | None:
+def _number_difference(
+    observed: Any, expected: float, tolerance: Tolerance, where: str
+) -> str | None:
     got = _scalar(observed)
     if isinstance(got, bool) or not isinstance(got, int | float):
         return f"{where} should be a number, and is {describe(observed)}"
@@ -66,12 +73,18 @@ def _number_difference(observed: Any, expected: float, tolerance: Tolerance, whe
     return None if near else _says(where, got, expected)
 
 
-def _dict_difference(observed: Any, expected: dict[Any, Any], tolerance: Tolerance, where: str) -> str | None:
+def _dict_difference(
+    observed: Any, expected: dict[Any, Any], tolerance: Tolerance, where: str
+) -> str | None:
     if not isinstance(observed, dict):
-        return f"{where} should be a dict with the keys {_keys(expected)}, and is {describe(observed)}"
+        return (
+            f"{where} should be a dict with the keys {_keys(expected)}, and is {describe(observed)}"
+        )
     for key in expected:
         if key not in observed:
-            return f"{where} lacks the key {key!r}: expected {_keys(expected)}, got {_keys(observed)}"
+            return (
+                f"{where} lacks the key {key!r}: expected {_keys(expected)}, got {_keys(observed)}"
+            )
     for key in observed:
         if key not in expected:
             return f"{where} has the unexpected key {key!r}: expected {_keys(expected)}"
@@ -83,13 +96,23 @@ def _dict_difference(observed: Any, expected: dict[Any, Any], tolerance: Toleran
     return None
 
 
-def _sequence_difference(observed: Any, expected: Any, tolerance: Tolerance, where: str) -> str | None:
+def _sequence_difference(
+    observed: Any, expected: Any, tolerance: Tolerance, where: str
+) -> str | None:
     if not isinstance(observed, list | tuple):
         return f"{where} should be a list of {len(expected)}, and is {describe(observed)}"
     if len(observed) != len(expected):
-        return f"{where} should have {len(expected)} entries, and has {len(observed)}: {describe(observed)}"
+        return (
+            f"{where} should have {len(expected)} entries, and has {len(observed)}:"
+            f" {describe(observed)}"
+        )
     for i, (got, want) in enumerate(zip(observed, expected, strict=True)):
-        found = difference(got, want, tolerance, f"{where}, entry {i}" if where == "the answer" else f"{where}[{i}]")
+        found = difference(
+            got,
+            want,
+            tolerance,
+            f"{where}, entry {i}" if where == "the answer" else f"{where}[{i}]",
+        )
         if found:
             return found
     return None
@@ -106,8 +129,13 @@ def _array_difference(observed: Any, expected: Any, tolerance: Tolerance, where:
     if tolerance.dtype and got_dtype != want_dtype:
         return f"{where} should have dtype {want_dtype}, and has {got_dtype}"
     if _dtype_kind(got_dtype) != _dtype_kind(want_dtype):
-        return f"{where} should hold {_dtype_kind(want_dtype)} numbers ({want_dtype}), and holds {got_dtype}"
-    if got_dtype == want_dtype and _same(observed, expected):  # the usual case: nothing to allow for
+        return (
+            f"{where} should hold {_dtype_kind(want_dtype)} numbers ({want_dtype}), and holds"
+            f" {got_dtype}"
+        )
+    if got_dtype == want_dtype and _same(
+        observed, expected
+    ):  # the usual case: nothing to allow for
         return None
     near = _near(observed, expected, tolerance)
     if near.all():
@@ -119,12 +147,18 @@ def _array_difference(observed: Any, expected: Any, tolerance: Tolerance, where:
     if got == want:
         got, want = (repr(x[first].item()) for x in (observed, expected))
     at = f"at {list(first)} " if first else ""
-    return f"{where} is wrong in {int((~near).sum())} of {near.size} places: {at}it has {got}, expected {want}"
+    return (
+        f"{where} is wrong in {int((~near).sum())} of {near.size} places: {at}it has {got},"
+        f" expected {want}"
+    )
 
 
 def _same(observed: Any, expected: Any) -> bool:
-    """Whether two arrays of one dtype and shape hold the same numbers. Not a number is none of them."""
-    if _library(expected) == "torch tensor" and "float" in str(expected.dtype):  # numpy has no bfloat16
+    """Whether two arrays of one dtype and shape hold the same numbers. Not a number is none of
+    them."""
+    if _library(expected) == "torch tensor" and "float" in str(
+        expected.dtype
+    ):  # numpy has no bfloat16
         return bool(observed.equal(expected))
     return bool((_numpy(observed) == _numpy(expected)).all())
 
@@ -134,10 +168,16 @@ def _near(observed: Any, expected: Any, tolerance: Tolerance) -> Any:
     import numpy as np
 
     if "float" not in _dtype(expected) and tolerance.rtol == tolerance.atol == 0:
-        return np.asarray(_numpy(observed) == _numpy(expected))  # whole numbers: beyond 2**53 float64 would round them
+        return np.asarray(
+            _numpy(observed) == _numpy(expected)
+        )  # whole numbers: beyond 2**53 float64 would round them
     got, want = _float64(observed), _float64(expected)
-    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf: equal infinities are near by the first clause
-        near = (got == want) | (np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want))
+    with np.errstate(
+        invalid="ignore", over="ignore"
+    ):  # inf - inf: equal infinities are near by the first clause
+        near = (got == want) | (
+            np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want)
+        )
     near |= np.isnan(got) & np.isnan(want)
     return near & (np.isinf(got) == np.isinf(want))
 
@@ -148,7 +188,9 @@ def describe(value: Any, limit: int = 160) -> str:
         head = f"a {_library(value)} of shape {list(value.shape)}, {_dtype(value)}"
         return f"{head}: {value.tolist()}" if 0 < math.prod(value.shape) <= 8 else head
     if isinstance(value, dict):
-        text = "{" + ", ".join(f"{k!r}: {describe(v, 60)}" for k, v in list(value.items())[:12]) + "}"
+        text = (
+            "{" + ", ".join(f"{k!r}: {describe(v, 60)}" for k, v in list(value.items())[:12]) + "}"
+        )
     elif isinstance(value, list | tuple) and any(_is_array(x) for x in value):
         text = "[" + ", ".join(describe(x, 60) for x in value[:8]) + "]"
     elif isinstance(value, float):
@@ -159,17 +201,23 @@ def describe(value: Any, limit: int = 160) -> str:
 
 
 def few(value: Any, most: int = MAX_PLAIN) -> Any:
-    """`value` itself. Raises AnswerError (unusable) for an array or tensor of more than `most` numbers, empty axes counted as one.
+    """`value` itself. Raises AnswerError (unusable) for an array or tensor of more than `most`
+    numbers, empty axes counted as one.
 
-    To be asked before an array is made a list, and before a loop over it: torch makes a tensor of every row at once.
+    To be asked before an array is made a list, and before a loop over it: torch makes a tensor of
+    every row at once.
     """
     if math.prod(max(1, n) for n in getattr(value, "shape", ())) > most:
-        raise AnswerError("unusable", f"your answer gave {describe(value)}: far more numbers than it was asked for")
+        raise AnswerError(
+            "unusable",
+            f"your answer gave {describe(value)}: far more numbers than it was asked for",
+        )
     return value
 
 
 def plain(value: Any) -> Any:
-    """The same in Python's own numbers and lists, for those who made it with numpy or torch. Raises AnswerError as `few` does."""
+    """The same in Python's own numbers and lists, for those who made it with numpy or torch. Raises
+    AnswerError as `few` does."""
     if hasattr(value, "tolist"):
         return few(value).tolist()
     if isinstance(value, list | tuple):
@@ -179,7 +227,9 @@ def plain(value: Any) -> Any:
 
 def _says(where: str, observed: Any, expected: Any) -> str:
     got, want = describe(observed), describe(expected)
-    if got == want and isinstance(_scalar(observed), int | float):  # they differ in a digit that was rounded away
+    if got == want and isinstance(
+        _scalar(observed), int | float
+    ):  # they differ in a digit that was rounded away
         got, want = repr(_scalar(observed)), repr(expected)
     return f"{where} is {got}, expected {want}"
 
@@ -193,7 +243,8 @@ def _is_array(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    """A zero-dimensional array, tensor or numpy scalar as the Python number it holds; anything else unchanged."""
+    """A zero-dimensional array, tensor or numpy scalar as the Python number it holds; anything else
+    unchanged."""
     if hasattr(value, "shape") and hasattr(value, "item") and tuple(value.shape) == ():
         return value.item()
     return value

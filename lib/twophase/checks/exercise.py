@@ -1,4 +1,5 @@
-"""An exercise: its cases, its right answer, and the wrong answers people give. Data and functions, no machinery."""
+"""An exercise: its cases, its right answer, and the wrong answers people give. Data and functions,
+no machinery."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Namespace = Mapping[str, Any]  # the names that an answer defines
 
 @dataclass(frozen=True)
 class Case:
-    """One situation to try an answer in. A public case may be shown to the person whose answer fails it."""
+    """One situation to try an answer in. A public case may be shown to the person whose answer
+    fails it."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -28,9 +30,9 @@ class Case:
 class Misconception:
     """A wrong answer that people give, as code.
 
-    `slug` names it in reports; `answer` is one function or class (for the exercise's only entry) or a dict of them;
-    `seen` says where it was met (a public repository's issue, a lecture, a pilot, or "plausible"); `says` is one
-    sentence for the person who made it.
+    `slug` names it in reports; `answer` is one function or class (for the exercise's only entry) or
+    a dict of them; `seen` says where it was met (a public repository's issue, a lecture, a pilot,
+    or "plausible"); `says` is one sentence for the person who made it.
     """
 
     slug: str
@@ -46,7 +48,8 @@ def call_entry(answer: Answer, case: Case, entry: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """Everything a check knows about one exercise. CONTRIBUTING.md, "Exercises", says what each field is for."""
+    """Everything a check knows about one exercise. CONTRIBUTING.md, "Exercises", says what each
+    field is for."""
 
     id: str
     title: str
@@ -77,7 +80,8 @@ class Exercise:
         return self.cases(random.Random(f"{seed}/{self.id}"))
 
     def look(self, answer: Answer, case: Case) -> Any:
-        """What one case shows of an answer, as plain data. Raises AnswerError if the answer gives nothing to look at."""
+        """What one case shows of an answer, as plain data. Raises AnswerError if the answer gives
+        nothing to look at."""
         if self.observe is not None:
             return self.observe(answer, case)
         return call_entry(answer, case, self.entries[0])

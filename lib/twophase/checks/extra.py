@@ -1,9 +1,10 @@
 """Exercises that an instructor adds, from a folder outside the package: `read(folder)`.
 
-The folder is laid out as twophase.checks is: `<topic>/__init__.py` with `ORDER`, one module per exercise with `EXERCISE`. A topic
-of its own has `CHAPTER = 21` there. Held-back siblings say whose place they take: `REPLACES = {"fewest_chips": "max_batch"}`.
-Its modules are imported under a private name made from the folder's path; sys.path stays as it is. So a process that is
-started anew reads the folder again and gets the same.
+The folder is laid out as twophase.checks is: `<topic>/__init__.py` with `ORDER`, one module per
+exercise with `EXERCISE`. A topic of its own has `CHAPTER = 21` there. Held-back siblings say whose
+place they take: `REPLACES = {"fewest_chips": "max_batch"}`. Its modules are imported under a
+private name made from the folder's path; sys.path stays as it is. So a process that is started anew
+reads the folder again and gets the same.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ NOTEBOOKS = "solutions"  # the folder's notebooks, beside its topics
 
 @dataclass(frozen=True)
 class Topic:
-    """What a folder has of one topic: the slugs in teaching order, and which of the course's they replace."""
+    """What a folder has of one topic: the slugs in teaching order, and which of the course's they
+    replace."""
 
     name: str
     chapter: int | None
@@ -46,16 +48,24 @@ class Extra:
     digest: str
 
     def load(self, exercise_id: str) -> Exercise:
-        """The exercise of this id, which the folder has. Raises ValueError, with the path, if its module is none."""
+        """The exercise of this id, which the folder has. Raises ValueError, with the path, if its
+        module is none."""
         topic, _, slug = exercise_id.partition("-")
         path = self.path_of(exercise_id)
         if not path.is_file():
-            raise ValueError(f"{path} is missing, and ORDER of {path.parent.name}/__init__.py names it")
+            raise ValueError(
+                f"{path} is missing, and ORDER of {path.parent.name}/__init__.py names it"
+            )
         exercise = getattr(_import(f"{self.package}.{topic}.{slug}", path), "EXERCISE", None)
         if not isinstance(exercise, Exercise):
-            raise ValueError(f"{path} defines no EXERCISE = Exercise(...), which is what makes it an exercise")
+            raise ValueError(
+                f"{path} defines no EXERCISE = Exercise(...), which is what makes it an exercise"
+            )
         if exercise.id != exercise_id:
-            raise ValueError(f"{path}: the id {exercise.id!r} should be {exercise_id!r}, that is <topic>-<module>")
+            raise ValueError(
+                f"{path}: the id {exercise.id!r} should be {exercise_id!r}, that is"
+                " <topic>-<module>"
+            )
         return exercise
 
     def modules(self) -> list[Path]:
@@ -77,25 +87,36 @@ class Extra:
 
 
 def read(folder: Path) -> Extra:
-    """The exercises of a folder, each topic's `ORDER` read. Raises ValueError, one sentence with the path, for any mistake."""
+    """The exercises of a folder, each topic's `ORDER` read. Raises ValueError, one sentence with
+    the path, for any mistake."""
     return _read(folder.expanduser().resolve())
 
 
 @cache
 def _read(folder: Path) -> Extra:
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder; give the one that holds <topic>/__init__.py and {NOTEBOOKS}/")
+        raise ValueError(
+            f"{folder} is no folder; give the one that holds <topic>/__init__.py and {NOTEBOOKS}/"
+        )
     package = _package(folder)
-    places = [p for p in sorted(folder.iterdir()) if p.is_dir() and p.name != NOTEBOOKS and any(p.glob("*.py"))]
+    places = [
+        p
+        for p in sorted(folder.iterdir())
+        if p.is_dir() and p.name != NOTEBOOKS and any(p.glob("*.py"))
+    ]
     topics = {p.name: _topic(p, package) for p in places}
     if not topics:
-        raise ValueError(f"{folder} has no exercises: a topic is a folder in it with an __init__.py that defines ORDER")
+        raise ValueError(
+            f"{folder} has no exercises: a topic is a folder in it with an __init__.py that defines"
+            " ORDER"
+        )
     return Extra(folder, package, topics, _digest(folder))
 
 
 def _package(folder: Path) -> str:
     """A package of a private name whose modules are the folder's files."""
-    name = f"twophase_extra_{hashlib.sha256(str(folder).encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    digest = hashlib.sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()
+    name = f"twophase_extra_{digest[:16]}"
     package = ModuleType(name)
     package.__path__ = [str(folder)]
     sys.modules.setdefault(name, package)
@@ -105,7 +126,9 @@ def _package(folder: Path) -> str:
 def _topic(place: Path, package: str) -> Topic:
     init = place / "__init__.py"
     if not NAME.fullmatch(place.name):
-        raise ValueError(f"{place}: a topic's name has small letters, digits and _ only, such as kv_cache")
+        raise ValueError(
+            f"{place}: a topic's name has small letters, digits and _ only, such as kv_cache"
+        )
     if not init.is_file():
         raise ValueError(f"{init} is missing; it lists the topic's exercises: ORDER = (...)")
     module = _import(f"{package}.{place.name}", init)
@@ -115,24 +138,45 @@ def _topic(place: Path, package: str) -> Topic:
         raise ValueError(f"{init}: CHAPTER is a whole number from 1 to 99; got {chapter!r}")
     strays = {p.stem for p in place.glob("*.py") if not p.stem.startswith("_")} - set(order)
     if strays:
-        raise ValueError(f"{place / min(strays)}.py is not in ORDER; list it there, or begin its name with _")
-    return Topic(place.name, chapter, order, _replaces(getattr(module, "REPLACES", {}), order, init))
+        raise ValueError(
+            f"{place / min(strays)}.py is not in ORDER; list it there, or begin its name with _"
+        )
+    return Topic(
+        place.name, chapter, order, _replaces(getattr(module, "REPLACES", {}), order, init)
+    )
 
 
 def _order(order: Any, init: Path) -> tuple[str, ...]:
-    if not isinstance(order, tuple | list) or not order or not all(isinstance(s, str) for s in order):
-        raise ValueError(f'{init} must define ORDER, the names of its modules in teaching order: ORDER = ("first",)')
+    if (
+        not isinstance(order, tuple | list)
+        or not order
+        or not all(isinstance(s, str) for s in order)
+    ):
+        raise ValueError(
+            f"{init} must define ORDER, the names of its modules in teaching order: ORDER ="
+            ' ("first",)'
+        )
     for slug in order:
         if not NAME.fullmatch(slug) or order.count(slug) > 1:
-            raise ValueError(f"{init}: ORDER has {slug!r}; a name stands there once, in small letters, digits and _")
+            raise ValueError(
+                f"{init}: ORDER has {slug!r}; a name stands there once, in small letters, digits"
+                " and _"
+            )
         if len(f"{init.parent.name}-{slug}") > LONGEST_ID:
-            raise ValueError(f"{init}: the id {init.parent.name}-{slug} has more than {LONGEST_ID} signs; shorten it")
+            raise ValueError(
+                f"{init}: the id {init.parent.name}-{slug} has more than {LONGEST_ID} signs;"
+                " shorten it"
+            )
     return tuple(order)
 
 
 def _replaces(replaces: Any, order: tuple[str, ...], init: Path) -> dict[str, str]:
-    if not isinstance(replaces, Mapping) or not all(isinstance(s, str) for pair in replaces.items() for s in pair):
-        raise ValueError(f'{init}: REPLACES is a dict such as {{"mine": "max_batch"}}; got {replaces!r}'[:300])
+    if not isinstance(replaces, Mapping) or not all(
+        isinstance(s, str) for pair in replaces.items() for s in pair
+    ):
+        raise ValueError(
+            f'{init}: REPLACES is a dict such as {{"mine": "max_batch"}}; got {replaces!r}'[:300]
+        )
     for slug in replaces:
         if slug not in order:
             raise ValueError(f"{init}: REPLACES names {slug!r}, which is not in ORDER")
@@ -142,7 +186,8 @@ def _replaces(replaces: Any, order: tuple[str, ...], init: Path) -> dict[str, st
 
 
 def _import(name: str, path: Path) -> ModuleType:
-    """Import one module of the folder. Raises ValueError with its path for whatever is wrong with it."""
+    """Import one module of the folder. Raises ValueError with its path for whatever is wrong with
+    it."""
     try:
         return importlib.import_module(name)
     except SyntaxError as e:
@@ -154,7 +199,11 @@ def _import(name: str, path: Path) -> ModuleType:
 
 def _modules(folder: Path) -> list[Path]:
     inside = ((p, p.relative_to(folder).parts) for p in folder.rglob("*.py"))
-    return sorted(p for p, parts in inside if parts[0] != NOTEBOOKS and not any(part.startswith(".") for part in parts))
+    return sorted(
+        p
+        for p, parts in inside
+        if parts[0] != NOTEBOOKS and not any(part.startswith(".") for part in parts)
+    )
 
 
 def _digest(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """The judge: runs an answer through an exercise's cases, compares, and names what went wrong.
 
-The same code serves the check cell in the notebook, pytest, nbgrader and the official grader. Only the `Answer` differs.
+The same code serves the check cell in the notebook, pytest, nbgrader and the official grader. Only
+the `Answer` differs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from twophase.protocol import AnswerError
 from twophase.protocol.errors import JudgeFault, error_from
 
 Status = Literal["right", "wrong", "not_yet", "missing", "failed"]
-FATAL = ("not_yet", "missing", "timeout", "died", "protocol")  # no other case can go better after one of these
+FATAL = (
+    "not_yet",
+    "missing",
+    "timeout",
+    "died",
+    "protocol",
+)  # no other case can go better after one of these
 
 LONGEST_MESSAGE = 800  # characters; an answer's own keys and strings may be megabytes
 LARGEST_KEPT = 100_000  # parts of a value: many times what any misconception shows
@@ -52,7 +59,9 @@ class Verdict:
 
 
 Seen = Any  # what `Exercise.look` returned, or the AnswerError that it raised
-TOO_LARGE = AnswerError("unusable", "more than anybody asked for", ("TooLarge",))  # agrees with no misconception
+TOO_LARGE = AnswerError(
+    "unusable", "more than anybody asked for", ("TooLarge",)
+)  # agrees with no misconception
 
 
 def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
@@ -62,21 +71,30 @@ def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
         return e
     except JudgeFault:
         raise
-    except Exception as e:  # `observe` works for the right answer, so it is this answer's data that it trips over
+    except (
+        Exception
+    ) as e:  # `observe` works for the right answer, so it is this answer's data that it trips over
         return _unusable(e)
 
 
 def _unusable(error: Exception) -> AnswerError:
     said = error_from(error).message[:200]
-    return AnswerError("unusable", f"the check can do nothing with what your answer returned ({said})")
+    return AnswerError(
+        "unusable", f"the check can do nothing with what your answer returned ({said})"
+    )
 
 
 def _modest(value: Any) -> bool:
-    """Whether a value is small enough to be kept until the verdict: there may be dozens of cases."""
+    """Whether a value is small enough to be kept until the verdict: there may be dozens of
+    cases."""
     left, todo = LARGEST_KEPT, [value]
     while todo and left > 0:
         one = todo.pop()
-        left -= 1 + getattr(one, "nbytes", 0) // 64 + (len(one) // 64 if isinstance(one, str | bytes) else 0)
+        left -= (
+            1
+            + getattr(one, "nbytes", 0) // 64
+            + (len(one) // 64 if isinstance(one, str | bytes) else 0)
+        )
         if isinstance(one, dict):
             todo += one.values()
             left -= len(one)
@@ -86,7 +104,8 @@ def _modest(value: Any) -> bool:
 
 
 def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
-    """Whether two answers behave alike on a case: the same error, or values within the exercise's tolerance."""
+    """Whether two answers behave alike on a case: the same error, or values within the exercise's
+    tolerance."""
     if isinstance(seen, AnswerError) or isinstance(other, AnswerError):
         both = isinstance(seen, AnswerError) and isinstance(other, AnswerError)
         return both and seen.kind == other.kind and seen.type_names[:1] == other.type_names[:1]
@@ -97,10 +116,11 @@ def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
 
 
 class Bench:
-    """An exercise with the cases of one seed and what the right answer and the wrong ones show on them, each computed once.
+    """An exercise with the cases of one seed and what the right answer and the wrong ones show on
+    them, each computed once.
 
-    With `public_only` its cases are those that a learner may see. Raises ValueError if that leaves none: whatever was
-    judged by them would be right.
+    With `public_only` its cases are those that a learner may see. Raises ValueError if that leaves
+    none: whatever was judged by them would be right.
     """
 
     def __init__(self, exercise: Exercise, seed: int | str = 0, public_only: bool = False) -> None:
@@ -108,8 +128,13 @@ class Bench:
         self.seed = seed
         self.cases = [c for c in exercise.make_cases(seed) if c.public or not public_only]
         if not self.cases:
-            raise ValueError(f"{exercise.id} has no {'public ' * public_only}case; give it one that may be shown")
-        self.expected = [exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), c) for c in self.cases]
+            raise ValueError(
+                f"{exercise.id} has no {'public ' * public_only}case; give it one that may be shown"
+            )
+        self.expected = [
+            exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), c)
+            for c in self.cases
+        ]
         self._wrong: dict[str, list[Seen]] = {}
 
     def wrong_answer(self, misconception: Misconception) -> list[Seen]:
@@ -122,7 +147,8 @@ class Bench:
     def judge(self, answer: Answer, whole: bool = True) -> Verdict:
         """The verdict on `answer`. Never raises for what the answer does.
 
-        Without `whole` it says no more than whether the answer is right: the first case that is not ends it.
+        Without `whole` it says no more than whether the answer is right: the first case that is not
+        ends it.
         """
         seen: list[Seen] = []
         outcomes: list[Outcome] = []
@@ -137,8 +163,11 @@ class Bench:
                 break
         return self._verdict(seen, tuple(outcomes))
 
-    def _try(self, answer: Answer, timed: Timed | None, case: Case, expected: Any) -> tuple[Seen, Outcome]:
-        """What a case shows, and whether it is right. Both count against the case's limit, if the answer has a clock."""
+    def _try(
+        self, answer: Answer, timed: Timed | None, case: Case, expected: Any
+    ) -> tuple[Seen, Outcome]:
+        """What a case shows, and whether it is right. Both count against the case's limit, if the
+        answer has a clock."""
 
         def check() -> tuple[Seen, Outcome]:
             found = _look(self.exercise, answer, case)
@@ -154,7 +183,9 @@ class Bench:
 
     def _outcome(self, case: Case, found: Seen, expected: Any) -> Outcome:
         if isinstance(found, AnswerError):
-            return Outcome(case.name, case.public, False, found.message[:LONGEST_MESSAGE], found.kind)
+            return Outcome(
+                case.name, case.public, False, found.message[:LONGEST_MESSAGE], found.kind
+            )
         try:
             message = difference(found, expected, self.exercise.compare)
         except Exception as e:  # it works for the right answer
@@ -165,22 +196,37 @@ class Bench:
         exercise = self.exercise
         failed = [o for o in outcomes if not o.right]
         if not failed:
-            return Verdict(exercise.id, "right", exercise.points, exercise.points, "Right.", None, outcomes)
+            return Verdict(
+                exercise.id, "right", exercise.points, exercise.points, "Right.", None, outcomes
+            )
         kinds = {o.error for o in failed}
-        status: Status = "not_yet" if "not_yet" in kinds else "missing" if "missing" in kinds else "wrong"
+        status: Status = (
+            "not_yet" if "not_yet" in kinds else "missing" if "missing" in kinds else "wrong"
+        )
         if kinds & {"timeout", "died", "protocol"}:
             status = "failed"
         named = self._name(seen) if status == "wrong" else None
         message = named.says if named else self._show(failed)
-        return Verdict(exercise.id, status, 0.0, exercise.points, message, named.slug if named else None, outcomes)
+        return Verdict(
+            exercise.id,
+            status,
+            0.0,
+            exercise.points,
+            message,
+            named.slug if named else None,
+            outcomes,
+        )
 
     def _name(self, seen: list[Seen]) -> Misconception | None:
-        """The one misconception that agrees with the answer on every case, if there is exactly one."""
+        """The one misconception that agrees with the answer on every case, if there is exactly
+        one."""
         agreeing = [
             m
             for m in self.exercise.misconceptions
             if len(seen) == len(self.cases)
-            and all(_agree(s, w, self.exercise) for s, w in zip(seen, self.wrong_answer(m), strict=True))
+            and all(
+                _agree(s, w, self.exercise) for s, w in zip(seen, self.wrong_answer(m), strict=True)
+            )
         ]
         return agreeing[0] if len(agreeing) == 1 else None
 

@@ -1,4 +1,5 @@
-"""The law of a random answer, by walking every branch of its choices: exact, no sampling, no tolerance for luck."""
+"""The law of a random answer, by walking every branch of its choices: exact, no sampling, no
+tolerance for luck."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ Choose = Callable[[Any], int]
 def law(run: Callable[[Choose], Hashable]) -> dict[Hashable, float]:
     """The probability of every outcome of `run(choose)`.
 
-    `choose(probs)` gives the index that was drawn; the answer may call it any number of times. `run` is replayed once for
-    each way the choices can fall, and the probabilities along a path multiply. They need not sum to 1: a law that was never
-    normalized shows as one.
+    `choose(probs)` gives the index that was drawn; the answer may call it any number of times.
+    `run` is replayed once for each way the choices can fall, and the probabilities along a path
+    multiply. They need not sum to 1: a law that was never normalized shows as one.
     """
     found: dict[Hashable, float] = {}
     pending: list[tuple[int, ...]] = [()]
@@ -59,7 +60,11 @@ def _as_floats(probs: Any) -> list[float]:
     try:
         mass = [float(p) for p in few(probs, MAX_OPTIONS)]
     except (TypeError, ValueError):
-        raise ValueError("choose(probs) wants a one-dimensional list, array or tensor of probabilities") from None
+        raise ValueError(
+            "choose(probs) wants a one-dimensional list, array or tensor of probabilities"
+        ) from None
     if any(p < 0 or p != p for p in mass):
-        raise ValueError("choose was given a negative probability or NaN (inf / inf, after an overflow, is NaN)")
+        raise ValueError(
+            "choose was given a negative probability or NaN (inf / inf, after an overflow, is NaN)"
+        )
     return mass

@@ -1,4 +1,5 @@
-"""`release.json`: what a release says about itself, to the student's notebook and to the grader. Nothing in it is secret."""
+"""`release.json`: what a release says about itself, to the student's notebook and to the grader.
+Nothing in it is secret."""
 
 from __future__ import annotations
 
@@ -38,20 +39,26 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """The same bytes for the same release."""
         tree = {"schema": SCHEMA, **asdict(self)}
-        return (json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8")
+        return (json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(
+            "utf-8"
+        )
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest in a release's folder. Raises ValueError, with the path, if there is none or it is damaged."""
+    """The manifest in a release's folder. Raises ValueError, with the path, if there is none or it
+    is damaged."""
     path = folder / FILE_NAME
     try:
         return _parse(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ValueError(
-            f"{folder} is no release: it has no {FILE_NAME}; make one with `twophase release --out {folder}`"
+            f"{folder} is no release: it has no {FILE_NAME}; make one with `twophase release --out"
+            f" {folder}`"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"{path} cannot be read ({type(e).__name__}); take it from the release again") from None
+        raise ValueError(
+            f"{path} cannot be read ({type(e).__name__}); take it from the release again"
+        ) from None
 
 
 def installed() -> Manifest | None:
@@ -63,7 +70,9 @@ def installed() -> Manifest | None:
 def _parse(tree: Any) -> Manifest:
     if tree["schema"] != SCHEMA:
         raise ValueError("another schema")
-    held = {i: HeldBack(**{**h, "entries": tuple(h["entries"])}) for i, h in tree["held_back"].items()}
+    held = {
+        i: HeldBack(**{**h, "entries": tuple(h["entries"])}) for i, h in tree["held_back"].items()
+    }
     return Manifest(
         version=str(tree["version"]),
         notebooks={str(t): str(d) for t, d in tree["notebooks"].items()},

@@ -1,7 +1,9 @@
-"""What must hold of a check, whoever wrote it: it accepts right answers, and rejects and names the wrong ones.
+"""What must hold of a check, whoever wrote it: it accepts right answers, and rejects and names the
+wrong ones.
 
-Each function returns one sentence for the first thing that does not hold, or "". tests/test_kill_matrix.py asks them of every
-exercise of the course; `twophase release` of an instructor's own.
+Each function returns one sentence for the first thing that does not hold, or "".
+tests/test_kill_matrix.py asks them of every exercise of the course; `twophase release` of an
+instructor's own.
 """
 
 from __future__ import annotations
@@ -45,11 +47,17 @@ def misconceptions(bench: Bench) -> str:
         verdict = bench.judge(LocalAnswer(bench.exercise.namespace(wrong.answer)))
         if verdict.right:
             return (
-                f"{bench.exercise.id} accepts the misconception {wrong.slug} (seed {bench.seed}): add a case it fails"
+                f"{bench.exercise.id} accepts the misconception {wrong.slug} (seed {bench.seed}):"
+                " add a case it fails"
             )
         if verdict.misconception != wrong.slug:
-            taken = f"taken for {verdict.misconception}" if verdict.misconception else "rejected without its name"
-            return f"{bench.exercise.id}: {wrong.slug} is {taken} (seed {bench.seed}): {verdict.message}"[:500]
+            taken = (
+                f"taken for {verdict.misconception}"
+                if verdict.misconception
+                else "rejected without its name"
+            )
+            name = f"{bench.exercise.id}: {wrong.slug}"
+            return f"{name} is {taken} (seed {bench.seed}): {verdict.message}"[:500]
     return ""
 
 
@@ -67,7 +75,10 @@ def stub(bench: Bench, names: Mapping[str, Any]) -> str:
     verdict = bench.judge(LocalAnswer(names))
     if (verdict.status, verdict.points) == ("not_yet", 0):
         return ""
-    return f"{bench.exercise.id}: the untouched stub should be “not written yet”, and is {verdict.status}: {verdict.message}"
+    return (
+        f"{bench.exercise.id}: the untouched stub should be “not written yet”, and is"
+        f" {verdict.status}: {verdict.message}"
+    )
 
 
 def untouched(exercise: Exercise) -> dict[str, Any]:
@@ -80,10 +91,14 @@ def untouched(exercise: Exercise) -> dict[str, Any]:
 
 
 def complete(exercise: Exercise) -> str:
-    """What a person would miss: names used twice, sentences left empty, a withheld function that does not exist."""
+    """What a person would miss: names used twice, sentences left empty, a withheld function that
+    does not exist."""
     slugs = [m.slug for m in exercise.misconceptions]
     if not slugs:
-        return f"{exercise.id} has no misconceptions: it could only say that an answer is wrong, never why"
+        return (
+            f"{exercise.id} has no misconceptions: it could only say that an answer is wrong,"
+            " never why"
+        )
     if len(set(slugs)) < len(slugs):
         return f"{exercise.id} has two misconceptions of one name"
     if len(exercise.hints) != 3 or not all(h.strip() for h in exercise.hints):

@@ -1,7 +1,8 @@
-"""Which exercises there are. A topic's package lists its exercises in teaching order: `ORDER = ("kv_bytes", "max_batch")`.
+"""Which exercises there are. A topic's package lists its exercises in teaching order: `ORDER =
+("kv_bytes", "max_batch")`.
 
-The functions here speak of the course as it is installed. A `Catalog` with an instructor's folders speaks of the course with
-those exercises; nothing of it is global, so a process may hold several.
+The functions here speak of the course as it is installed. A `Catalog` with an instructor's folders
+speaks of the course with those exercises; nothing of it is global, so a process may hold several.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.extra import Extra
 from twophase.checks.manifest import HeldBack, Manifest, installed
 
-ADDED = Path(__file__).parent / "added"  # in what students get: the instructor's own public exercises
+ADDED = (
+    Path(__file__).parent / "added"
+)  # in what students get: the instructor's own public exercises
 
 CHAPTERS = {
     "two_phases": 1,
@@ -41,13 +44,18 @@ CHAPTERS = {
 
 
 class Catalog:
-    """The course's exercises, those of folders, and held-back siblings in the places that they take.
+    """The course's exercises, those of folders, and held-back siblings in the places that they
+    take.
 
-    Raises ValueError, one sentence with the path, if a folder's topics or exercises clash with what is there already.
+    Raises ValueError, one sentence with the path, if a folder's topics or exercises clash with what
+    is there already.
     """
 
     def __init__(
-        self, checks: Sequence[Extra] = (), variants: Extra | None = None, manifest: Manifest | None = None
+        self,
+        checks: Sequence[Extra] = (),
+        variants: Extra | None = None,
+        manifest: Manifest | None = None,
     ) -> None:
         self.checks = tuple(checks)
         self.variants = variants
@@ -63,11 +71,16 @@ class Catalog:
         for topic in folder.topics.values():
             init = folder.folder / topic.name / "__init__.py"
             if topic.replaces:
-                raise ValueError(f"{init} has REPLACES: held-back siblings go into a folder of their own, --variants")
+                raise ValueError(
+                    f"{init} has REPLACES: held-back siblings go into a folder of their own,"
+                    " --variants"
+                )
             self._number(topic.name, topic.chapter, init)
             for exercise_id in [f"{topic.name}-{slug}" for slug in topic.order]:
                 if exercise_id in self._own(topic.name) or exercise_id in self._added:
-                    raise ValueError(f"{init}: there is an exercise {exercise_id!r} already; choose another name")
+                    raise ValueError(
+                        f"{init}: there is an exercise {exercise_id!r} already; choose another name"
+                    )
                 self._added[exercise_id] = folder
 
     def _number(self, topic: str, chapter: int | None, init: Path) -> None:
@@ -75,11 +88,17 @@ class Catalog:
         taken = {number: name for name, number in self._chapters.items()}
         if topic in self._chapters:
             if chapter not in (None, self._chapters[topic]):
-                raise ValueError(f"{init}: {topic} is chapter {self._chapters[topic]}; leave CHAPTER out")
+                raise ValueError(
+                    f"{init}: {topic} is chapter {self._chapters[topic]}; leave CHAPTER out"
+                )
         elif chapter is None:
-            raise ValueError(f"{init}: the course has no topic {topic!r}; a new one needs a number: CHAPTER = 21")
+            raise ValueError(
+                f"{init}: the course has no topic {topic!r}; a new one needs a number: CHAPTER = 21"
+            )
         elif chapter in taken:
-            raise ValueError(f"{init}: chapter {chapter} is {taken[chapter]}; choose another number")
+            raise ValueError(
+                f"{init}: chapter {chapter} is {taken[chapter]}; choose another number"
+            )
         else:
             self._chapters[topic] = chapter
 
@@ -91,11 +110,15 @@ class Catalog:
                 place = f"{topic.name}-{topic.replaces.get(slug)}"
                 if place not in public:
                     raise ValueError(
-                        f"{init}: {slug!r} must take the place of an exercise of {topic.name}: "
-                        f"REPLACES = {{{slug!r}: ...}} with one of {', '.join(i.partition('-')[2] for i in public)}"
+                        f"{init}: {slug!r} must take the place of an exercise of {topic.name}:"
+                        f" REPLACES = {{{slug!r}: ...}} with one of"
+                        f" {', '.join(i.partition('-')[2] for i in public)}"
                     )
                 if f"{topic.name}-{slug}" in public:
-                    raise ValueError(f"{init}: there is an exercise '{topic.name}-{slug}' already; choose another name")
+                    raise ValueError(
+                        f"{init}: there is an exercise '{topic.name}-{slug}' already; choose"
+                        " another name"
+                    )
         self._added |= dict.fromkeys(folder.ids(), folder)
 
     def folders(self) -> tuple[Extra, ...]:
@@ -105,7 +128,11 @@ class Catalog:
     def topics(self) -> list[str]:
         """The topics that have exercises, in the order of the chapters."""
         new = {i.partition("-")[0] for i in self._added}
-        found = [t for t in self._chapters if t in new or importlib.util.find_spec(f"twophase.checks.{t}") is not None]
+        found = [
+            t
+            for t in self._chapters
+            if t in new or importlib.util.find_spec(f"twophase.checks.{t}") is not None
+        ]
         return sorted(found, key=self._chapters.__getitem__)
 
     def names(self) -> list[str]:
@@ -123,11 +150,16 @@ class Catalog:
 
     def public_ids(self, topic: str) -> list[str]:
         """The ids of the exercises whose checks students have, the course's own first."""
-        mine = self._added if self.variants is None else {i: f for i, f in self._added.items() if f != self.variants}
+        mine = (
+            self._added
+            if self.variants is None
+            else {i: f for i, f in self._added.items() if f != self.variants}
+        )
         return [*self._own(topic), *(i for i in mine if i.partition("-")[0] == topic)]
 
     def ids(self, topic: str) -> list[str]:
-        """The ids of a topic's exercises, in teaching order: held-back siblings in the places of public ones."""
+        """The ids of a topic's exercises, in teaching order: held-back siblings in the places of
+        public ones."""
         stands_for = {public: held for held, public in self.replaced().items()}
         return [stands_for.get(i, i) for i in self.public_ids(topic)]
 
@@ -139,7 +171,8 @@ class Catalog:
         return [f"{topic}-{slug}" for slug in package.ORDER]
 
     def load(self, exercise_id: str) -> Exercise:
-        """The exercise of this id. Raises ValueError, with the nearest known id, if there is none."""
+        """The exercise of this id. Raises ValueError, with the nearest known id, if there is
+        none."""
         if exercise_id in self._added:
             return self._added[exercise_id].load(exercise_id)
         topic, _, slug = exercise_id.partition("-")
@@ -148,7 +181,8 @@ class Catalog:
         exercise: Exercise = importlib.import_module(f"twophase.checks.{topic}.{slug}").EXERCISE
         if exercise.id != exercise_id:
             raise ValueError(
-                f"the module of {exercise_id!r} defines {exercise.id!r}; an exercise's id is <topic>-<module>"
+                f"the module of {exercise_id!r} defines {exercise.id!r}; an exercise's id is"
+                " <topic>-<module>"
             )
         return exercise
 
@@ -163,11 +197,13 @@ class Catalog:
         return [self.load(i) for i in self.ids(topic)]
 
     def held_back(self, exercise_id: str) -> HeldBack | None:
-        """What is known of an exercise that is judged after handing in, whose check is not here; None of any other."""
+        """What is known of an exercise that is judged after handing in, whose check is not here;
+        None of any other."""
         return self.manifest.held_back.get(exercise_id) if self.manifest else None
 
     def listed_ids(self, topic: str) -> list[str]:
-        """What the topic's notebook asks: in what students get, as its manifest says, held-back exercises included."""
+        """What the topic's notebook asks: in what students get, as its manifest says, held-back
+        exercises included."""
         asked = self.manifest.exercises.get(topic) if self.manifest else None
         return self.ids(topic) if asked is None else list(asked)
 

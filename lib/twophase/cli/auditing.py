@@ -22,18 +22,30 @@ MOST_ROWS = 40
 
 
 def audit(
-    submissions: list[Submission], course: Course, out: Path, workers: int, share: float, console: Console
+    submissions: list[Submission],
+    course: Course,
+    out: Path,
+    workers: int,
+    share: float,
+    console: Console,
 ) -> int:
-    """Audit, show, write audit.jsonl. Returns the exit code. Raises ValueError if there is nothing to audit, CannotWrite."""
+    """Audit, show, write audit.jsonl. Returns the exit code. Raises ValueError if there is nothing
+    to audit, CannotWrite."""
     index = stored.Index(stored.find(out))
     chosen = choose(submissions, course, index, share)
     console.print(
-        Text(f"Auditing {len(chosen):,} of {len(submissions):,} submissions, with the same seed and with another.")
+        Text(
+            f"Auditing {len(chosen):,} of {len(submissions):,} submissions, with the same seed and"
+            " with another."
+        )
     )
     path = out / "audit.jsonl"
     different: list[Audited] = []
     try:
-        with path.open("w", encoding="ascii") as file, Watch(console, 2 * len(chosen), says="auditing") as watch:
+        with (
+            path.open("w", encoding="ascii") as file,
+            Watch(console, 2 * len(chosen), says="auditing") as watch,
+        ):
             for one in grade_again(chosen, course, index, workers):
                 file.write(json.dumps(one.line()) + "\n")
                 different += [one] if one.differences else []
@@ -44,7 +56,8 @@ def audit(
         console.print(_table(different))
     same = sum(d.same_seed for d in different)
     said = (
-        f"{same:,} differ with the same seed, {len(different) - same:,} get other verdicts with another seed."
+        f"{same:,} differ with the same seed, {len(different) - same:,} get other verdicts with"
+        " another seed."
         if different
         else ""
     )
@@ -58,7 +71,9 @@ def _table(different: list[Audited]) -> Table:
     rows = [(one, d) for one in different for d in one.differences]
     for one, d in rows[:MOST_ROWS]:
         seed = "same" if one.same_seed else "another"
-        table.add_row(*(Text(plain(x)) for x in (one.file, seed, d.where, d.before[:60], d.after[:60])))
+        table.add_row(
+            *(Text(plain(x)) for x in (one.file, seed, d.where, d.before[:60], d.after[:60]))
+        )
     if len(rows) > MOST_ROWS:
         table.caption = f"and {len(rows) - MOST_ROWS:,} more, all in audit.jsonl"
     return table

@@ -21,10 +21,14 @@ MOST_TOKENS = 100_000  # beyond that a cache, or one's patience, runs out
 SMALL = 5_000_000  # parameters: a model of fewer runs faster on one thread
 DEFAULT = "gqa"
 
-From = Annotated[str | None, typer.Option(help=f"A checkpoint of the course; {DEFAULT} if none is named.")]
+From = Annotated[
+    str | None, typer.Option(help=f"A checkpoint of the course; {DEFAULT} if none is named.")
+]
 Directory = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="A Hugging Face directory: config.json, safetensors, tokenizer.json."),
+    typer.Option(
+        metavar="DIR", help="A Hugging Face directory: config.json, safetensors, tokenizer.json."
+    ),
 ]
 
 
@@ -44,23 +48,39 @@ def generate(
     prompt: Annotated[str, typer.Argument(help="The text to continue.")],
     model: From = None,
     checkpoint: Directory = None,
-    tokens: Annotated[int, typer.Option(help="New tokens at most (for models of the course a token is a byte).")] = 200,
-    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token each time.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Draw among the k likeliest tokens only.")] = None,
-    top_p: Annotated[float, typer.Option(help="Draw among the likeliest tokens that hold this mass.")] = 0.9,
+    tokens: Annotated[
+        int, typer.Option(help="New tokens at most (for models of the course a token is a byte).")
+    ] = 200,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the likeliest token each time.")
+    ] = 0.8,
+    top_k: Annotated[
+        int | None, typer.Option(help="Draw among the k likeliest tokens only.")
+    ] = None,
+    top_p: Annotated[
+        float, typer.Option(help="Draw among the likeliest tokens that hold this mass.")
+    ] = 0.9,
     seed: Annotated[int, typer.Option(help="Same seed, same text on the same machine.")] = 0,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="End before this text; may be given several times.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32, or auto: as a checkpoint is stored.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option(help="bf16, fp16, fp32, or auto: as a checkpoint is stored.")
+    ] = "auto",
     token_ids: Annotated[
-        bool, typer.Option("--token-ids", help="PROMPT is tokens, as numbers; so is what is printed.")
+        bool,
+        typer.Option("--token-ids", help="PROMPT is tokens, as numbers; so is what is printed."),
     ] = False,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Run the whole sequence for every token.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Run the whole sequence for every token.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end instead of a stream.")
     ] = False,
 ) -> None:
-    """Continue PROMPT with a model of the course or of a Hugging Face directory; print TTFT, TPOT and tokens/s.
+    """Continue PROMPT with a model of the course or of a Hugging Face directory; print TTFT, TPOT
+    and tokens/s.
 
     Example: twophase generate "def read_lines(path):"
 
@@ -84,14 +104,24 @@ def generate(
 
 
 def _check(
-    prompt: str, model: str | None, checkpoint: Path | None, n_new: int, seed: int, stop: list[str], token_ids: bool
+    prompt: str,
+    model: str | None,
+    checkpoint: Path | None,
+    n_new: int,
+    seed: int,
+    stop: list[str],
+    token_ids: bool,
 ) -> None:
     if model is not None and checkpoint is not None:
-        raise ValueError("--model names a model of the course, --checkpoint a directory: give one of the two.")
+        raise ValueError(
+            "--model names a model of the course, --checkpoint a directory: give one of the two."
+        )
     if token_ids and (checkpoint is None or stop):
         raise ValueError("--token-ids goes with --checkpoint, and without --stop.")
     if not 1 <= n_new <= MOST_TOKENS:
-        raise ValueError(f"--tokens needs at least 1 new token and at most {MOST_TOKENS:,}; got {n_new}.")
+        raise ValueError(
+            f"--tokens needs at least 1 new token and at most {MOST_TOKENS:,}; got {n_new}."
+        )
     if seed not in SEEDS:
         raise ValueError(f"--seed needs a whole number of at most 63 bits; got {seed}.")
     if not prompt:
@@ -110,8 +140,12 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
     tokens, record = speaker.encode(prompt), Generation()
     network = speaker.load(len(tokens) + sampling.n_new)
     if network.n_params < SMALL:
-        torch.set_num_threads(1)  # its products are over before a second thread wakes, and a busy machine stalls both
-    list(run(network, tokens[:2], 2))  # torch's first call sets up threads and buffers; TTFT should not pay for that
+        torch.set_num_threads(
+            1
+        )  # its products are over before a second thread wakes, and a busy machine stalls both
+    list(
+        run(network, tokens[:2], 2)
+    )  # torch's first call sets up threads and buffers; TTFT should not pay for that
     stream = run(
         network,
         tokens,
@@ -140,17 +174,22 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
 def _sentence(facts: dict[str, int | float | str | bool | None]) -> str:
     tokens = f"{facts['n_tokens']} token{'' if facts['n_tokens'] == 1 else 's'}"
     return (
-        f"{tokens} after a prompt of {facts['n_prompt_tokens']} ({facts['finish_reason']}); "
-        f"TTFT {_ms(facts['ttft_s'])}, TPOT {_ms(facts['tpot_s'])}, {facts['tokens_per_s']:,.0f} tokens/s"
+        f"{tokens} after a prompt of {facts['n_prompt_tokens']} ({facts['finish_reason']}); TTFT"
+        f" {_ms(facts['ttft_s'])}, TPOT {_ms(facts['tpot_s'])}, {facts['tokens_per_s']:,.0f}"
+        " tokens/s"
     )
 
 
 def _facts(record: Generation, cache: bool) -> dict[str, int | float | str | bool | None]:
     """The measurements as plain data; a TPOT needs two tokens and is null otherwise."""
     return {
-        "n_prompt_tokens": len(record.prompt),  # for models of the course its bytes and the newline before it
+        "n_prompt_tokens": len(
+            record.prompt
+        ),  # for models of the course its bytes and the newline before it
         "n_tokens": len(record.tokens),
-        "finish_reason": record.finish_reason or "stop",  # a stop text ends the stream before its end
+        "finish_reason": (
+            record.finish_reason or "stop"
+        ),  # a stop text ends the stream before its end
         "cache": cache,
         "ttft_s": record.ttft_s,
         "tpot_s": None if math.isnan(record.tpot_s) else record.tpot_s,

@@ -1,4 +1,5 @@
-"""`twophase check` and `twophase grade`: one saved notebook, or a class of them, scored by the official grader."""
+"""`twophase check` and `twophase grade`: one saved notebook, or a class of them, scored by the
+official grader."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ MARKS = {
 
 
 def check(
-    notebook: Annotated[Path, typer.Argument(help="A saved notebook, such as my/03_kv_cache.ipynb.")],
+    notebook: Annotated[
+        Path, typer.Argument(help="A saved notebook, such as my/03_kv_cache.ipynb.")
+    ],
     release: options.Release = None,
     checks: options.Checks = None,
     variants: options.Variants = None,
@@ -48,15 +51,19 @@ def check(
     cell_time_limit: options.CellTimeLimit = 30.0,
     memory_limit: options.MemoryLimit = "2GB",
 ) -> None:
-    """Score one saved notebook as the official grader does: run from top to bottom, in a process without the checks.
+    """Score one saved notebook as the official grader does: run from top to bottom, in a process
+    without the checks.
 
-    Exit code: 0 everything is right; 1 something is not; 2 there is no such notebook, or it cannot be read; 3 the grader failed.
+    Exit code: 0 everything is right; 1 something is not; 2 there is no such notebook, or it cannot
+    be read; 3 the grader failed.
 
     Example: twophase check my/03_kv_cache.ipynb
     """
     options.require_confinement(unsafe=True)  # it is your own
     if not notebook.exists() and not notebook.is_symlink():
-        raise ValueError(f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb")
+        raise ValueError(
+            f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb"
+        )
     source = Source(release, tuple(checks or ()), variants)
     course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), source)
     with scratch(), make_zygote() as zygote:
@@ -69,57 +76,88 @@ def check(
     console.print(_verdicts(record))
     for exercise_id in course.source.load(record["topic"]).held_back:
         console.print(Text(f"{exercise_id} is judged after handing in: its check is not here"))
-    for flag in (f for f in record["flags"] if f["name"] != "missing_cell"):  # the table says that one
-        console.print(Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow"))
+    for flag in (
+        f for f in record["flags"] if f["name"] != "missing_cell"
+    ):  # the table says that one
+        console.print(
+            Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow")
+        )
     if not record["official"]:
         console.print(Text(report.unofficial(record), style="yellow"))
     raise typer.Exit(ALL_RIGHT if record["points"] == record["out_of"] else NOT_ALL_RIGHT)
 
 
 def grade(
-    folder: Annotated[Path, typer.Argument(help="The submissions: a folder or a zip, as downloaded.")],
-    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path("grades"),
-    layout: Annotated[str, typer.Option(help=f"How they lie there: {', '.join(submissions.LAYOUTS)}.")] = "auto",
+    folder: Annotated[
+        Path, typer.Argument(help="The submissions: a folder or a zip, as downloaded.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path(
+        "grades"
+    ),
+    layout: Annotated[
+        str, typer.Option(help=f"How they lie there: {', '.join(submissions.LAYOUTS)}.")
+    ] = "auto",
     release: options.Release = None,
     checks: options.Checks = None,
     variants: options.Variants = None,
     seed: options.Seed = DEFAULT_SEED,
     secret_file: options.Secret = None,
     case_sets: options.CaseSets = secret.SETS,
-    workers: Annotated[int, typer.Option(min=0, help="Submissions graded at a time; 0: one per processor.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Submissions graded at a time; 0: one per processor.")
+    ] = 0,
     time_limit: options.TimeLimit = 300.0,
     cell_time_limit: options.CellTimeLimit = 30.0,
     memory_limit: options.MemoryLimit = "2GB",
     shard: Annotated[
-        str, typer.Option(help="Grade one part of the class, such as 3/16; `twophase merge` joins them.")
+        str,
+        typer.Option(
+            help="Grade one part of the class, such as 3/16; `twophase merge` joins them."
+        ),
     ] = "",
     regrade: Annotated[
         list[str] | None,
-        typer.Option(help="Grade again: a file's name, a student, or a digest. May be given several times."),
+        typer.Option(
+            help="Grade again: a file's name, a student, or a digest. May be given several times."
+        ),
     ] = None,
     audit: Annotated[
-        bool, typer.Option("--audit", help="Grade again what was graded, change nothing, and say what differs.")
+        bool,
+        typer.Option(
+            "--audit", help="Grade again what was graded, change nothing, and say what differs."
+        ),
     ] = False,
-    sample: Annotated[float, typer.Option(min=0, max=1, help="With --audit: the share of submissions to take.")] = 1.0,
+    sample: Annotated[
+        float, typer.Option(min=0, max=1, help="With --audit: the share of submissions to take.")
+    ] = 1.0,
     unsafe: Annotated[
         bool, typer.Option("--unsafe", help="Grade even if submissions cannot be confined here.")
     ] = False,
     scheme: Annotated[
-        Path | None, typer.Option("--course", help="A course file: its grades are written too, as by `twophase score`.")
+        Path | None,
+        typer.Option(
+            "--course", help="A course file: its grades are written too, as by `twophase score`."
+        ),
     ] = None,
 ) -> None:
-    """Score every notebook in a folder. What was graded before, unchanged, is skipped: an interrupted run goes on where it was.
+    """Score every notebook in a folder. What was graded before, unchanged, is skipped: an
+    interrupted run goes on where it was.
 
-    Exit code: 0 all graded; 1 some files cannot be read, or (with --course) a grade waits for a person, or (with --audit) something
-    differs; 2 bad usage; 3 the grader failed on some, which were not graded, or cannot write.
+    Exit code: 0 all graded; 1 some files cannot be read, or (with --course) a grade waits for a
+    person, or (with --audit) something differs; 2 bad usage; 3 the grader failed on some, which
+    were not graded, or cannot write.
 
     Example: twophase grade submissions/ --out grades/ --layout canvas
     """
     options.require_confinement(unsafe)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
-    if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):  # the next run would take it for a student's
-        raise ValueError(f"--out {out} lies in {folder}, among the submissions; give a folder beside it")
+    if folder.is_dir() and out.resolve().is_relative_to(
+        folder.resolve()
+    ):  # the next run would take it for a student's
+        raise ValueError(
+            f"--out {out} lies in {folder}, among the submissions; give a folder beside it"
+        )
     if sample != 1.0 and not audit:
         raise ValueError("--sample says how many an audit takes; give --audit too, or leave it out")
     part = shards.parse(shard) if shard else None
@@ -128,14 +166,19 @@ def grade(
     limits = options.limits(time_limit, cell_time_limit, memory_limit)
     source = Source(release, tuple(checks or ()), variants)
     if source == Source():
-        source.validate()  # the course may be a release with held-back exercises, which cannot be graded without --variants
+        # the course may be a release whose held-back exercises cannot be graded without --variants
+        source.validate()
     found = submissions.find(folder, layout)
-    course = options.course(seed, limits, source, secret_file, case_sets, hidden=(folder, out, scheme))
+    course = options.course(
+        seed, limits, source, secret_file, case_sets, hidden=(folder, out, scheme)
+    )
     console = Console()
     console.print(Text(plain(submissions.describe(found))))
     run = Run(found, course, out, part, workers or os.cpu_count() or 1, console)
     if audit:
-        raise typer.Exit(guarded(lambda: auditing.audit(run.mine, course, out, run.workers, sample, console)))
+        raise typer.Exit(
+            guarded(lambda: auditing.audit(run.mine, course, out, run.workers, sample, console))
+        )
     raise typer.Exit(guarded(lambda: run.grade(regrade or [], scheme)))
 
 
@@ -158,10 +201,14 @@ class Run:
         self._note = shards.Note(part, names, shards.conditions(course)) if part else None
 
     def grade(self, regrade: list[str], scheme: Path | None) -> int:
-        """Grade and show. Returns the exit code. Raises KeyboardInterrupt, CannotWrite, GraderFault."""
+        """Grade and show. Returns the exit code. Raises KeyboardInterrupt, CannotWrite,
+        GraderFault."""
         with Results(self._out) as results:
             if results.index.secret and not self._course.secret:
-                raise ValueError(f"{results.path} was graded with a secret; give the same --secret, or another --out")
+                raise ValueError(
+                    f"{results.path} was graded with a secret; give the same --secret, or another"
+                    " --out"
+                )
             again = named(regrade, self.mine, results.index)
             self._write_note(complete=False)
             with Watch(self._console, len(self.mine)) as watch:
@@ -169,7 +216,10 @@ class Run:
                     grade_folder(self.mine, self._course, results, self.workers, watch, again=again)
                 except KeyboardInterrupt:
                     watch.__exit__(None, None, None)
-                    said = f"Stopped. {watch.done:,} of {len(self.mine):,} are done and stay; the same command goes on from there."
+                    said = (
+                        f"Stopped. {watch.done:,} of {len(self.mine):,} are done and stay; the same"
+                        " command goes on from there."
+                    )
                     self._console.print(Text(said, style="yellow"))
                     raise
             self._write_note(complete=True)
@@ -179,7 +229,9 @@ class Run:
             if watch.skipped:
                 self._console.print(Text(f"Graded before: {watch.skipped:,}"))
             if scheme is not None:
-                code = max(code, write_grades(scheme, stored.read(results.path), self._out, self._console))
+                code = max(
+                    code, write_grades(scheme, stored.read(results.path), self._out, self._console)
+                )
         return code
 
     def _write_note(self, complete: bool) -> None:
@@ -193,11 +245,19 @@ def finish(console: Console, out: Path, index: stored.Index, counted: tally.Tall
     try:
         page = report.write(out, index.latest())
     except OSError as e:
-        raise CannotWrite(f"the feedback cannot be written: {e.strerror}; the results are whole") from None
+        raise CannotWrite(
+            f"the feedback cannot be written: {e.strerror}; the results are whole"
+        ) from None
     summary(console, counted)
     console.print(Text(f"Results: {index.path}"))
     console.print(Text(f"Feedback: {page}"))
-    return OUR_FAULT if counted.statuses["internal"] else SOME_UNREADABLE if counted.statuses["unreadable"] else GRADED
+    return (
+        OUR_FAULT
+        if counted.statuses["internal"]
+        else SOME_UNREADABLE
+        if counted.statuses["unreadable"]
+        else GRADED
+    )
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -219,10 +279,18 @@ def _stop(sentence: str) -> NoReturn:
 
 def _verdicts(record: Record) -> Table:
     table = Table(
-        "exercise", "points", "verdict", title=Text(plain(record["file"])), caption=f"{report.points(record)} points"
+        "exercise",
+        "points",
+        "verdict",
+        title=Text(plain(record["file"])),
+        caption=f"{report.points(record)} points",
     )
     for q in record["questions"]:
         mark, color = MARKS[q["status"]]
         says = "right" if q["status"] == "right" else plain(q["message"])
-        table.add_row(plain(q["title"]), f"{q['points']:g} of {q['out_of']:g}", Text(f"{mark} {says}", style=color))
+        table.add_row(
+            plain(q["title"]),
+            f"{q['points']:g} of {q['out_of']:g}",
+            Text(f"{mark} {says}", style=color),
+        )
     return table

@@ -1,4 +1,5 @@
-"""`twophase gradescope`: the zip that makes Gradescope grade this course's notebooks, and a rehearsal of it on this machine."""
+"""`twophase gradescope`: the zip that makes Gradescope grade this course's notebooks, and a
+rehearsal of it on this machine."""
 
 from __future__ import annotations
 
@@ -31,13 +32,22 @@ class Action(StrEnum):
 
 
 def gradescope(
-    action: Annotated[Action, typer.Argument(help="`build` the zip, or `try` one on a submission.")],
+    action: Annotated[
+        Action, typer.Argument(help="`build` the zip, or `try` one on a submission.")
+    ],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="For `try`: what a student hands in, then the zip (autograder.zip if none is given)."),
+        typer.Argument(
+            help=(
+                "For `try`: what a student hands in, then the zip (autograder.zip if none is"
+                " given)."
+            )
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="build: the zip to write.")] = Path("autograder.zip"),
-    topic: Annotated[str, typer.Option(help="build: the one topic of the assignment, such as kv_cache.")] = "",
+    topic: Annotated[
+        str, typer.Option(help="build: the one topic of the assignment, such as kv_cache.")
+    ] = "",
     secret: opts.Secret = None,
     case_sets: opts.CaseSets = SETS,
     release: opts.Release = None,
@@ -48,21 +58,35 @@ def gradescope(
     cell_time_limit: opts.CellTimeLimit = 30.0,
     memory_limit: Annotated[
         str,
-        typer.Option(help=f"Memory for one submission {opts.BEYOND}: 512MB; without it, what the container leaves."),
+        typer.Option(
+            help=(
+                f"Memory for one submission {opts.BEYOND}: 512MB; without it, what the container"
+                " leaves."
+            )
+        ),
     ] = "",
     unsafe: Annotated[
         bool,
-        typer.Option("--unsafe", help="build: grade also where nothing keeps a submission from reading the checks."),
+        typer.Option(
+            "--unsafe",
+            help="build: grade also where nothing keeps a submission from reading the checks.",
+        ),
     ] = False,
-    student: Annotated[str, typer.Option(help="try: the email that Gradescope would name.")] = "student@example.edu",
+    student: Annotated[
+        str, typer.Option(help="try: the email that Gradescope would name.")
+    ] = "student@example.edu",
 ) -> None:
-    """An autograder for Gradescope: `build` makes the zip to upload, `try` rehearses it here in a tree laid out as theirs.
+    """An autograder for Gradescope: `build` makes the zip to upload, `try` rehearses it here in a
+    tree laid out as theirs.
 
-    The zip has the grader, the released notebooks, the checks and your secret, and no model solution: keep it as you keep the secret.
+    The zip has the grader, the released notebooks, the checks and your secret, and no model
+    solution: keep it as you keep the secret.
 
-    What takes longer than Gradescope's own limit (600 s unless you raise it) gets a zero there, so the zip ends itself before, without one.
+    What takes longer than Gradescope's own limit (600 s unless you raise it) gets a zero there, so
+    the zip ends itself before, without one.
 
-    Exit code: 0 done (try: graded, whatever the score); 2 bad usage; 3 (try) the autograder gave no score.
+    Exit code: 0 done (try: graded, whatever the score); 2 bad usage; 3 (try) the autograder gave no
+    score.
 
     Example: twophase gradescope build --topic kv_cache --secret course.secret --out autograder.zip
 
@@ -87,7 +111,10 @@ def gradescope(
     print(f"{out}: {len(data) / 1e6:.1f} MB{'' if written else ', the same as before'}")
     print("Upload it as the autograder of a programming assignment; 768 MB of memory are enough.")
     if secret is None:
-        print("Without --secret everybody has the same cases, and whoever has the course can draw them too.")
+        print(
+            "Without --secret everybody has the same cases, and whoever has the course can draw"
+            " them too."
+        )
 
 
 def _try(files: list[Path], student: str) -> int:
@@ -96,7 +123,9 @@ def _try(files: list[Path], student: str) -> int:
     archive = zips[-1] if zips else Path("autograder.zip")
     handed_in = [f for f in files if f not in zips]
     if not handed_in:
-        raise ValueError("give what a student would hand in: twophase gradescope try solved.ipynb autograder.zip")
+        raise ValueError(
+            "give what a student would hand in: twophase gradescope try solved.ipynb autograder.zip"
+        )
     console = Console()
     with console.status("running the autograder"):
         done = gradescope_try.rehearse(archive, handed_in, student)
@@ -114,5 +143,7 @@ def _table(results: Results) -> Table:
     table = Table("", "what", "points", "shown", "output", title=f"{results['score']:g} points")
     for test in results.get("tests", []):
         points = f"{test['score']:g} of {test.get('max_score', 0):g}" if "score" in test else ""
-        table.add_row(test["number"], Text(test["name"]), points, test["visibility"], Text(test["output"]))
+        table.add_row(
+            test["number"], Text(test["name"]), points, test["visibility"], Text(test["output"])
+        )
     return table

@@ -20,23 +20,42 @@ LEAST_MEMORY_BYTES = 100_000_000
 BEYOND = "beyond the libraries'"
 
 Seed = Annotated[int, typer.Option(help="Seed of the cases. The check cells in a notebook use 0.")]
-TimeLimit = Annotated[float, typer.Option(min=1, help="Longest time for one submission, in seconds.")]
-CellTimeLimit = Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")]
-MemoryLimit = Annotated[str, typer.Option(help=f"Memory for one submission {BEYOND}: 2GB, 512MB, 1.5GiB.")]
+TimeLimit = Annotated[
+    float, typer.Option(min=1, help="Longest time for one submission, in seconds.")
+]
+CellTimeLimit = Annotated[
+    float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")
+]
+MemoryLimit = Annotated[
+    str, typer.Option(help=f"Memory for one submission {BEYOND}: 2GB, 512MB, 1.5GiB.")
+]
 Release = Annotated[
-    Path | None, typer.Option("--release", help="What was handed out: the folder that `twophase release` wrote.")
+    Path | None,
+    typer.Option(
+        "--release", help="What was handed out: the folder that `twophase release` wrote."
+    ),
 ]
 Checks = Annotated[
-    list[Path] | None, typer.Option("--checks", help="A folder with exercises of your own; may be given several times.")
+    list[Path] | None,
+    typer.Option(
+        "--checks", help="A folder with exercises of your own; may be given several times."
+    ),
 ]
 Variants = Annotated[
-    Path | None, typer.Option("--variants", help="A folder with held-back siblings of public exercises.")
+    Path | None,
+    typer.Option("--variants", help="A folder with held-back siblings of public exercises."),
 ]
 Secret = Annotated[
-    Path | None, typer.Option("--secret", help="File with the course's secret: cases differ from student to student.")
+    Path | None,
+    typer.Option(
+        "--secret", help="File with the course's secret: cases differ from student to student."
+    ),
 ]
 CaseSets = Annotated[
-    int, typer.Option(min=0, help="With --secret: how many sets of cases students share; 0: one for each student.")
+    int,
+    typer.Option(
+        min=0, help="With --secret: how many sets of cases students share; 0: one for each student."
+    ),
 ]
 
 
@@ -44,16 +63,22 @@ def memory_bytes(text: str) -> int:
     """`2GB`, `512MB`, `1.5GiB` or a number of GB, in bytes. Raises ValueError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?([kmg]i?b)?", text.strip().lower())
     if not found:
-        raise ValueError(f"--memory-limit {text!r} is no amount of memory; write it as 2GB, 512MB or 1.5GiB")
+        raise ValueError(
+            f"--memory-limit {text!r} is no amount of memory; write it as 2GB, 512MB or 1.5GiB"
+        )
     size = float(found[1]) * UNITS[found[2] or "gb"]
     if not LEAST_MEMORY_BYTES <= size < 2**62:
-        raise ValueError(f"--memory-limit {text!r} leaves nothing to work with; give at least 100MB")
+        raise ValueError(
+            f"--memory-limit {text!r} leaves nothing to work with; give at least 100MB"
+        )
     return int(size)
 
 
 def limits(time_limit: float, cell_time_limit: float, memory_limit: str) -> Limits:
     """Raises ValueError for an amount of memory that is none."""
-    return Limits(cell_s=cell_time_limit, submission_s=time_limit, memory_bytes=memory_bytes(memory_limit))
+    return Limits(
+        cell_s=cell_time_limit, submission_s=time_limit, memory_bytes=memory_bytes(memory_limit)
+    )
 
 
 def course(
@@ -64,7 +89,8 @@ def course(
     case_sets: int = secret.SETS,
     hidden: Iterable[Path | None] = (),
 ) -> Course:
-    """What is graded against; no submission may read what is `hidden`, the secret, or an instructor's folders.
+    """What is graded against; no submission may read what is `hidden`, the secret, or an
+    instructor's folders.
 
     Raises ValueError for a secret that is none, and for mistakes in an instructor's folders.
     """
@@ -77,7 +103,8 @@ def course(
 
 
 def require_confinement(unsafe: bool) -> None:
-    """Raises ValueError if what should shut submissions in is missing here, unless it is to be done all the same."""
+    """Raises ValueError if what should shut submissions in is missing here, unless it is to be done
+    all the same."""
     if reason := confine.supported():
         raise ValueError(reason)
     if (lacks := confine.missing()) and not unsafe:

@@ -1,4 +1,5 @@
-"""What the grading commands show: a bar while it runs, a line for each trouble, tables at the end."""
+"""What the grading commands show: a bar while it runs, a line for each trouble, tables at the
+end."""
 
 from __future__ import annotations
 
@@ -32,17 +33,28 @@ LINE = 200  # characters of one trouble
 
 
 def plain(value: object) -> str:
-    """Somebody else's text for the terminal: without control characters, which could move the cursor or repaint the screen."""
+    """Somebody else's text for the terminal: without control characters, which could move the
+    cursor or repaint the screen."""
     return report.CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
 
 
 class Watch:
-    """Called after each submission: a bar with count, rate and time left, and above it a line for each trouble."""
+    """Called after each submission: a bar with count, rate and time left, and above it a line for
+    each trouble."""
 
     def __init__(
-        self, console: Console, total: int, clock: Callable[[], float] = time.monotonic, says: str = "grading"
+        self,
+        console: Console,
+        total: int,
+        clock: Callable[[], float] = time.monotonic,
+        says: str = "grading",
     ) -> None:
-        columns = (TextColumn(says), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+        columns = (
+            TextColumn(says),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[pace]}"),
+        )
         self._bar = Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task(says, total=total, pace="")
         self._console, self._total, self._clock = console, total, clock
@@ -54,7 +66,12 @@ class Watch:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self._bar.stop()
 
     @property
@@ -68,7 +85,9 @@ class Watch:
             self._began = self._clock()
         else:
             self.statuses[record["status"]] += 1
-        self.step(graded=record is not None)  # counted before it is told: a Ctrl-C may come in between
+        self.step(
+            graded=record is not None
+        )  # counted before it is told: a Ctrl-C may come in between
         if record is not None and record["status"] in TROUBLED:
             line(self._console, trouble(record))
 
@@ -94,14 +113,19 @@ class Watch:
 def line(console: Console, text: Text) -> None:
     """Print one line: cut at the edge of a terminal, whole where it goes to a file."""
     console.print(
-        text, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore", crop=console.is_terminal
+        text,
+        no_wrap=True,
+        overflow="ellipsis" if console.is_terminal else "ignore",
+        crop=console.is_terminal,
     )
 
 
 def trouble(record: Record) -> Text:
     """One line: whose, what, why."""
     said = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(tally.why(record))}"
-    return Text(said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[record["status"]])
+    return Text(
+        said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[record["status"]]
+    )
 
 
 def summary(console: Console, counted: Tally) -> None:
@@ -110,25 +134,39 @@ def summary(console: Console, counted: Tally) -> None:
         console.print(_topics(counted))
     for topic, found in counted.topics.items():
         console.print(_exercises(topic, found))
-    said = ", ".join(f"{counted.statuses[s]:,} {words}" for s, words in STATUS_WORDS.items() if counted.statuses[s])
+    said = ", ".join(
+        f"{counted.statuses[s]:,} {words}"
+        for s, words in STATUS_WORDS.items()
+        if counted.statuses[s]
+    )
     many = f"{counted.n:,} submission{'' if counted.n == 1 else 's'}"
     console.print(Text(f"{many}: {said}" if said else many))
     if counted.not_asked:
-        asked = ", ".join(f"{plain(i)} in {n:,}" for i, n in counted.not_asked.most_common(MOST_NAMED))
-        said = "Asked by notebooks and not graded, so --release, --checks or --variants may be missing"
+        asked = ", ".join(
+            f"{plain(i)} in {n:,}" for i, n in counted.not_asked.most_common(MOST_NAMED)
+        )
+        said = (
+            "Asked by notebooks and not graded, so --release, --checks or --variants may be missing"
+        )
         console.print(Text(f"{said}: {asked}", style="bold red"))
     if counted.alone:
         files = ", ".join(plain(f) for f in sorted(counted.alone)[:MOST_NAMED])
         more = ", …" if len(counted.alone) > MOST_NAMED else ""
         said = "Right only by itself, without the notebook's other cells, so worth a look"
-        console.print(Text(f"{said}: {counted.alone.total():,} answers in {files}{more}", style="yellow"))
+        console.print(
+            Text(f"{said}: {counted.alone.total():,} answers in {files}{more}", style="yellow")
+        )
     if counted.labels["practice"]:
         console.print(
-            Text("Practice, not an official result: this system cannot confine a submission.", style="bold yellow")
+            Text(
+                "Practice, not an official result: this system cannot confine a submission.",
+                style="bold yellow",
+            )
         )
     if counted.labels["unsafe"]:
         said = (
-            f"Not official, {counted.labels['unsafe']:,} of them: graded without what should confine them (--unsafe)."
+            f"Not official, {counted.labels['unsafe']:,} of them: graded without what should"
+            " confine them (--unsafe)."
         )
         console.print(Text(said, style="bold yellow"))
 
@@ -138,7 +176,9 @@ def _topics(counted: Tally) -> Table:
     for name in ("graded", "mean", "median", "of"):
         table.add_column(name, justify="right")
     for topic, t in counted.topics.items():
-        table.add_row(topic, f"{len(t.points):,}", f"{t.mean:.2f}", f"{t.median:g}", f"{t.out_of:g}")
+        table.add_row(
+            topic, f"{len(t.points):,}", f"{t.mean:.2f}", f"{t.median:g}", f"{t.out_of:g}"
+        )
     return table
 
 
@@ -151,6 +191,8 @@ def _exercises(topic: str, found: TopicTally) -> Table:
     table.add_column("right", justify="right")
     table.add_column("most frequent misconceptions")
     for exercise_id, e in rows:
-        named = ", ".join(f"{plain(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS))
+        named = ", ".join(
+            f"{plain(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS)
+        )
         table.add_row(plain(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f} %)", named)
     return table

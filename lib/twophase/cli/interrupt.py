@@ -11,7 +11,8 @@ from typing import NoReturn
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """A Ctrl-C in here always ends in KeyboardInterrupt: importing torch may swallow it or make another error of it."""
+    """A Ctrl-C in here always ends in KeyboardInterrupt: importing torch may swallow it or make
+    another error of it."""
     seen: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> NoReturn:

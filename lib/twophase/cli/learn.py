@@ -1,4 +1,5 @@
-"""`twophase lab`, `update`, `next` and `progress`: a learner's own folder, and the way through the course."""
+"""`twophase lab`, `update`, `next` and `progress`: a learner's own folder, and the way through the
+course."""
 
 from __future__ import annotations
 
@@ -13,28 +14,42 @@ from twophase.cli import my_folder
 from twophase.lab import record
 from twophase.lab.course import COURSE
 
-Course = Annotated[Path, typer.Option("--course", hidden=True, help="The folder that holds exercises/ and my/.")]
+Course = Annotated[
+    Path, typer.Option("--course", hidden=True, help="The folder that holds exercises/ and my/.")
+]
 
 
 def lab(
-    open_lab: Annotated[bool, typer.Option("--open/--no-open", help="Open JupyterLab there.")] = True,
+    open_lab: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open JupyterLab there.")
+    ] = True,
     course: Course = COURSE,
 ) -> None:
-    """Copy the notebooks that are missing from exercises/ to my/ and open JupyterLab there. Nothing is ever overwritten."""
+    """Copy the notebooks that are missing from exercises/ to my/ and open JupyterLab there. Nothing
+    is ever overwritten."""
     copied = my_folder.fill(course)
     mine = my_folder.folder(course)
-    typer.echo(f"{my_folder.shown(mine)}: {'copied ' + ', '.join(copied) if copied else 'every notebook is there'}")
+    typer.echo(
+        f"{my_folder.shown(mine)}:"
+        f" {'copied ' + ', '.join(copied) if copied else 'every notebook is there'}"
+    )
     if open_lab:
         sys.stdout.flush()
-        root = ["--allow-root"] if os.geteuid() == 0 else []  # in a container there is often nobody else
+        root = (
+            ["--allow-root"] if os.geteuid() == 0 else []
+        )  # in a container there is often nobody else
         os.chdir(mine)  # JupyterLab's extensions look for their files where it starts
-        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", *root])
+        os.execv(
+            sys.executable, [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", *root]
+        )
 
 
 def update(course: Course = COURSE) -> None:
-    """Bring a new release of exercises/ into my/. Every answer of yours stays, and so does every cell that you added.
+    """Bring a new release of exercises/ into my/. Every answer of yours stays, and so does every
+    cell that you added.
 
-    Save and close the notebooks in JupyterLab first. Each notebook that changes is kept in my/.twophase/backup/.
+    Save and close the notebooks in JupyterLab first. Each notebook that changes is kept in
+    my/.twophase/backup/.
     """
     failed = False
     for report in my_folder.update(course):
@@ -47,7 +62,8 @@ def update(course: Course = COURSE) -> None:
 
 
 def next_(course: Course = COURSE) -> None:
-    """Say where you stopped and what the next sitting is, and ask two recall questions about what you have done."""
+    """Say where you stopped and what the next sitting is, and ask two recall questions about what
+    you have done."""
     from twophase.cli import sittings
 
     file = my_folder.progress_file(course)
@@ -59,7 +75,8 @@ def next_(course: Course = COURSE) -> None:
 
 def progress(
     topic: Annotated[
-        str | None, typer.Argument(help="A topic, such as kv_cache. Default: the one you were last in.")
+        str | None,
+        typer.Argument(help="A topic, such as kv_cache. Default: the one you were last in."),
     ] = None,
     course: Course = COURSE,
 ) -> None:

@@ -1,4 +1,5 @@
-"""The `twophase` command: finds the one module that a command needs, and turns whatever goes wrong into one sentence."""
+"""The `twophase` command: finds the one module that a command needs, and turns whatever goes wrong
+into one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ BAD_INPUT, BUG = 2, 1
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: the module of twophase.cli that holds it, its function there, a line about it, an example."""
+    """A command: the module of twophase.cli that holds it, its function there, a line about it, an
+    example."""
 
     name: str
     module: str
@@ -30,9 +32,27 @@ class Entry:
 
 ENTRIES = (
     Entry("lab", "learn", "lab", "Open the exercises in JupyterLab, in my/.", "twophase lab"),
-    Entry("update", "learn", "update", "Bring a new release into my/; every answer stays.", "twophase update"),
-    Entry("next", "learn", "next_", "Where you stopped, the next sitting, two recall questions.", "twophase next"),
-    Entry("progress", "learn", "progress", "What is done, tried and open.", "twophase progress kv_cache"),
+    Entry(
+        "update",
+        "learn",
+        "update",
+        "Bring a new release into my/; every answer stays.",
+        "twophase update",
+    ),
+    Entry(
+        "next",
+        "learn",
+        "next_",
+        "Where you stopped, the next sitting, two recall questions.",
+        "twophase next",
+    ),
+    Entry(
+        "progress",
+        "learn",
+        "progress",
+        "What is done, tried and open.",
+        "twophase progress kv_cache",
+    ),
     Entry(
         "check",
         "grade",
@@ -40,7 +60,13 @@ ENTRIES = (
         "Score one notebook, as the official grader does.",
         "twophase check my/03_kv_cache.ipynb",
     ),
-    Entry("grade", "grade", "grade", "Score a folder of notebooks.", "twophase grade submissions/ --out grades/"),
+    Entry(
+        "grade",
+        "grade",
+        "grade",
+        "Score a folder of notebooks.",
+        "twophase grade submissions/ --out grades/",
+    ),
     Entry(
         "score",
         "score",
@@ -62,7 +88,13 @@ ENTRIES = (
         "What students get, with nothing hidden in it.",
         "twophase release --out release/",
     ),
-    Entry("merge", "shards", "merge", "Put the results of shards together.", "twophase merge grades-*/ --out grades/"),
+    Entry(
+        "merge",
+        "shards",
+        "merge",
+        "Put the results of shards together.",
+        "twophase merge grades-*/ --out grades/",
+    ),
     Entry(
         "similar",
         "similar",
@@ -114,19 +146,26 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the whole error, if there is one.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole error, if there is one.")
+    ] = False,
 ) -> None:
     """Two Phases. Transformer inference, derived, run and measured."""
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """The application, with the command that `arguments` name loaded and of all others only the name and summary.
+    """The application, with the command that `arguments` name loaded and of all others only the
+    name and summary.
 
-    So `twophase --help` imports nothing of the course, and a command that cannot be loaded disturbs no other.
+    So `twophase --help` imports nothing of the course, and a command that cannot be loaded disturbs
+    no other.
     """
     wanted = next((a for a in arguments if not a.startswith("-")), None)
     app = typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode="rich"
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
     )
     app.callback(epilog="Example: twophase lab. Each command has a --help of its own.")(_options)
     for entry in ENTRIES:
@@ -154,7 +193,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit: 0 done, 1 went wrong, 2 bad input, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    for stream in (sys.stdout, sys.stderr):  # a terminal without our letters gets question marks, and no error
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # a terminal without our letters gets question marks, and no error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     args = [a for a in given if a != "--debug"]
@@ -171,7 +213,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """One sentence for an error, and the exit code: bad input (2), or something else that went wrong (1)."""
+    """One sentence for an error, and the exit code: bad input (2), or something else that went
+    wrong (1)."""
     if isinstance(error, ValueError):
         return str(error) or type(error).__name__, BAD_INPUT
     if isinstance(error, OSError) and error.filename is not None:
@@ -180,8 +223,10 @@ def explain(error: Exception) -> tuple[str, int]:
         return "the output could not be written: no space is left", BUG
     text = str(error).partition("\n")[0]
     return (
-        f"this should not have happened ({type(error).__name__}: {text}); please report it, with the command you gave. "
-        "With --debug you see where.",
+        (
+            f"this should not have happened ({type(error).__name__}: {text}); please report it,"
+            " with the command you gave. With --debug you see where."
+        ),
         BUG,
     )
 

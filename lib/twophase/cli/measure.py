@@ -21,11 +21,13 @@ def measure(
     fresh: Annotated[
         bool,
         typer.Option(
-            "--fresh/--cached", help="Measure now, or show the last calibration of this set-up if there is one."
+            "--fresh/--cached",
+            help="Measure now, or show the last calibration of this set-up if there is one.",
         ),
     ] = True,
 ) -> None:
-    """Calibrate this machine in about 20 s: memory bandwidth, FLOP/s by format, critical intensity and batch size."""
+    """Calibrate this machine in about 20 s: memory bandwidth, FLOP/s by format, critical intensity
+    and batch size."""
     calibration = _calibrate(fresh, quiet=as_json)
     facts = describe(calibration)
     if as_json:
@@ -35,7 +37,8 @@ def measure(
 
 
 def describe(calibration: Any) -> dict[str, Any]:
-    """A calibration as plain data, with what follows from it: critical intensity and batch size for each format."""
+    """A calibration as plain data, with what follows from it: critical intensity and batch size for
+    each format."""
     from twophase.measure.machine import cache_path
 
     hardware = calibration.hardware
@@ -44,7 +47,9 @@ def describe(calibration: Any) -> dict[str, Any]:
             "flops_per_s": rate,
             "spread": calibration.spread[dtype],
             "critical_intensity_flops_per_byte": hardware.critical_intensity(dtype),
-            "critical_batch_tokens": critical_batch(rate, hardware.hbm_bytes_per_s, bytes_per_value(dtype)),
+            "critical_batch_tokens": critical_batch(
+                rate, hardware.hbm_bytes_per_s, bytes_per_value(dtype)
+            ),
         }
         for dtype, rate in hardware.flops_per_s.items()
     }
@@ -72,10 +77,14 @@ def _calibrate(fresh: bool, quiet: bool) -> Any:
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=quiet or not sys.stderr.isatty()) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=quiet or not sys.stderr.isatty()
+    ) as progress:
         task = progress.add_task("measuring memory and matrix products", total=1.0)
         with loading():
-            from twophase.measure.machine import calibration  # torch takes seconds to import: the bar is up by then
+            from twophase.measure.machine import (
+                calibration,
+            )  # torch takes seconds to import: the bar is up by then
 
         return calibration(fresh, progress=lambda share: progress.update(task, completed=share))
 
@@ -84,10 +93,13 @@ def _print(facts: dict[str, Any]) -> None:
     from twophase.measure.tables import binary, si
 
     console = Console()
-    console.print(f"[bold]{facts['name']}[/bold], {binary(facts['memory_bytes'])} of memory, measured {facts['date']}")
     console.print(
-        f"reads memory at [bold]{si(facts['read_bytes_per_s'], 'B/s')}[/bold] "
-        f"(buffer of {binary(facts['read_buffer_bytes'])}, quartiles {facts['read_spread']:.0%} apart)\n"
+        f"[bold]{facts['name']}[/bold], {binary(facts['memory_bytes'])} of memory, measured"
+        f" {facts['date']}"
+    )
+    console.print(
+        f"reads memory at [bold]{si(facts['read_bytes_per_s'], 'B/s')}[/bold] (buffer of"
+        f" {binary(facts['read_buffer_bytes'])}, quartiles {facts['read_spread']:.0%} apart)\n"
     )
     table = Table("format", title="Matrix products", title_justify="left")
     for heading in ("rate", "quartiles apart", "critical intensity", "critical batch"):
@@ -102,8 +114,9 @@ def _print(facts: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print(
-        "Rates are upper quartiles. Below its critical intensity a kernel waits for memory, above it for arithmetic. The critical "
-        "batch is where a matrix product with weights in that format passes from one to the other. Shared machines drift: look "
-        "at how far the quartiles are apart."
+        "Rates are upper quartiles. Below its critical intensity a kernel waits for memory, above"
+        " it for arithmetic. The critical batch is where a matrix product with weights in that"
+        " format passes from one to the other. Shared machines drift: look at how far the quartiles"
+        " are apart."
     )
     console.print(f"Kept in {facts['kept_in']}.", soft_wrap=True)

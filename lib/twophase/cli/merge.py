@@ -1,8 +1,9 @@
 """A learner's notebook and a new release of it, made one. The learner's text always survives.
 
-A cell of the release is known by its grade_id, or by the `twophase: {cell, digest}` that tools/exercises.py wrote into
-its metadata; the digest of its text as released tells whether the learner has changed it. All other cells are the
-learner's own, and stay behind the cell that they stood behind.
+A cell of the release is known by its grade_id, or by the `twophase: {cell, digest}` that
+tools/exercises.py wrote into its metadata; the digest of its text as released tells whether the
+learner has changed it. All other cells are the learner's own, and stay behind the cell that they
+stood behind.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ import nbformat
 from nbformat import NotebookNode
 
 KEPT = "kept-from-an-earlier-release"
-KEPT_TEXT = "## Kept from an earlier release\n\nYour answers to exercises that the course no longer has."
-OURS = ("nbgrader", "twophase", "deletable", "editable")  # metadata that makes a cell one of the release's
+KEPT_TEXT = (
+    "## Kept from an earlier release\n\nYour answers to exercises that the course no longer has."
+)
+OURS = (
+    "nbgrader",
+    "twophase",
+    "deletable",
+    "editable",
+)  # metadata that makes a cell one of the release's
 TOP = ""  # the anchor of cells above the first one of the release
 
 
 def read(data: bytes) -> NotebookNode:
-    """A notebook of any format up to the present one, with an id for every cell. Raises ValueError if it is none."""
+    """A notebook of any format up to the present one, with an id for every cell. Raises ValueError
+    if it is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -48,7 +57,9 @@ def to_bytes(nb: NotebookNode) -> bytes:
 
 def key(cell: NotebookNode) -> str | None:
     """The name that a release knows this cell by; None for a learner's own."""
-    found = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("twophase", {}).get("cell")
+    found = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get(
+        "twophase", {}
+    ).get("cell")
     return found if isinstance(found, str) else None
 
 
@@ -84,7 +95,8 @@ class Merge:
 
 @dataclass
 class _Sorted:
-    """A learner's cells, sorted: those of the release by key, own ones by what they stand behind, answers without exercise."""
+    """A learner's cells, sorted: those of the release by key, own ones by what they stand behind,
+    answers without exercise."""
 
     held: dict[str, NotebookNode] = field(default_factory=dict)
     own: dict[str, list[NotebookNode]] = field(default_factory=dict)
@@ -128,7 +140,9 @@ def merge(mine: NotebookNode, release: NotebookNode) -> Merge:
         heading.metadata["twophase"] = {"cell": KEPT, "digest": _digest(KEPT_TEXT)}
         heading.id = KEPT
         cells += [heading, *parts.removed]
-        result.lines += [f"{key(c)} is no longer in the course; your answer is at the end" for c in parts.removed]
+        result.lines += [
+            f"{key(c)} is no longer in the course; your answer is at the end" for c in parts.removed
+        ]
     _make_ids_unique(cells)
     _require_nothing_lost(mine.cells, cells)
     result.changed = _plain(cells) != _plain(mine.cells)
@@ -148,12 +162,17 @@ def _join(old: NotebookNode | None, new: NotebookNode, lines: list[str]) -> list
         if is_answer(new):
             lines.append(f"{name} is new")
         return [new]
-    fresh = old.metadata.get("twophase", {}).get("digest") != new.metadata.get("twophase", {}).get("digest")
+    fresh = old.metadata.get("twophase", {}).get("digest") != new.metadata.get("twophase", {}).get(
+        "digest"
+    )
     if old.source == new.source:
         return [_with_text_of(old, new)]
     if is_answer(new) and edited(old):
         if fresh:
-            lines.append(f"{name}: what stands above the answer has changed; yours is kept, read the task again")
+            lines.append(
+                f"{name}: what stands above the answer has changed; yours is kept, read the task"
+                " again"
+            )
         return [_with_text_of(old, new)]
     if not edited(old):
         lines.append(f"{name} has changed")
@@ -165,7 +184,8 @@ def _join(old: NotebookNode | None, new: NotebookNode, lines: list[str]) -> list
 
 
 def _with_text_of(old: NotebookNode, new: NotebookNode) -> NotebookNode:
-    """The new cell with the learner's text and outputs, and what else their editor noted about it."""
+    """The new cell with the learner's text and outputs, and what else their editor noted about
+    it."""
     cell = copy.deepcopy(new)
     cell.source = old.source
     cell.metadata = nbformat.from_dict({**old.metadata, **new.metadata})
@@ -187,9 +207,12 @@ def _make_ids_unique(cells: list[NotebookNode]) -> None:
 
 
 def _require_nothing_lost(before: list[NotebookNode], after: list[NotebookNode]) -> None:
-    """Every text that a learner wrote must be there afterwards, as often as before. Raises ValueError."""
+    """Every text that a learner wrote must be there afterwards, as often as before. Raises
+    ValueError."""
     written = Counter(c.source for c in before if key(c) is None or edited(c))
     present = Counter(c.source for c in after)
     lost = [text for text, n in written.items() if present[text] < n]
     if lost:
-        raise ValueError(f"bringing in the release would lose a cell of yours that begins {lost[0][:40]!r}")
+        raise ValueError(
+            f"bringing in the release would lose a cell of yours that begins {lost[0][:40]!r}"
+        )

@@ -41,7 +41,9 @@ def released(course: Path) -> list[Path]:
     """The notebooks of this release. Raises ValueError if there are none."""
     found = sorted((course / "exercises").glob("[0-9][0-9]_*.ipynb"))
     if not found:
-        raise ValueError(f"there are no notebooks in {course / 'exercises'}: run this from a clone of the course")
+        raise ValueError(
+            f"there are no notebooks in {course / 'exercises'}: run this from a clone of the course"
+        )
     return found
 
 
@@ -71,7 +73,9 @@ def _create(path: Path, data: bytes) -> bool:
         return False
     part = _written_beside(path, data)
     try:
-        os.link(part, path)  # fails if somebody made it meanwhile: an existing file is never replaced
+        os.link(
+            part, path
+        )  # fails if somebody made it meanwhile: an existing file is never replaced
     except FileExistsError:
         return False
     finally:
@@ -80,14 +84,17 @@ def _create(path: Path, data: bytes) -> bool:
 
 
 def update(course: Path) -> Iterator[Report]:
-    """Bring the release into my/, notebook by notebook; a notebook that cannot be read is left as it is."""
+    """Bring the release into my/, notebook by notebook; a notebook that cannot be read is left as
+    it is."""
     copied = fill(course)
     for notebook in released(course):
         if notebook.name in copied:
             yield Report(notebook.name, ["new, copied"])
             continue
         try:
-            yield Report(notebook.name, _update_one(folder(course) / notebook.name, notebook.read_bytes()))
+            yield Report(
+                notebook.name, _update_one(folder(course) / notebook.name, notebook.read_bytes())
+            )
         except (ValueError, OSError) as e:
             yield Report(notebook.name, [f"left as it is: {e}"], failed=True)
 
@@ -106,7 +113,10 @@ def _update_one(path: Path, release: bytes) -> list[str]:
     part = _written_beside(path, merge.to_bytes(merged.notebook))
     try:
         if path.read_bytes() != before:
-            raise ValueError("it was saved while this ran; close it in JupyterLab and run `twophase update` again")
+            raise ValueError(
+                "it was saved while this ran; close it in JupyterLab and run `twophase update`"
+                " again"
+            )
         os.replace(part, path)
     finally:
         with suppress(FileNotFoundError):

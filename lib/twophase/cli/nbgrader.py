@@ -1,4 +1,5 @@
-"""`twophase nbgrader`: results into the gradebook and the feedback folder of a course that lives in nbgrader."""
+"""`twophase nbgrader`: results into the gradebook and the feedback folder of a course that lives in
+nbgrader."""
 
 from __future__ import annotations
 
@@ -27,28 +28,47 @@ class Action(StrEnum):
 
 
 def nbgrader(
-    action: Annotated[Action, typer.Argument(help="`record` scores in the gradebook, or write `feedback` pages.")],
-    results: Annotated[Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")],
-    course_dir: Annotated[Path, typer.Option(help="The nbgrader course: the folder with submitted/.")] = Path("."),
-    assignment: Annotated[str, typer.Option(help="Only this assignment; without it, all that were graded.")] = "",
+    action: Annotated[
+        Action, typer.Argument(help="`record` scores in the gradebook, or write `feedback` pages.")
+    ],
+    results: Annotated[
+        Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")
+    ],
+    course_dir: Annotated[
+        Path, typer.Option(help="The nbgrader course: the folder with submitted/.")
+    ] = Path("."),
+    assignment: Annotated[
+        str, typer.Option(help="Only this assignment; without it, all that were graded.")
+    ] = "",
 ) -> None:
-    """Instead of `nbgrader autograde`: grade what `nbgrader collect` brought with `twophase grade`, and put it back here.
+    """Instead of `nbgrader autograde`: grade what `nbgrader collect` brought with `twophase grade`,
+    and put it back here.
 
-    `record` sets the automatic score of every check cell through nbgrader's own API, in one transaction, and writes autograded/, so
-    that formgrader, `nbgrader export` and `generate_feedback` show it. Scores and comments by hand, extra credit and cells that are
-    graded by hand stay. What could not be judged is not written as zero. The course's own rule for lateness (LateSubmissionPlugin) is
-    applied, not course.yml's: repeat `record` after grading by hand. The same results again change nothing.
+    `record` sets the automatic score of every check cell through nbgrader's own API, in one
+    transaction, and writes autograded/, so that formgrader, `nbgrader export` and
+    `generate_feedback` show it. Scores and comments by hand, extra credit and cells that are graded
+    by hand stay. What could not be judged is not written as zero. The course's own rule for
+    lateness (LateSubmissionPlugin) is applied, not course.yml's: repeat `record` after grading by
+    hand. The same results again change nothing.
 
-    `feedback` writes feedback/STUDENT/ASSIGNMENT/NOTEBOOK.html, which `nbgrader release_feedback` hands out. If cells are graded by
-    hand, use `nbgrader generate_feedback` instead: it has those scores too.
+    `feedback` writes feedback/STUDENT/ASSIGNMENT/NOTEBOOK.html, which `nbgrader release_feedback`
+    hands out. If cells are graded by hand, use `nbgrader generate_feedback` instead: it has those
+    scores too.
 
-    Exit code: 0 done; 1 done, but some work waits for a person (unreadable, not collected, changed since it was graded); 2 bad usage,
-    or the gradebook is missing, locked, or of another nbgrader or assignment: then it was not changed.
+    Exit code: 0 done; 1 done, but some work waits for a person (unreadable, not collected, changed
+    since it was graded); 2 bad usage, or the gradebook is missing, locked, or of another nbgrader
+    or assignment: then it was not changed.
 
-    Example: twophase grade submitted/ --out grades/ && twophase nbgrader record grades/ --course-dir .
+    Example: twophase grade submitted/ --out grades/ && twophase nbgrader record grades/
+    --course-dir .
     """
     with loading():
-        from twophase.grading import nbgrader_course, nbgrader_files, nbgrader_scores, nbgrader_works
+        from twophase.grading import (
+            nbgrader_course,
+            nbgrader_files,
+            nbgrader_scores,
+            nbgrader_works,
+        )
 
     path = stored.find(results)
     course = nbgrader_course.load(course_dir)
@@ -56,7 +76,8 @@ def nbgrader(
     works = nbgrader_works.match(course, stored.read(path), told, assignment)
     if not works and not told.waiting:
         raise ValueError(
-            f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/ folder first"
+            f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/"
+            " folder first"
         )
     if action is Action.record:
         done = nbgrader_scores.record(course, works, told)
@@ -64,7 +85,8 @@ def nbgrader(
             nbgrader_files.write_autograded(course, done.works, done.masters)
         except (OSError, Unreadable) as e:
             raise ValueError(
-                f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat this when it can"
+                f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat"
+                " this when it can"
             ) from None
         said = f"{len(done.works):,} recorded, {done.changed:,} of them new or changed"
     else:

@@ -22,27 +22,43 @@ BINDS = {
 
 
 def plan(
-    model: Annotated[str | None, typer.Option(help="A model of the catalog, such as llama-2-13b.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model of the catalog, such as llama-2-13b.")
+    ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A Hugging Face config.json (or its folder), instead of --model.")
+        Path | None,
+        typer.Option(help="A Hugging Face config.json (or its folder), instead of --model."),
     ] = None,
     hardware: Annotated[str, typer.Option(help="A chip of the catalog, such as h100.")] = "h100",
     batch: Annotated[int, typer.Option(help="Sequences decoded together.")] = 1,
     context: Annotated[
         int | None, typer.Option(help="Cached positions per sequence. Default: prompt + output.")
     ] = None,
-    prompt: Annotated[int | None, typer.Option(help="Prompt tokens, for TTFT. Default: context - output.")] = None,
-    output: Annotated[int | None, typer.Option(help="Output tokens, for the latency of a request.")] = None,
-    chips: Annotated[int, typer.Option(help="Chips that share weights, cache and work evenly.")] = 1,
+    prompt: Annotated[
+        int | None, typer.Option(help="Prompt tokens, for TTFT. Default: context - output.")
+    ] = None,
+    output: Annotated[
+        int | None, typer.Option(help="Output tokens, for the latency of a request.")
+    ] = None,
+    chips: Annotated[
+        int, typer.Option(help="Chips that share weights, cache and work evenly.")
+    ] = 1,
     weights: Annotated[
-        str | None, typer.Option(help="Format of the weights: bf16, int8, int4, ... Default: the config's, or bf16.")
+        str | None,
+        typer.Option(
+            help="Format of the weights: bf16, int8, int4, ... Default: the config's, or bf16."
+        ),
     ] = None,
     kv: Annotated[str, typer.Option(help="Format of the cache.")] = "bf16",
     compute: Annotated[str, typer.Option(help="Format the products run in.")] = "bf16",
     activations_gb: Annotated[float, typer.Option(help="Memory for activations, GB.")] = 0.0,
     overhead_gb: Annotated[float, typer.Option(help="Memory for the runtime, GB.")] = 0.0,
-    overhead: Annotated[float, typer.Option(help="Overhead as a fraction of everything else, such as 0.1.")] = 0.0,
-    price_per_hour: Annotated[float | None, typer.Option(help="Price of one chip for an hour.")] = None,
+    overhead: Annotated[
+        float, typer.Option(help="Overhead as a fraction of everything else, such as 0.1.")
+    ] = 0.0,
+    price_per_hour: Annotated[
+        float | None, typer.Option(help="Price of one chip for an hour.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in SI units.")] = False,
 ) -> None:
     """Memory, critical batch, step time, latency, throughput and what binds, for a model on a chip.
@@ -77,10 +93,15 @@ def plan(
         show(result, Console())
 
 
-def _architecture(model: str | None, config: Path | None, weights: str | None) -> tuple[Architecture, str]:
-    """The sizes that --model or --config gives, and the format of the weights: `weights`, else the config's, else bf16."""
+def _architecture(
+    model: str | None, config: Path | None, weights: str | None
+) -> tuple[Architecture, str]:
+    """The sizes that --model or --config gives, and the format of the weights: `weights`, else the
+    config's, else bf16."""
     if (model is None) == (config is None):
-        raise ValueError(f"Give either --model or --config. Known models: {', '.join(catalog.MODELS)}.")
+        raise ValueError(
+            f"Give either --model or --config. Known models: {', '.join(catalog.MODELS)}."
+        )
     if model is not None:
         return catalog.model(model), weights or "bf16"
     assert config is not None
@@ -101,7 +122,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {str(error).splitlines()[0]}.") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold a JSON object, but it holds a {type(content).__name__}.")
+        raise ValueError(
+            f"{path} must hold a JSON object, but it holds a {type(content).__name__}."
+        )
     return content
 
 
@@ -110,7 +133,8 @@ def show(result: Plan, console: Console) -> None:
     w = result.workload
     chips = f"{w.n_chips} x {result.hardware}" if w.n_chips > 1 else result.hardware
     console.print(
-        f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context {w.context:,}"
+        f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context"
+        f" {w.context:,}"
     )
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(no_wrap=True)
@@ -132,14 +156,28 @@ def show(result: Plan, console: Console) -> None:
 
 
 def _memory_rows(p: Plan) -> list[tuple[str, str, str]]:
-    active = "" if p.n_active_params == p.n_params else f", {p.n_active_params / 1e9:.2f} billion active"
+    active = (
+        "" if p.n_active_params == p.n_params else f", {p.n_active_params / 1e9:.2f} billion active"
+    )
     longest = "no limit: every window is full" if p.max_context is None else f"{p.max_context:,}"
     return [
-        ("Weights", gigabytes(p.weight_bytes), f"{p.n_params / 1e9:.2f} billion parameters{active}"),
-        ("KV cache", gigabytes(p.cache_bytes), f"{gigabytes(p.cache_bytes_per_sequence)} per sequence"),
+        (
+            "Weights",
+            gigabytes(p.weight_bytes),
+            f"{p.n_params / 1e9:.2f} billion parameters{active}",
+        ),
+        (
+            "KV cache",
+            gigabytes(p.cache_bytes),
+            f"{gigabytes(p.cache_bytes_per_sequence)} per sequence",
+        ),
         ("Activations", gigabytes(p.activation_bytes), ""),
         ("Overhead", gigabytes(p.overhead_bytes), ""),
-        ("Memory", gigabytes(p.total_bytes), f"{'fits' if p.fits else 'does not fit'} {gigabytes(p.capacity_bytes)}"),
+        (
+            "Memory",
+            gigabytes(p.total_bytes),
+            f"{'fits' if p.fits else 'does not fit'} {gigabytes(p.capacity_bytes)}",
+        ),
         ("Largest batch that fits", f"{p.max_batch:,}", "at this context"),
         ("Longest context that fits", longest, "at this batch"),
     ]
@@ -147,7 +185,11 @@ def _memory_rows(p: Plan) -> list[tuple[str, str, str]]:
 
 def _step_rows(p: Plan) -> list[tuple[str, str, str]]:
     return [
-        ("Critical batch", f"{p.critical_batch:,.0f}", "tokens per step above which weight products are compute bound"),
+        (
+            "Critical batch",
+            f"{p.critical_batch:,.0f}",
+            "tokens per step above which weight products are compute bound",
+        ),
         ("Step-time floor", duration(p.step_time_floor_s), "the weights read once"),
         ("Step, memory", duration(p.step_memory_s), f"{gigabytes(p.step_bytes)} read"),
         ("Step, compute", duration(p.step_compute_s), f"{p.step_flops / 1e12:.3g} TFLOP"),
@@ -162,21 +204,39 @@ def _service_rows(p: Plan) -> list[tuple[str, str, str]]:
         ("TPOT", duration(p.step_time_s), "time per output token of each sequence"),
     ]
     if p.request_latency_s is not None and p.requests_per_s is not None:
-        rows.append(("Latency of a request", duration(p.request_latency_s), f"{p.requests_per_s:.3g} requests/s"))
+        rows.append(
+            (
+                "Latency of a request",
+                duration(p.request_latency_s),
+                f"{p.requests_per_s:.3g} requests/s",
+            )
+        )
     rows += [
         ("Throughput", f"{p.throughput_tokens_per_s:,.1f} tokens/s", "all sequences together"),
         ("Throughput, sum", f"{p.throughput_sum_tokens_per_s:,.1f} tokens/s", "without overlap"),
-        ("Throughput ceiling", f"{p.throughput_ceiling_tokens_per_s:,.1f} tokens/s", "any batch, memory bound"),
+        (
+            "Throughput ceiling",
+            f"{p.throughput_ceiling_tokens_per_s:,.1f} tokens/s",
+            "any batch, memory bound",
+        ),
         ("Chip-hours per million tokens", f"{p.chip_hours_per_million_tokens:.4g}", ""),
     ]
     if p.cost_per_million_tokens is not None:
-        rows.append(("Cost per million tokens", f"{p.cost_per_million_tokens:.4g}", "in the price's currency"))
+        rows.append(
+            (
+                "Cost per million tokens",
+                f"{p.cost_per_million_tokens:.4g}",
+                "in the price's currency",
+            )
+        )
     return rows
 
 
 def gigabytes(n_bytes: float) -> str:
     """Bytes as GB (10^9), or MB where that reads better."""
-    return f"{n_bytes / 1e9:,.2f} GB" if n_bytes >= 1e8 or n_bytes == 0 else f"{n_bytes / 1e6:,.3g} MB"
+    return (
+        f"{n_bytes / 1e9:,.2f} GB" if n_bytes >= 1e8 or n_bytes == 0 else f"{n_bytes / 1e6:,.3g} MB"
+    )
 
 
 def duration(seconds: float) -> str:

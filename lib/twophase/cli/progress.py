@@ -11,10 +11,18 @@ PATIENCE_S = 2.0
 
 
 class LoadingBar:
-    """Called with bytes read and bytes in all; shows a bar on stderr once that has taken more than two seconds."""
+    """Called with bytes read and bytes in all; shows a bar on stderr once that has taken more than
+    two seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, console: Console | None = None) -> None:
-        columns = (TextColumn("loading weights"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, console: Console | None = None
+    ) -> None:
+        columns = (
+            TextColumn("loading weights"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = Progress(*columns, console=console or Console(stderr=True), transient=True)
         self._clock, self._started = clock, clock()
         self._task = self._bar.add_task("", start=True)
@@ -28,7 +36,10 @@ class LoadingBar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._bar.live.is_started:
             self._bar.stop()

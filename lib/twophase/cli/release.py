@@ -25,45 +25,65 @@ MOST_SENTENCES = 20
 def release(
     out: Annotated[Path | None, typer.Option(help="The folder to make.")] = None,
     checks: Annotated[
-        list[Path] | None, typer.Option(help="A folder of your own public exercises. May be given several times.")
+        list[Path] | None,
+        typer.Option(help="A folder of your own public exercises. May be given several times."),
     ] = None,
     variants: Annotated[
-        Path | None, typer.Option(help="A folder of held-back siblings, which take the places of public exercises.")
+        Path | None,
+        typer.Option(
+            help="A folder of held-back siblings, which take the places of public exercises."
+        ),
     ] = None,
-    topics: Annotated[str, typer.Option(help="Only these, such as kv_cache,two_phases. Default: all.")] = "",
+    topics: Annotated[
+        str, typer.Option(help="Only these, such as kv_cache,two_phases. Default: all.")
+    ] = "",
     secret: Annotated[
         Path | None, typer.Option(help="The course's secret: no file of the release may have it.")
     ] = None,
-    new_secret: Annotated[Path | None, typer.Option(help="Write a new secret to this file, and nothing else.")] = None,
+    new_secret: Annotated[
+        Path | None, typer.Option(help="Write a new secret to this file, and nothing else.")
+    ] = None,
     replace: Annotated[bool, typer.Option(help="Put it in the place of another release.")] = False,
     prove: Annotated[
-        bool, typer.Option(help="Grade the untouched notebooks and the model solutions against it first.")
+        bool,
+        typer.Option(
+            help="Grade the untouched notebooks and the model solutions against it first."
+        ),
     ] = True,
 ) -> None:
-    """Make what students get: notebooks, package, a README. Nothing hidden is in it, and nothing is written before that is proved.
+    """Make what students get: notebooks, package, a README. Nothing hidden is in it, and nothing is
+    written before that is proved.
 
-    Public exercises' checks go out with their references, so that check cells answer at once. What must stay unknown belongs into
-    --variants: such a sibling is judged after handing in only.
+    Public exercises' checks go out with their references, so that check cells answer at once. What
+    must stay unknown belongs into --variants: such a sibling is judged after handing in only.
 
-    Exit code: 0 made, or there already; 1 a check or a notebook is not as it should be, and nothing was written; 2 bad usage,
-    or a mistake in a folder; 3 the grader failed.
+    Exit code: 0 made, or there already; 1 a check or a notebook is not as it should be, and nothing
+    was written; 2 bad usage, or a mistake in a folder; 3 the grader failed.
 
     Example: twophase release --out release/ --variants held-back/
     """
     if new_secret is not None:
         secrets.create(new_secret)
-        typer.echo(f"{new_secret}: keep it, and give it to nobody; grade with --secret {new_secret}")
+        typer.echo(
+            f"{new_secret}: keep it, and give it to nobody; grade with --secret {new_secret}"
+        )
         return
     if out is None:
         raise ValueError("say where the release goes: --out release/")
-    raise typer.Exit(_make(out, Source(None, tuple(checks or ()), variants), topics, secret, replace, prove))
+    raise typer.Exit(
+        _make(out, Source(None, tuple(checks or ()), variants), topics, secret, replace, prove)
+    )
 
 
-def _make(out: Path, source: Source, topics: str, secret: Path | None, replace: bool, prove: bool) -> int:
+def _make(
+    out: Path, source: Source, topics: str, secret: Path | None, replace: bool, prove: bool
+) -> int:
     with loading():
         from twophase.grading import handout, placing
     root, console = course_root(), Console()
-    placing.require_place(out, root, (*source.checks, *([source.variants] if source.variants else [])))
+    placing.require_place(
+        out, root, (*source.checks, *([source.variants] if source.variants else []))
+    )
     hidden = secrets.read(secret) if secret else b""
     source.validate()
     if _refused(_unproved(source), console):
@@ -76,22 +96,30 @@ def _make(out: Path, source: Source, topics: str, secret: Path | None, replace: 
     with placing.written(out, made) as folder:
         if _refused(_leaks(folder, source, root, hidden), console):
             return NOT_AS_IT_SHOULD_BE
-        if prove and (code := _rehearsed(Source(folder, source.checks, source.variants), made, console)):
+        if prove and (
+            code := _rehearsed(Source(folder, source.checks, source.variants), made, console)
+        ):
             return code
         placing.move(folder, out)
     console.print(_table(source, made))
-    console.print(Text(f"{out}: {len(made.files)} files, {sum(map(len, made.files.values())) / 1e6:.1f} MB"))
+    console.print(
+        Text(f"{out}: {len(made.files)} files, {sum(map(len, made.files.values())) / 1e6:.1f} MB")
+    )
     return DONE
 
 
 def _topics(source: Source, wanted: str) -> list[str]:
-    """The topics asked for, in the order of the chapters. Raises ValueError for one that has no exercises."""
+    """The topics asked for, in the order of the chapters. Raises ValueError for one that has no
+    exercises."""
     catalog = source.catalog()
     names = {n: t for t in catalog.topics() for n in (t, catalog.stem(t))}
     chosen = [w.strip() for w in wanted.split(",") if w.strip()] or list(names)
     for name in chosen:
         if name not in names:
-            raise ValueError(f"there is no topic {name!r} with exercises; there are {', '.join(catalog.topics())}")
+            raise ValueError(
+                f"there is no topic {name!r} with exercises; there are"
+                f" {', '.join(catalog.topics())}"
+            )
     return [t for t in catalog.topics() if t in {names[n] for n in chosen}]
 
 
@@ -107,20 +135,30 @@ def _leaks(folder: Path, source: Source, root: Path, secret: bytes) -> Iterator[
     """A sentence for everything in the written release that must not be there."""
     from twophase.grading import leaks
 
-    files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    files = {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
     notebooks = [*root.glob("solutions/*.ipynb")]
-    notebooks += [p for f in source.catalog().folders() for p in f.notebook("*").parent.glob("*.ipynb")]
+    notebooks += [
+        p for f in source.catalog().folders() for p in f.notebook("*").parent.glob("*.ipynb")
+    ]
     yield from leaks.found(files, source.catalog(), notebooks, secret)
 
 
 def _rehearsed(source: Source, made: Handout, console: Console) -> int:
-    """0 if the untouched notebooks score nothing and the model solutions everything, else the exit code."""
+    """0 if the untouched notebooks score nothing and the model solutions everything, else the exit
+    code."""
     from twophase.grading.forks import make_zygote
     from twophase.grading.rehearse import rehearse
     from twophase.grading.session import GraderFault
 
     try:
-        with make_zygote() as zygote, console.status("grading the untouched notebooks and the model solutions"):
+        with (
+            make_zygote() as zygote,
+            console.status("grading the untouched notebooks and the model solutions"),
+        ):
             wrong = list(rehearse(source, made.solutions, zygote))
     except GraderFault as e:
         console.print(Text(f"the grader failed: {e}; nothing was written", style="red"))
@@ -148,6 +186,9 @@ def _table(source: Source, made: Handout) -> Table:
         held = [made.manifest.held_back[i] for i in ids if i in made.manifest.held_back]
         shown = ", ".join(f"{h.id} for {h.replaces.partition('-')[2]}" for h in held)
         table.add_row(
-            f"{catalog.stem(topic)}.ipynb", str(len(ids)), f"{sum(e.points for e in exercises):g}", Text(shown)
+            f"{catalog.stem(topic)}.ipynb",
+            str(len(ids)),
+            f"{sum(e.points for e in exercises):g}",
+            Text(shown),
         )
     return table

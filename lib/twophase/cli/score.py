@@ -20,26 +20,43 @@ from twophase.grading.scoring import Outcome, lateness_text
 from twophase.grading.sheets import number
 
 COMPLETE, WAITING, OUR_FAULT = 0, 1, 3
-COLORS = {"graded": "", "missing": "red", "open": "dim", "excused": "cyan", "pending": "yellow", "none": "dim"}
+COLORS = {
+    "graded": "",
+    "missing": "red",
+    "open": "dim",
+    "excused": "cyan",
+    "pending": "yellow",
+    "none": "dim",
+}
 MOST_LINES, MOST_ROWS = 40, 100
 
 
 def score(
-    results: Annotated[Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")],
-    course: Annotated[Path, typer.Option(help="The course file: points, due dates, late rule, extensions.")] = Path(
-        "course.yml"
-    ),
-    out: Annotated[Path | None, typer.Option(help="Where the grades go; without it, beside the results.")] = None,
+    results: Annotated[
+        Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")
+    ],
+    course: Annotated[
+        Path, typer.Option(help="The course file: points, due dates, late rule, extensions.")
+    ] = Path("course.yml"),
+    out: Annotated[
+        Path | None, typer.Option(help="Where the grades go; without it, beside the results.")
+    ] = None,
     at: Annotated[
-        str, typer.Option(help="Score as of this time; without it, now. What is not due yet does not count.")
+        str,
+        typer.Option(
+            help="Score as of this time; without it, now. What is not due yet does not count."
+        ),
     ] = "",
 ) -> None:
-    """Compute all grades again from stored results. Nothing is run, so edit course.yml and call this as often as you like.
+    """Compute all grades again from stored results. Nothing is run, so edit course.yml and call
+    this as often as you like.
 
-    Writes grades.csv, files for Canvas and Moodle if the roster has their columns, and report.html about the class.
+    Writes grades.csv, files for Canvas and Moodle if the roster has their columns, and report.html
+    about the class.
 
-    Exit code: 0 all that is due is graded; 1 something waits for a person: pending, unreadable, or of an unknown student; 2 bad usage;
-    3 the grader had failed on a submission, which must be graded again.
+    Exit code: 0 all that is due is graded; 1 something waits for a person: pending, unreadable, or
+    of an unknown student; 2 bad usage; 3 the grader had failed on a submission, which must be
+    graded again.
 
     Example: twophase score grades/ --course course.yml
     """
@@ -47,11 +64,15 @@ def score(
     raise typer.Exit(write_grades(course, stored.read(path), out or path.parent, Console(), at))
 
 
-def write_grades(course: Path, records: list[Record], out: Path, console: Console, at: str = "") -> int:
-    """Score, write everything, print the table. Returns the exit code; raises ValueError for a mistake in the course file."""
+def write_grades(
+    course: Path, records: list[Record], out: Path, console: Console, at: str = ""
+) -> int:
+    """Score, write everything, print the table. Returns the exit code; raises ValueError for a
+    mistake in the course file."""
     if not course.is_file():
         raise ValueError(
-            f"there is no file {course}; give the course's file with --course (the README of twophase.grading explains it)"
+            f"there is no file {course}; give the course's file with --course (the README of"
+            " twophase.grading explains it)"
         )
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
@@ -75,11 +96,15 @@ def _plain(value: object) -> str:
 def _table(book: Gradebook) -> Table:
     table = Table("student", title=Text(_plain(book.scheme.title)))
     for s in book.sheets.values():
-        table.add_column(Text(_plain(f"{s.assignment.title}, of {number(s.worth)}")), justify="right")
+        table.add_column(
+            Text(_plain(f"{s.assignment.title}, of {number(s.worth)}")), justify="right"
+        )
     table.add_column("total", justify="right")
     table.add_column("percent", justify="right")
     if len(book.totals) > MOST_ROWS:
-        table.caption = f"the first {MOST_ROWS} of {len(book.totals):,} students; all are in grades.csv"
+        table.caption = (
+            f"the first {MOST_ROWS} of {len(book.totals):,} students; all are in grades.csv"
+        )
     for t in book.totals[:MOST_ROWS]:
         cells = [_cell(t.outcomes[topic]) for topic in book.sheets]
         table.add_row(Text(_plain(t.student.shown)), *cells, *_total(t))
@@ -99,7 +124,8 @@ def _total(t: Total) -> tuple[Text, str]:
 
 
 def _lines(book: Gradebook) -> list[Text]:
-    """What needs a person first, then what explains a score. Everything is in grades.csv; here only so much as one reads."""
+    """What needs a person first, then what explains a score. Everything is in grades.csv; here only
+    so much as one reads."""
     troubles = [f"pending, {t.student.shown}: {w}" for t in book.totals for w in t.waiting]
     troubles += [f"nobody in the course: {name}" for name in book.strangers]
     told = [
@@ -118,4 +144,8 @@ def _lines(book: Gradebook) -> list[Text]:
 def _some(lines: list[str], style: str) -> list[Text]:
     shown = [Text(_plain(line), style=style) for line in lines[:MOST_LINES]]
     more = len(lines) - len(shown)
-    return [*shown, Text(f"... and {more} more such lines, all in grades.csv", style=style)] if more > 0 else shown
+    return (
+        [*shown, Text(f"... and {more} more such lines, all in grades.csv", style=style)]
+        if more > 0
+        else shown
+    )

@@ -1,4 +1,5 @@
-"""`twophase self-check`: a saved notebook in the grader's jail, on the public cases, for a student before handing in."""
+"""`twophase self-check`: a saved notebook in the grader's jail, on the public cases, for a student
+before handing in."""
 
 from __future__ import annotations
 
@@ -29,16 +30,27 @@ UNREADABLE = "This file could not be graded: "
 
 
 def self_check(
-    notebook: Annotated[Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")],
-    time_limit: Annotated[float, typer.Option(min=1, help="Longest time for the notebook, in seconds.")] = 300.0,
-    cell_time_limit: Annotated[float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")] = 30.0,
-    memory_limit: Annotated[str, typer.Option(help="Memory beyond the libraries': 2GB, 512MB, 1.5GiB.")] = "2GB",
+    notebook: Annotated[
+        Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")
+    ],
+    time_limit: Annotated[
+        float, typer.Option(min=1, help="Longest time for the notebook, in seconds.")
+    ] = 300.0,
+    cell_time_limit: Annotated[
+        float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")
+    ] = 30.0,
+    memory_limit: Annotated[
+        str, typer.Option(help="Memory beyond the libraries': 2GB, 512MB, 1.5GiB.")
+    ] = "2GB",
 ) -> None:
-    """Before handing in: run your saved notebook as the official grader does, from top to bottom in a fresh, confined process.
+    """Before handing in: run your saved notebook as the official grader does, from top to bottom in
+    a fresh, confined process.
 
-    It says for each exercise what would be handed in, on the cases that your check cells use. The official grade uses more cases.
+    It says for each exercise what would be handed in, on the cases that your check cells use. The
+    official grade uses more cases.
 
-    Exit code: 0 all right on the public cases; 1 something is not; 2 there is no such notebook, or it cannot be read; 3 the grader failed.
+    Exit code: 0 all right on the public cases; 1 something is not; 2 there is no such notebook, or
+    it cannot be read; 3 the grader failed.
 
     Example: twophase self-check my/03_kv_cache.ipynb
     """
@@ -82,7 +94,9 @@ def _patience() -> Iterator[None]:
 
 def _table(record: Record) -> Table:
     """An exercise a line: what would be handed in, and what to do about it."""
-    table = Table("exercise", "handed in would be", "what it says", title=Text(_plain(record["file"])))
+    table = Table(
+        "exercise", "handed in would be", "what it says", title=Text(_plain(record["file"]))
+    )
     for q in record["questions"]:
         words, color = WORDS[q["status"]]
         table.add_row(Text(_plain(q["title"])), Text(words, style=color), Text("\n".join(_says(q))))
@@ -104,7 +118,11 @@ def _says(q: Record) -> list[str]:
 
 def _flags(record: Record) -> list[str]:
     """What the official grader would note; a missing cell stands in the table."""
-    return [f"{f['where']}: {f['says']}" for f in record["flags"] if f["name"] not in ("missing_cell", "right_alone")]
+    return [
+        f"{f['where']}: {f['says']}"
+        for f in record["flags"]
+        if f["name"] not in ("missing_cell", "right_alone")
+    ]
 
 
 def _summary(record: Record) -> str:
@@ -118,7 +136,8 @@ def _summary(record: Record) -> str:
 
 
 def _plain(value: object) -> str:
-    """Text from a notebook for the terminal: without control characters, which could move the cursor or repaint the screen."""
+    """Text from a notebook for the terminal: without control characters, which could move the
+    cursor or repaint the screen."""
     from twophase.grading.report import CONTROL
 
     return CONTROL.sub("�", str(value)).replace("\n", " ")

@@ -19,13 +19,20 @@ MOST_LINES = 40
 
 
 def merge(
-    parts: Annotated[list[Path], typer.Argument(help="The folders that `twophase grade --shard` wrote, all of them.")],
-    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path("grades"),
+    parts: Annotated[
+        list[Path],
+        typer.Argument(help="The folders that `twophase grade --shard` wrote, all of them."),
+    ],
+    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path(
+        "grades"
+    ),
 ) -> None:
-    """Put the results of shards together, if they are all there, each submission once, graded under the same conditions.
+    """Put the results of shards together, if they are all there, each submission once, graded under
+    the same conditions.
 
-    Exit code: 0 merged; 1 something is missing, there twice, or graded otherwise: each is named, and nothing is written; 2 bad usage;
-    3 merged, and the grader had failed on some, or cannot write.
+    Exit code: 0 merged; 1 something is missing, there twice, or graded otherwise: each is named,
+    and nothing is written; 2 bad usage; 3 merged, and the grader had failed on some, or cannot
+    write.
 
     Example: twophase merge grades-*/ --out grades/
     """
@@ -43,7 +50,9 @@ def _merge(parts: list[Path], out: Path, console: Console) -> int:
         for line in shown:
             console.print(Text(plain(line), style="red"), soft_wrap=True)
         if len(plan.problems) > len(shown):
-            console.print(Text(f"and {len(plan.problems) - len(shown):,} more such lines", style="red"))
+            console.print(
+                Text(f"and {len(plan.problems) - len(shown):,} more such lines", style="red")
+            )
         console.print(Text("Nothing was written."))
         return DO_NOT_FIT
     try:

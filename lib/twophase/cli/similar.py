@@ -1,4 +1,5 @@
-"""`twophase similar`: groups of near-identical answers, as evidence for a person. Nothing is run, and no score changes."""
+"""`twophase similar`: groups of near-identical answers, as evidence for a person. Nothing is run,
+and no score changes."""
 
 from __future__ import annotations
 
@@ -27,40 +28,66 @@ PATIENCE_S = 2.0
 
 
 def similar(
-    folder: Annotated[Path, typer.Argument(help="The folder or zip with the submissions, as for `twophase grade`.")],
-    out: Annotated[Path, typer.Option(help="Where similar.html and similar.json go.")] = Path("grades"),
+    folder: Annotated[
+        Path,
+        typer.Argument(help="The folder or zip with the submissions, as for `twophase grade`."),
+    ],
+    out: Annotated[Path, typer.Option(help="Where similar.html and similar.json go.")] = Path(
+        "grades"
+    ),
     release: Annotated[
         Path | None,
-        typer.Option(help="What was handed out, as `twophase release` wrote it; without it, the course's own."),
+        typer.Option(
+            help=(
+                "What was handed out, as `twophase release` wrote it; without it, the course's own."
+            )
+        ),
     ] = None,
     checks: options.Checks = None,
     variants: options.Variants = None,
-    layout: Annotated[str, typer.Option(help="How the submissions lie there; auto finds out.")] = "auto",
+    layout: Annotated[
+        str, typer.Option(help="How the submissions lie there; auto finds out.")
+    ] = "auto",
     least: Annotated[
-        float, typer.Option(help="Share of the rarer fragments that must be the same, above 0, at most 1.")
+        float,
+        typer.Option(
+            help="Share of the rarer fragments that must be the same, above 0, at most 1."
+        ),
     ] = LEAST,
     exercise: Annotated[str, typer.Option(help="Only this exercise, by its id.")] = "",
     course: Annotated[
         Path | None, typer.Option(help="The course file: whose a file is, and who works together.")
     ] = None,
 ) -> None:
-    """Groups of near-identical answers, with the code side by side: evidence for a person, never a score. Nothing is run.
+    """Groups of near-identical answers, with the code side by side: evidence for a person, never a
+    score. Nothing is run.
 
-    What the course gives out or publishes does not count, nor what many of the class wrote. Teams are not compared with themselves.
+    What the course gives out or publishes does not count, nor what many of the class wrote. Teams
+    are not compared with themselves.
 
     Exit code: 0 nothing to look at; 1 something to look at; 2 bad usage.
 
     Example: twophase similar submissions/ --out grades/ --course course.yml
     """
     if not 0 < least <= 1:
-        raise ValueError(f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}")
+        raise ValueError(
+            f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}"
+        )
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
     scheme = None if course is None else gradebook.load(_there(course))[0]
     found = submissions.find(folder, layout)
     console = Console()
     with _Bar(console) as bar:
-        compared = report(found, least, exercise, scheme, release, bar, Source(None, tuple(checks or ()), variants))
+        compared = report(
+            found,
+            least,
+            exercise,
+            scheme,
+            release,
+            bar,
+            Source(None, tuple(checks or ()), variants),
+        )
     written = replace_text(out / "similar.html", similar_page.page(compared))
     data = json.dumps(similar_json.as_json(compared), indent=1) + "\n"
     replace_text(out / "similar.json", data)
@@ -79,7 +106,12 @@ class _Bar:
     """A progress bar for whoever waits longer than two seconds."""
 
     def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task("reading")
         self._started = time.monotonic()
@@ -123,7 +155,9 @@ def _table(found: Report) -> Table:
         names = ", ".join(g.names[:MOST_NAMES]) + (
             f" and {len(g.names) - MOST_NAMES} more" if len(g.names) > MOST_NAMES else ""
         )
-        shown = (Text(_plain(x)) for x in (names, g.topic, _exercises(g), _strongest(g), _traces(g)))
+        shown = (
+            Text(_plain(x)) for x in (names, g.topic, _exercises(g), _strongest(g), _traces(g))
+        )
         table.add_row(*shown)
     return table
 
@@ -140,5 +174,6 @@ def _strongest(g: Group) -> str:
 def _traces(g: Group) -> str:
     strong = [t.mark.kind for t in g.traces if t.mark.strong]
     return ", ".join(
-        f"{kind} ({strong.count(kind)})" if strong.count(kind) > 1 else kind for kind in dict.fromkeys(strong)
+        f"{kind} ({strong.count(kind)})" if strong.count(kind) > 1 else kind
+        for kind in dict.fromkeys(strong)
     )

@@ -1,4 +1,5 @@
-"""Sittings of at most 45 minutes, where a learner stopped, and the questions that bring back what was done."""
+"""Sittings of at most 45 minutes, where a learner stopped, and the questions that bring back what
+was done."""
 
 from __future__ import annotations
 
@@ -61,7 +62,10 @@ def where_stopped(events: list[record.Event]) -> list[str]:
     lines = ["You have not started yet."]
     if attempts:
         e = attempts[-1]
-        lines = [f"Last: {e['id']}, {STATES.get(str(e.get('status')), 'tried')}, on {str(e.get('time'))[:10]}."]
+        lines = [
+            f"Last: {e['id']}, {STATES.get(str(e.get('status')), 'tried')}, on"
+            f" {str(e.get('time'))[:10]}."
+        ]
     here = last_topic(events)
     topics = registry.topics()
     start = topics.index(here) if here else 0
@@ -72,7 +76,10 @@ def where_stopped(events: list[record.Event]) -> list[str]:
             if left:
                 minutes = sum(e.minutes for e in left)
                 of = f"sitting {number} of {len(every)}"
-                lines.append(f"Next: my/{registry.stem(topic)}.ipynb, {of}, about {minutes} minutes (estimated):")
+                lines.append(
+                    f"Next: my/{registry.stem(topic)}.ipynb, {of}, about {minutes} minutes"
+                    " (estimated):"
+                )
                 return [*lines, *(f"  {e.id}  {e.title}, {e.minutes} min" for e in left)]
     return [*lines, "Every exercise is done."]
 
@@ -86,7 +93,8 @@ def recall_questions(events: list[record.Event]) -> list[Exercise]:
 
 
 def ask(exercises: list[Exercise], file: Path) -> None:
-    """Ask, wait for Enter, answer; where nobody sits at the keyboard, all questions and then all answers."""
+    """Ask, wait for Enter, answer; where nobody sits at the keyboard, all questions and then all
+    answers."""
     if not exercises:
         print("\nRecall questions come with the first exercise you solve.")
         return

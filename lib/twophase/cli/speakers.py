@@ -1,4 +1,5 @@
-"""Models that speak, each with its way from text to tokens and back: those of the course, and Hugging Face directories."""
+"""Models that speak, each with its way from text to tokens and back: those of the course, and
+Hugging Face directories."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Speaker(Protocol):
         """The tokens of a prompt."""
 
     def load(self, n_tokens: int) -> Transformer:
-        """The model, after a word of warning if it and a cache of so many tokens are more than memory has room for."""
+        """The model, after a word of warning if it and a cache of so many tokens are more than
+        memory has room for."""
 
     def pieces(self, prompt: Sequence[int], tokens: Iterable[int]) -> Iterator[str]:
         """The text of new tokens as it comes, without what ended it."""
@@ -47,7 +49,10 @@ class CourseModel:
         from twophase.models.corpus import END
 
         self.name, self.device, self.dtype = name, find_device(device), find_dtype(dtype)
-        self.stops = [bytes([END]), *(s.encode(errors="surrogateescape") for s in stop)]  # END: the end of a file
+        self.stops = [
+            bytes([END]),
+            *(s.encode(errors="surrogateescape") for s in stop),
+        ]  # END: the end of a file
 
     def encode(self, text: str) -> list[int]:
         from twophase.models.generate import encode
@@ -66,12 +71,20 @@ class CourseModel:
 
 
 class HuggingFaceModel:
-    """A Hugging Face directory: its tokenizer makes tokens of text, or the prompt is tokens already."""
+    """A Hugging Face directory: its tokenizer makes tokens of text, or the prompt is tokens
+    already."""
 
-    def __init__(self, folder: Path, device: str, dtype: str, stop: list[str], token_ids: bool) -> None:
+    def __init__(
+        self, folder: Path, device: str, dtype: str, stop: list[str], token_ids: bool
+    ) -> None:
         from twophase.models import hugging_face
 
-        self.name, self.device, self.dtype, self.stop_texts = str(folder), find_device(device), find_dtype(dtype), stop
+        self.name, self.device, self.dtype, self.stop_texts = (
+            str(folder),
+            find_device(device),
+            find_dtype(dtype),
+            stop,
+        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             self.checkpoint: Checkpoint = hugging_face.open_checkpoint(folder)
@@ -85,18 +98,24 @@ class HuggingFaceModel:
         try:
             return [int(word) for word in text.replace(",", " ").split()]
         except ValueError:
-            raise ValueError(f'with --token-ids the prompt is whole numbers, as in "1 15043"; got "{text}".') from None
+            raise ValueError(
+                f'with --token-ids the prompt is whole numbers, as in "1 15043"; got "{text}".'
+            ) from None
 
     def load(self, n_tokens: int) -> Transformer:
         config = self.checkpoint.config
         if n_tokens > config.context:
-            note(f"prompt and new tokens are {n_tokens:,}, but this model was made for {config.context:,} positions.")
+            note(
+                f"prompt and new tokens are {n_tokens:,}, but this model was made for"
+                f" {config.context:,} positions."
+            )
         weights, cache = self.checkpoint.weight_bytes(self.dtype), self._cache_bytes(n_tokens)
         free = free_bytes(self.device)
         if weights + cache > free:
             note(
-                f"the weights ({_gb(weights)}) and the cache for {n_tokens:,} tokens ({_gb(cache)}) are more than the "
-                f"{_gb(free)} of memory that are free: this may be very slow, or end for lack of memory."
+                f"the weights ({_gb(weights)}) and the cache for {n_tokens:,} tokens ({_gb(cache)})"
+                f" are more than the {_gb(free)} of memory that are free: this may be very slow, or"
+                " end for lack of memory."
             )
         with LoadingBar() as bar:
             return self.checkpoint.load(self.dtype, self.device, progress=bar)
@@ -149,7 +168,8 @@ def note(*sentences: str) -> None:
 
 
 def hold_back(stream: Iterable[int], stops: list[bytes]) -> Iterator[int]:
-    """The tokens of a stream without the stop text at its end: what may be its beginning waits until that is decided."""
+    """The tokens of a stream without the stop text at its end: what may be its beginning waits
+    until that is decided."""
     held = b""
     for token in stream:
         held += bytes([token])
@@ -163,7 +183,8 @@ def hold_back(stream: Iterable[int], stops: list[bytes]) -> Iterator[int]:
 
 
 def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """The pieces of a text up to the first of the stop texts; what may be the beginning of one waits."""
+    """The pieces of a text up to the first of the stop texts; what may be the beginning of one
+    waits."""
     held = ""
     for piece in pieces:
         held += piece
@@ -179,7 +200,8 @@ def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
 
 
 def decode(tokens: Iterable[int]) -> Iterator[str]:
-    """UTF-8 as it arrives: a character is shown when its last byte is there, a byte that fits nowhere as U+FFFD."""
+    """UTF-8 as it arrives: a character is shown when its last byte is there, a byte that fits
+    nowhere as U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     for token in tokens:
         if piece := decoder.decode(bytes([token])):

@@ -1,6 +1,8 @@
-"""The claims ledger: what five texts on inference say, recomputed line by line, each claim with a verdict.
+"""The claims ledger: what five texts on inference say, recomputed line by line, each claim with a
+verdict.
 
-The claims are data (`claims/*.yml`, one file per text); `ledger` computes them with the formulas of `twophase.theory`.
+The claims are data (`claims/*.yml`, one file per text); `ledger` computes them with the formulas of
+`twophase.theory`.
 """
 
 from twophase.errata.ledger import Finding, findings, judge

@@ -1,4 +1,5 @@
-"""Evaluates the rows: each expression with the functions of `twophase.theory`, and the verdict that follows."""
+"""Evaluates the rows: each expression with the functions of `twophase.theory`, and the verdict that
+follows."""
 
 import inspect
 import math
@@ -12,7 +13,14 @@ from typing import Any
 from twophase.errata import witnesses
 from twophase.errata.rows import Claim, Reading, amount, load
 from twophase.errata.rules import agrees, same
-from twophase.theory import arithmetic_intensity, catalog, kv_cache, latency_throughput, params, two_phases
+from twophase.theory import (
+    arithmetic_intensity,
+    catalog,
+    kv_cache,
+    latency_throughput,
+    params,
+    two_phases,
+)
 from twophase.theory.architecture import MixtureOfExperts
 
 MODULES = (params, two_phases, arithmetic_intensity, kv_cache, latency_throughput)
@@ -36,8 +44,9 @@ SLOT = re.compile(r"\{([^{}]+?)(?::([^{}:]*))?\}")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One reading, computed on each case: what it assumes (empty for the plain one) and changes, what the claim's own
-    formula gives (`printed`, empty if it prints a number), the values, and whether they agree."""
+    """One reading, computed on each case: what it assumes (empty for the plain one) and changes,
+    what the claim's own formula gives (`printed`, empty if it prints a number), the values, and
+    whether they agree."""
 
     assumption: str
     changes: Mapping[str, str | float]
@@ -49,7 +58,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with what came out. `verdict` follows from the numbers; the row's own must be the same."""
+    """A claim with what came out. `verdict` follows from the numbers; the row's own must be the
+    same."""
 
     claim: Claim
     outcomes: tuple[Outcome, ...]
@@ -66,20 +76,34 @@ def _public(module: Any) -> dict[str, Any]:
     return {
         name: member
         for name, member in vars(module).items()
-        if inspect.isfunction(member) and member.__module__ == module.__name__ and not name.startswith("_")
+        if inspect.isfunction(member)
+        and member.__module__ == module.__name__
+        and not name.startswith("_")
     }
 
 
 @cache
 def vocabulary() -> dict[str, Any]:
-    """The names an expression may use: formulas, catalog, units, witnesses and a few built-in functions."""
-    names: dict[str, Any] = {"__builtins__": {}, "model": catalog.model, "hardware": catalog.hardware}
+    """The names an expression may use: formulas, catalog, units, witnesses and a few built-in
+    functions."""
+    names: dict[str, Any] = {
+        "__builtins__": {},
+        "model": catalog.model,
+        "hardware": catalog.hardware,
+    }
     for module in MODULES:
         for name, member in _public(module).items():
             if name in names:
                 raise ValueError(f"two formulas are called {name}.")
             names[name] = member
-    return {**names, **UNITS, **PLAIN, "replace": replace, "MixtureOfExperts": MixtureOfExperts, "witness": witnesses}
+    return {
+        **names,
+        **UNITS,
+        **PLAIN,
+        "replace": replace,
+        "MixtureOfExperts": MixtureOfExperts,
+        "witness": witnesses,
+    }
 
 
 @cache
@@ -88,7 +112,8 @@ def _compiled(expression: str) -> CodeType:
 
 
 def scope_of(claim: Claim, inputs: Mapping[str, str | float]) -> dict[str, Any]:
-    """The names of one case: the vocabulary, the inputs as numbers, and what `let` derives from them."""
+    """The names of one case: the vocabulary, the inputs as numbers, and what `let` derives from
+    them."""
     scope = vocabulary() | {name: amount(value)[0] for name, value in inputs.items()}
     for name, expression in claim.let.items():
         scope[name] = eval(_compiled(expression), scope)
@@ -109,21 +134,29 @@ def _outcome(claim: Claim, reading: Reading | None) -> Outcome:
         values.append(value)
         verdicts.append(claim.rule == "none" or agrees(value, stated, claim.rule))
     return Outcome(
-        reading.assumption if reading else "", changes, expression, tuple(printed), tuple(values), all(verdicts)
+        reading.assumption if reading else "",
+        changes,
+        expression,
+        tuple(printed),
+        tuple(values),
+        all(verdicts),
     )
 
 
 def _verdict(claim: Claim, outcomes: tuple[Outcome, ...]) -> str:
     if claim.expression is None:
         told_apart = not all(same(case) for case in zip(*(o.values for o in outcomes), strict=True))
-        return "ambiguous" if told_apart else ("holds" if all(o.agrees for o in outcomes) else "wrong")
+        return (
+            "ambiguous" if told_apart else ("holds" if all(o.agrees for o in outcomes) else "wrong")
+        )
     if outcomes[0].agrees:
         return "holds"
     return "holds if" if any(o.agrees for o in outcomes[1:]) else "wrong"
 
 
 def fill(text: str, scope: Mapping[str, Any]) -> str:
-    """Replace {expression} and {expression:format} by what they come to, so that no number is typed by hand."""
+    """Replace {expression} and {expression:format} by what they come to, so that no number is typed
+    by hand."""
 
     def number(match: re.Match[str]) -> str:
         return format(eval(_compiled(match[1]), dict(scope)), match[2] or "")
@@ -140,7 +173,9 @@ def judge(claim: Claim) -> Finding:
         scope["value"] = outcomes[0].values[0]
         correction = " ".join(fill(claim.correction, scope).split())
     except Exception as problem:
-        raise ValueError(f"{claim.source}, {claim.id}: {type(problem).__name__}: {problem}") from problem
+        raise ValueError(
+            f"{claim.source}, {claim.id}: {type(problem).__name__}: {problem}"
+        ) from problem
     return Finding(claim, outcomes, _verdict(claim, outcomes), correction)
 
 

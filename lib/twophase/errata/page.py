@@ -1,4 +1,5 @@
-"""The ledger as HTML: a table per source whose rows can be filtered, searched and linked (`#claim-<id>`)."""
+"""The ledger as HTML: a table per source whose rows can be filtered, searched and linked
+(`#claim-<id>`)."""
 
 import math
 from collections import Counter
@@ -22,7 +23,8 @@ class Html(str):
 
 
 def number(value: Any, places: int = 0) -> str:
-    """A value for people: one digit more than was printed, three that count at least, thousands set apart."""
+    """A value for people: one digit more than was printed, three that count at least, thousands set
+    apart."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -86,13 +88,18 @@ def _steps(claim: Claim) -> str:
 
 
 def _reading(finding: Finding, outcome: Outcome) -> str:
-    mark = "" if finding.claim.rule == "none" else (" (agrees)" if outcome.agrees else " (does not agree)")
+    mark = (
+        ""
+        if finding.claim.rule == "none"
+        else (" (agrees)" if outcome.agrees else " (does not agree)")
+    )
     label = escape(outcome.assumption) if outcome.assumption else "As it stands"
     if outcome.changes:
         label += f" ({_named(outcome.changes)})"
     code = escape(" ".join(outcome.expression.split()))
     return (
-        f"<li>{label}: <code>{code}</code> = {_values(finding.claim, outcome.values)}{_unit(finding.claim)}{mark}</li>"
+        f"<li>{label}: <code>{code}</code> ="
+        f" {_values(finding.claim, outcome.values)}{_unit(finding.claim)}{mark}</li>"
     )
 
 
@@ -110,14 +117,15 @@ def _row(finding: Finding) -> str:
     claim = finding.claim
     chapter = TOPICS[claim.topic]
     return (
-        f'<tr id="claim-{claim.id}" data-verdict="{finding.verdict}" data-topic="{claim.topic}">'
-        f'<td data-label="Claim"><p class="tp-claim">{escape(claim.claim)}</p>'
-        f'<p class="tp-where">{escape(claim.where)} · chapter {escape(chapter)} · '
-        f'<a href="#claim-{claim.id}">{claim.id}</a></p></td>'
-        f'<td data-label="Printed">{_printed(finding)}</td><td data-label="Recomputed">{_recomputed(finding)}</td>'
-        f'<td data-label="Verdict"><span class="tp-verdict tp-{finding.verdict.replace(" ", "-")}">{finding.verdict}</span>'
-        f"{_condition(finding)}</td>"
-        f'<td data-label="What is right"><p>{escape(finding.correction)}</p>{_how(finding)}</td></tr>'
+        f'<tr id="claim-{claim.id}" data-verdict="{finding.verdict}" data-topic="{claim.topic}"><td'
+        f' data-label="Claim"><p class="tp-claim">{escape(claim.claim)}</p><p'
+        f' class="tp-where">{escape(claim.where)} · chapter {escape(chapter)} · <a'
+        f' href="#claim-{claim.id}">{claim.id}</a></p></td><td'
+        f' data-label="Printed">{_printed(finding)}</td><td'
+        f' data-label="Recomputed">{_recomputed(finding)}</td><td data-label="Verdict"><span'
+        ' class="tp-verdict'
+        f' tp-{finding.verdict.replace(" ", "-")}">{finding.verdict}</span>{_condition(finding)}</td><td'
+        f' data-label="What is right"><p>{escape(finding.correction)}</p>{_how(finding)}</td></tr>'
     )
 
 
@@ -132,18 +140,23 @@ def describe(key: str) -> Html:
     """Title, author and date of a source as far as it gives them. ValueError for an unknown key."""
     source = _of(key)
     facts = [source.author or "no author given", source.date or "no date given"]
-    return Html(f"<p><cite>{escape(source.title)}</cite> ({escape(', '.join(facts))}). {escape(source.note)}</p>")
+    return Html(
+        f"<p><cite>{escape(source.title)}</cite> ({escape(', '.join(facts))})."
+        f" {escape(source.note)}</p>"
+    )
 
 
 def table(key: str) -> Html:
     """The rows of one source, in the order of its text. ValueError for an unknown key."""
     source = _of(key)
     heads = "".join(
-        f'<th scope="col">{name}</th>' for name in ("Claim", "Printed", "Recomputed", "Verdict", "What is right")
+        f'<th scope="col">{name}</th>'
+        for name in ("Claim", "Printed", "Recomputed", "Verdict", "What is right")
     )
     body = "".join(_row(finding) for finding in findings() if finding.claim.source == source.key)
     return Html(
-        f'<table class="tp-ledger"><caption>{escape(source.title)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+        "<table"
+        f' class="tp-ledger"><caption>{escape(source.title)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
     )
 
 
@@ -158,16 +171,21 @@ def counts() -> Html:
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("Source", "claims", *VERDICTS))
     body = ""
     for title, tally in lines:
-        cells = "".join(f"<td>{n}</td>" for n in (sum(tally.values()), *(tally.get(v, 0) for v in VERDICTS)))
+        cells = "".join(
+            f"<td>{n}</td>" for n in (sum(tally.values()), *(tally.get(v, 0) for v in VERDICTS))
+        )
         body += f'<tr><th scope="row">{escape(title)}</th>{cells}</tr>'
     return Html(
-        f'<div class="tp-scroll"><table class="tp-counts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        '<div class="tp-scroll"><table'
+        f' class="tp-counts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
 def agreement() -> Html:
     """The rules of tolerance, as a list."""
-    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in RULES.items())
+    items = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in RULES.items()
+    )
     return Html(f"<dl>{items}</dl>")
 
 
@@ -176,16 +194,18 @@ def _options(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def controls() -> Html:
-    """The filter above the tables: words, verdict, chapter; with the style and the script that serve them."""
+    """The filter above the tables: words, verdict, chapter; with the style and the script that
+    serve them."""
     folder = files("twophase.errata")
     style = (folder / "ledger.css").read_text(encoding="utf-8")
     script = (folder / "ledger.js").read_text(encoding="utf-8")
     verdicts = _options([("", "all"), *((v, v) for v in VERDICTS)])
     topics = _options([("", "all"), *TOPICS.items()])
     return Html(
-        f'<style>{style}</style><form class="tp-filter" role="search" aria-label="Filter the claims">'
-        '<label>Words <input type="search" name="words" placeholder="Mistral, 8.08, GiB" autocomplete="off"></label>'
-        f'<label>Verdict <select name="verdict" autocomplete="off">{verdicts}</select></label>'
-        f'<label>Chapter <select name="topic" autocomplete="off">{topics}</select></label>'
-        f'<output aria-live="polite"></output></form><script>{script}</script>'
+        f'<style>{style}</style><form class="tp-filter" role="search" aria-label="Filter the'
+        ' claims"><label>Words <input type="search" name="words" placeholder="Mistral, 8.08, GiB"'
+        ' autocomplete="off"></label><label>Verdict <select name="verdict"'
+        f' autocomplete="off">{verdicts}</select></label><label>Chapter <select name="topic"'
+        f' autocomplete="off">{topics}</select></label><output'
+        f' aria-live="polite"></output></form><script>{script}</script>'
     )

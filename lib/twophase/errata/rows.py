@@ -1,4 +1,5 @@
-"""The rows of the ledger: loaded from YAML and checked, with one clear sentence for each mistake."""
+"""The rows of the ledger: loaded from YAML and checked, with one clear sentence for each
+mistake."""
 
 import re
 from collections.abc import Mapping
@@ -95,7 +96,9 @@ def parse_claim(raw: Mapping[str, Any], source: str) -> Claim:
     missing = [key for key in REQUIRED if not raw.get(key)]
     unknown = sorted(set(raw) - set(REQUIRED) - set(OPTIONAL))
     if missing or unknown:
-        raise ValueError(f"{source}, {name}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}.")
+        raise ValueError(
+            f"{source}, {name}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}."
+        )
     try:
         return _build(raw, source)
     except (ValueError, TypeError, KeyError) as problem:
@@ -129,9 +132,21 @@ def _build(raw: Mapping[str, Any], source: str) -> Claim:
     )
     let = {key: str(value) for key, value in raw.get("let", {}).items()}
     expression = _text(raw.get("expression"))
-    if expression is None and (len(readings) < 2 or any(reading.expression is None for reading in readings)):
-        raise ValueError("a row without an expression needs two readings or more, each with its own.")
-    facts = (raw["id"], source, raw["where"], raw["topic"], raw["claim"], raw["verdict"], raw["correction"].strip())
+    if expression is None and (
+        len(readings) < 2 or any(reading.expression is None for reading in readings)
+    ):
+        raise ValueError(
+            "a row without an expression needs two readings or more, each with its own."
+        )
+    facts = (
+        raw["id"],
+        source,
+        raw["where"],
+        raw["topic"],
+        raw["claim"],
+        raw["verdict"],
+        raw["correction"].strip(),
+    )
     return Claim(*facts, printed, formula, rule, cases, let, expression, readings)
 
 
@@ -150,7 +165,8 @@ def _default_rule(stated: Stated, formula: str | None) -> str:
 
 
 def parse_source(text: str, key: str) -> Source:
-    """A source and its rows from the text of a YAML file. ValueError for a mistake, or for an id used twice."""
+    """A source and its rows from the text of a YAML file. ValueError for a mistake, or for an id
+    used twice."""
     data = yaml.safe_load(text)
     if not isinstance(data, dict) or not {"title", "claims"} <= set(data):
         raise ValueError(f"{key}: a file of claims has a title and claims.")
@@ -158,11 +174,20 @@ def parse_source(text: str, key: str) -> Source:
     ids = [claim.id for claim in claims]
     if doubled := sorted({i for i in ids if ids.count(i) > 1}):
         raise ValueError(f"{key}: ids used twice: {', '.join(doubled)}.")
-    return Source(key, data["title"], data.get("author", ""), str(data.get("date", "")), data.get("note", ""), claims)
+    return Source(
+        key,
+        data["title"],
+        data.get("author", ""),
+        str(data.get("date", "")),
+        data.get("note", ""),
+        claims,
+    )
 
 
 @cache
 def load() -> tuple[Source, ...]:
     """All five sources, in the order of FILES."""
     folder = files("twophase.errata") / "claims"
-    return tuple(parse_source((folder / f"{key}.yml").read_text(encoding="utf-8"), key) for key in FILES)
+    return tuple(
+        parse_source((folder / f"{key}.yml").read_text(encoding="utf-8"), key) for key in FILES
+    )

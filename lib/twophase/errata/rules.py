@@ -1,4 +1,5 @@
-"""When does a computed value agree with a printed one? The rules of tolerance, from the digits that were printed."""
+"""When does a computed value agree with a printed one? The rules of tolerance, from the digits that
+were printed."""
 
 import math
 import re
@@ -39,7 +40,8 @@ class Stated:
 
 
 def parse_stated(raw: object) -> Stated:
-    """From "8.08 ms", "16 to 17 GB", true, a plain number or None. ValueError for text without a number."""
+    """From "8.08 ms", "16 to 17 GB", true, a plain number or None. ValueError for text without a
+    number."""
     if raw is None or isinstance(raw, bool):
         return Stated(raw, "" if raw is None else str(raw).lower())
     text = str(raw).strip()
@@ -58,14 +60,19 @@ def parse_stated(raw: object) -> Stated:
 
 
 def agrees(computed: Any, stated: Stated, rule: str) -> bool:
-    """Whether `computed` supports `stated` under `rule` (a key of RULES, N filled in). ValueError if it is no rule."""
+    """Whether `computed` supports `stated` under `rule` (a key of RULES, N filled in). ValueError
+    if it is no rule."""
     values = list(computed) if isinstance(computed, (list, tuple)) else [computed]
     if rule == "truth":
         return all(bool(v) is bool(stated.value) for v in values)
     if rule == "within":
         low, high = stated.value
         return all(low * (1 - EXACT) <= v <= high * (1 + EXACT) for v in values)
-    wanted = list(stated.value) if isinstance(stated.value, (list, tuple)) else [stated.value] * len(values)
+    wanted = (
+        list(stated.value)
+        if isinstance(stated.value, (list, tuple))
+        else [stated.value] * len(values)
+    )
     if len(wanted) != len(values):
         raise ValueError(f"{len(values)} values were computed for {len(wanted)} stated ones.")
     return all(_close(v, w, stated, rule) for v, w in zip(values, wanted, strict=True))
@@ -111,4 +118,7 @@ def describe_rule(rule: str) -> str:
 def same(values: Iterable[Any]) -> bool:
     """Whether all values are equal, but for floating point."""
     first, *others = list(values)
-    return all(v == first or (isinstance(v, (int, float)) and math.isclose(v, first, rel_tol=1e-6)) for v in others)
+    return all(
+        v == first or (isinstance(v, (int, float)) and math.isclose(v, first, rel_tol=1e-6))
+        for v in others
+    )

@@ -1,4 +1,5 @@
-"""Facts that no formula gives: what a piece of code does when it runs, what a loop counts, when something was posted."""
+"""Facts that no formula gives: what a piece of code does when it runs, what a loop counts, when
+something was posted."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def matmul_flops_by_loop(B: int, D: int, F: int) -> int:
-    """FLOPs of [B, D] @ [D, F], one by one: a multiply and an add for every term of every output."""
+    """FLOPs of [B, D] @ [D, F], one by one: a multiply and an add for every term of every
+    output."""
     return sum(2 for _ in product(range(B), range(F), range(D)))
 
 
@@ -23,12 +25,14 @@ def mlp_flops_by_loop(B: int, T: int, D: int, F: int, gated: bool = True) -> int
 
 
 def attention_flops_by_loop(B: int, T: int, S: int, N: int, H: int) -> int:
-    """FLOPs of scores and weighted values: each query of each head meets each key and each value."""
+    """FLOPs of scores and weighted values: each query of each head meets each key and each
+    value."""
     return sum(2 * H + 2 * H for _ in product(range(B), range(N), range(T), range(S)))
 
 
 def pairs_by_loop(n_prompt: int, n_output: int) -> int:
-    """Query-key pairs that a cached generation computes: each token meets itself and all before it."""
+    """Query-key pairs that a cached generation computes: each token meets itself and all before
+    it."""
     return sum(position + 1 for position in range(n_prompt + n_output))
 
 
@@ -38,7 +42,8 @@ def growth(cost: Callable[[int], float], n: int) -> float:
 
 
 def posted_on(post_id: int) -> str:
-    """The day a post on X (Twitter) was made: the upper bits of its id are milliseconds since 2010-11-04."""
+    """The day a post on X (Twitter) was made: the upper bits of its id are milliseconds since
+    2010-11-04."""
     milliseconds = (post_id >> 22) + 1288834974657
     return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()
 
@@ -52,7 +57,8 @@ def seconds(clock: str) -> int:
 
 
 class PreallocatedCache:
-    """A cache as the deep dive's snippet has it, in our words: one length for all rows, float32, no check of the end."""
+    """A cache as the deep dive's snippet has it, in our words: one length for all rows, float32, no
+    check of the end."""
 
     def __init__(self, max_batch: int, max_length: int, heads: int, width: int) -> None:
         import torch
@@ -61,7 +67,9 @@ class PreallocatedCache:
         self.values = torch.zeros_like(self.keys)
         self.length = 0
 
-    def append(self, keys: "torch.Tensor", values: "torch.Tensor") -> tuple["torch.Tensor", "torch.Tensor"]:
+    def append(
+        self, keys: "torch.Tensor", values: "torch.Tensor"
+    ) -> tuple["torch.Tensor", "torch.Tensor"]:
         """Write [B, T, N, H] behind what is there; everything so far is returned as views."""
         rows, new = keys.shape[:2]
         end = self.length + new
@@ -75,11 +83,14 @@ def _tokens(B: int, T: int, first: float = 1.0) -> "torch.Tensor":
     """[B, T, 1, 4], the token at position t filled with first + t."""
     import torch
 
-    return (first + torch.arange(T, dtype=torch.float32)).view(1, T, 1, 1).expand(B, T, 1, 4).clone()
+    return (
+        (first + torch.arange(T, dtype=torch.float32)).view(1, T, 1, 1).expand(B, T, 1, 4).clone()
+    )
 
 
 def tokens_lost_past_the_end(max_length: int = 4, n_tokens: int = 6) -> int:
-    """Append one token at a time, more than fit: how many are missing from what comes back. No error is raised."""
+    """Append one token at a time, more than fit: how many are missing from what comes back. No
+    error is raised."""
     cache = PreallocatedCache(1, max_length, 1, 4)
     for position in range(n_tokens):
         token = _tokens(1, 1, first=position + 1.0)
@@ -99,7 +110,8 @@ def a_block_past_the_end_raises() -> bool:
 
 
 def positions_returned_for_a_short_row(short: int = 2, long: int = 4) -> int:
-    """Two prompts of different lengths, padded to one block: positions the cache hands back for the short one."""
+    """Two prompts of different lengths, padded to one block: positions the cache hands back for the
+    short one."""
     cache = PreallocatedCache(2, 8, 1, 4)
     block = _tokens(2, long)
     block[0, short:] = 0
@@ -134,7 +146,8 @@ def length_after_one_token(n_layers: int) -> int:
 
 
 def bytes_per_cached_value(default: str = "float32") -> int:
-    """Bytes of one number in the cache as the snippet allocates it, under torch's default dtype `default`."""
+    """Bytes of one number in the cache as the snippet allocates it, under torch's default dtype
+    `default`."""
     import torch
 
     before = torch.get_default_dtype()
@@ -146,7 +159,8 @@ def bytes_per_cached_value(default: str = "float32") -> int:
 
 
 def first_key_of_the_second_sequence(the_first_leaves: bool) -> float:
-    """Two sequences, the second's first key 101. Then one more token, for both or, row 0 now, for the second alone."""
+    """Two sequences, the second's first key 101. Then one more token, for both or, row 0 now, for
+    the second alone."""
     cache = PreallocatedCache(2, 8, 1, 4)
     both = _tokens(2, 1)
     both[1] += 100
@@ -157,7 +171,8 @@ def first_key_of_the_second_sequence(the_first_leaves: bool) -> float:
 
 
 def keys_of_the_request_before(first: int, new_object: bool) -> int:
-    """A request of `first` tokens, then one token of the next: keys of the first request that come back with it."""
+    """A request of `first` tokens, then one token of the next: keys of the first request that come
+    back with it."""
     cache = PreallocatedCache(1, first + 8, 1, 4)
     old = _tokens(1, first, first=100.0)
     cache.append(old, old)
@@ -169,7 +184,8 @@ def keys_of_the_request_before(first: int, new_object: bool) -> int:
 
 
 def steps_kept_for_a_backward_pass(steps: int, without_gradients: bool) -> int:
-    """Keys from a weight that requires gradients, appended step by step: writes that the cache's graph still holds."""
+    """Keys from a weight that requires gradients, appended step by step: writes that the cache's
+    graph still holds."""
     import torch
 
     cache = PreallocatedCache(1, steps, 1, 4)

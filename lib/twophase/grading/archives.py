@@ -1,4 +1,5 @@
-"""Zips that somebody else made, read where they lie: nothing is written to the disk, and no declared size is believed.
+"""Zips that somebody else made, read where they lie: nothing is written to the disk, and no
+declared size is believed.
 
 A member is known by its number in the zip's directory, not by its name: two may have the same one.
 """
@@ -27,11 +28,21 @@ CLASS_DIRECTORY_BYTES, CLASS_MEMBERS = 2**25, 200_000  # of the zip that the com
 CHUNK = 2**16
 CROWDED = "it is a zip with too many files in it; hand in the notebook itself"
 # what zipfile says of bytes that are no zip, or a damaged one
-DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError, LookupError, OverflowError)
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    OverflowError,
+)
 
 
 class _Careful(io.BufferedReader):
-    """A file that gives at most `most` bytes at a time: zipfile reads a directory in one go, however large it claims to be."""
+    """A file that gives at most `most` bytes at a time: zipfile reads a directory in one go,
+    however large it claims to be."""
 
     most = DIRECTORY_BYTES
 
@@ -44,7 +55,8 @@ class _Careful(io.BufferedReader):
 
 
 class Budget:
-    """How much one student's zip may still hold, with all zips in it. It goes down, and never up again."""
+    """How much one student's zip may still hold, with all zips in it. It goes down, and never up
+    again."""
 
     def __init__(self) -> None:
         self.members, self.bytes = MEMBERS, INNER_TOTAL
@@ -57,12 +69,14 @@ class Budget:
             raise Unreadable(CROWDED)
         if self.bytes < 0:
             raise Unreadable(
-                f"the zips in its zip are larger than {INNER_TOTAL // 2**20} MiB together; hand in the notebook itself"
+                f"the zips in its zip are larger than {INNER_TOTAL // 2**20} MiB together; hand in"
+                " the notebook itself"
             )
 
 
 def fill(node: Node, whole_class: bool = False) -> None:
-    """Put what is in a zip, and in the zips in it, into `node.inside`; or why that cannot be done into `trouble`."""
+    """Put what is in a zip, and in the zips in it, into `node.inside`; or why that cannot be done
+    into `trouble`."""
     try:
         with _file(node.path) as file:
             _fill(node, file, None if whole_class else Budget(), depth=1)
@@ -71,7 +85,8 @@ def fill(node: Node, whole_class: bool = False) -> None:
 
 
 def read(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> bytes:
-    """The first `most` bytes of a file, or of a member of a zip, or (with several numbers) of one in a zip in it. Raises Unreadable."""
+    """The first `most` bytes of a file, or of a member of a zip, or (with several numbers) of one
+    in a zip in it. Raises Unreadable."""
     if members:
         return _KEPT.read(path, members, most)
     with _file(path) as file:
@@ -80,7 +95,8 @@ def read(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> byt
 
 
 class _Kept:
-    """The zip on the disk that was read last, still open: the directory of one with thousands of members takes 30 ms to read."""
+    """The zip on the disk that was read last, still open: the directory of one with thousands of
+    members takes 30 ms to read."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -106,7 +122,9 @@ class _Kept:
         if self._zip is None or which != self._which:
             self._open.close()
             self._zip, self._which = None, which
-            self._zip = self._open.enter_context(_zip(self._open.enter_context(_file(path)), whole_class=True))
+            self._zip = self._open.enter_context(
+                _zip(self._open.enter_context(_file(path)), whole_class=True)
+            )
         return self._zip
 
 
@@ -147,7 +165,9 @@ def _fill(node: Node, file: _Careful, budget: Budget | None, depth: int) -> None
 def _fill_inner(node: Node, z: zipfile.ZipFile, budget: Budget, depth: int) -> None:
     try:
         if depth > DEPTH:
-            raise Unreadable("it is a zip in a zip in a zip, which is not opened; hand in the notebook itself")
+            raise Unreadable(
+                "it is a zip in a zip in a zip, which is not opened; hand in the notebook itself"
+            )
         data = _inner(z, node.members[-1])
         budget.spend(n_bytes=len(data))
         _fill(node, _Careful(io.BytesIO(data)), budget, depth)
@@ -156,7 +176,8 @@ def _fill_inner(node: Node, z: zipfile.ZipFile, budget: Budget, depth: int) -> N
 
 
 def _folder(folders: dict[str, Node], top: Node, parts: list[str]) -> Node:
-    """The node of a folder in a zip, made if it is not there yet. `folders` has those by their path in the zip."""
+    """The node of a folder in a zip, made if it is not there yet. `folders` has those by their path
+    in the zip."""
     parent, key = top, ""
     for part in parts:
         key = below(key, part)
@@ -168,7 +189,8 @@ def _folder(folders: dict[str, Node], top: Node, parts: list[str]) -> Node:
 
 
 def _parts(info: zipfile.ZipInfo) -> list[str]:
-    """The parts of a member's name: nothing leads upwards or to the root, and there are no control characters."""
+    """The parts of a member's name: nothing leads upwards or to the root, and there are no control
+    characters."""
     name = info.orig_filename
     if not info.flag_bits & 0x800:  # not marked as UTF-8; many programs write UTF-8 all the same
         try:
@@ -190,7 +212,10 @@ def _refused(info: zipfile.ZipInfo) -> str:
         zipfile.ZIP_STORED,
         zipfile.ZIP_DEFLATED,
     ):  # of others, 4 KiB may become gigabytes at once
-        return "it is compressed in a way that is not supported; use an ordinary zip, or hand in the notebook itself"
+        return (
+            "it is compressed in a way that is not supported; use an ordinary zip, or hand in the"
+            " notebook itself"
+        )
     return ""
 
 
@@ -206,7 +231,9 @@ def _member(z: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
     except Unreadable:
         raise
     except DAMAGED as e:
-        raise Unreadable(f"it is damaged in its zip ({type(e).__name__}); hand it in again") from None
+        raise Unreadable(
+            f"it is damaged in its zip ({type(e).__name__}); hand it in again"
+        ) from None
     return bytes(data)
 
 
@@ -214,7 +241,8 @@ def _inner(z: zipfile.ZipFile, number: int) -> bytes:
     data = _member(z, number_of(z, number), INNER_BYTES + 1)
     if len(data) > INNER_BYTES:
         raise Unreadable(
-            f"it is a zip in a zip and larger than {INNER_BYTES // 2**20} MiB; hand in the notebook itself"
+            f"it is a zip in a zip and larger than {INNER_BYTES // 2**20} MiB; hand in the notebook"
+            " itself"
         )
     return data
 
@@ -226,7 +254,11 @@ def _file(path: Path) -> Iterator[_Careful]:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as e:
         link = os.path.islink(path)
-        why = "it is a link, and links are not followed" if link else f"it cannot be opened ({e.strerror})"
+        why = (
+            "it is a link, and links are not followed"
+            if link
+            else f"it cannot be opened ({e.strerror})"
+        )
         raise Unreadable(why) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -244,6 +276,8 @@ def _zip(file: _Careful, whole_class: bool) -> Iterator[zipfile.ZipFile]:
     except Unreadable:
         raise
     except DAMAGED:
-        raise Unreadable("it is no zip, or a damaged one; make it again, or hand in the notebook itself") from None
+        raise Unreadable(
+            "it is no zip, or a damaged one; make it again, or hand in the notebook itself"
+        ) from None
     with z:
         yield z

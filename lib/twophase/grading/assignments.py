@@ -1,7 +1,9 @@
-"""A model-solution notebook: its canonical form, what must hold in it, and the exercise notebook it becomes.
+"""A model-solution notebook: its canonical form, what must hold in it, and the exercise notebook it
+becomes.
 
-Nothing here runs or writes a notebook; tools/exercises.py and `twophase release` do. nbgrader's own preprocessors make the
-release; only the stub is ours: it names the exercise and says how many lines the author's answer takes.
+Nothing here runs or writes a notebook; tools/exercises.py and `twophase release` do. nbgrader's own
+preprocessors make the release; only the stub is ours: it names the exercise and says how many lines
+the author's answer takes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbgrader import utils
-from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, ClearSolutions, ComputeChecksums, LockCells
+from nbgrader.preprocessors import (
+    CheckCellMetadata,
+    ClearOutput,
+    ClearSolutions,
+    ComputeChecksums,
+    LockCells,
+)
 
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
@@ -48,15 +56,20 @@ def topic_of(path: Path) -> str:
     """The topic of `NN_topic.ipynb`. Raises BadNotebook if there is none of that name."""
     stems = {registry.stem(t): t for t in registry.CHAPTERS}
     if path.stem not in stems:
-        raise BadNotebook(f"{path.name} is no topic's notebook: a name is like {registry.stem('kv_cache')}.ipynb")
+        raise BadNotebook(
+            f"{path.name} is no topic's notebook: a name is like {registry.stem('kv_cache')}.ipynb"
+        )
     topic = stems[path.stem]
     if topic not in registry.topics():
-        raise BadNotebook(f"{path.name} has no exercises yet: lib/twophase/checks/{topic}/ is missing")
+        raise BadNotebook(
+            f"{path.name} has no exercises yet: lib/twophase/checks/{topic}/ is missing"
+        )
     return topic
 
 
 def normalize(nb: NotebookNode, topic: str) -> NotebookNode:
-    """A copy in canonical form: ids made from grade ids, least metadata, no trace of the editor that saved it."""
+    """A copy in canonical form: ids made from grade ids, least metadata, no trace of the editor
+    that saved it."""
     made = nbformat.v4.upgrade(copy.deepcopy(nb))
     made.nbformat, made.nbformat_minor = 4, 5
     made.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": LANGUAGE})
@@ -67,13 +80,16 @@ def normalize(nb: NotebookNode, topic: str) -> NotebookNode:
         for extra in ("checksum", "cell_type"):
             cell.metadata.get("nbgrader", {}).pop(extra, None)
         cell.source = cell.source.strip("\n")
-        if cell.source == "progress()":  # what it prints grows with the course: nbval must not compare it
+        if (
+            cell.source == "progress()"
+        ):  # what it prints grows with the course: nbval must not compare it
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "nbval-ignore-output"})
     return made
 
 
 def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
-    """A stable id for every cell: its grade id; `<id>-task` above an answer; else counted from the exercise before it."""
+    """A stable id for every cell: its grade id; `<id>-task` above an answer; else counted from the
+    exercise before it."""
     ids: list[str] = []
     last, count = f"{topic}-intro", 0
     for i, cell in enumerate(cells):
@@ -82,7 +98,9 @@ def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
         if own is not None:
             ids.append(own)
             last, count = own.removesuffix("-check"), 0
-        elif cell.cell_type == "markdown" and following is not None and utils.is_solution(following):
+        elif (
+            cell.cell_type == "markdown" and following is not None and utils.is_solution(following)
+        ):
             ids.append(f"{grade_id(following)}-task")
         else:
             count += 1
@@ -91,14 +109,16 @@ def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
 
 
 def validate(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -> None:
-    """Raises BadNotebook, with one sentence, for the first rule that a canonical notebook breaks."""
+    """Raises BadNotebook, with one sentence, for the first rule that a canonical notebook
+    breaks."""
     ids = [cell.id for cell in nb.cells]
     for cell_id in ids:
         if ids.count(cell_id) > 1:
             raise BadNotebook(f"two cells have the id {cell_id}; an id is used once")
         if not re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}", cell_id):
             raise BadNotebook(
-                f"the id {cell_id} is longer than {MAX_ID} or has other signs than letters, digits, _ and -"
+                f"the id {cell_id} is longer than {MAX_ID} or has other signs than letters, digits,"
+                " _ and -"
             )
     _validate_setup(nb, topic)
     answers = [grade_id(c) for c in nb.cells if utils.is_solution(c)]
@@ -109,7 +129,9 @@ def validate(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -
     for unknown in [i for i in answers if i not in expected]:
         raise BadNotebook(f"the answer cell {unknown} belongs to no exercise of {topic}")
     if answers != expected:
-        raise BadNotebook(f"the exercises stand in another order than the topic's ORDER: {', '.join(expected)}")
+        raise BadNotebook(
+            f"the exercises stand in another order than the topic's ORDER: {', '.join(expected)}"
+        )
     graded = [c.id for c in nb.cells if utils.is_grade(c)]
     for stray in [g for g in graded if g.removesuffix("-check") not in expected]:
         raise BadNotebook(f"the check cell {stray} belongs to no exercise")
@@ -120,10 +142,15 @@ def validate(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -
 def _validate_setup(nb: NotebookNode, topic: str) -> None:
     first = next((c for c in nb.cells if c.cell_type == "code"), None)
     if first is None or grade_id(first) != f"{topic}-setup":
-        raise BadNotebook(f"the first code cell must be the setup cell, with the grade_id {topic}-setup")
+        raise BadNotebook(
+            f"the first code cell must be the setup cell, with the grade_id {topic}-setup"
+        )
     _require_marks(first, "setup")
     if "from twophase.lab import" not in first.source:
-        raise BadNotebook("the setup cell must import NotYet, check, hint, solution and progress from twophase.lab")
+        raise BadNotebook(
+            "the setup cell must import NotYet, check, hint, solution and progress from"
+            " twophase.lab"
+        )
 
 
 def _require_marks(cell: NotebookNode, kind: str) -> None:
@@ -131,7 +158,8 @@ def _require_marks(cell: NotebookNode, kind: str) -> None:
         if cell.metadata.nbgrader.get(key) != value:
             found = cell.metadata.nbgrader.get(key)
             raise BadNotebook(
-                f"the {kind} cell {cell.id} must have {key} = {value} in its nbgrader metadata, not {found}"
+                f"the {kind} cell {cell.id} must have {key} = {value} in its nbgrader metadata, not"
+                f" {found}"
             )
 
 
@@ -139,23 +167,32 @@ def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     task, answer = nb.cells[at - 1] if at else None, nb.cells[at]
     if task is None or task.cell_type != "markdown" or not task.source.startswith("## "):
         raise BadNotebook(
-            f"above the answer cell {exercise.id} must stand its task: a markdown cell that begins with ##"
+            f"above the answer cell {exercise.id} must stand its task: a markdown cell that begins"
+            " with ##"
         )
     _require_marks(answer, "answer")
     if BEGIN not in answer.source:
         raise BadNotebook(f"the answer cell {exercise.id} has no {BEGIN} … {END}")
     check = nb.cells[at + 1] if at + 1 < len(nb.cells) else None
-    if check is None or check.id != f"{exercise.id}-check" or check.source != f'check("{exercise.id}")':
-        raise BadNotebook(f'below the answer cell {exercise.id} must stand its check cell: check("{exercise.id}")')
+    if (
+        check is None
+        or check.id != f"{exercise.id}-check"
+        or check.source != f'check("{exercise.id}")'
+    ):
+        raise BadNotebook(
+            f'below the answer cell {exercise.id} must stand its check cell: check("{exercise.id}")'
+        )
     _require_marks(check, "check")
     if check.metadata.nbgrader.get("points") != exercise.points:
         raise BadNotebook(
-            f"{exercise.id} is worth {exercise.points} points, and its check cell says {check.metadata.nbgrader.get('points')}"
+            f"{exercise.id} is worth {exercise.points} points, and its check cell says"
+            f" {check.metadata.nbgrader.get('points')}"
         )
 
 
 class ClearToNotYet(ClearSolutions):  # type: ignore[misc]
-    """nbgrader's ClearSolutions, with a stub that names the exercise and counts the lines of the author's answer."""
+    """nbgrader's ClearSolutions, with a stub that names the exercise and counts the lines of the
+    author's answer."""
 
     def _replace_solution_region(self, cell: NotebookNode, language: str) -> bool:
         new_lines: list[str] = []
@@ -182,23 +219,38 @@ class ClearToNotYet(ClearSolutions):  # type: ignore[misc]
 def stub(exercise_id: str, answer: list[str]) -> str:
     """The line that stands for an answer of these lines. Blank lines and comments do not count."""
     n = sum(1 for line in answer if line.strip() and not line.strip().startswith("#"))
-    return f'raise NotYet("{exercise_id}")  # the author\'s answer takes {n} line{"" if n == 1 else "s"}'
+    return (
+        f'raise NotYet("{exercise_id}")  # the author\'s answer takes {n}'
+        f" line{'' if n == 1 else 's'}"
+    )
 
 
-def release(solutions: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -> NotebookNode:
-    """The exercise notebook: stubs for answers, no outputs, cells locked, checksums as nbgrader wants them.
+def release(
+    solutions: NotebookNode, topic: str, catalog: Catalog = registry.COURSE
+) -> NotebookNode:
+    """The exercise notebook: stubs for answers, no outputs, cells locked, checksums as nbgrader
+    wants them.
 
-    Each cell's metadata says `twophase: {cell, digest}`: what it is, and its text as released, so that `twophase update`
-    can tell what a learner has changed.
+    Each cell's metadata says `twophase: {cell, digest}`: what it is, and its text as released, so
+    that `twophase update` can tell what a learner has changed.
     """
     nb = copy.deepcopy(solutions)
     resources: dict[str, Any] = {"nbgrader": {}}
-    for step in (ClearToNotYet(), ClearOutput(), LockCells(), CheckCellMetadata(), ComputeChecksums()):
+    for step in (
+        ClearToNotYet(),
+        ClearOutput(),
+        LockCells(),
+        CheckCellMetadata(),
+        ComputeChecksums(),
+    ):
         nb, resources = step.preprocess(nb, resources)
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.metadata["deletable"] = cell.metadata["editable"] = False
-        cell.metadata["twophase"] = {"cell": cell.id, "digest": hashlib.sha256(cell.source.encode()).hexdigest()[:16]}
+        cell.metadata["twophase"] = {
+            "cell": cell.id,
+            "digest": hashlib.sha256(cell.source.encode()).hexdigest()[:16],
+        }
         if utils.is_solution(cell):
             _validate_stub(cell, catalog.load(cell.id))
     return nb
@@ -209,11 +261,19 @@ def _validate_stub(cell: NotebookNode, exercise: Exercise) -> None:
     try:
         body = ast.parse(cell.source).body
     except SyntaxError as e:
-        raise BadNotebook(f"without its answer, {cell.id} is no Python: {e.msg} in line {e.lineno}") from None
-    defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+        raise BadNotebook(
+            f"without its answer, {cell.id} is no Python: {e.msg} in line {e.lineno}"
+        ) from None
+    defined = {
+        node.name
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
     for name in exercise.entries:
         if name not in defined:
-            raise BadNotebook(f"{cell.id} must define {name} above {BEGIN}, so that its stub does too")
+            raise BadNotebook(
+                f"{cell.id} must define {name} above {BEGIN}, so that its stub does too"
+            )
 
 
 def to_bytes(nb: NotebookNode) -> bytes:

@@ -1,4 +1,5 @@
-"""Grading again what was graded: with the same seed the result must be identical, with another the verdicts must be the same.
+"""Grading again what was graded: with the same seed the result must be identical, with another the
+verdicts must be the same.
 
 Nothing is changed: what is found goes to `audit.jsonl`, a line for each submission and seed.
 """
@@ -56,24 +57,36 @@ def other_seed(seed: int | str) -> str:
     return hashlib.sha256(f"another than {seed}".encode()).hexdigest()
 
 
-def choose(submissions: Sequence[Submission], course: Course, index: Index, share: float) -> list[Submission]:
-    """Those graded under today's conditions; of these, by a digest of name and content, about this share. Raises ValueError for none."""
+def choose(
+    submissions: Sequence[Submission], course: Course, index: Index, share: float
+) -> list[Submission]:
+    """Those graded under today's conditions; of these, by a digest of name and content, about this
+    share. Raises ValueError for none."""
     done = Done(course, index)
     graded = [s for s in submissions if s in done]
     if not graded:
-        raise ValueError("there is nothing to audit: no submission has a result under these conditions; grade first")
+        raise ValueError(
+            "there is nothing to audit: no submission has a result under these conditions; grade"
+            " first"
+        )
     chosen = [
         s
         for s in graded
-        if int.from_bytes(hashlib.sha256(s.name.encode("utf-8", "replace")).digest()[:4], "big") < share * 2**32
+        if int.from_bytes(hashlib.sha256(s.name.encode("utf-8", "replace")).digest()[:4], "big")
+        < share * 2**32
     ]
     return chosen or graded[:1]
 
 
 def audit(
-    submissions: Sequence[Submission], course: Course, index: Index, workers: int, zygote: Zygote | None = None
+    submissions: Sequence[Submission],
+    course: Course,
+    index: Index,
+    workers: int,
+    zygote: Zygote | None = None,
 ) -> Iterator[Audited]:
-    """Each submission graded again, twice: with its seed and with another. In the order in which they are done."""
+    """Each submission graded again, twice: with its seed and with another. In the order in which
+    they are done."""
     tasks = []
     for submission in submissions:
         seed = course.seed_for(submission)
@@ -82,7 +95,11 @@ def audit(
         for after in graded:
             before = json.loads(next(index.lines([after["file"]])))
             same_seed = after["seed"] == before["seed"]
-            found = differences(result_of(before), result_of(after)) if same_seed else verdicts(before, after)
+            found = (
+                differences(result_of(before), result_of(after))
+                if same_seed
+                else verdicts(before, after)
+            )
             yield Audited(after["file"], before["key"], same_seed, tuple(found))
 
 
@@ -90,16 +107,21 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference
     """Every place where two results differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted(before.keys() | after.keys()):
-            yield from differences(before.get(name), after.get(name), f"{where}.{name}" if where else name)
+            yield from differences(
+                before.get(name), after.get(name), f"{where}.{name}" if where else name
+            )
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for n, (a, b) in enumerate(zip(before, after, strict=True)):
-            yield from differences(a, b, f"{where}[{a['id'] if isinstance(a, dict) and 'id' in a else n}]")
+            yield from differences(
+                a, b, f"{where}[{a['id'] if isinstance(a, dict) and 'id' in a else n}]"
+            )
     elif before != after or type(before) is not type(after):
         yield Difference(where, _text(before), _text(after))
 
 
 def verdicts(before: Record, after: Record) -> Iterator[Difference]:
-    """What two gradings on different cases may not differ in: whether a submission is judged, and each exercise's verdict."""
+    """What two gradings on different cases may not differ in: whether a submission is judged, and
+    each exercise's verdict."""
     if before["points"] is None or after["points"] is None:
         if before["status"] != after["status"]:
             yield Difference("status", before["status"], after["status"])
@@ -107,7 +129,11 @@ def verdicts(before: Record, after: Record) -> Iterator[Difference]:
     now = {q["id"]: q["status"] for q in after["questions"]}
     for question in before["questions"]:
         if now.get(question["id"]) != question["status"]:
-            yield Difference(f"questions[{question['id']}].status", question["status"], str(now.get(question["id"])))
+            yield Difference(
+                f"questions[{question['id']}].status",
+                question["status"],
+                str(now.get(question["id"])),
+            )
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,5 @@
-"""The benches of a judge: cases, right answers and wrong ones, drawn once for each exercise and seed and then shared."""
+"""The benches of a judge: cases, right answers and wrong ones, drawn once for each exercise and
+seed and then shared."""
 
 from __future__ import annotations
 
@@ -8,13 +9,16 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench
 from twophase.grading.session import GraderFault
 
-KEEP = 256  # benches of about 100 KB: sixteen sets of cases for each of a chapter's ten exercises, and room
+# benches of about 100 KB: sixteen sets of cases for each of a chapter's ten exercises, and room
+KEEP = 256
 
 
 class Benches:
-    """At most `keep` benches, the least recently used dropped, so that memory stays flat however many seeds come along.
+    """At most `keep` benches, the least recently used dropped, so that memory stays flat however
+    many seeds come along.
 
-    With `public_only` their cases are those that a learner may see. One judge's own: checks need not be safe for threads.
+    With `public_only` their cases are those that a learner may see. One judge's own: checks need
+    not be safe for threads.
     """
 
     def __init__(self, keep: int = KEEP, public_only: bool = False) -> None:

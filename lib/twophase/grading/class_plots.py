@@ -1,4 +1,5 @@
-"""Bars as inline SVG, drawn by hand so that the page needs neither script nor picture files. The course's colors, on a white card."""
+"""Bars as inline SVG, drawn by hand so that the page needs neither script nor picture files. The
+course's colors, on a white card."""
 
 from __future__ import annotations
 
@@ -7,15 +8,23 @@ from collections.abc import Sequence
 
 from twophase.grading.report import text
 
-BLUE, VERMILION, INK, GRID = "#0072B2", "#D55E00", "#222222", "#D9D9D9"  # the figures' own: Okabe and Ito's
+BLUE, VERMILION, INK, GRID = (
+    "#0072B2",
+    "#D55E00",
+    "#222222",
+    "#D9D9D9",
+)  # the figures' own: Okabe and Ito's
 WIDTH, LEFT, RIGHT, TOP = 640, 56, 16, 24
 FONT = 'font-family="system-ui, sans-serif"'
 
 
 def ticks(most: float) -> list[float]:
-    """Round numbers from 0 to at least `most`: steps of 1, 2 or 5 times a power of ten, at most six."""
+    """Round numbers from 0 to at least `most`: steps of 1, 2 or 5 times a power of ten, at most
+    six."""
     step = next(s for s in (f * 10.0**p for p in range(-3, 12) for f in (1, 2, 5)) if s * 5 >= most)
-    return [round(step * n, 3) for n in itertools.takewhile(lambda n: step * (n - 1) < most, range(7))]
+    return [
+        round(step * n, 3) for n in itertools.takewhile(lambda n: step * (n - 1) < most, range(7))
+    ]
 
 
 def columns(bars: Sequence[tuple[str, int]], name: str, xlabel: str, ylabel: str, alt: str) -> str:
@@ -36,12 +45,15 @@ def columns(bars: Sequence[tuple[str, int]], name: str, xlabel: str, ylabel: str
     parts.append(_text(LEFT + plot_w / 2, height - 8, xlabel, "middle"))
     middle = TOP + plot_h / 2
     parts.append(
-        f'<text x="15" y="{middle:g}" text-anchor="middle" transform="rotate(-90 15 {middle:g})">{text(ylabel)}</text>'
+        f'<text x="15" y="{middle:g}" text-anchor="middle" transform="rotate(-90 15'
+        f' {middle:g})">{text(ylabel)}</text>'
     )
     return _svg(parts, height, name, alt)
 
 
-def rows(bars: Sequence[tuple[str, float]], name: str, xlabel: str, alt: str, color: str = VERMILION) -> str:
+def rows(
+    bars: Sequence[tuple[str, float]], name: str, xlabel: str, alt: str, color: str = VERMILION
+) -> str:
     """Lying bars with their names in front, the longest first as given."""
     left, line, bottom = 256, 26, 44
     height = TOP + line * len(bars) + bottom
@@ -79,5 +91,11 @@ def _text(x: float, y: float, said: str, anchor: str) -> str:
 def _svg(parts: Sequence[str], height: float, name: str, alt: str) -> str:
     """A figure whose alternative text is read in place of its parts."""
     card = f'<rect width="{WIDTH}" height="{height:g}" fill="#fff"/>'
-    start = f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="{text(name)}" {FONT} font-size="13" fill="{INK}">'
-    return f'<figure>{start}<title id="{text(name)}">{text(alt)}</title>{card}{"".join(parts)}</svg></figure>'
+    start = (
+        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="{text(name)}" {FONT}'
+        f' font-size="13" fill="{INK}">'
+    )
+    return (
+        f"<figure>{start}<title"
+        f' id="{text(name)}">{text(alt)}</title>{card}{"".join(parts)}</svg></figure>'
+    )

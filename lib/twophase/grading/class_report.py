@@ -1,4 +1,5 @@
-"""report.html: a class on a few pages that an instructor would print. No name of a student, no script, no outside request."""
+"""report.html: a class on a few pages that an instructor would print. No name of a student, no
+script, no outside request."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from twophase.grading import class_plots, class_stats
-from twophase.grading.class_stats import AssignmentStats, ClassStats, ExerciseStats, MisconceptionStats
+from twophase.grading.class_stats import (
+    AssignmentStats,
+    ClassStats,
+    ExerciseStats,
+    MisconceptionStats,
+)
 from twophase.grading.gradebook import Gradebook
 from twophase.grading.report import standalone, text
 from twophase.grading.sheets import number
@@ -29,7 +35,12 @@ caption { text-align: left; color: var(--soft); padding-bottom: .3rem; } th.n { 
 def page(book: Gradebook) -> str:
     """The report of a class, as one HTML file."""
     stats = class_stats.of(book)
-    parts = [f"<h1>{text(book.scheme.title)}</h1>", _summary(book, stats), _scores(stats), _assignments(stats)]
+    parts = [
+        f"<h1>{text(book.scheme.title)}</h1>",
+        _summary(book, stats),
+        _scores(stats),
+        _assignments(stats),
+    ]
     parts += [_exercises(stats), _misconceptions(stats), _notes(book)]
     return standalone(f"{book.scheme.title}: class report", "\n".join(p for p in parts if p), PRINT)
 
@@ -46,7 +57,11 @@ def _summary(book: Gradebook, stats: ClassStats) -> str:
     found = class_stats.spread(stats.percents)
     if found:
         said.append(f"mean {_percent(found.mean)}, median {_percent(found.median)}")
-        said += [f"the middle half from {_percent(found.lower)} to {_percent(found.upper)}"] if found.n >= 4 else []
+        said += (
+            [f"the middle half from {_percent(found.lower)} to {_percent(found.upper)}"]
+            if found.n >= 4
+            else []
+        )
     return f"<p>{text('; '.join(said))}.</p>"
 
 
@@ -55,7 +70,9 @@ def _scores(stats: ClassStats) -> str:
         return "<h2>Totals</h2><p>Nobody has a final total yet.</p>"
     bars = class_stats.histogram(stats.percents)
     alt = "Students by total in percent: " + ", ".join(f"{label}: {n}" for label, n in bars if n)
-    return "<h2>Totals</h2>" + class_plots.columns(bars, "totals", "total [% of what counts]", "students", alt)
+    return "<h2>Totals</h2>" + class_plots.columns(
+        bars, "totals", "total [% of what counts]", "students", alt
+    )
 
 
 def _assignments(stats: ClassStats) -> str:
@@ -73,9 +90,16 @@ def _assignments(stats: ClassStats) -> str:
         "open",
     )
     rows = [_assignment(a) for a in stats.assignments]
-    plots = "".join(_assignment_plot(a, n) for n, a in enumerate(stats.assignments) if len(stats.assignments) > 1)
+    plots = "".join(
+        _assignment_plot(a, n)
+        for n, a in enumerate(stats.assignments)
+        if len(stats.assignments) > 1
+    )
     caption = "Mean and median are of work that was handed in, after lateness."
-    return f"<h2>Assignments</h2>{_table(heads, rows, caption, numbers_from=1)}<div class=pair>{plots}</div>"
+    return (
+        f"<h2>Assignments</h2>{_table(heads, rows, caption, numbers_from=1)}<div"
+        f" class=pair>{plots}</div>"
+    )
 
 
 def _assignment(a: AssignmentStats) -> list[str]:
@@ -98,7 +122,9 @@ def _assignment_plot(a: AssignmentStats, n: int) -> str:
         return ""
     title = a.sheet.assignment.title
     bars = class_stats.histogram(a.percents)
-    alt = f"{title}, students by score in percent: " + ", ".join(f"{label}: {c}" for label, c in bars if c)
+    alt = f"{title}, students by score in percent: " + ", ".join(
+        f"{label}: {c}" for label, c in bars if c
+    )
     return class_plots.columns(bars, f"scores-{n}", f"{title}: score [%]", "students", alt)
 
 
@@ -107,9 +133,18 @@ def _exercises(stats: ClassStats) -> str:
     if not there:
         return ""
     costly = [e for e in there if e.lost > 0][:MOST_BARS]
-    bars = [(e.slot.title, float(e.lost / e.n)) for e in sorted(costly, key=lambda e: (-e.lost / e.n, e.slot.id))]
-    alt = "Points lost per student by exercise: " + ", ".join(f"{label}: {v:.3g}" for label, v in bars)
-    plot = class_plots.rows(bars, "exercises", "points lost per student who handed it in", alt) if bars else ""
+    bars = [
+        (e.slot.title, float(e.lost / e.n))
+        for e in sorted(costly, key=lambda e: (-e.lost / e.n, e.slot.id))
+    ]
+    alt = "Points lost per student by exercise: " + ", ".join(
+        f"{label}: {v:.3g}" for label, v in bars
+    )
+    plot = (
+        class_plots.rows(bars, "exercises", "points lost per student who handed it in", alt)
+        if bars
+        else ""
+    )
     heads = (
         "exercise",
         "handed in",
@@ -122,13 +157,24 @@ def _exercises(stats: ClassStats) -> str:
         "of its points",
     )
     rows = [_exercise(e) for e in there[:MOST_ROWS]]
-    caption = "Dearest first. Points are the course's, before lateness and before anything is dropped."
-    return f"<h2>Which exercises cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=1)}{_more(there)}"
+    caption = (
+        "Dearest first. Points are the course's, before lateness and before anything is dropped."
+    )
+    return (
+        "<h2>Which exercises cost"
+        f" most</h2>{plot}{_table(heads, rows, caption, numbers_from=1)}{_more(there)}"
+    )
 
 
 def _exercise(e: ExerciseStats) -> list[str]:
     counts = [str(e.statuses[s] or "") for s in ("wrong", "not_yet", "missing", "failed")]
-    cells = [str(e.n), _percent(Fraction(100 * e.full, e.n)), *counts, number(e.lost), _percent(100 * e.lost_share)]
+    cells = [
+        str(e.n),
+        _percent(Fraction(100 * e.full, e.n)),
+        *counts,
+        number(e.lost),
+        _percent(100 * e.lost_share),
+    ]
     extra = " <span class=soft>(extra)</span>" if e.slot.rule.extra else ""
     return [f"{text(e.slot.title)}{extra}<br><span class=soft>{text(e.slot.id)}</span>", *cells]
 
@@ -136,16 +182,29 @@ def _exercise(e: ExerciseStats) -> list[str]:
 def _misconceptions(stats: ClassStats) -> str:
     there = list(stats.misconceptions)
     if not there:
-        return "<h2>Which misconceptions cost most</h2><p>No wrong answer was one of the known misconceptions.</p>"
+        return (
+            "<h2>Which misconceptions cost most</h2><p>No wrong answer was one of the known"
+            " misconceptions.</p>"
+        )
     bars = [
-        (f"{_words(m.name)} ({m.slot.id.partition('-')[2] or m.slot.id})", float(m.lost)) for m in there[:MOST_BARS]
+        (f"{_words(m.name)} ({m.slot.id.partition('-')[2] or m.slot.id})", float(m.lost))
+        for m in there[:MOST_BARS]
     ]
-    alt = "Points lost by misconception, all students together: " + ", ".join(f"{label}: {v:.3g}" for label, v in bars)
-    plot = class_plots.rows(bars, "misconceptions", "points lost, all students together", alt, class_plots.BLUE)
+    alt = "Points lost by misconception, all students together: " + ", ".join(
+        f"{label}: {v:.3g}" for label, v in bars
+    )
+    plot = class_plots.rows(
+        bars, "misconceptions", "points lost, all students together", alt, class_plots.BLUE
+    )
     rows = [_misconception(m) for m in there[:MOST_ROWS]]
     heads = ("misconception", "exercise", "students", "lost, all together")
-    caption = "An answer is named when it behaves like exactly one known misconception in every case."
-    return f"<h2>Which misconceptions cost most</h2>{plot}{_table(heads, rows, caption, numbers_from=2)}{_more(there)}"
+    caption = (
+        "An answer is named when it behaves like exactly one known misconception in every case."
+    )
+    return (
+        "<h2>Which misconceptions cost"
+        f" most</h2>{plot}{_table(heads, rows, caption, numbers_from=2)}{_more(there)}"
+    )
 
 
 def _misconception(m: MisconceptionStats) -> list[str]:
@@ -163,10 +222,14 @@ def _words(slug: str) -> str:
 
 
 def _notes(book: Gradebook) -> str:
-    said = [f"{len(book.strangers)} files belong to nobody in the course."] if book.strangers else []
+    said = (
+        [f"{len(book.strangers)} files belong to nobody in the course."] if book.strangers else []
+    )
     said += list(book.notes)
     said += ["The grader failed on some work; grade it again."] if book.faults else []
-    return "<h2>Noticed</h2><ul>" + "".join(f"<li>{text(n)}" for n in said) + "</ul>" if said else ""
+    return (
+        "<h2>Noticed</h2><ul>" + "".join(f"<li>{text(n)}" for n in said) + "</ul>" if said else ""
+    )
 
 
 def _table(heads: tuple[str, ...], rows: list[list[str]], caption: str, numbers_from: int) -> str:

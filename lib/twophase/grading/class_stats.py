@@ -1,4 +1,5 @@
-"""Numbers about a class: how its scores lie, and which exercises and misconceptions cost it most points."""
+"""Numbers about a class: how its scores lie, and which exercises and misconceptions cost it most
+points."""
 
 from __future__ import annotations
 
@@ -41,11 +42,14 @@ def spread(values: Iterable[Fraction]) -> Spread | None:
 
     quarter = Fraction(1, 4)
     mean = sum(ordered, ZERO) / len(ordered)
-    return Spread(len(ordered), mean, ordered[0], at(quarter), at(2 * quarter), at(3 * quarter), ordered[-1])
+    return Spread(
+        len(ordered), mean, ordered[0], at(quarter), at(2 * quarter), at(3 * quarter), ordered[-1]
+    )
 
 
 def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:
-    """How many in each tenth, 100 % in the last one; what is above (extra credit) in one more, if there is any."""
+    """How many in each tenth, 100 % in the last one; what is above (extra credit) in one more, if
+    there is any."""
     counts = [0] * 11
     for p in percents:
         counts[10 if p > 100 else min(9, int(p // 10))] += 1
@@ -55,7 +59,8 @@ def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:
 
 @dataclass
 class AssignmentStats:
-    """One assignment over the class. Percentages are of what it is worth, of those who handed something in that is graded."""
+    """One assignment over the class. Percentages are of what it is worth, of those who handed
+    something in that is graded."""
 
     sheet: Sheet
     percents: list[Fraction] = field(default_factory=list)
@@ -66,7 +71,8 @@ class AssignmentStats:
 
 @dataclass
 class ExerciseStats:
-    """One exercise over all who handed it in. `lost`: in points of the course, so that assignments compare."""
+    """One exercise over all who handed it in. `lost`: in points of the course, so that assignments
+    compare."""
 
     sheet: Sheet
     slot: Slot
@@ -106,7 +112,8 @@ class ClassStats:
 
 
 def course_points(sheet: Sheet, points: Fraction) -> Fraction:
-    """Points of an exercise in the course's: an assignment may be worth more or less than its exercises add up to."""
+    """Points of an exercise in the course's: an assignment may be worth more or less than its
+    exercises add up to."""
     regular = sum((s.out_of for s in sheet.slots if not s.rule.extra), ZERO)
     return points * sheet.worth / regular
 
@@ -114,7 +121,11 @@ def course_points(sheet: Sheet, points: Fraction) -> Fraction:
 def of(book: Gradebook) -> ClassStats:
     """The statistics of a class."""
     assignments = {topic: AssignmentStats(sheet) for topic, sheet in book.sheets.items()}
-    exercises = {(topic, s.id): ExerciseStats(sheet, s) for topic, sheet in book.sheets.items() for s in sheet.slots}
+    exercises = {
+        (topic, s.id): ExerciseStats(sheet, s)
+        for topic, sheet in book.sheets.items()
+        for s in sheet.slots
+    }
     named: dict[tuple[str, str], MisconceptionStats] = {}
     for o in book.outcomes:
         _count(assignments[o.topic], o)
@@ -125,7 +136,8 @@ def of(book: Gradebook) -> ClassStats:
             _count_cell(exercises[o.topic, cell.slot.id], cell, lost)
             if cell.misconception and lost > 0:
                 m = named.setdefault(
-                    (cell.slot.id, cell.misconception), MisconceptionStats(cell.misconception, cell.slot, cell.says)
+                    (cell.slot.id, cell.misconception),
+                    MisconceptionStats(cell.misconception, cell.slot, cell.says),
                 )
                 m.n, m.lost = m.n + 1, m.lost + lost
     return ClassStats(

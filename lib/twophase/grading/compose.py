@@ -1,6 +1,8 @@
-"""A topic's notebook from its parts: the course's own cells, those of an instructor's folders, held-back siblings in their places.
+"""A topic's notebook from its parts: the course's own cells, those of an instructor's folders,
+held-back siblings in their places.
 
-Cells are as in the file: dicts. So it works on model solutions and on released notebooks alike, and the grader needs no nbformat.
+Cells are as in the file: dicts. So it works on model solutions and on released notebooks alike, and
+the grader needs no nbformat.
 """
 
 from __future__ import annotations
@@ -17,14 +19,19 @@ RawCell = dict[str, Any]
 
 
 def cells_of(path: Path) -> list[RawCell]:
-    """The cells of a notebook of our own, the source of each in one string. Raises ValueError, with the path, if it cannot be read."""
+    """The cells of a notebook of our own, the source of each in one string. Raises ValueError, with
+    the path, if it cannot be read."""
     try:
         cells = json.loads(path.read_bytes())["cells"]
     except FileNotFoundError:
         raise ValueError(f"the notebook {path} is missing") from None
     except (OSError, ValueError, KeyError, TypeError) as e:
-        raise ValueError(f"{path} is no notebook of format 4 ({type(e).__name__}); save it in JupyterLab") from None
-    if not isinstance(cells, list) or not all(isinstance(c, dict) and _source(c) is not None for c in cells):
+        raise ValueError(
+            f"{path} is no notebook of format 4 ({type(e).__name__}); save it in JupyterLab"
+        ) from None
+    if not isinstance(cells, list) or not all(
+        isinstance(c, dict) and _source(c) is not None for c in cells
+    ):
         raise ValueError(f"{path} is no notebook of format 4; save it in JupyterLab")
     return [c | {"source": _source(c)} for c in cells]
 
@@ -49,10 +56,12 @@ def _source(cell: RawCell) -> str | None:
 
 
 def compose(topic: str, catalog: Catalog, room: Path | None) -> list[RawCell]:
-    """The cells of a topic's notebook. `room` has the course's own notebooks: its solutions/ or its exercises/.
+    """The cells of a topic's notebook. `room` has the course's own notebooks: its solutions/ or its
+    exercises/.
 
-    An instructor's cells follow the course's, in the order of the folders; a cell that is there already (the setup cell) is not
-    repeated. The three cells of a held-back sibling stand where those of the public exercise stood.
+    An instructor's cells follow the course's, in the order of the folders; a cell that is there
+    already (the setup cell) is not repeated. The three cells of a held-back sibling stand where
+    those of the public exercise stood.
     """
     stem = catalog.stem(topic)
     own = topic in CHAPTERS and room is not None and (room / f"{stem}.ipynb").is_file()
@@ -65,36 +74,47 @@ def compose(topic: str, catalog: Catalog, room: Path | None) -> list[RawCell]:
         held = _added(catalog.variants, topic, stem)
         for sibling, public in catalog.replaced().items():
             if sibling.partition("-")[0] == topic:
-                cells = _exchange(cells, public, three_cells(held, sibling, catalog.variants.notebook(stem)))
+                cells = _exchange(
+                    cells, public, three_cells(held, sibling, catalog.variants.notebook(stem))
+                )
     return cells
 
 
 def _added(extra: Extra, topic: str, stem: str) -> list[RawCell]:
-    """The cells of a folder's notebook, in which every exercise of the folder has its three cells."""
+    """The cells of a folder's notebook, in which every exercise of the folder has its three
+    cells."""
     path = extra.notebook(stem)
     cells = cells_of(path)
     for slug in extra.topics[topic].order:
         check = three_cells(cells, f"{topic}-{slug}", path)[2]
         points, worth = _marks(check).get("points"), extra.load(f"{topic}-{slug}").points
         if points != worth:
-            raise ValueError(f"{path}: the check cell of {topic}-{slug} says {points} points, and its module {worth}")
+            raise ValueError(
+                f"{path}: the check cell of {topic}-{slug} says {points} points, and its module"
+                f" {worth}"
+            )
     return cells
 
 
 def three_cells(cells: list[RawCell], exercise_id: str, path: Path) -> list[RawCell]:
-    """Task, answer and check of an exercise. Raises ValueError, with the notebook's path, if they are not all there."""
+    """Task, answer and check of an exercise. Raises ValueError, with the notebook's path, if they
+    are not all there."""
     places = [i for i, c in enumerate(cells) if grade_id(c) == exercise_id]
     if len(places) != 1:
         many = "has no answer cell" if not places else "has several answer cells"
-        raise ValueError(f"{path} {many} for {exercise_id}: one code cell must have that nbgrader grade_id")
+        raise ValueError(
+            f"{path} {many} for {exercise_id}: one code cell must have that nbgrader grade_id"
+        )
     at = places[0]
     if at == 0 or cells[at - 1].get("cell_type") != "markdown":
-        raise ValueError(f"{path}: above the answer cell {exercise_id} must stand its task, a markdown cell")
+        raise ValueError(
+            f"{path}: above the answer cell {exercise_id} must stand its task, a markdown cell"
+        )
     check = cells[at + 1] if at + 1 < len(cells) else {}
     if grade_id(check) != f"{exercise_id}-check" or _marks(check).get("grade") is not True:
         raise ValueError(
-            f'{path}: below the answer cell {exercise_id} must stand its check cell, check("{exercise_id}"), '
-            f'with the grade_id "{exercise_id}-check" and "grade": true'
+            f"{path}: below the answer cell {exercise_id} must stand its check cell,"
+            f' check("{exercise_id}"), with the grade_id "{exercise_id}-check" and "grade": true'
         )
     return cells[at - 1 : at + 2]
 
@@ -102,5 +122,8 @@ def three_cells(cells: list[RawCell], exercise_id: str, path: Path) -> list[RawC
 def _exchange(cells: list[RawCell], public: str, three: list[RawCell]) -> list[RawCell]:
     at = [i for i, c in enumerate(cells) if grade_id(c) == public]
     if len(at) != 1:
-        raise ValueError(f"the topic's notebook has no answer cell for {public}, whose place a held-back one takes")
+        raise ValueError(
+            f"the topic's notebook has no answer cell for {public}, whose place a held-back one"
+            " takes"
+        )
     return [*cells[: at[0] - 1], *three, *cells[at[0] + 2 :]]

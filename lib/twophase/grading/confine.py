@@ -1,6 +1,8 @@
-"""What a submission may take, what shuts it in on this machine, and whether that is enough for an official grade.
+"""What a submission may take, what shuts it in on this machine, and whether that is enough for an
+official grade.
 
-`jail.py` shuts in; this module only asks what works, and runs everywhere. What confined a submission is recorded with its result.
+`jail.py` shuts in; this module only asks what works, and runs everywhere. What confined a
+submission is recorded with its result.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ def supported() -> str:
 
 
 def practice() -> bool:
-    """Whether this system can only practice: a process of its own and limits confine a submission, and nothing else."""
+    """Whether this system can only practice: a process of its own and limits confine a submission,
+    and nothing else."""
     return platform.system() != "Linux"
 
 
 def missing() -> str:
-    """An empty string where submissions are shut in, or where results are marked as practice; else a sentence that says what is missing."""
+    """An empty string where submissions are shut in, or where results are marked as practice; else
+    a sentence that says what is missing."""
     if practice():
         return ""
     labels = confined_by()
@@ -54,7 +58,11 @@ def missing() -> str:
         (name, then)
         for name, label, then in (
             ("Landlock (Linux 5.13 or later)", "landlock", "read the checks"),
-            ("a filter for system calls (seccomp)", "seccomp", "start programs and reach the network"),
+            (
+                "a filter for system calls (seccomp)",
+                "seccomp",
+                "start programs and reach the network",
+            ),
         )
         if not any(label in has for has in labels)
     ]
@@ -62,13 +70,15 @@ def missing() -> str:
         return ""
     names, dangers = zip(*absent, strict=True)
     return (
-        f"This kernel or container does not give submissions {' or '.join(names)}, so they could {' and '.join(dangers)}; "
-        "allow it, or grade with --unsafe, and every result will say what did not confine it."
+        f"This kernel or container does not give submissions {' or '.join(names)}, so they could"
+        f" {' and '.join(dangers)}; allow it, or grade with --unsafe, and every result will say"
+        " what did not confine it."
     )
 
 
 def confined_by() -> tuple[str, ...]:
-    """What shuts submissions in on this machine: recorded with every result. Tried, since a container may refuse what the kernel has."""
+    """What shuts submissions in on this machine: recorded with every result. Tried, since a
+    container may refuse what the kernel has."""
     if practice():
         return ("processes", "rlimits", "practice")
     return ("processes", "rlimits", "no-capabilities", *_tried())
@@ -76,10 +86,16 @@ def confined_by() -> tuple[str, ...]:
 
 @cache
 def _tried() -> tuple[str, ...]:
-    """The labels of what works, as a process of its own finds them: this one may have threads, and cannot shut itself in to see."""
-    program = f"import sys; sys.path.insert(0, {str(Path(twophase.__path__[0]).parent)!r}); from twophase.grading import jail; jail.main()"
+    """The labels of what works, as a process of its own finds them: this one may have threads, and
+    cannot shut itself in to see."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(twophase.__path__[0]).parent)!r}); from"
+        " twophase.grading import jail; jail.main()"
+    )
     try:
-        ran = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, timeout=PROBE_S, check=False)
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", program], capture_output=True, timeout=PROBE_S, check=False
+        )
         return tuple(str(label) for label in json.loads(ran.stdout))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return ()

@@ -1,4 +1,5 @@
-"""What `course.yml` says: assignments, points, deadlines, who has more time. course_reading.py reads it, course_example/ explains it."""
+"""What `course.yml` says: assignments, points, deadlines, who has more time. course_reading.py
+reads it, course_example/ explains it."""
 
 from __future__ import annotations
 
@@ -15,14 +16,17 @@ from twophase.grading.deadlines import Due, Duration, LateRule
 
 Counts = Literal["best", "latest"]
 Unreadable = Literal["pending", "zero"]
-RightAlone = Literal["counts", "pending"]  # an answer that is right only without the notebook's other cells
+RightAlone = Literal[
+    "counts", "pending"
+]  # an answer that is right only without the notebook's other cells
 
 
 @dataclass(frozen=True)
 class Partial:
     """Points for an answer that is not right, as shares of the exercise's: the larger one counts.
 
-    `cases` times the share of the cases, among those that are never shown, that are right; and one share for each misconception named.
+    `cases` times the share of the cases, among those that are never shown, that are right; and one
+    share for each misconception named.
     """
 
     cases: Fraction = Fraction(0)
@@ -31,7 +35,8 @@ class Partial:
 
 @dataclass(frozen=True)
 class ExerciseRule:
-    """How an exercise counts. `points` None: what its check says. `extra`: it adds points, not to the maximum."""
+    """How an exercise counts. `points` None: what its check says. `extra`: it adds points, not to
+    the maximum."""
 
     points: Fraction | None = None
     partial: Partial = field(default_factory=Partial)
@@ -42,7 +47,8 @@ class ExerciseRule:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One notebook to hand in. `exercises` None: all that its results have. `points` None: the sum of its exercises'."""
+    """One notebook to hand in. `exercises` None: all that its results have. `points` None: the sum
+    of its exercises'."""
 
     topic: str
     title: str
@@ -140,7 +146,10 @@ class Scheme:
 
     def group_of(self, who: str, topic: str) -> Group | None:
         """The group that a student is in, or that has this name, for this assignment."""
-        return next((g for g in self.groups if g.covers(topic) and (who in g.members or who == g.name)), None)
+        return next(
+            (g for g in self.groups if g.covers(topic) and (who in g.members or who == g.name)),
+            None,
+        )
 
     def members(self, who: str, topic: str) -> tuple[str, ...]:
         """The students that a student's or group's work counts for."""
@@ -149,15 +158,20 @@ class Scheme:
 
     def means(self, who: str, student: str, topic: str) -> bool:
         """Whether `who`, a student or a group's name, means this student."""
-        return who == student or any(g.name == who and student in g.members and g.covers(topic) for g in self.groups)
+        return who == student or any(
+            g.name == who and student in g.members and g.covers(topic) for g in self.groups
+        )
 
     def due_for(self, student: str, assignment: Assignment) -> tuple[Due | None, Extension | None]:
-        """A student's own deadline, and the extension that made it so; the latest if there are several."""
+        """A student's own deadline, and the extension that made it so; the latest if there are
+        several."""
         due, found = assignment.due, None
         if due is None:
             return None, None
         for extension in self.extensions:
-            if extension.topic == assignment.topic and self.means(extension.who, student, assignment.topic):
+            if extension.topic == assignment.topic and self.means(
+                extension.who, student, assignment.topic
+            ):
                 longer = extension.of(assignment.due or due)
                 if longer.end > due.end:
                     due, found = longer, extension
@@ -172,5 +186,9 @@ class Scheme:
         """Raise ValueError unless `who` is a student or a group."""
         if who not in known and all(g.name != who for g in self.groups):
             everyone = known | {g.name for g in self.groups}
-            near = nearest(who, everyone) if len(everyone) <= 20 or "mean" in nearest(who, everyone) else ""
+            near = (
+                nearest(who, everyone)
+                if len(everyone) <= 20 or "mean" in nearest(who, everyone)
+                else ""
+            )
             raise ValueError(f"{where}: there is no student or group {who!r}{near}")

@@ -1,4 +1,5 @@
-"""Reading a YAML file strictly: every value is text until it is asked for, and every mistake is a sentence with its path."""
+"""Reading a YAML file strictly: every value is text until it is asked for, and every mistake is a
+sentence with its path."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Value = Any  # str, list or dict of these
 
 
 class _Loader(yaml.SafeLoader):
-    """Scalars stay text, so that 0123 is no octal number, 23:59 no sexagesimal one and `no` no truth value. No key twice."""
+    """Scalars stay text, so that 0123 is no octal number, 23:59 no sexagesimal one and `no` no
+    truth value. No key twice."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
 
@@ -25,15 +27,20 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="a key is not plain text", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem="a key is not plain text", problem_mark=key.start_mark
+                )
             if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep=True)
 
 
 def read_yaml(path: Path) -> Value:
-    """The file as text, lists and mappings. Raises ValueError: no such file, not text, not YAML, a key twice."""
+    """The file as text, lists and mappings. Raises ValueError: no such file, not text, not YAML, a
+    key twice."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -59,7 +66,8 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
 
 
 class Fields:
-    """One mapping of a file, read key by key. Mistakes are collected, so that all are told at once."""
+    """One mapping of a file, read key by key. Mistakes are collected, so that all are told at
+    once."""
 
     def __init__(self, value: Value, path: str, mistakes: list[str]) -> None:
         self.path, self.mistakes, self._known = path, mistakes, list[str]()
@@ -81,7 +89,8 @@ class Fields:
         return key in self._value
 
     def get(self, key: str, convert: Callable[[Value], T], default: T) -> T:
-        """The value of `key`, converted; `default` if it is absent or wrong (which is then noted)."""
+        """The value of `key`, converted; `default` if it is absent or wrong (which is then
+        noted)."""
         if key not in self:
             return default
         try:
@@ -177,7 +186,8 @@ def one_of(*choices: str) -> Callable[[Value], str]:
         said = text(value)
         if said not in choices:
             raise ValueError(
-                f"{said!r} is not one of {', '.join(choices)}{nearest(said, choices) if len(choices) > 3 else ''}"
+                f"{said!r} is not one of"
+                f" {', '.join(choices)}{nearest(said, choices) if len(choices) > 3 else ''}"
             )
         return said
 

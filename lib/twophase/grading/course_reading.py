@@ -1,4 +1,5 @@
-"""From course.yml to a Scheme. Every mistake in the file is told, each in one sentence with its path."""
+"""From course.yml to a Scheme. Every mistake in the file is told, each in one sentence with its
+path."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ from twophase.grading.course_places import crossed
 from twophase.grading.deadlines import Due, LateRule, Of, read_due, read_duration
 
 TOPIC = re.compile(r"[A-Za-z0-9_-]{1,80}")
-NO_TITLE = re.compile(r"(?:Current|Final) (?:Score|Points|Grade)|Override (?:Score|Grade|Status)")  # Canvas skips these
+NO_TITLE = re.compile(
+    r"(?:Current|Final) (?:Score|Points|Grade)|Override (?:Score|Grade|Status)"
+)  # Canvas skips these
 
 
 def load(path: Path) -> Scheme:
@@ -58,14 +61,18 @@ def _scheme(top: Fields, path: Path) -> Scheme:
     late = _late(top, LateRule())
     share = _partial(top)
     sent = top.inner("submissions")
-    student = sent.get("student", _student, cast("re.Pattern[str] | Literal['folder', 'file']", "folder"))
+    student = sent.get(
+        "student", _student, cast("re.Pattern[str] | Literal['folder', 'file']", "folder")
+    )
     counts = cast(Counts, sent.get("counts", one_of("best", "latest"), "latest"))
     unreadable = cast(Unreadable, sent.get("unreadable", one_of("pending", "zero"), "pending"))
     right_alone = cast(RightAlone, sent.get("right_alone", one_of("counts", "pending"), "counts"))
     sent.done()
     inside = top.inner("assignments")
     assignments = inside.each(
-        lambda key, value: _assignment(Fields(value, inside.at(key), top.mistakes), key, zone, late, share)
+        lambda key, value: _assignment(
+            Fields(value, inside.at(key), top.mistakes), key, zone, late, share
+        )
     )
     if "time_zone" not in top and any(a.due for a in assignments.values()):
         top.wrong("time_zone", "is missing; due dates need one, such as Europe/Berlin")
@@ -86,15 +93,20 @@ def _scheme(top: Fields, path: Path) -> Scheme:
     )
     top.done()
     if not assignments and not top.mistakes:
-        top.wrong("assignments", "there are none; name the notebooks that count, such as `kv_cache:`")
+        top.wrong(
+            "assignments", "there are none; name the notebooks that count, such as `kv_cache:`"
+        )
     return scheme
 
 
 def _zone(value: Value) -> ZoneInfo:
     name = text(value)
     if name not in available_timezones():
-        raise ValueError(f"there is no time zone {name!r}{nearest(name, available_timezones()) if '/' in name else ''}; "
-                         "write an IANA name such as Europe/Berlin".replace("?;", "?"))  # fmt: skip
+        meant = nearest(name, available_timezones()) if "/" in name else ""
+        raise ValueError(
+            f"there is no time zone {name!r}{meant}; "
+            "write an IANA name such as Europe/Berlin".replace("?;", "?")
+        )
     return ZoneInfo(name)
 
 
@@ -105,9 +117,14 @@ def _student(value: Value) -> re.Pattern[str] | Literal["folder", "file"]:
     try:
         pattern = re.compile(said)
     except re.error as e:
-        raise ValueError(f"{said!r} is neither folder nor file nor a regular expression ({e})") from None
+        raise ValueError(
+            f"{said!r} is neither folder nor file nor a regular expression ({e})"
+        ) from None
     if "student" not in pattern.groupindex:
-        raise ValueError(f"{said!r} is neither folder nor file, and as a pattern it has no group (?P<student>...)")
+        raise ValueError(
+            f"{said!r} is neither folder nor file, and as a pattern it has no group"
+            " (?P<student>...)"
+        )
     return pattern
 
 
@@ -139,13 +156,19 @@ def _partial(fields: Fields, default: Partial | None = None) -> Partial:
     return found
 
 
-def _assignment(fields: Fields, topic: str, zone: ZoneInfo, late: LateRule, share: Partial) -> Assignment:
+def _assignment(
+    fields: Fields, topic: str, zone: ZoneInfo, late: LateRule, share: Partial
+) -> Assignment:
     title = fields.get("title", text, topic.replace("_", " "))
     if NO_TITLE.search(title):
-        fields.wrong("title", f"Canvas takes {title!r} for a column of its own; choose another title")
+        fields.wrong(
+            "title", f"Canvas takes {title!r} for a column of its own; choose another title"
+        )
     if not TOPIC.fullmatch(topic):
         fields.wrong(
-            "", "the name of a notebook's topic has letters, digits, _ and - only; for people there is `title`"
+            "",
+            "the name of a notebook's topic has letters, digits, _ and - only; for people there is"
+            " `title`",
         )
     share = _partial(fields, share)
     rule = partial(_exercise, fields, share, by_hand=False)
@@ -164,21 +187,32 @@ def _assignment(fields: Fields, topic: str, zone: ZoneInfo, late: LateRule, shar
     )
     for twice in set(found.exercises or ()) & set(found.by_hand):
         fields.wrong("by_hand", f"{twice!r} is under exercises too")
-    if found.exercises is not None and all(e.extra for e in (*found.exercises.values(), *found.by_hand.values())):
-        fields.wrong("exercises", "nothing here counts towards the maximum; name at least one that is not extra credit")
+    if found.exercises is not None and all(
+        e.extra for e in (*found.exercises.values(), *found.by_hand.values())
+    ):
+        fields.wrong(
+            "exercises",
+            "nothing here counts towards the maximum; name at least one that is not extra credit",
+        )
     fields.done()
     return found
 
 
-def _exercises(fields: Fields, key: str, rule: Callable[[str, Value], ExerciseRule]) -> dict[str, ExerciseRule]:
+def _exercises(
+    fields: Fields, key: str, rule: Callable[[str, Value], ExerciseRule]
+) -> dict[str, ExerciseRule]:
     return fields.inner(key).each(rule)
 
 
-def _exercise(fields: Fields, share: Partial, key: str, value: Value, *, by_hand: bool) -> ExerciseRule:
+def _exercise(
+    fields: Fields, share: Partial, key: str, value: Value, *, by_hand: bool
+) -> ExerciseRule:
     """`id: 4`, or `id:` with points, extra, title, partial below it."""
     if isinstance(value, str) and value:
         return ExerciseRule(points=_positive(value), partial=share, by_hand=by_hand)
-    inside = Fields(value, f"{fields.at('by_hand' if by_hand else 'exercises')}.{key}", fields.mistakes)
+    inside = Fields(
+        value, f"{fields.at('by_hand' if by_hand else 'exercises')}.{key}", fields.mistakes
+    )
     found = ExerciseRule(
         points=inside.get("points", _positive, None),
         partial=share if by_hand else _partial(inside, share),
@@ -203,7 +237,8 @@ def _canvas(value: Value) -> str:
     said = text(value)
     if not (said.isascii() and said.isdigit()):
         raise ValueError(
-            f"{said!r} is not the number that Canvas has for the assignment; it ends the assignment's address, /assignments/12345"
+            f"{said!r} is not the number that Canvas has for the assignment; it ends the"
+            " assignment's address, /assignments/12345"
         )
     return said
 
@@ -244,7 +279,9 @@ def _extension(fields: Fields, zone: ZoneInfo) -> Extension:
 
 def _excusal(fields: Fields) -> Excusal:
     who, topic = _who(fields)
-    found = Excusal(who, topic, fields.get("exercise", text, ""), fields.get("because", text, ""), fields.path)
+    found = Excusal(
+        who, topic, fields.get("exercise", text, ""), fields.get("because", text, ""), fields.path
+    )
     fields.done()
     return found
 

@@ -1,4 +1,5 @@
-"""The files beside course.yml: the roster, scores given by hand, times of handing in, overrides. Read strictly: a mistake is a sentence."""
+"""The files beside course.yml: the roster, scores given by hand, times of handing in, overrides.
+Read strictly: a mistake is a sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from twophase.grading.deadlines import read_time
 
 T = TypeVar("T")
 DIGEST = re.compile(r"[0-9a-f]{12,64}")
-# our name of a column: the names that it has in exports of Canvas, Moodle (participants, grading worksheet), Gradescope and nbgrader
+# our name of a column: the names that it has in exports of Canvas, Moodle (participants, grading
+# worksheet), Gradescope and nbgrader
 COLUMNS = {
     "student": ("student id",),
     "name": ("full name", "fullname"),
@@ -37,7 +39,8 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Student:
-    """A student: the name that their files carry, and what learning platforms call them. `raw` is their line of the roster."""
+    """A student: the name that their files carry, and what learning platforms call them. `raw` is
+    their line of the roster."""
 
     key: str
     name: str = ""
@@ -104,14 +107,17 @@ def read_csv(path: Path) -> tuple[list[str], list[Row]]:
 
 
 def read_roster(path: Path, key: str = "") -> list[Student]:
-    """The students in a roster: our columns, or Canvas's export of grades, or Moodle's of participants. Raises ValueError."""
+    """The students in a roster: our columns, or Canvas's export of grades, or Moodle's of
+    participants. Raises ValueError."""
     header, rows = read_csv(path)
     canvas = "Student" in header and "ID" in header
     ours = _our_columns(header, canvas)
     column = key or _key_column(ours, rows, canvas)
     if column not in header:
         says = (
-            f"no column {key!r}{nearest(key, header)}" if key else "no column student; name one with files.roster.key"
+            f"no column {key!r}{nearest(key, header)}"
+            if key
+            else "no column student; name one with files.roster.key"
         )
         raise ValueError(f"{path}: there is {says}")
     found: dict[str, Student] = {}
@@ -123,7 +129,8 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
             raise ValueError(f"{row.where}: {name!r} is there twice")
         cells = {k: row.cells[h] for k, h in ours.items() if k not in ("student", "first", "last")}
         cells |= {"participant": _number(cells["participant"])} if "participant" in cells else {}
-        whole = f"{row.cells.get(ours.get('first', ''), '')} {row.cells.get(ours.get('last', ''), '')}".strip()
+        first, last = (row.cells.get(ours.get(name, ""), "") for name in ("first", "last"))
+        whole = f"{first} {last}".strip()
         found[name] = Student(**{"name": whole} | cells | {"key": name}, raw=row.cells)
     if not found:
         raise ValueError(f"{path} has no students")
@@ -131,9 +138,12 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
 
 
 def _key_column(ours: Mapping[str, str], rows: Sequence[Row], canvas: bool) -> str:
-    """The column that tells students apart, if none was named: the usual one, else the first that everybody has something in."""
+    """The column that tells students apart, if none was named: the usual one, else the first that
+    everybody has something in."""
     usual = ours.get("student") or (ours.get("sis_login_id") if canvas else ours.get("username"))
-    ids = "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""  # Gradescope's, nbgrader's
+    ids = (
+        "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""
+    )  # Gradescope's, nbgrader's
     others = [ours[c] for c in (ids, "email", "participant") if c in ours]
     return usual or next((h for h in others if rows and all(r.cells[h] for r in rows)), "")
 
@@ -171,7 +181,8 @@ class HandScore:
 
 
 def read_manual(path: Path) -> list[HandScore]:
-    """Columns student, exercise, points, and if wanted comment and submission. A row without points is not graded yet."""
+    """Columns student, exercise, points, and if wanted comment and submission. A row without points
+    is not graded yet."""
     header, rows = read_csv(path)
     _columns(path, header, ("student", "exercise", "points"), ("comment", "submission"))
     found: dict[tuple[str, str, str], HandScore] = {}
@@ -180,7 +191,9 @@ def read_manual(path: Path) -> list[HandScore]:
             continue
         digest = row.cells.get("submission", "")
         if digest and not DIGEST.fullmatch(digest):
-            raise ValueError(f"{row.where}: submission: {digest!r} is no digest of 12 or more hexadecimal digits")
+            raise ValueError(
+                f"{row.where}: submission: {digest!r} is no digest of 12 or more hexadecimal digits"
+            )
         score = HandScore(
             row.need("student", text),
             row.need("exercise", text),
@@ -191,7 +204,10 @@ def read_manual(path: Path) -> list[HandScore]:
         )
         key = (score.who, score.exercise, score.submission)
         if key in found:
-            raise ValueError(f"{row.where}: {score.who} has points for {score.exercise} already ({found[key].where})")
+            raise ValueError(
+                f"{row.where}: {score.who} has points for {score.exercise} already"
+                f" ({found[key].where})"
+            )
         found[key] = score
     return list(found.values())
 
@@ -202,7 +218,10 @@ def _columns(path: Path, header: list[str], needed: tuple[str, ...], more: tuple
             raise ValueError(f"{path}: there is no column {column}; it needs {', '.join(needed)}")
     for column in header:
         if column not in (*needed, *more):
-            raise ValueError(f"{path}: there is no use for a column {column!r}{nearest(column, (*needed, *more))}")
+            raise ValueError(
+                f"{path}: there is no use for a column"
+                f" {column!r}{nearest(column, (*needed, *more))}"
+            )
 
 
 def read_times(path: Path, zone: ZoneInfo) -> dict[str, datetime]:
@@ -221,7 +240,8 @@ def read_times(path: Path, zone: ZoneInfo) -> dict[str, datetime]:
 
 @dataclass(frozen=True)
 class Override:
-    """Points that replace what the grader found, for one exercise of a submission, or (exercise "") for the whole of it."""
+    """Points that replace what the grader found, for one exercise of a submission, or (exercise "")
+    for the whole of it."""
 
     digest: str
     exercise: str
@@ -231,21 +251,26 @@ class Override:
 
 
 def read_overrides(path: Path) -> list[Override]:
-    """Submission's digest (12 digits or more) to exercise (or `all`) to points and because. Raises ValueError."""
+    """Submission's digest (12 digits or more) to exercise (or `all`) to points and because. Raises
+    ValueError."""
     mistakes: list[str] = []
     top = Fields(read_yaml(path), "", mistakes)
     found: list[Override] = []
     for digest, inside in top.each(lambda key, value: Fields(value, key, mistakes)).items():
         if not DIGEST.fullmatch(digest):
             top.wrong(digest, "is no digest of 12 or more lower-case hexadecimal digits")
-        for exercise, one in inside.each(lambda key, value, at=inside.at: Fields(value, at(key), mistakes)).items():  # type: ignore[misc]
+        at = inside.at
+        parts = inside.each(lambda key, value, at=at: Fields(value, at(key), mistakes))  # type: ignore[misc]
+        for exercise, one in parts.items():
             for needed in ("points", "because"):
                 if needed not in one:
                     one.wrong(needed, "is missing")
             points, because = one.get("points", number, Fraction(0)), one.get("because", text, "")
             one.done()
             where = f"{path}: {one.path}"
-            found.append(Override(digest, "" if exercise == "all" else exercise, points, because, where))
+            found.append(
+                Override(digest, "" if exercise == "all" else exercise, points, because, where)
+            )
     digests = {o.digest for o in found}
     for one_digest in sorted(digests):
         if any(one_digest != d and d.startswith(one_digest) for d in digests):

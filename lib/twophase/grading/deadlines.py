@@ -1,7 +1,9 @@
-"""Times as a course means them: local, in one IANA time zone, with days that follow the clock on the wall.
+"""Times as a course means them: local, in one IANA time zone, with days that follow the clock on
+the wall.
 
-A due time is kept as the first instant that is too late. `2026-10-02` lasts to the end of that day, `2026-10-02 23:59` to the end of that
-minute. Of an hour that comes twice (clocks go back) the second one counts; a time that does not exist (clocks go forward) is refused.
+A due time is kept as the first instant that is too late. `2026-10-02` lasts to the end of that day,
+`2026-10-02 23:59` to the end of that minute. Of an hour that comes twice (clocks go back) the
+second one counts; a time that does not exist (clocks go forward) is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ Of = Literal["earned", "possible"]
 
 
 def instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The instant of a naive local time: the later one if it comes twice, the clock's jump if it does not come at all."""
+    """The instant of a naive local time: the later one if it comes twice, the clock's jump if it
+    does not come at all."""
     first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if exists(wall, zone):
         return max(first, second)
-    low, high = second, first  # the jump lies between these: before it the clock shows less than `wall`, after it more
+    low, high = (
+        second,
+        first,
+    )  # the jump lies between these: before it the clock shows less than `wall`, after it more
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=1) // 2)
         if middle.astimezone(zone).replace(tzinfo=None) < wall:
@@ -56,26 +62,37 @@ class Duration:
 
 @dataclass(frozen=True)
 class Due:
-    """A deadline: `end` is the first instant after it, in UTC; `written` is how the instructor wrote it."""
+    """A deadline: `end` is the first instant after it, in UTC; `written` is how the instructor
+    wrote it."""
 
     end: datetime
     zone: ZoneInfo
     written: str = field(default="", compare=False)
 
     def after(self, duration: Duration) -> Due:
-        """The deadline this much later: three days later is the same time on the wall, also when clocks change in between."""
+        """The deadline this much later: three days later is the same time on the wall, also when
+        clocks change in between."""
         wall = self.end.astimezone(self.zone).replace(tzinfo=None) + timedelta(days=duration.days)
-        return Due(instant(wall, self.zone) + duration.rest if duration.days else self.end + duration.rest, self.zone)
+        return Due(
+            instant(wall, self.zone) + duration.rest if duration.days else self.end + duration.rest,
+            self.zone,
+        )
 
     def __str__(self) -> str:
-        return self.written or f"{self.end.astimezone(self.zone) - timedelta(seconds=1):%Y-%m-%d %H:%M}"
+        return (
+            self.written
+            or f"{self.end.astimezone(self.zone) - timedelta(seconds=1):%Y-%m-%d %H:%M}"
+        )
 
 
 def read_duration(text: str) -> Duration:
     """`15 min`, `2 h`, `3 days`, `1 week`. Raises ValueError."""
     found = DURATION.fullmatch(text.strip())
     if not found:
-        raise ValueError(f"{text!r} is no duration; write a whole number and min, h, days or weeks, such as 15 min")
+        raise ValueError(
+            f"{text!r} is no duration; write a whole number and min, h, days or weeks, such as"
+            " 15 min"
+        )
     n, unit = int(found[1]), found[2][0]
     if n > 10_000:
         raise ValueError(f"{text!r} is too long")
@@ -92,17 +109,24 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
     found = LOCAL_TIME.fullmatch(text.strip())
     if not found:
         raise ValueError(
-            f"{text!r} is no local time; write 2026-10-02 23:59, or 2026-10-02 for the end of that day (the zone is time_zone's)"
+            f"{text!r} is no local time; write 2026-10-02 23:59, or 2026-10-02 for the end of that"
+            " day (the zone is time_zone's)"
         )
     day = _date(found[1])
     if found[2] is None:
-        return Due(instant(datetime.combine(day + timedelta(days=1), time()), zone), zone, text.strip())
+        return Due(
+            instant(datetime.combine(day + timedelta(days=1), time()), zone), zone, text.strip()
+        )
     try:
         wall = datetime.combine(day, time.fromisoformat(found[2]))
     except ValueError:
-        raise ValueError(f"there is no time {found[2]}; write hours and minutes, such as 23:59") from None
+        raise ValueError(
+            f"there is no time {found[2]}; write hours and minutes, such as 23:59"
+        ) from None
     if not exists(wall, zone):
-        raise ValueError(f"{text} does not exist in {zone.key}: clocks go forward over it; write another time")
+        raise ValueError(
+            f"{text} does not exist in {zone.key}: clocks go forward over it; write another time"
+        )
     last = timedelta(minutes=1) if found[2].count(":") == 1 else timedelta(seconds=1)
     return Due(instant(wall, zone) + last, zone, text.strip())
 
@@ -118,12 +142,14 @@ def _date(text: str) -> date:
 
 
 def read_time(text: str, zone: ZoneInfo) -> datetime:
-    """When something was handed in: ISO 8601, with an offset or in `zone` (the earlier one, if the time came twice). Raises ValueError."""
+    """When something was handed in: ISO 8601, with an offset or in `zone` (the earlier one, if the
+    time came twice). Raises ValueError."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time; write 2026-10-02 21:04:10, or with an offset, 2026-10-02T21:04:10+02:00"
+            f"{text!r} is no time; write 2026-10-02 21:04:10, or with an offset,"
+            " 2026-10-02T21:04:10+02:00"
         ) from None
     if not 1990 <= found.year <= 2200:
         raise ValueError(f"the year of {text} cannot be meant")
@@ -132,7 +158,8 @@ def read_time(text: str, zone: ZoneInfo) -> datetime:
 
 @dataclass(frozen=True)
 class Late:
-    """How late something is: by how much, how many days have been started, and whether it is still accepted."""
+    """How late something is: by how much, how many days have been started, and whether it is still
+    accepted."""
 
     by: timedelta = timedelta(0)
     days: int = 0
@@ -141,7 +168,8 @@ class Late:
 
 @dataclass(frozen=True)
 class LateRule:
-    """What lateness costs. Shares are of the points earned, or of those possible; `floor` is a share of what was earned."""
+    """What lateness costs. Shares are of the points earned, or of those possible; `floor` is a
+    share of what was earned."""
 
     per_day: Fraction = Fraction(0)
     of: Of = "earned"

@@ -1,6 +1,8 @@
-"""Grades as files: a table for people, one for Canvas, one per assignment for Moodle, and the line that says what happened to a score.
+"""Grades as files: a table for people, one for Canvas, one per assignment for Moodle, and the line
+that says what happened to a score.
 
-A cell that a spreadsheet would run as a formula gets an apostrophe in front. A pending score is an empty cell, never a zero.
+A cell that a spreadsheet would run as a formula gets an apostrophe in front. A pending score is an
+empty cell, never a zero.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def score(outcome: Outcome) -> str:
 
 
 def remarks(outcome: Outcome) -> str:
-    """Everything about a score that its number does not say: pending for what, late and what it cost, excused, dropped, whose decision."""
+    """Everything about a score that its number does not say: pending for what, late and what it
+    cost, excused, dropped, whose decision."""
     said = [f"pending: {w}" for w in outcome.waiting]
     late = lateness_text(outcome)
     said += [late] if late else []
@@ -60,17 +63,22 @@ def remarks(outcome: Outcome) -> str:
 
 
 def write(folder: Path, book: Gradebook) -> list[Path]:
-    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/. Returns the paths.
+    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/.
+    Returns the paths.
 
     Of an earlier run nothing that no longer holds is left behind.
     """
     students = [t.student for t in book.totals]
     in_canvas = any(s.canvas_id or s.sis_user_id or s.sis_login_id for s in students)
-    made: dict[Path, list[list[str]]] = {folder / "grades-canvas.csv": canvas(book) if in_canvas else []}
+    made: dict[Path, list[list[str]]] = {
+        folder / "grades-canvas.csv": canvas(book) if in_canvas else []
+    }
     for topic in book.scheme.assignments:
         rows = moodle(book, book.sheets[topic]) if topic in book.sheets else []
         made[folder / "moodle" / f"{topic}.csv"] = rows if len(rows) > 1 else []
-    written = [_write(folder / "grades.csv", table(book), "utf-8-sig")]  # spreadsheets need the mark to read UTF-8
+    written = [
+        _write(folder / "grades.csv", table(book), "utf-8-sig")
+    ]  # spreadsheets need the mark to read UTF-8
     for path, content in made.items():
         if content:
             written.append(_write(path, content, "utf-8"))
@@ -82,21 +90,44 @@ def write(folder: Path, book: Gradebook) -> list[Path]:
 def table(book: Gradebook) -> list[list[str]]:
     """One line a student: every assignment, the total, its percentage, and remarks."""
     sheets = book.sheets
-    head = ["student", "name", "section", *sheets, "total", "out of", "percent", "status", "remarks"]
+    head = [
+        "student",
+        "name",
+        "section",
+        *sheets,
+        "total",
+        "out of",
+        "percent",
+        "status",
+        "remarks",
+    ]
     rows = [head]
     for t in book.totals:
         final = t.status == "graded"
         told = [f"{topic}: {said}" for topic in sheets if (said := remarks(t.outcomes[topic]))]
         scores = [score(t.outcomes[topic]) for topic in sheets]
         whole = (
-            [number(t.points), number(t.out_of), number(t.percent)] if final and t.percent is not None else ["", "", ""]
+            [number(t.points), number(t.out_of), number(t.percent)]
+            if final and t.percent is not None
+            else ["", "", ""]
         )
-        rows.append([t.student.key, t.student.name, t.student.section, *scores, *whole, t.status, " | ".join(told)])
+        rows.append(
+            [
+                t.student.key,
+                t.student.name,
+                t.student.section,
+                *scores,
+                *whole,
+                t.status,
+                " | ".join(told),
+            ]
+        )
     return rows
 
 
 def canvas(book: Gradebook) -> list[list[str]]:
-    """Canvas's import of grades. Excused is EX; a pending score stays what the export of grades had: nothing is overwritten."""
+    """Canvas's import of grades. Excused is EX; a pending score stays what the export of grades
+    had: nothing is overwritten."""
     columns = {topic: _canvas_column(sheet, book.totals) for topic, sheet in book.sheets.items()}
     rows = [
         [*CANVAS, *columns.values()],
@@ -106,13 +137,17 @@ def canvas(book: Gradebook) -> list[list[str]]:
         s = t.student
         if not (s.canvas_id or s.sis_user_id or s.sis_login_id):
             continue
-        cells = [_canvas_cell(t.outcomes[topic], s.raw.get(column, "")) for topic, column in columns.items()]
+        cells = [
+            _canvas_cell(t.outcomes[topic], s.raw.get(column, ""))
+            for topic, column in columns.items()
+        ]
         rows.append([s.shown, s.canvas_id, s.sis_user_id, s.sis_login_id, s.section, *cells])
     return rows
 
 
 def _canvas_column(sheet: Sheet, totals: Iterable[Total]) -> str:
-    """`Title (4711)`, as Canvas's own export has it if there is one; a title alone makes a new assignment there."""
+    """`Title (4711)`, as Canvas's own export has it if there is one; a title alone makes a new
+    assignment there."""
     assignment = sheet.assignment
     if not assignment.canvas:
         return assignment.title
@@ -130,9 +165,14 @@ def _canvas_cell(outcome: Outcome, before: str) -> str:
 
 
 def moodle(book: Gradebook, sheet: Sheet) -> list[list[str]]:
-    """Moodle's import of one assignment: who, grade, feedback. Only final grades, since Moodle would take an empty cell for "no grade"."""
+    """Moodle's import of one assignment: who, grade, feedback. Only final grades, since Moodle
+    would take an empty cell for "no grade"."""
     title, topic = sheet.assignment.title, sheet.assignment.topic
-    known = [(head, field) for head, field in MOODLE if any(getattr(t.student, field) for t in book.totals)]
+    known = [
+        (head, field)
+        for head, field in MOODLE
+        if any(getattr(t.student, field) for t in book.totals)
+    ]
     rows = [[*(head for head, _ in known), title, f"{title} (feedback)"]]
     for t in book.totals:
         who, outcome = [getattr(t.student, field) for _, field in known], t.outcomes[topic]
@@ -149,7 +189,8 @@ def _write(path: Path, rows: Sequence[Sequence[str]], encoding: str) -> Path:
 
 
 def replace_text(path: Path, content: str, encoding: str = "utf-8") -> Path:
-    """Write a file whole or not at all: whoever reads it meets the old one or the new one. Returns the path."""
+    """Write a file whole or not at all: whoever reads it meets the old one or the new one. Returns
+    the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

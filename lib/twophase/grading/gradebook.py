@@ -1,4 +1,5 @@
-"""A class: every student's outcomes and totals, from stored results and course.yml. Nothing is run."""
+"""A class: every student's outcomes and totals, from stored results and course.yml. Nothing is
+run."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from typing import Literal
 
 from twophase.grading import course_misconceptions, course_reading, whose
 from twophase.grading.course import Scheme
-from twophase.grading.course_tables import Student, read_manual, read_overrides, read_roster, read_times
+from twophase.grading.course_tables import (
+    Student,
+    read_manual,
+    read_overrides,
+    read_roster,
+    read_times,
+)
 from twophase.grading.leave_out import Item, best
 from twophase.grading.records import Record
 from twophase.grading.scoring import Outcome, Scorer, waiting_of
@@ -20,7 +27,8 @@ from twophase.grading.sheets import ZERO, Marks, Sheet, make_sheet, require_boun
 
 @dataclass(frozen=True)
 class Total:
-    """A student with all outcomes. `graded`: all that is due is final; `pending`: `waiting` says for what; `none`: nothing counts yet."""
+    """A student with all outcomes. `graded`: all that is due is final; `pending`: `waiting` says
+    for what; `none`: nothing counts yet."""
 
     student: Student
     outcomes: Mapping[str, Outcome]
@@ -36,7 +44,8 @@ class Total:
 
 @dataclass(frozen=True)
 class Gradebook:
-    """The class. `strangers`: files that belong to nobody in the roster. `notes`: what an instructor should know."""
+    """The class. `strangers`: files that belong to nobody in the roster. `notes`: what an
+    instructor should know."""
 
     scheme: Scheme
     sheets: Mapping[str, Sheet]
@@ -79,16 +88,25 @@ def load(path: Path) -> tuple[Scheme, Beside]:
         read_manual(files.manual) if files.manual else (),
         read_overrides(files.overrides) if files.overrides else (),
     )
-    return scheme, Beside(tuple(roster), marks, read_times(files.times, scheme.zone) if files.times else {})
+    return scheme, Beside(
+        tuple(roster), marks, read_times(files.times, scheme.zone) if files.times else {}
+    )
 
 
-def make(scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetime | None = None) -> Gradebook:
-    """Score a class. The order of `records` does not matter. Raises ValueError if course.yml and the results disagree."""
+def make(
+    scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetime | None = None
+) -> Gradebook:
+    """Score a class. The order of `records` does not matter. Raises ValueError if course.yml and
+    the results disagree."""
     notes: list[str] = []
     by_topic: dict[str, list[Record]] = {topic: [] for topic in scheme.assignments}
     for record in sorted(records, key=lambda r: str(r["file"])):
         by_topic.setdefault(_topic(scheme, record), []).append(record)
-    sheets = {t: s for t, a in scheme.assignments.items() if (s := make_sheet(scheme, a, by_topic[t], notes))}
+    sheets = {
+        t: s
+        for t, a in scheme.assignments.items()
+        if (s := make_sheet(scheme, a, by_topic[t], notes))
+    }
     require_bounds(sheets.values(), beside.marks, [r["digests"]["submission"] for r in records])
     handed_in, strangers, doubts = whose.sort(scheme, beside.roster, by_topic)
     notes += doubts
@@ -96,7 +114,12 @@ def make(scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetim
     scorer = Scorer(scheme, beside.marks, beside.times, now or datetime.now(UTC))
     totals = [
         _total(
-            s, {t: scorer.outcome(s.key, sheet, handed_in.get((s.key, t), [])) for t, sheet in sheets.items()}, scheme
+            s,
+            {
+                t: scorer.outcome(s.key, sheet, handed_in.get((s.key, t), []))
+                for t, sheet in sheets.items()
+            },
+            scheme,
         )
         for s in students
     ]
@@ -106,21 +129,29 @@ def make(scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetim
 
 
 def _topic(scheme: Scheme, record: Record) -> str:
-    """The assignment that a record belongs to. A file that cannot be read says none: then its name may."""
+    """The assignment that a record belongs to. A file that cannot be read says none: then its name
+    may."""
     topic = str(record["topic"])
     if topic or len(scheme.assignments) == 1:
         return topic or next(iter(scheme.assignments))
     parts = reversed(str(record["file"]).split("/"))
-    return next((t for p in parts for t in sorted(scheme.assignments, key=len, reverse=True) if t in p), "")
+    return next(
+        (t for p in parts for t in sorted(scheme.assignments, key=len, reverse=True) if t in p), ""
+    )
 
 
-def _students(scheme: Scheme, beside: Beside, handed_in: Iterable[tuple[str, str]]) -> list[Student]:
-    """The roster, or else everybody who handed in or is named, by name. Raises ValueError for a name that nobody has."""
+def _students(
+    scheme: Scheme, beside: Beside, handed_in: Iterable[tuple[str, str]]
+) -> list[Student]:
+    """The roster, or else everybody who handed in or is named, by name. Raises ValueError for a
+    name that nobody has."""
     roster = list(beside.roster)
     grouped = {m for g in scheme.groups for m in g.members}
     if not roster:
         named = (
-            {e.who for e in scheme.extensions} | {x.who for x in scheme.excused} | {h.who for h in beside.marks.hand}
+            {e.who for e in scheme.extensions}
+            | {x.who for x in scheme.excused}
+            | {h.who for h in beside.marks.hand}
         )
         keys = {who for who, _ in handed_in} | grouped | (named - {g.name for g in scheme.groups})
         roster = [Student(k) for k in sorted(keys)]
@@ -143,14 +174,18 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
     there = [t for t, o in outcomes.items() if o.points is not None]
     if all(outcomes[t].free for t in there):  # nothing yet, or excused from everything
         for topic in there:
-            outcomes[topic] = replace(outcomes[topic], counted=False).noting("excused, so it does not count")
+            outcomes[topic] = replace(outcomes[topic], counted=False).noting(
+                "excused, so it does not count"
+            )
         return Total(student, outcomes, "none")
     items = [Item(outcomes[t].points or ZERO, outcomes[t].worth, outcomes[t].free) for t in there]
     kept = {there[n] for n in best(items, scheme.drop_lowest)}
     for topic in there:
         o = outcomes[topic]
         if topic not in kept:
-            outcomes[topic] = replace(o, counted=False).noting("excused, so it does not count" if o.free else "dropped")
+            outcomes[topic] = replace(o, counted=False).noting(
+                "excused, so it does not count" if o.free else "dropped"
+            )
         elif o.free:
             outcomes[topic] = o.noting("counts all the same, because it helps")
     points = sum((outcomes[t].points or ZERO for t in kept), ZERO)
@@ -158,7 +193,8 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
 
 
 def _notes(scheme: Scheme, beside: Beside, by_topic: Mapping[str, list[Record]]) -> list[str]:
-    """What was there and had no effect, or more than was meant: results of other topics, overrides of no work or of several."""
+    """What was there and had no effect, or more than was meant: results of other topics, overrides
+    of no work or of several."""
     found = course_misconceptions.notes(scheme)
     found += [
         f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."
@@ -169,7 +205,6 @@ def _notes(scheme: Scheme, beside: Beside, by_topic: Mapping[str, list[Record]])
     for o in beside.marks.overrides:
         n = sum(d.startswith(o.digest) for d in digests)
         if n != 1:
-            found.append(
-                f"{o.where}: {f'{n} files have this digest: it holds for all' if n else 'no file has this digest now'}."
-            )
+            many = f"{n} files have this digest: it holds for all"
+            found.append(f"{o.where}: {many if n else 'no file has this digest now'}.")
     return found

@@ -1,4 +1,5 @@
-"""What an autograder's zip says to itself when it runs in Gradescope's container: config.json, and who handed in."""
+"""What an autograder's zip says to itself when it runs in Gradescope's container: config.json, and
+who handed in."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 
 @dataclass(frozen=True)
 class Config:
-    """How to grade. `memory_bytes` 0: what the container leaves. `topic` "": whichever the notebook is of."""
+    """How to grade. `memory_bytes` 0: what the container leaves. `topic` "": whichever the notebook
+    is of."""
 
     topic: str = ""
     seed: int = 1
@@ -34,7 +36,9 @@ class Config:
 
     def to_bytes(self) -> bytes:
         """The same bytes for the same settings."""
-        return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True) + "\n").encode("ascii")
+        return (
+            json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True) + "\n"
+        ).encode("ascii")
 
 
 def read(path: Path) -> Config:
@@ -45,7 +49,9 @@ def read(path: Path) -> Config:
             raise ValueError("another version")
         return Config(**tree | {"checks": tuple(tree["checks"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"{path} cannot be used ({type(e).__name__}: {e}); build the autograder's zip again") from None
+        raise ValueError(
+            f"{path} cannot be used ({type(e).__name__}: {e}); build the autograder's zip again"
+        ) from None
 
 
 def memory_bytes(config: Config, files: tuple[str, ...] = LIMIT_FILES) -> int:
@@ -76,7 +82,8 @@ class HandedIn:
 
 
 def handed_in(path: Path) -> HandedIn:
-    """What submission_metadata.json says. A group counts as its first member in alphabetical order, whoever of them uploads."""
+    """What submission_metadata.json says. A group counts as its first member in alphabetical order,
+    whoever of them uploads."""
     try:
         tree: Any = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

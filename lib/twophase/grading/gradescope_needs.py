@@ -1,7 +1,8 @@
-"""What has to be installed where the grader runs: its packages and all that these need, each at the version that is here.
+"""What has to be installed where the grader runs: its packages and all that these need, each at the
+version that is here.
 
-A container on Linux is meant, whatever system this is: markers are decided as there. Nothing of the book, of JupyterLab or of the
-command line is among them.
+A container on Linux is meant, whatever system this is: markers are decided as there. Nothing of the
+book, of JupyterLab or of the command line is among them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,22 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOTS = ("torch", "numpy", "numba", "safetensors", "matplotlib", "ipython")
-THERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
-OF_A_GPU = ("nvidia-", "cuda-", "triton")  # torch for CPUs needs none of these, and its metadata here may ask for them
+THERE = {
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+}
+OF_A_GPU = (
+    "nvidia-",
+    "cuda-",
+    "triton",
+)  # torch for CPUs needs none of these, and its metadata here may ask for them
 
 
 def versions() -> dict[str, str]:
-    """Package -> version: ROOTS and all that they need. Raises ValueError if one of them is not installed here."""
+    """Package -> version: ROOTS and all that they need. Raises ValueError if one of them is not
+    installed here."""
     found: dict[str, str] = {}
     todo = [(name, frozenset[str]()) for name in ROOTS]
     seen = set(todo)
@@ -28,9 +39,12 @@ def versions() -> dict[str, str]:
             package = distribution(name)
         except PackageNotFoundError:
             raise ValueError(
-                f"{name} is not installed here, and the autograder needs it: install requirements.txt first"
+                f"{name} is not installed here, and the autograder needs it: install"
+                " requirements.txt first"
             ) from None
-        found[canonicalize_name(name)] = Version(package.version).public  # without a local part such as +cpu
+        found[canonicalize_name(name)] = Version(
+            package.version
+        ).public  # without a local part such as +cpu
         for line in package.requires or ():
             need = _needed(Requirement(line), extras)
             if need and need not in seen:
@@ -43,12 +57,15 @@ def _needed(need: Requirement, extras: frozenset[str]) -> tuple[str, frozenset[s
     name = canonicalize_name(need.name)
     if name.startswith(OF_A_GPU):
         return None
-    wanted = need.marker is None or any(need.marker.evaluate(THERE | {"extra": e}) for e in ("", *extras))
+    wanted = need.marker is None or any(
+        need.marker.evaluate(THERE | {"extra": e}) for e in ("", *extras)
+    )
     return (name, frozenset(need.extras)) if wanted else None
 
 
 def lines() -> tuple[str, list[str]]:
-    """How pip writes it: the line for torch, which comes from an index of its own, and all other lines, sorted."""
+    """How pip writes it: the line for torch, which comes from an index of its own, and all other
+    lines, sorted."""
     found = versions()
     torch = found.pop("torch")
     return f"torch=={torch}", [f"{name}=={version}" for name, version in sorted(found.items())]

@@ -1,8 +1,9 @@
 """What Gradescope reads of a graded submission: results.json, made from the grader's record.
 
-Every string of the student's goes out as plain text (`output_format: text`), without control characters. What a student may know at
-once is visible; what failed on cases that are not shown is there after the grades are published. The grader's own fault has no score
-at all: Gradescope then tells the instructor that the autograder failed, and nobody gets a zero.
+Every string of the student's goes out as plain text (`output_format: text`), without control
+characters. What a student may know at once is visible; what failed on cases that are not shown is
+there after the grades are published. The grader's own fault has no score at all: Gradescope then
+tells the instructor that the autograder failed, and nobody gets a zero.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ READING_TITLE = "Reading the notebook"
 
 
 def results(record: Record, seconds: float, worth: float | None = None) -> Results:
-    """The whole of results.json. `worth` is what the assignment is worth, for a file that cannot be graded, if it is known."""
+    """The whole of results.json. `worth` is what the assignment is worth, for a file that cannot be
+    graded, if it is known."""
     if record["status"] == "internal":
         return without_score(record["message"], seconds, record)
     if record["status"] == "unreadable":
@@ -36,8 +38,11 @@ def results(record: Record, seconds: float, worth: float | None = None) -> Resul
     return _frame(_remarks(record), seconds, record) | {"score": record["points"], "tests": tests}
 
 
-def unreadable(message: str, seconds: float, worth: float | None = None, record: Record | None = None) -> Results:
-    """No points, for a reason that the student can see and mend: no notebook, several, a broken one, one of another topic."""
+def unreadable(
+    message: str, seconds: float, worth: float | None = None, record: Record | None = None
+) -> Results:
+    """No points, for a reason that the student can see and mend: no notebook, several, a broken
+    one, one of another topic."""
     test = {
         "name": READING_TITLE,
         "number": "1",
@@ -56,8 +61,8 @@ def unreadable(message: str, seconds: float, worth: float | None = None, record:
 def without_score(message: str, seconds: float, record: Record | None = None) -> Results:
     """The grader's own fault: said, and no score."""
     said = (
-        "The autograder failed here, not your work, and this is no grade. Your submission is stored; "
-        f"tell your instructor if submitting again does not help. ({message})"
+        "The autograder failed here, not your work, and this is no grade. Your submission is"
+        f" stored; tell your instructor if submitting again does not help. ({message})"
     )
     return _frame(said, seconds, record)
 
@@ -92,7 +97,8 @@ def _test(n: int, q: Record) -> Results:
 
 
 def _lines(q: Record) -> list[str]:
-    """What the student reads at once: the verdict, the misconception, a hint, the public cases, what the cell stopped with."""
+    """What the student reads at once: the verdict, the misconception, a hint, the public cases,
+    what the cell stopped with."""
     if q["status"] == "right":
         return ["Right."]
     named = f"{q['misconception'].replace('_', ' ')}: " if q["misconception"] else ""
@@ -101,7 +107,9 @@ def _lines(q: Record) -> list[str]:
         lines.append(f"A hint: {q['hint']}")
     shown = [c for c in q["cases"] if c["public"]]
     if q["status"] == "wrong" and shown:
-        lines.append(f"Of the {len(shown)} cases that are shown, {sum(c['right'] for c in shown)} are right.")
+        lines.append(
+            f"Of the {len(shown)} cases that are shown, {sum(c['right'] for c in shown)} are right."
+        )
     if q["cell"]["error"]:
         lines.append(f"Its cell stopped with {q['cell']['error']}")
     return lines
@@ -132,13 +140,20 @@ def _hidden(record: Record, n: int) -> list[Results]:
 
 def _remarks(record: Record) -> str:
     """The text above all exercises."""
-    lines = [f"{record['points']:g} of {record['out_of']:g} points ({STATUS_WORDS[record['status']]})."]
-    lines += [f"Noticed, {f['where']}: {f['says']}" for f in record["flags"] if f["name"] != "missing_cell"]
+    lines = [
+        f"{record['points']:g} of {record['out_of']:g} points ({STATUS_WORDS[record['status']]})."
+    ]
+    lines += [
+        f"Noticed, {f['where']}: {f['says']}"
+        for f in record["flags"]
+        if f["name"] != "missing_cell"
+    ]
     return "\n".join(lines)
 
 
 def _for_instructors(record: Record) -> Results:
-    """The record as `twophase grade` would store it, but for the seed: a digest tells whether two were graded on the same cases."""
+    """The record as `twophase grade` would store it, but for the seed: a digest tells whether two
+    were graded on the same cases."""
     kept = copy.deepcopy(record)
     seed = str(kept.pop("seed", ""))
     for q in kept["questions"]:
@@ -158,7 +173,8 @@ def text(value: object) -> str:
 
 
 def write(path: Path, made: Results) -> None:
-    """Put the results in place in one step: whoever reads the file finds the old one or the new one, never a part."""
+    """Put the results in place in one step: whoever reads the file finds the old one or the new
+    one, never a part."""
     data = json.dumps(made, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".results-")
     try:

@@ -1,7 +1,8 @@
-"""Grades one submission in Gradescope's container: `python -m twophase.grading.gradescope_run /autograder`.
+"""Grades one submission in Gradescope's container: `python -m twophase.grading.gradescope_run
+/autograder`.
 
-Whatever happens, results/results.json is valid: graded, not gradable for a reason that the student can mend, or without a score.
-What is printed here is for the instructor only.
+Whatever happens, results/results.json is valid: graded, not gradable for a reason that the student
+can mend, or without a score. What is printed here is for the instructor only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from twophase.grading import confine, gradescope_config, gradescope_results, notebook, secret, submissions
+from twophase.grading import (
+    confine,
+    gradescope_config,
+    gradescope_results,
+    notebook,
+    secret,
+    submissions,
+)
 from twophase.grading.confine import Limits
 from twophase.grading.forks import make_zygote
 from twophase.grading.gradescope_config import PRIVATE, Config
@@ -27,7 +35,8 @@ HOW = "Hand in the one notebook of this assignment, saved, as it was given out."
 
 
 class NothingToGrade(ValueError):
-    """What was handed in is not one notebook of the assignment. The message says what it is, to the student."""
+    """What was handed in is not one notebook of the assignment. The message says what it is, to the
+    student."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +49,9 @@ def main(arguments: list[str]) -> int:
         made = graded(root, began)
     except Exception as e:
         traceback.print_exc(file=sys.stdout)
-        made = gradescope_results.without_score(f"{type(e).__name__}: {e}", time.monotonic() - began)
+        made = gradescope_results.without_score(
+            f"{type(e).__name__}: {e}", time.monotonic() - began
+        )
     gradescope_results.write(root / "results" / "results.json", made)
     print(made["output"])
     return 0 if "score" in made else 1
@@ -58,23 +69,32 @@ def graded(root: Path, began: float) -> Results:
     try:
         submission = the_one(root / "submission", config.topic, source)
     except NothingToGrade as e:
-        return gradescope_results.unreadable(str(e), time.monotonic() - began, _worth(config, source))
+        return gradescope_results.unreadable(
+            str(e), time.monotonic() - began, _worth(config, source)
+        )
     submission = replace(submission, student=who.student, submitted=who.submitted)
     course = Course(limits=_limits(config), source=source)
-    hidden = [private, *(root / name for name in ("submission", "results", "submission_metadata.json"))]
+    hidden = [
+        private,
+        *(root / name for name in ("submission", "results", "submission_metadata.json")),
+    ]
     with make_zygote(hidden) as zygote:
-        record = Judge(course, zygote).grade(Task(submission, seed_for(who.student, config, private)))
+        record = Judge(course, zygote).grade(
+            Task(submission, seed_for(who.student, config, private))
+        )
     return gradescope_results.results(record, time.monotonic() - began, _worth(config, source))
 
 
 def seed_for(student: str, config: Config, private: Path) -> int | str:
-    """The seed of the cases: of the course's secret and of whom Gradescope names, never of anything that was handed in."""
+    """The seed of the cases: of the course's secret and of whom Gradescope names, never of anything
+    that was handed in."""
     path = private / "secret"
     return secret.seed_of(secret.read(path), student, config.sets) if path.exists() else config.seed
 
 
 def source_of(config: Config, private: Path) -> Source:
-    """What is graded against: the folders of the zip. The course's own notebooks are found through TWOPHASE_COURSE."""
+    """What is graded against: the folders of the zip. The course's own notebooks are found through
+    TWOPHASE_COURSE."""
     os.environ["TWOPHASE_COURSE"] = str(private)
     return Source(
         release=private / config.release if config.release else None,
@@ -84,11 +104,14 @@ def source_of(config: Config, private: Path) -> Source:
 
 
 def the_one(folder: Path, topic: str, source: Source) -> Submission:
-    """The one notebook of `topic` (of any, if empty) among what was handed in. Raises NothingToGrade."""
+    """The one notebook of `topic` (of any, if empty) among what was handed in. Raises
+    NothingToGrade."""
     try:
         found = submissions.find(folder, "plain")
     except ValueError:
-        raise NothingToGrade(f"There is no notebook (.ipynb) in what was handed in. {HOW}") from None
+        raise NothingToGrade(
+            f"There is no notebook (.ipynb) in what was handed in. {HOW}"
+        ) from None
     if len(found) == 1 and not topic:
         return found[0]
     topics = {s: _topic(s, source) for s in found}
@@ -97,11 +120,15 @@ def the_one(folder: Path, topic: str, source: Source) -> Submission:
         return fitting[0]
     if len(fitting) > 1:
         names = ", ".join(s.name for s in fitting)
-        raise NothingToGrade(f"There are {len(fitting)} notebooks in what was handed in ({names}). {HOW}")
+        raise NothingToGrade(
+            f"There are {len(fitting)} notebooks in what was handed in ({names}). {HOW}"
+        )
     if len(found) == 1 and topics[found[0]] is None:
         return found[0]  # the grader says why it cannot be read
     others = ", ".join(f"{s.name} ({t or 'not readable'})" for s, t in topics.items())
-    raise NothingToGrade(f"No notebook of {topic or 'this course'} was handed in, but {others}. {HOW}")
+    raise NothingToGrade(
+        f"No notebook of {topic or 'this course'} was handed in, but {others}. {HOW}"
+    )
 
 
 def _topic(submission: Submission, source: Source) -> str | None:
@@ -120,15 +147,20 @@ def _worth(config: Config, source: Source) -> float | None:
 
 def _limits(config: Config) -> Limits:
     return Limits(
-        cell_s=config.cell_s, submission_s=config.submission_s, memory_bytes=gradescope_config.memory_bytes(config)
+        cell_s=config.cell_s,
+        submission_s=config.submission_s,
+        memory_bytes=gradescope_config.memory_bytes(config),
     )
 
 
 def _probe() -> int:
     """For the log of the image's build: what there is."""
     lacks = confine.missing()
-    print(f"twophase: submissions are confined by {', '.join(confine.confined_by())}. {lacks}".rstrip())
-    print(f"twophase: memory of this container {gradescope_config.container_bytes() / 2**20:.0f} MiB")
+    layers = ", ".join(confine.confined_by())
+    print(f"twophase: submissions are confined by {layers}. {lacks}".rstrip())
+    print(
+        f"twophase: memory of this container {gradescope_config.container_bytes() / 2**20:.0f} MiB"
+    )
     with make_zygote() as zygote:
         zygote.start()
     print("twophase: the worker starts")

@@ -1,4 +1,5 @@
-"""A rehearsal of Gradescope on this machine: the zip unpacked in a tree laid out as theirs, a submission in it, run_autograder run.
+"""A rehearsal of Gradescope on this machine: the zip unpacked in a tree laid out as theirs, a
+submission in it, run_autograder run.
 
 Only setup.sh is not run: the Python of this process stands in for the one that it installs.
 """
@@ -51,16 +52,22 @@ TEST: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What came of it: results.json as it is, what an instructor would see of the output, and run_autograder's exit code."""
+    """What came of it: results.json as it is, what an instructor would see of the output, and
+    run_autograder's exit code."""
 
     results: Results
     output: str
     code: int
 
 
-def rehearse(archive: Path, handed_in: Sequence[Path], student: str = "student@example.edu") -> Rehearsal:
-    """Run `archive` on these files. Raises ValueError if it is no autograder, a file is missing, or no results.json is left."""
-    with tempfile.TemporaryDirectory(prefix="twophase-gradescope-", ignore_cleanup_errors=True) as name:
+def rehearse(
+    archive: Path, handed_in: Sequence[Path], student: str = "student@example.edu"
+) -> Rehearsal:
+    """Run `archive` on these files. Raises ValueError if it is no autograder, a file is missing, or
+    no results.json is left."""
+    with tempfile.TemporaryDirectory(
+        prefix="twophase-gradescope-", ignore_cleanup_errors=True
+    ) as name:
         root = Path(name)
         root.chmod(0o755)  # as /autograder is: a submission runs as another user
         lay_out(root, archive, handed_in, student)
@@ -69,7 +76,8 @@ def rehearse(archive: Path, handed_in: Sequence[Path], student: str = "student@e
 
 
 def lay_out(root: Path, archive: Path, handed_in: Sequence[Path], student: str) -> None:
-    """Gradescope's tree: source/, submission/, results/, submission_metadata.json, run_autograder."""
+    """Gradescope's tree: source/, submission/, results/, submission_metadata.json,
+    run_autograder."""
     gradescope_zip.unpack(archive, root / "source")
     shutil.copy(root / "source" / "run_autograder", root / "run_autograder")
     (root / "results").mkdir()
@@ -107,7 +115,9 @@ def metadata(student: str) -> dict[str, Any]:
 
 def run(root: Path, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
     """run_autograder as their harness runs it, in the tree at `root`."""
-    env = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR")}
+    env = {
+        k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
+    }
     env |= {"TWOPHASE_AUTOGRADER_ROOT": str(root), "TWOPHASE_AUTOGRADER_PYTHON": python}
     return subprocess.run(
         [str(root / "run_autograder")],
@@ -129,9 +139,13 @@ def read_results(root: Path) -> Results:
     try:
         made: Results = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
-        raise ValueError(f"the autograder left no valid results.json ({e}); please report it") from None
+        raise ValueError(
+            f"the autograder left no valid results.json ({e}); please report it"
+        ) from None
     if found := problems(made):
-        raise ValueError(f"the autograder's results.json is not as Gradescope wants it: {'; '.join(found)}")
+        raise ValueError(
+            f"the autograder's results.json is not as Gradescope wants it: {'; '.join(found)}"
+        )
     return made
 
 
@@ -157,6 +171,10 @@ def _misfits(where: str, tree: dict[str, Any], fields: Mapping[str, Any]) -> lis
     for name, value in tree.items():
         wanted = fields.get(name, object)
         choices = isinstance(wanted, tuple) and isinstance(wanted[0], str)
-        fits = value in wanted if choices else isinstance(value, wanted) and not isinstance(value, bool)
+        fits = (
+            value in wanted
+            if choices
+            else isinstance(value, wanted) and not isinstance(value, bool)
+        )
         found += [] if fits else [f"{where}{name} is {value!r:.80}"]
     return found

@@ -1,12 +1,16 @@
-"""The zip that an instructor uploads to Gradescope: the grader, what it grades against, and how both get to run there.
+"""The zip that an instructor uploads to Gradescope: the grader, what it grades against, and how
+both get to run there.
 
 setup.sh, run_autograder, requirements.txt, provisional.json     gradescope_files/
-lib/twophase/                                                    the package's Python files: no weights, no corpus, no tests
-private/                                                         what no submission may read: config.json, the released notebooks, the
-                                                                 secret, the instructor's own checks and held-back exercises
+lib/twophase/                                                    the package's Python files: no
+weights, no corpus, no tests
+private/                                                         what no submission may read:
+config.json, the released notebooks, the
+                                                                 secret, the instructor's own checks
+                                                                 and held-back exercises
 
-The course's model solutions are not in it; those of an instructor's folder only if there is no release to take the tasks from. The
-same settings and files give the same bytes.
+The course's model solutions are not in it; those of an instructor's folder only if there is no
+release to take the tasks from. The same settings and files give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from twophase.grading.release import Source, course_root
 
 FILES = Path(__file__).with_name("gradescope_files")
 SCRIPT, FILE, OURS_ONLY = 0o755, 0o644, 0o600
-MARGIN_S = 60  # for the start, beside what the submission may take; all of it within Gradescope's 10 minutes
+# for the start, beside what the submission may take; all of it within Gradescope's 10 minutes
+MARGIN_S = 60
 LEFT_OUT = ("__pycache__",)
 
 
@@ -42,9 +47,12 @@ class Member:
 
 
 def build(config: Config, source: Source, secret_file: Path | None = None) -> bytes:
-    """The zip's bytes. Raises ValueError, one sentence, for whatever is wrong with what it is made of."""
+    """The zip's bytes. Raises ValueError, one sentence, for whatever is wrong with what it is made
+    of."""
     if config.topic and config.topic not in source.topics():
-        raise ValueError(f"there is no topic {config.topic!r}; the topics are {', '.join(source.topics())}")
+        raise ValueError(
+            f"there is no topic {config.topic!r}; the topics are {', '.join(source.topics())}"
+        )
     source.validate()
     members = _scripts(config) | _package() | _notebooks(config, source)
     for n, folder in enumerate(source.checks):
@@ -66,7 +74,11 @@ def build(config: Config, source: Source, secret_file: Path | None = None) -> by
 def _scripts(config: Config) -> dict[str, Member]:
     torch, others = gradescope_needs.lines()
     python = ".".join(platform.python_version_tuple()[:2])
-    fill = {"@PYTHON@": python, "@TORCH@": torch, "@SECONDS@": f"{config.submission_s + MARGIN_S:g}"}
+    fill = {
+        "@PYTHON@": python,
+        "@TORCH@": torch,
+        "@SECONDS@": f"{config.submission_s + MARGIN_S:g}",
+    }
     return {
         "setup.sh": Member(_filled("setup.sh", fill), SCRIPT),
         "run_autograder": Member(_filled("run_autograder.sh", fill), SCRIPT),
@@ -83,9 +95,13 @@ def _filled(name: str, fill: dict[str, str]) -> bytes:
 
 
 def _package() -> dict[str, Member]:
-    """All Python files, so that the library's digest is the same there as here, and the package's metadata, for its version."""
+    """All Python files, so that the library's digest is the same there as here, and the package's
+    metadata, for its version."""
     root = Path(twophase.__path__[0])
-    members = {f"lib/twophase/{p.relative_to(root).as_posix()}": Member(p.read_bytes()) for p in _python_files(root)}
+    members = {
+        f"lib/twophase/{p.relative_to(root).as_posix()}": Member(p.read_bytes())
+        for p in _python_files(root)
+    }
     try:
         number = version("twophase")
     except PackageNotFoundError:
@@ -115,7 +131,8 @@ def _notebooks(config: Config, source: Source) -> dict[str, Member]:
 
 
 def _folder(folder: Path, place: str, with_notebooks: bool) -> dict[str, Member]:
-    """An instructor's folder of exercises. Its notebooks have the model answers: they go along only where they are needed."""
+    """An instructor's folder of exercises. Its notebooks have the model answers: they go along only
+    where they are needed."""
     members = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         inside = path.relative_to(folder)
@@ -139,30 +156,40 @@ def _zipped(members: dict[str, Member]) -> bytes:
 
 
 def save(path: Path, data: bytes) -> bool:
-    """Write the zip and return True; False if it is there already. Raises ValueError if another file is in its place."""
+    """Write the zip and return True; False if it is there already. Raises ValueError if another
+    file is in its place."""
     if path.exists() or path.is_symlink():
         if path.is_file() and path.read_bytes() == data:
             return False
-        raise ValueError(f"{path} is there already and is another; move it away, or give another --out")
+        raise ValueError(
+            f"{path} is there already and is another; move it away, or give another --out"
+        )
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; make it, or give another --out")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY)  # it may hold the secret
+    handle = os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY
+    )  # it may hold the secret
     with os.fdopen(handle, "wb") as file:
         file.write(data)
     return True
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """What Gradescope does with the zip, for a rehearsal: its files below `folder`, with their modes. Raises ValueError."""
+    """What Gradescope does with the zip, for a rehearsal: its files below `folder`, with their
+    modes. Raises ValueError."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = {i.filename for i in archive.infolist()}
             if not {"setup.sh", "run_autograder", f"{PRIVATE}/config.json"} <= names:
-                raise ValueError(f"{path} is no autograder; make one with `twophase gradescope build`")
+                raise ValueError(
+                    f"{path} is no autograder; make one with `twophase gradescope build`"
+                )
             for info in archive.infolist():
                 archive.extract(info, folder)
                 (folder / info.filename).chmod(info.external_attr >> 16 & 0o777)
     except FileNotFoundError:
-        raise ValueError(f"there is no file {path}; make it with `twophase gradescope build --out {path}`") from None
+        raise ValueError(
+            f"there is no file {path}; make it with `twophase gradescope build --out {path}`"
+        ) from None
     except zipfile.BadZipFile:
         raise ValueError(f"{path} is no zip; make one with `twophase gradescope build`") from None

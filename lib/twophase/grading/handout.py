@@ -1,4 +1,5 @@
-"""What students get: a folder that works by itself, put together from a clone of the course and an instructor's folders."""
+"""What students get: a folder that works by itself, put together from a clone of the course and an
+instructor's folders."""
 
 from __future__ import annotations
 
@@ -20,29 +21,42 @@ from twophase.grading.compose import compose
 from twophase.grading.leaks import AS_THEY_ARE
 from twophase.grading.release import Source
 
-KINDS = frozenset({".py", ".json", ".safetensors", ".txt", ".css", ".js", ".html", ".yml", ".csv", ".typed"})
+KINDS = frozenset(
+    {".py", ".json", ".safetensors", ".txt", ".css", ".js", ".html", ".yml", ".csv", ".typed"}
+)
 PACKAGE = "lib/twophase"
 MADE_BY_USE = {"__pycache__", ".venv", ".egg-info"}
 
 
 @dataclass(frozen=True)
 class Handout:
-    """A release: every file by its path, what it says of itself, and the model solutions, which stay with the instructor."""
+    """A release: every file by its path, what it says of itself, and the model solutions, which
+    stay with the instructor."""
 
     files: Mapping[str, bytes]
     manifest: Manifest
     solutions: Mapping[str, bytes]
 
     def differs(self, folder: Path) -> list[str]:
-        """The files of `folder` that are not as in this release, or that only one of the two has."""
-        there = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file() or p.is_symlink()}
-        there = {n: p for n, p in there.items() if not MADE_BY_USE & {*n.split("/"), p.parent.suffix}}
-        same = {n for n in there.keys() & self.files.keys() if there[n].read_bytes() == self.files[n]}
+        """The files of `folder` that are not as in this release, or that only one of the two
+        has."""
+        there = {
+            p.relative_to(folder).as_posix(): p
+            for p in folder.rglob("*")
+            if p.is_file() or p.is_symlink()
+        }
+        there = {
+            n: p for n, p in there.items() if not MADE_BY_USE & {*n.split("/"), p.parent.suffix}
+        }
+        same = {
+            n for n in there.keys() & self.files.keys() if there[n].read_bytes() == self.files[n]
+        }
         return sorted((there.keys() | self.files.keys()) - same)
 
 
 def make(root: Path, source: Source, topics: Sequence[str]) -> Handout:
-    """The release of these topics, from the clone at `root`. The same input gives the same bytes. Raises ValueError."""
+    """The release of these topics, from the clone at `root`. The same input gives the same bytes.
+    Raises ValueError."""
     for room in ("solutions", "exercises", PACKAGE):
         if not (root / room).is_dir():
             raise ValueError(f"{root} has no {room}/: a release is made in a clone of the course")
@@ -54,18 +68,26 @@ def make(root: Path, source: Source, topics: Sequence[str]) -> Handout:
     files |= dict(_package(root, topics)) | dict(_added(catalog))
     manifest = _manifest(catalog, released)
     files[FILE_NAME] = manifest.to_bytes()
-    files["Makefile"] = handout_texts.makefile((root / "Makefile").read_text(encoding="utf-8")).encode("utf-8")
+    files["Makefile"] = handout_texts.makefile(
+        (root / "Makefile").read_text(encoding="utf-8")
+    ).encode("utf-8")
     files["README.md"] = handout_texts.readme(catalog, manifest).encode("utf-8")
-    return Handout(dict(sorted(files.items())), manifest, {t: to_bytes(nb) for t, nb in solutions.items()})
+    return Handout(
+        dict(sorted(files.items())), manifest, {t: to_bytes(nb) for t, nb in solutions.items()}
+    )
 
 
 def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
-    """The model solutions of a topic with those of the folders, in canonical form and found valid."""
+    """The model solutions of a topic with those of the folders, in canonical form and found
+    valid."""
     raw = compose(topic, catalog, root / "solutions")
     if not raw:
         raise ValueError(f"there is no notebook solutions/{catalog.stem(topic)}.ipynb in {root}")
     try:
-        nb = normalize(nbformat.from_dict({"cells": raw, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}), topic)
+        nb = normalize(
+            nbformat.from_dict({"cells": raw, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}),
+            topic,
+        )
         validate(nb, topic, catalog)
     except BadNotebook as e:
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None
@@ -75,7 +97,11 @@ def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
 def _released(topic: str, solution: NotebookNode, catalog: Catalog) -> NotebookNode:
     try:
         return release(solution, topic, catalog)
-    except (BadNotebook, RuntimeError, ValueError) as e:  # nbgrader raises RuntimeError for what it will not release
+    except (
+        BadNotebook,
+        RuntimeError,
+        ValueError,
+    ) as e:  # nbgrader raises RuntimeError for what it will not release
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None
 
 
@@ -83,27 +109,37 @@ def _where(topic: str, catalog: Catalog) -> str:
     """The notebooks that a topic's is made of: one of them has the mistake."""
     stem = catalog.stem(topic)
     own = [f"solutions/{stem}.ipynb"] if topic in registry.CHAPTERS else []
-    return ", ".join([*own, *(str(f.notebook(stem)) for f in catalog.folders() if topic in f.topics)])
+    return ", ".join(
+        [*own, *(str(f.notebook(stem)) for f in catalog.folders() if topic in f.topics)]
+    )
 
 
 def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The package without instructors' examples and without the checks of topics that are not released."""
+    """The package without instructors' examples and without the checks of topics that are not
+    released."""
     for path in sorted((root / PACKAGE).rglob("*")):
         name = path.relative_to(root / PACKAGE)
-        if path.is_symlink() or not path.is_file() or (path.suffix not in KINDS and path.name != "py.typed"):
+        if (
+            path.is_symlink()
+            or not path.is_file()
+            or (path.suffix not in KINDS and path.name != "py.typed")
+        ):
             continue
         if any(part.startswith((".", "__pycache__")) for part in name.parts):
             continue
         room, *inner = name.parts
         if room == "checks" and len(inner) > 1 and inner[0] not in topics:
             continue
-        if room == "grading" and len(inner) > 1:  # examples, and what an autograder's zip is made of
+        if (
+            room == "grading" and len(inner) > 1
+        ):  # examples, and what an autograder's zip is made of
             continue
         yield f"{PACKAGE}/{name.as_posix()}", path.read_bytes()
 
 
 def _added(catalog: Catalog) -> Iterator[tuple[str, bytes]]:
-    """The instructor's public exercises, where the registry finds them. Their model solutions stay behind."""
+    """The instructor's public exercises, where the registry finds them. Their model solutions stay
+    behind."""
     for number, folder in enumerate(catalog.checks, 1):
         for path in folder.modules():
             inside = path.relative_to(folder.folder).as_posix()

@@ -1,4 +1,5 @@
-"""The words of a release: its README for students, and a Makefile with the course's own recipe for installing."""
+"""The words of a release: its README for students, and a Makefile with the course's own recipe for
+installing."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ CLEAN = """clean:
 
 
 def makefile(course: str) -> str:
-    """The students' Makefile: how to install as in the course's, and the targets that work without its other rooms.
+    """The students' Makefile: how to install as in the course's, and the targets that work without
+    its other rooms.
 
     Raises ValueError if the course's Makefile no longer has these parts.
     """
@@ -30,7 +32,8 @@ def makefile(course: str) -> str:
         block = next((b for b in blocks if b.startswith(begins)), None)
         if block is None:
             raise ValueError(
-                f"the course's Makefile has no block that begins with {begins!r}, which a release takes over"
+                f"the course's Makefile has no block that begins with {begins!r}, which a release"
+                " takes over"
             )
         found[part] = block.strip("\n") + "\n"
     kept = [
@@ -95,14 +98,22 @@ can work out yourself.
 
 
 def readme(catalog: Catalog, manifest: Manifest) -> str:
-    """What a student reads first: how to install, work, check and hand in; and what there is to do."""
+    """What a student reads first: how to install, work, check and hand in; and what there is to
+    do."""
     topics = [t for t in catalog.topics() if t in manifest.notebooks]
     ids = [i for t in topics for i in manifest.exercises[t]]
     held = [f"`{i}`" for i in ids if i in manifest.held_back]
-    note = HELD.format(exercises=f"{', '.join(held)} {'is' if len(held) == 1 else 'are'}") if held else ""
+    note = (
+        HELD.format(exercises=f"{', '.join(held)} {'is' if len(held) == 1 else 'are'}")
+        if held
+        else ""
+    )
     example = next((i for i in ids if i not in manifest.held_back), ids[0])
     return README.format(
-        table=_table(catalog, manifest, topics), example=example, stem=catalog.stem(topics[0]), held=note
+        table=_table(catalog, manifest, topics),
+        example=example,
+        stem=catalog.stem(topics[0]),
+        held=note,
     )
 
 
@@ -111,5 +122,7 @@ def _table(catalog: Catalog, manifest: Manifest, topics: list[str]) -> str:
     for topic in topics:
         exercises = [catalog.load(i) for i in manifest.exercises[topic]]
         points, minutes = sum(e.points for e in exercises), sum(e.minutes for e in exercises)
-        rows.append(f"| `my/{catalog.stem(topic)}.ipynb` | {len(exercises)} | {points} | {minutes} |")
+        rows.append(
+            f"| `my/{catalog.stem(topic)}.ipynb` | {len(exercises)} | {points} | {minutes} |"
+        )
     return "\n".join(rows)

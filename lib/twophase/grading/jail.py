@@ -1,8 +1,9 @@
 """Shutting a submission's process in, after the fork and before its first cell. Linux.
 
-A `Jail` is made once by the zygote, which tries what this machine allows; `enter` shuts in one process: a session of its own, its
-limits, another user, no capabilities, death with its parent, no files (Landlock), no descriptors, no system calls (seccomp). The order
-is no matter of taste: each step needs what a later one takes away.
+A `Jail` is made once by the zygote, which tries what this machine allows; `enter` shuts in one
+process: a session of its own, its limits, another user, no capabilities, death with its parent, no
+files (Landlock), no descriptors, no system calls (seccomp). The order is no matter of taste: each
+step needs what a later one takes away.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Jail:
         )
 
     def enter(self, limits: Limits, end: socket.socket, zygote: int) -> socket.socket:
-        """Shut this process in. Returns the channel's end, under the number CHANNEL. Raises OSError."""
+        """Shut this process in. Returns the channel's end, under the number CHANNEL. Raises
+        OSError."""
         os.setsid()
         os.umask(0o077)
         os.chdir(self._folder)
@@ -55,7 +57,10 @@ class Jail:
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as f:
+        with (
+            contextlib.suppress(OSError),
+            open("/proc/self/oom_score_adj", "w", encoding="ascii") as f,
+        ):
             f.write(str(FIRST_TO_GO))
         if self._user is not None:
             self._user.become()
@@ -68,7 +73,9 @@ class Jail:
             os._exit(0)
         if self._rules is not None:
             self._rules.restrict()
-        os.dup2(end.detach(), CHANNEL, inheritable=False)  # now: the rules' descriptors were needed until here
+        os.dup2(
+            end.detach(), CHANNEL, inheritable=False
+        )  # now: the rules' descriptors were needed until here
         os.closerange(3, CHANNEL)
         os.closerange(CHANNEL + 1, 2**16)
         counted = rlimits.MAX_THREADS + (0 if self._user else rlimits.threads_of_all())

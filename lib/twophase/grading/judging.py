@@ -1,6 +1,8 @@
-"""A judge: grades one submission after the other. In this process, or in one of its own for each worker of a run.
+"""A judge: grades one submission after the other. In this process, or in one of its own for each
+worker of a run.
 
-A judge's process reads what to grade from a socket, and answers with one line of JSON for each. It ends when the socket closes.
+A judge's process reads what to grade from a socket, and answers with one line of JSON for each. It
+ends when the socket closes.
 """
 
 from __future__ import annotations
@@ -55,8 +57,9 @@ class Releases(Protocol):
 class Course:
     """What submissions are graded against.
 
-    `source` has the releases; it goes to other processes, so it must pickle. With a `secret` the seed is the student's, else
-    `seed` is everybody's. A judge that takes `grace_s` longer than a submission may take is given up.
+    `source` has the releases; it goes to other processes, so it must pickle. With a `secret` the
+    seed is the student's, else `seed` is everybody's. A judge that takes `grace_s` longer than a
+    submission may take is given up.
     """
 
     seed: int = DEFAULT_SEED
@@ -74,7 +77,8 @@ class Course:
         return seed_of(self.secret, submission.student or submission.name, self.case_sets)
 
     def release_digest(self, topic: str) -> str:
-        """The digest of a topic's release today; for what belongs to no topic ("") that of the list of topics. Raises ValueError."""
+        """The digest of a topic's release today; for what belongs to no topic ("") that of the list
+        of topics. Raises ValueError."""
         if topic:
             return self.source.digest(topic)
         return hashlib.sha256("\n".join(self.source.topics()).encode()).hexdigest()
@@ -93,7 +97,8 @@ class Task:
 
 
 class Judge:
-    """Grades, in this process, with a zygote of its own. With `public_only` on the cases alone that a learner may see."""
+    """Grades, in this process, with a zygote of its own. With `public_only` on the cases alone that
+    a learner may see."""
 
     def __init__(self, course: Course, zygote: Zygote, public_only: bool = False) -> None:
         self._course = course
@@ -123,11 +128,15 @@ class Judge:
         record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
         work = notebook.parse(data)
         self._zygote.launch()  # it loads its libraries while we load ours
-        record["topic"] = self._course.source.topic_of(work, task.submission.name.rpartition("/")[2])
+        record["topic"] = self._course.source.topic_of(
+            work, task.submission.name.rpartition("/")[2]
+        )
         released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
         self._start()
-        supervisor = Supervisor(self._zygote, released, self._benches, self._course.limits, task.seed)
+        supervisor = Supervisor(
+            self._zygote, released, self._benches, self._course.limits, task.seed
+        )
         return filled(record, supervisor.grade(work), released.exercises)
 
     def _start(self) -> None:
@@ -150,13 +159,15 @@ def grade_one(submission: Submission, course: Course, zygote: Zygote) -> Record:
 
 
 def apart(hidden: Iterable[Path]) -> list[Path]:
-    """Of these paths those that can be kept from submissions: not a folder in which the libraries are that they need."""
+    """Of these paths those that can be kept from submissions: not a folder in which the libraries
+    are that they need."""
     needed = [Path(p).resolve() for p in (*twophase.__path__, sys.prefix, sys.base_prefix)]
     return [p for p in hidden if not any(path.is_relative_to(p.resolve()) for path in needed)]
 
 
 def serve(pipe: socket.socket, course: Course, home: str) -> None:
-    """The process of a judge: everything that it does. `home` is the folder for its temporary files, which it removes at the end."""
+    """The process of a judge: everything that it does. `home` is the folder for its temporary
+    files, which it removes at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; who started us decides
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     tempfile.tempdir = home
@@ -187,12 +198,15 @@ def record_line(record: Record) -> bytes:
 
 
 def _say(pipe: socket.socket, line: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more: the other thread knows, and ends us
+    with contextlib.suppress(
+        OSError
+    ):  # nobody listens any more: the other thread knows, and ends us
         pipe.sendall(line)
 
 
 def _listen(pipe: socket.socket, tasks: queue.SimpleQueue[Task], zygote: Zygote, home: str) -> None:
-    """Take tasks until the other end is closed, also by the death of its process; then end, and leave nothing behind."""
+    """Take tasks until the other end is closed, also by the death of its process; then end, and
+    leave nothing behind."""
     try:
         with pipe.makefile("rb") as stream:
             while True:

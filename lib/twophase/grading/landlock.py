@@ -1,10 +1,12 @@
-"""Landlock: the kernel lets a process give up its own rights to files, TCP and signals. No privilege, no package, no way back.
+"""Landlock: the kernel lets a process give up its own rights to files, TCP and signals. No
+privilege, no package, no way back.
 
-A submission may read the interpreter's library, installed packages, this package's data files, a few tables of the system,
-and what `/proc/self` says of its own memory and descriptors; not this package's Python files (everything is imported already, and they hold
-the checks and the answers), nobody's home, no course, no other submission. It may write nowhere. Whether a file exists, it may still ask.
-Needs Linux 5.13; TCP is closed from 6.7 on, and signals and abstract sockets from 6.12 on (both by seccomp too).
-https://docs.kernel.org/userspace-api/landlock.html
+A submission may read the interpreter's library, installed packages, this package's data files, a
+few tables of the system, and what `/proc/self` says of its own memory and descriptors; not this
+package's Python files (everything is imported already, and they hold the checks and the answers),
+nobody's home, no course, no other submission. It may write nowhere. Whether a file exists, it may
+still ask. Needs Linux 5.13; TCP is closed from 6.7 on, and signals and abstract sockets from 6.12
+on (both by seccomp too). https://docs.kernel.org/userspace-api/landlock.html
 """
 
 from __future__ import annotations
@@ -22,11 +24,26 @@ from pathlib import Path
 import twophase
 from twophase.grading import linux
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture since 5.1
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = (
+    444,
+    445,
+    446,
+)  # system calls, the same on every architecture since 5.1
 VERSION, PATH_BENEATH = 1, 1
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
-FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}  # the rights to files that each version knows
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
+    1,
+    1 << 1,
+    1 << 2,
+    1 << 3,
+    1 << 14,
+    1 << 15,
+)
+FILES = {
+    1: (1 << 13) - 1,
+    2: (1 << 14) - 1,
+    3: (1 << 15) - 1,
+}  # the rights to files that each version knows
 FILES_NOW = (1 << 16) - 1
 ALL_TCP, ALL_SCOPES = 3, 3
 SYSTEM = (
@@ -40,10 +57,17 @@ SYSTEM = (
         "/usr/share/fontconfig",
     ),
     *("/usr/share/locale", "/usr/share/i18n", "/etc/mime.types"),
-    *(f"/proc/{name}" for name in ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")),
+    *(
+        f"/proc/{name}"
+        for name in ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
+    ),
     *("/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"),
-    *("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpuset.cpus.effective"),
+    *(
+        "/sys/fs/cgroup/cpu.max",
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/cpuset.cpus.effective",
+    ),
     *("/dev/urandom", "/dev/random", "/dev/zero"),
 )
 WRITABLE_DEVICES = ("/dev/null",)
@@ -81,9 +105,11 @@ def abi() -> int:
 
 
 class Rules:
-    """What submissions may read, found and opened once, before the first of them; `restrict` is for every one.
+    """What submissions may read, found and opened once, before the first of them; `restrict` is for
+    every one.
 
-    `folder` is the one they stand in. Nothing at or below a path of `hidden` is readable, wherever it lies.
+    `folder` is the one they stand in. Nothing at or below a path of `hidden` is readable, wherever
+    it lies.
     """
 
     def __init__(self, folder: Path, hidden: Sequence[Path] = ()) -> None:
@@ -97,7 +123,9 @@ class Rules:
         allow(folder, READ_DIR)
         for root in {path.resolve() for path in (*map(Path, SYSTEM), *libraries())}:
             if not any(p.is_relative_to(root) for p in apart):
-                allow(root, READ_DIR)  # also where our package is below it: its files' names are no secret
+                allow(
+                    root, READ_DIR
+                )  # also where our package is below it: its files' names are no secret
             for path in _without(root, [_package(), *apart]):
                 allow(path, READ_FILE | READ_DIR)
         for path in data_files():
@@ -105,7 +133,9 @@ class Rules:
                 allow(path, READ_FILE)
         for device in WRITABLE_DEVICES:
             allow(Path(device), READ_FILE | WRITE_FILE | TRUNCATE)
-        self._rules = [rule for path, rights in found.items() for rule in self._opened(path, rights)]
+        self._rules = [
+            rule for path, rights in found.items() for rule in self._opened(path, rights)
+        ]
 
     def _opened(self, path: Path, rights: int) -> Iterator[_Beneath]:
         with contextlib.suppress(OSError):  # not on this system
@@ -114,12 +144,19 @@ class Rules:
             yield _Beneath(rights & self._handled & (-1 if path.is_dir() else of_a_file), target)
 
     def restrict(self) -> None:
-        """Give up everything that is not allowed, for this process and all that it starts. Raises OSError."""
+        """Give up everything that is not allowed, for this process and all that it starts. Raises
+        OSError."""
         version = abi()
-        asked = _Ruleset(self._handled, ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0)
+        asked = _Ruleset(
+            self._handled, ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0
+        )
         size = 24 if version >= 6 else 16 if version >= 4 else 8
         fd = linux.syscall(CREATE_RULESET, ctypes.byref(asked), size, 0)
-        own = [rule for name in OWN for rule in self._opened(Path("/proc/self", name), READ_FILE | READ_DIR)]
+        own = [
+            rule
+            for name in OWN
+            for rule in self._opened(Path("/proc/self", name), READ_FILE | READ_DIR)
+        ]
         for rule in (*self._rules, *own):
             if rule.allowed:
                 linux.syscall(ADD_RULE, fd, PATH_BENEATH, ctypes.byref(rule), 0)
@@ -130,9 +167,13 @@ class Rules:
 
 
 def libraries() -> list[Path]:
-    """Where the interpreter's library and installed packages are. Other entries of `sys.path` are not for submissions."""
+    """Where the interpreter's library and installed packages are. Other entries of `sys.path` are
+    not for submissions."""
     known = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    known |= {*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
+    known |= {
+        *site.getsitepackages(),
+        *([site.getusersitepackages()] if site.ENABLE_USER_SITE else []),
+    }
     known |= {str(Path(p, "lib")) for p in (sys.prefix, sys.base_prefix, sys.base_exec_prefix)}
     return [Path(p) for p in sorted(known)]
 
@@ -142,7 +183,8 @@ def _package() -> Path:
 
 
 def _without(root: Path, apart: Sequence[Path]) -> Iterator[Path]:
-    """`root` if nothing of `apart` is in it; else its parts that neither are nor hold such a thing, as high up as can be."""
+    """`root` if nothing of `apart` is in it; else its parts that neither are nor hold such a thing,
+    as high up as can be."""
     if any(root.is_relative_to(p) for p in apart):
         return
     if not any(p.is_relative_to(root) for p in apart):

@@ -1,4 +1,5 @@
-"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it was handed in."""
+"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it was handed
+in."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from twophase.grading.trees import Node
 METADATA = "submission_metadata.yml"
 MAX_METADATA_BYTES = 2**28  # it has the results of each student's every attempt
 TOGETHER = " & "  # between those who handed in together
-_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # text, lists and mappings only, whatever Ruby's tags say
+_Loader: Any = getattr(
+    yaml, "CBaseLoader", yaml.BaseLoader
+)  # text, lists and mappings only, whatever Ruby's tags say
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A submission in the export. `student`: the SID, else the email, else the name; of several submitters all, sorted."""
+    """A submission in the export. `student`: the SID, else the email, else the name; of several
+    submitters all, sorted."""
 
     folder: str
     student: str
@@ -35,7 +39,10 @@ def entries(metadata: Node) -> list[Entry]:
     except Unreadable as e:
         raise ValueError(f"{where}: {e}") from None
     if len(data) > MAX_METADATA_BYTES:
-        raise ValueError(f"{where} is larger than {MAX_METADATA_BYTES // 2**20} MiB: it is no list of submissions")
+        raise ValueError(
+            f"{where} is larger than {MAX_METADATA_BYTES // 2**20} MiB: it is no list of"
+            " submissions"
+        )
     try:
         tree = yaml.load(data.decode("utf-8"), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as e:
@@ -57,8 +64,14 @@ def _students(entry: dict[Any, Any]) -> str:
 
 def _ids(submitters: Any) -> Iterator[str]:
     for one in submitters if isinstance(submitters, list) else []:
-        said = [_field(one, name) for name in ("sid", "email", "name")] if isinstance(one, dict) else []
-        known = [s.strip() for s in said if isinstance(s, str) and s.strip() not in ("", "~", "null")]
+        said = (
+            [_field(one, name) for name in ("sid", "email", "name")]
+            if isinstance(one, dict)
+            else []
+        )
+        known = [
+            s.strip() for s in said if isinstance(s, str) and s.strip() not in ("", "~", "null")
+        ]
         yield from known[:1]
 
 

@@ -1,8 +1,10 @@
-"""Whether a release gives anything away. It looks at the files as written, and knows nothing of how they were made.
+"""Whether a release gives anything away. It looks at the files as written, and knows nothing of how
+they were made.
 
-A line is hidden if it stands between the marks of a model solution, or in a held-back module, and nowhere in what is public: the
-course's package, the instructor's public modules, the tasks and stubs of the notebooks. Public checks have references, so
-a line of an answer that is also in one of them is no secret.
+A line is hidden if it stands between the marks of a model solution, or in a held-back module, and
+nowhere in what is public: the course's package, the instructor's public modules, the tasks and
+stubs of the notebooks. Public checks have references, so a line of an answer that is also in one of
+them is no secret.
 """
 
 from __future__ import annotations
@@ -17,9 +19,24 @@ from twophase.checks.registry import Catalog
 from twophase.grading.compose import RawCell, cells_of
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-AS_THEY_ARE = ("requirements.txt", "constraints.txt", "pyproject.toml", "LICENSE")  # beside the package
-SHORT = 16  # signs: a shorter line must be a whole line to be found, or `return x` would be everywhere
-NEVER = ("solutions", "tests", "bench", "book", "scratch", "my", ".git")  # folders that no release has
+AS_THEY_ARE = (
+    "requirements.txt",
+    "constraints.txt",
+    "pyproject.toml",
+    "LICENSE",
+)  # beside the package
+SHORT = (
+    16  # signs: a shorter line must be a whole line to be found, or `return x` would be everywhere
+)
+NEVER = (
+    "solutions",
+    "tests",
+    "bench",
+    "book",
+    "scratch",
+    "my",
+    ".git",
+)  # folders that no release has
 
 
 def found(
@@ -39,7 +56,11 @@ def found(
     yield from _lines(files, catalog, list(notebooks))
     if catalog.variants:
         held = {p.read_bytes(): p for p in catalog.variants.modules() if p.stat().st_size}
-        yield from (f"{name} is the held-back file {held[data]}" for name, data in files.items() if data in held)
+        yield from (
+            f"{name} is the held-back file {held[data]}"
+            for name, data in files.items()
+            if data in held
+        )
 
 
 def _spellings(secret: bytes) -> list[bytes]:
@@ -73,14 +94,23 @@ def _lines(files: Mapping[str, bytes], catalog: Catalog, notebooks: list[Path]) 
     for module in catalog.variants.modules() if catalog.variants else ():
         hidden |= {line.strip() for line in module.read_text(encoding="utf-8").splitlines()}
     made = {
-        n: _decoded(n, d) for n, d in files.items() if n.endswith(".ipynb") or ("/" not in n and n not in AS_THEY_ARE)
+        n: _decoded(n, d)
+        for n, d in files.items()
+        if n.endswith(".ipynb") or ("/" not in n and n not in AS_THEY_ARE)
     }
     copied = (
-        d.decode("utf-8", "replace") for n, d in files.items() if n not in made and not n.endswith(".safetensors")
+        d.decode("utf-8", "replace")
+        for n, d in files.items()
+        if n not in made and not n.endswith(".safetensors")
     )
     everywhere = "\n".join([*public, *copied])
-    secret_lines = sorted(line for line in hidden if line not in everywhere and any(c.isalpha() for c in line))
-    for name, text in made.items():  # what is copied as it is has no hidden line: it is what makes a line public
+    secret_lines = sorted(
+        line for line in hidden if line not in everywhere and any(c.isalpha() for c in line)
+    )
+    for (
+        name,
+        text,
+    ) in made.items():  # what is copied as it is has no hidden line: it is what makes a line public
         whole = {line.strip() for line in text.splitlines()}
         for line in secret_lines:
             if line in whole or (len(line) >= SHORT and line in text):
@@ -99,7 +129,8 @@ def divided(source: str) -> tuple[list[str], list[str]]:
 
 
 def _decoded(name: str, data: bytes) -> str:
-    """A file's text as a person reads it: of a notebook its cells, else line breaks would be written as \\n."""
+    """A file's text as a person reads it: of a notebook its cells, else line breaks would be
+    written as \\n."""
     if name.endswith(".ipynb"):
         return "\n".join(_text(c) for c in json.loads(data)["cells"]) + "\n" + data.decode("utf-8")
     return data.decode("utf-8", "replace")

@@ -1,8 +1,9 @@
 """Which of several scores to leave out so that the percentage of the rest is highest.
 
-The percentage is a ratio of two sums, and when scores are out of different amounts the lowest is not always the one to drop. Dinkelbach's
-method (Management Science 13, 1967) finds the best choice exactly: with `r` the ratio so far, leave out what has `points - r * out_of`
-below zero, most negative first; repeat until the ratio no longer grows.
+The percentage is a ratio of two sums, and when scores are out of different amounts the lowest is
+not always the one to drop. Dinkelbach's method (Management Science 13, 1967) finds the best choice
+exactly: with `r` the ratio so far, leave out what has `points - r * out_of` below zero, most
+negative first; repeat until the ratio no longer grows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Item:
-    """A score. `free`: it may be left out in any case (excused). `out_of` 0: extra credit, which always stays."""
+    """A score. `free`: it may be left out in any case (excused). `out_of` 0: extra credit, which
+    always stays."""
 
     points: Fraction
     out_of: Fraction
@@ -30,7 +32,8 @@ def ratio(items: Sequence[Item]) -> Fraction:
 
 
 def best(items: Sequence[Item], drop: int = 0) -> frozenset[int]:
-    """The positions to keep: whatever is free and up to `drop` others are left out where that raises the ratio.
+    """The positions to keep: whatever is free and up to `drop` others are left out where that
+    raises the ratio.
 
     At least one item that is not extra credit stays. Raises ValueError if there is none.
     """

@@ -9,10 +9,18 @@ from functools import cache
 
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64  # more than any kernel has
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 22, 24, 28
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_SECUREBITS = (
+    1,
+    4,
+    22,
+    24,
+    28,
+)
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
-NO_ROOT_LOCKED = 0b11  # executing a file as root, or one that belongs to root, gives nothing; for good
+NO_ROOT_LOCKED = (
+    0b11  # executing a file as root, or one that belongs to root, gives nothing; for good
+)
 
 
 @cache
@@ -39,7 +47,8 @@ def syscall(number: int, *arguments: object) -> int:
 
 
 def drop_capabilities() -> None:
-    """What makes root more than a user: without these it reads no other process's memory and owns only its own files."""
+    """What makes root more than a user: without these it reads no other process's memory and owns
+    only its own files."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
         error = ctypes.get_errno()
@@ -47,7 +56,8 @@ def drop_capabilities() -> None:
 
 
 def forgo_capabilities() -> None:
-    """No program that this process or its children could start would get a capability. For root; others may not, and need not."""
+    """No program that this process or its children could start would get a capability. For root;
+    others may not, and need not."""
     with contextlib.suppress(OSError):
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     with contextlib.suppress(OSError):

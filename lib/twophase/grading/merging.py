@@ -1,4 +1,5 @@
-"""The results of all parts of a course as one. Whatever is missing, there twice or graded otherwise is found and named."""
+"""The results of all parts of a course as one. Whatever is missing, there twice or graded otherwise
+is found and named."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Part:
 
 @dataclass
 class Plan:
-    """What would be merged: each submission's part. Nothing is, if there are `problems`; `remarks` do no harm."""
+    """What would be merged: each submission's part. Nothing is, if there are `problems`; `remarks`
+    do no harm."""
 
     parts: list[Part]
     owner: dict[str, Part] = field(default_factory=dict)
@@ -52,7 +54,8 @@ def read(folder: Path) -> Part:
 
 
 def plan(folders: Sequence[Path]) -> Plan:
-    """What to merge. Raises ValueError for a folder that is no part; what does not fit together is among the problems."""
+    """What to merge. Raises ValueError for a folder that is no part; what does not fit together is
+    among the problems."""
     made = Plan([read(folder) for folder in folders])
     _same_course(made)
     if not made.problems:
@@ -66,13 +69,20 @@ def _same_course(made: Plan) -> None:
     first = made.parts[0]
     for other in made.parts[1:]:
         if other.note.shard.of != first.note.shard.of:
-            made.problems.append(f"{_said(first)} and {_said(other)} are parts of different divisions")
+            made.problems.append(
+                f"{_said(first)} and {_said(other)} are parts of different divisions"
+            )
         elif other.note.submissions != first.note.submissions:
             differ = sorted(set(other.note.submissions) ^ set(first.note.submissions))
-            made.problems.append(f"{_said(first)} and {_said(other)} saw different submissions: {_some(differ)}")
+            made.problems.append(
+                f"{_said(first)} and {_said(other)} saw different submissions: {_some(differ)}"
+            )
         mine, theirs = first.note.conditions, other.note.conditions
         for name in sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)):
-            said = f"{_said(first)} and {_said(other)} were graded under different conditions ({name}: "
+            said = (
+                f"{_said(first)} and {_said(other)} were graded under different conditions"
+                f" ({name}: "
+            )
             made.problems.append(f"{said}{mine.get(name)} and {theirs.get(name)})")
 
 
@@ -82,15 +92,23 @@ def _all_there(made: Plan) -> None:
     for one in made.parts:
         there[one.note.shard.number].append(one)
         if one.torn:
-            made.problems.append(f"{_said(one)} ends in the middle of a line: its run was cut short; run it again")
+            made.problems.append(
+                f"{_said(one)} ends in the middle of a line: its run was cut short; run it again"
+            )
         elif not one.note.complete:
-            made.problems.append(f"{_said(one)} is not complete: run it again, it goes on where it was")
+            made.problems.append(
+                f"{_said(one)} is not complete: run it again, it goes on where it was"
+            )
     for number in range(1, of + 1):
         if number not in there:
             lost = [n for n in made.parts[0].note.submissions if number_of(n, of) == number]
-            made.problems.append(f"part {number}/{of} is missing, with {len(lost)} submissions: {_some(lost)}")
+            made.problems.append(
+                f"part {number}/{of} is missing, with {len(lost)} submissions: {_some(lost)}"
+            )
         elif len(there[number]) > 1:
-            made.problems.append(f"part {number}/{of} is there more than once: {_folders(there[number])}")
+            made.problems.append(
+                f"part {number}/{of} is there more than once: {_folders(there[number])}"
+            )
 
 
 def _each_once(made: Plan) -> None:
@@ -101,7 +119,9 @@ def _each_once(made: Plan) -> None:
     for name in names:
         owners = [one for one in made.parts if name in one.index.last]
         if len(owners) > 1:
-            made.problems.append(f"{name} has a result in {_folders(owners)}, and they {_agreement(name, owners)}")
+            made.problems.append(
+                f"{name} has a result in {_folders(owners)}, and they {_agreement(name, owners)}"
+            )
         elif not owners and number_of(name, of) in numbers:
             gaps.append(name)
         made.owner |= {name: owners[0]} if owners else {}
@@ -109,7 +129,9 @@ def _each_once(made: Plan) -> None:
         made.problems.append(f"without a result ({len(gaps)}): {_some(gaps)}")
     gone = sorted({name for one in made.parts for name in one.index.last} - set(names))
     if gone:
-        made.remarks.append(f"left out, since their submissions are no longer there ({len(gone)}): {_some(gone)}")
+        made.remarks.append(
+            f"left out, since their submissions are no longer there ({len(gone)}): {_some(gone)}"
+        )
 
 
 def _agreement(name: str, owners: Sequence[Part]) -> str:
@@ -118,7 +140,8 @@ def _agreement(name: str, owners: Sequence[Part]) -> str:
 
 
 def _same_releases(made: Plan) -> None:
-    """All of a topic against one release, and all by this library: else a part was graded before something changed."""
+    """All of a topic against one release, and all by this library: else a part was graded before
+    something changed."""
     library = made.parts[0].note.conditions.get("library")
     releases: dict[str, dict[str, str]] = defaultdict(dict)
     older = []
@@ -131,11 +154,14 @@ def _same_releases(made: Plan) -> None:
             said = f"{topic or 'what belongs to no topic'} was graded against different releases"
             made.problems.append(f"{said}, for example {_some(sorted(found.values()))}")
     if older:
-        made.problems.append(f"graded by another version than the rest of their part ({len(older)}): {_some(older)}")
+        made.problems.append(
+            f"graded by another version than the rest of their part ({len(older)}): {_some(older)}"
+        )
 
 
 def write(made: Plan, out: Path) -> Path:
-    """Write the merged results, unless they are there already. Raises ValueError if other results are."""
+    """Write the merged results, unless they are there already. Raises ValueError if other results
+    are."""
     path = out / "results.jsonl"
     out.mkdir(parents=True, exist_ok=True)
     beside = out / ".results.jsonl.new"
@@ -145,7 +171,9 @@ def write(made: Plan, out: Path) -> Path:
             file.flush()
             os.fsync(file.fileno())
         if path.exists() and not filecmp.cmp(path, beside, shallow=False):
-            raise ValueError(f"{path} has other results, which are not overwritten; give another --out")
+            raise ValueError(
+                f"{path} has other results, which are not overwritten; give another --out"
+            )
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""An nbgrader course: its folders and rules as nbgrader itself reads them, and its gradebook, changed as a whole or not at all."""
+"""An nbgrader course: its folders and rules as nbgrader itself reads them, and its gradebook,
+changed as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,53 +11,68 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-MISSING = "nbgrader is not installed here: run this where the gradebook is, with the nbgrader that made it"
+MISSING = (
+    "nbgrader is not installed here: run this where the gradebook is, with the nbgrader that"
+    " made it"
+)
 ALONE = "stop what else has it open (formgrader, another nbgrader command), and run this again"
 
 
 @dataclass(frozen=True)
 class NbCourse:
-    """A course: nbgrader's application with the course's configuration, and nbgrader's view of its folders."""
+    """A course: nbgrader's application with the course's configuration, and nbgrader's view of its
+    folders."""
 
     app: Any
     directory: Any
 
     def folder(self, step: str, student: str, assignment: str) -> Path:
         """The folder of one `submitted`, `autograded` or `feedback` assignment."""
-        return Path(self.directory.format_path(getattr(self.directory, f"{step}_directory"), student, assignment))
+        return Path(
+            self.directory.format_path(
+                getattr(self.directory, f"{step}_directory"), student, assignment
+            )
+        )
 
     @property
     def url(self) -> Any:
-        """Where the gradebook is. nbgrader's commands run in the course's folder, so a relative path of SQLite begins there."""
+        """Where the gradebook is. nbgrader's commands run in the course's folder, so a relative
+        path of SQLite begins there."""
         from sqlalchemy.engine import make_url
 
         try:
             url = make_url(self.directory.db_url)
         except Exception:
-            raise ValueError("CourseDirectory.db_url in the course's nbgrader_config.py is no database URL") from None
+            raise ValueError(
+                "CourseDirectory.db_url in the course's nbgrader_config.py is no database URL"
+            ) from None
         if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
             return url
         return url.set(database=str(Path(self.directory.root, url.database)))
 
 
 def load(folder: Path) -> NbCourse:
-    """The course in a folder, configured by the nbgrader_config.py there and the user's own. Raises ValueError."""
+    """The course in a folder, configured by the nbgrader_config.py there and the user's own. Raises
+    ValueError."""
     if not folder.is_dir():
         raise ValueError(
-            f"there is no folder {folder}; give the course's folder, where gradebook.db is, to --course-dir"
+            f"there is no folder {folder}; give the course's folder, where gradebook.db is, to"
+            " --course-dir"
         )
     app = _application()
     try:
         app.initialize([], root=str(folder.resolve()))
     except (Exception, SystemExit) as e:
         raise ValueError(
-            f"the nbgrader configuration of {folder} cannot be loaded ({type(e).__name__}: {e}); correct it first"
+            f"the nbgrader configuration of {folder} cannot be loaded ({type(e).__name__}: {e});"
+            " correct it first"
         ) from None
     return NbCourse(app, app.coursedir)
 
 
 def _application() -> Any:
-    """nbgrader's application, made to say what is wrong with a configuration and not to go on without it."""
+    """nbgrader's application, made to say what is wrong with a configuration and not to go on
+    without it."""
     try:
         from nbgrader.apps.baseapp import NbGrader
     except ImportError:
@@ -76,9 +92,11 @@ def _application() -> Any:
 
 @contextlib.contextmanager
 def transaction(course: NbCourse) -> Iterator[Any]:
-    """The course's nbgrader.api.Gradebook. What is done with it is in the database at the end, all of it; after an exception nothing is.
+    """The course's nbgrader.api.Gradebook. What is done with it is in the database at the end, all
+    of it; after an exception nothing is.
 
-    Raises ValueError if there is no gradebook, if it is another version's, or if somebody else has it locked.
+    Raises ValueError if there is no gradebook, if it is another version's, or if somebody else has
+    it locked.
     """
     from nbgrader.api import Gradebook, InvalidEntry
     from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -88,26 +106,40 @@ def transaction(course: NbCourse) -> Iterator[Any]:
     try:
         _require_gradebook(url, shown)
         # without a course id the constructor writes nothing
-        with Gradebook(url.render_as_string(hide_password=False), course_id="") as book, _as_one(book):
+        with (
+            Gradebook(url.render_as_string(hide_password=False), course_id="") as book,
+            _as_one(book),
+        ):
             yield book
     except (OperationalError, InvalidEntry) as e:
         if "locked" in str(e):
-            raise ValueError(f"the gradebook {shown} is locked: {ALONE}; nothing was changed") from None
-        raise ValueError(f"the gradebook {shown} cannot be written ({_first_line(e)}); nothing was changed") from None
+            raise ValueError(
+                f"the gradebook {shown} is locked: {ALONE}; nothing was changed"
+            ) from None
+        raise ValueError(
+            f"the gradebook {shown} cannot be written ({_first_line(e)}); nothing was changed"
+        ) from None
     except SQLAlchemyError as e:
-        raise ValueError(f"{shown} is no gradebook that can be read ({_first_line(e)}); nothing was changed") from None
+        raise ValueError(
+            f"{shown} is no gradebook that can be read ({_first_line(e)}); nothing was changed"
+        ) from None
 
 
 @contextlib.contextmanager
 def _as_one(book: Any) -> Iterator[None]:
-    """The gradebook commits after each step; in here that only sends what it has to a transaction of ours, which ends at the end."""
+    """The gradebook commits after each step; in here that only sends what it has to a transaction
+    of ours, which ends at the end."""
     from sqlalchemy.orm import scoped_session, sessionmaker
 
     with book.engine.connect() as connection, connection.begin():
         if book.engine.dialect.name == "sqlite":
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # nobody writes between our reading and our writing
+            connection.exec_driver_sql(
+                "BEGIN IMMEDIATE"
+            )  # nobody writes between our reading and our writing
         book.db.remove()
-        book.db = scoped_session(sessionmaker(bind=connection, join_transaction_mode="rollback_only"))
+        book.db = scoped_session(
+            sessionmaker(bind=connection, join_transaction_mode="rollback_only")
+        )
         try:
             yield
             book.db.flush()
@@ -116,28 +148,33 @@ def _as_one(book: Any) -> Iterator[None]:
 
 
 def _require_gradebook(url: Any, shown: str) -> None:
-    """Raises ValueError if there is no gradebook of the installed nbgrader's. Creates nothing, changes nothing."""
+    """Raises ValueError if there is no gradebook of the installed nbgrader's. Creates nothing,
+    changes nothing."""
     from alembic.script import ScriptDirectory
     from nbgrader import dbutil
     from sqlalchemy import create_engine, inspect, text
 
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         raise ValueError(
-            f"there is no gradebook {shown}; `nbgrader generate_assignment` makes it, and --course-dir says where it is"
+            f"there is no gradebook {shown}; `nbgrader generate_assignment` makes it, and"
+            " --course-dir says where it is"
         )
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
             if not inspect(connection).has_table("alembic_version"):
-                raise ValueError(f"{shown} is a database, and no gradebook of nbgrader's; nothing was changed")
+                raise ValueError(
+                    f"{shown} is a database, and no gradebook of nbgrader's; nothing was changed"
+                )
             found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     finally:
         engine.dispose()
     expected = ScriptDirectory(dbutil.ALEMBIC_DIR).get_current_head()
     if found != expected:
         raise ValueError(
-            f"the gradebook {shown} is of another version of nbgrader (schema {found}; nbgrader {version('nbgrader')} has "
-            f"{expected}): back it up and run `nbgrader db upgrade`, or use the nbgrader that made it; nothing was changed"
+            f"the gradebook {shown} is of another version of nbgrader (schema {found}; nbgrader"
+            f" {version('nbgrader')} has {expected}): back it up and run `nbgrader db upgrade`, or"
+            " use the nbgrader that made it; nothing was changed"
         )
 
 

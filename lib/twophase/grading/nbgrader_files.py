@@ -1,4 +1,5 @@
-"""What nbgrader's own tools read beside the gradebook: autograded notebooks, and feedback that `release_feedback` hands out."""
+"""What nbgrader's own tools read beside the gradebook: autograded notebooks, and feedback that
+`release_feedback` hands out."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ LONGEST = 1000  # characters of either
 
 
 def timestamp(folder: Path) -> datetime | None:
-    """When the submission in a folder was handed in, as nbgrader reads it: UTC, without a zone. None if it is not known."""
+    """When the submission in a folder was handed in, as nbgrader reads it: UTC, without a zone.
+    None if it is not known."""
     from nbgrader.utils import parse_utc
 
     try:
@@ -30,7 +32,8 @@ def timestamp(folder: Path) -> datetime | None:
 
 
 def _small(path: Path) -> str:
-    """A short text file of a submission's; empty if it is none. Links are not followed: a student may have made it."""
+    """A short text file of a submission's; empty if it is none. Links are not followed: a student
+    may have made it."""
     try:
         return notebook.read_bytes(path)[:LONGEST].decode("utf-8", "replace")
     except Unreadable:
@@ -38,9 +41,11 @@ def _small(path: Path) -> str:
 
 
 def write_feedback(course: NbCourse, works: Iterable[Work], told: Told) -> int:
-    """Our page of each work as `feedback/<student>/<assignment>/<notebook>.html`. Returns how many. Raises OSError.
+    """Our page of each work as `feedback/<student>/<assignment>/<notebook>.html`. Returns how many.
+    Raises OSError.
 
-    `release_feedback` stops for everybody at a folder without the secret that `nbgrader submit` made, so none is written there.
+    `release_feedback` stops for everybody at a folder without the secret that `nbgrader submit`
+    made, so none is written there.
     """
     count = 0
     for work in works:
@@ -50,7 +55,9 @@ def write_feedback(course: NbCourse, works: Iterable[Work], told: Told) -> int:
             continue
         secret = _small(course.folder("submitted", place.student, place.assignment) / SECRET)
         if not secret.strip():
-            told.waiting.append(f"{place}: no feedback; it has no {SECRET}, so it did not come through the exchange")
+            told.waiting.append(
+                f"{place}: no feedback; it has no {SECRET}, so it did not come through the exchange"
+            )
             continue
         folder = _prepare(course, "feedback", place)
         _write(course, folder / f"{place.notebook}.html", report.page(work.record), 0o644)
@@ -58,15 +65,23 @@ def write_feedback(course: NbCourse, works: Iterable[Work], told: Told) -> int:
     return count
 
 
-def write_autograded(course: NbCourse, works: Iterable[Work], masters: Mapping[tuple[str, str], Master]) -> None:
-    """What formgrader shows and `generate_feedback` reads: the work with the verdicts in its check cells.
+def write_autograded(
+    course: NbCourse, works: Iterable[Work], masters: Mapping[tuple[str, str], Master]
+) -> None:
+    """What formgrader shows and `generate_feedback` reads: the work with the verdicts in its check
+    cells.
 
-    `masters` has its notebook, by assignment and name. Raises OSError, and Unreadable if a file is not what it was.
+    `masters` has its notebook, by assignment and name. Raises OSError, and Unreadable if a file is
+    not what it was.
     """
     for work in works:
         place = work.place
-        path = course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
-        content = masters[place.assignment, place.notebook].filled(notebook.read(path).cells, work.record)
+        path = (
+            course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
+        )
+        content = masters[place.assignment, place.notebook].filled(
+            notebook.read(path).cells, work.record
+        )
         folder = _prepare(course, "autograded", place)
         _write(course, folder / f"{place.notebook}.ipynb", content, 0o444)
 
@@ -87,13 +102,16 @@ def _write(course: NbCourse, path: Path, content: str, mode: int) -> None:
 
 
 class Master:
-    """A notebook of an assignment as the gradebook has it: what nbgrader must find in a copy of a submission."""
+    """A notebook of an assignment as the gradebook has it: what nbgrader must find in a copy of a
+    submission."""
 
     def __init__(self, row: Any) -> None:
         graded = {c.name: float(c.max_score) for c in [*row.grade_cells, *row.task_cells]}
         answers, tasks = {c.name for c in row.solution_cells}, {c.name for c in row.task_cells}
         self._kernel = json.loads(row.kernelspec) if row.kernelspec else {}
-        self._source = {c.name: (c.cell_type, c.source or "", bool(c.locked)) for c in row.source_cells}
+        self._source = {
+            c.name: (c.cell_type, c.source or "", bool(c.locked)) for c in row.source_cells
+        }
         self._marks: dict[str, dict[str, Any]] = {}
         for cell in row.source_cells:
             self._marks[cell.name] = {
@@ -108,9 +126,11 @@ class Master:
             } | ({"points": graded[cell.name]} if cell.name in graded else {})
 
     def filled(self, submitted: Iterable[Cell], record: Record) -> str:
-        """The student's cells, the locked ones as they were handed out, and what was judged, as the text of a notebook.
+        """The student's cells, the locked ones as they were handed out, and what was judged, as the
+        text of a notebook.
 
-        Of the submission only kind and text of its cells are kept: no output, no metadata, no attachment.
+        Of the submission only kind and text of its cells are kept: no output, no metadata, no
+        attachment.
         """
         said = {f"{q['id']}-check": _verdict(q) for q in record["questions"]}
         cells = list(submitted)
@@ -122,7 +142,12 @@ class Master:
         made += [self._cell("", "", i, said) for i in self._marks if i not in last]
         for n, cell in enumerate(made):
             cell["id"] = f"cell-{n}"
-        whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": self._kernel}, "cells": made}
+        whole = {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {"kernelspec": self._kernel},
+            "cells": made,
+        }
         return json.dumps(whole, indent=1) + "\n"
 
     def _cell(self, kind: str, source: str, grade_id: str, said: dict[str, str]) -> dict[str, Any]:
@@ -141,8 +166,12 @@ class Master:
 
 
 def _verdict(question: Record) -> str:
-    """What stands below a check cell: a stream, which every one of nbgrader's pages shows as text and not as HTML."""
-    head = f"{report.WORDS[question['status']]}: {question['points']:g} of {question['out_of']:g} points"
+    """What stands below a check cell: a stream, which every one of nbgrader's pages shows as text
+    and not as HTML."""
+    head = (
+        f"{report.WORDS[question['status']]}: {question['points']:g} of {question['out_of']:g}"
+        " points"
+    )
     more = [question["message"], f"A hint: {question['hint']}" if question["hint"] else ""]
     lines = [head, *(m for m in more if m and question["status"] != "right")]
     return report.CONTROL.sub("\N{REPLACEMENT CHARACTER}", "\n".join(lines)) + "\n"

@@ -1,4 +1,5 @@
-"""Which result is of which notebook in an nbgrader course: by the path that it was graded under, and by what was collected since."""
+"""Which result is of which notebook in an nbgrader course: by the path that it was graded under,
+and by what was collected since."""
 
 from __future__ import annotations
 
@@ -42,16 +43,19 @@ class Work:
 
 @dataclass
 class Told:
-    """What a person should know. `waiting`: what keeps a score from being there; `notes`: the rest."""
+    """What a person should know. `waiting`: what keeps a score from being there; `notes`: the
+    rest."""
 
     waiting: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def place_of(record: Record) -> Place | None:
-    """Where nbgrader has the file that a result is of. None if it was graded in another layout, or lies where nbgrader does not look.
+    """Where nbgrader has the file that a result is of. None if it was graded in another layout, or
+    lies where nbgrader does not look.
 
-    What names the student first in the path is the platform's; below it students name folders as they like.
+    What names the student first in the path is the platform's; below it students name folders as
+    they like.
     """
     student, parts = record.get("student", ""), record["file"].split("/")
     if not student or {"", ".", ".."} & set(parts):
@@ -71,10 +75,14 @@ def _notebook(student: str, assignment: str, rest: list[str]) -> Place | None:
     return Place(student, assignment, rest[0].removesuffix(".ipynb"))
 
 
-def match(course: NbCourse, records: Iterable[Record], told: Told, assignment: str = "") -> list[Work]:
-    """The result of every notebook that nbgrader has collected, of one assignment or of all, by place.
+def match(
+    course: NbCourse, records: Iterable[Record], told: Told, assignment: str = ""
+) -> list[Work]:
+    """The result of every notebook that nbgrader has collected, of one assignment or of all, by
+    place.
 
-    A result counts for the version that it was graded from: if another one was collected since, the notebook waits.
+    A result counts for the version that it was graded from: if another one was collected since, the
+    notebook waits.
     """
     by_place: dict[Place, list[Record]] = defaultdict(list)
     for record in records:
@@ -94,7 +102,8 @@ def match(course: NbCourse, records: Iterable[Record], told: Told, assignment: s
             works.append(Work(place, counts))
     if unofficial := sum(not w.record["official"] for w in works):
         told.notes.append(
-            f"{unofficial:,} of these results are not official: submissions were not confined, or only for practice"
+            f"{unofficial:,} of these results are not official: submissions were not confined, or"
+            " only for practice"
         )
     return works
 
@@ -106,10 +115,18 @@ def _of_collected(course: NbCourse, place: Place, found: list[Record]) -> Record
     try:
         digest = hashlib.sha256(notebook.read_bytes(path)).hexdigest()
     except Unreadable as e:
-        return broken[-1] if broken else f"there is no such file in {path.parent} ({e}); run `nbgrader collect` first"
+        return (
+            broken[-1]
+            if broken
+            else f"there is no such file in {path.parent} ({e}); run `nbgrader collect` first"
+        )
     same = [r for r in found if r["digests"]["submission"] == digest]
     judged = [r for r in same if r["status"] in JUDGED]
     if judged or same:
         return (judged or same)[-1]
     unread = [r for r in broken if not r["digests"]["submission"]]
-    return unread[-1] if unread else "what is collected now is another version than the one graded; grade it again"
+    return (
+        unread[-1]
+        if unread
+        else "what is collected now is another version than the one graded; grade it again"
+    )

@@ -1,4 +1,5 @@
-"""Reading a notebook that somebody else wrote: any file at all, in any format since 2011, without believing a word of it."""
+"""Reading a notebook that somebody else wrote: any file at all, in any format since 2011, without
+believing a word of it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from typing import Any
 
 MAX_BYTES = 8 * 2**20
 MAX_CELLS = 2_000
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # what some editors of Windows begin a file with
+UTF_16 = (
+    codecs.BOM_UTF16_LE,
+    codecs.BOM_UTF16_BE,
+)  # what some editors of Windows begin a file with
 
 
 class Unreadable(ValueError):
@@ -52,7 +56,8 @@ def read(path: Path) -> Notebook:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no regular file."""
+    """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no
+    regular file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as f:
@@ -74,7 +79,9 @@ def read_bytes(path: Path) -> bytes:
 def parse(data: bytes) -> Notebook:
     """The notebook in these bytes. Raises Unreadable, and nothing else, on any bytes."""
     if len(data) > MAX_BYTES:
-        raise Unreadable(f"it is larger than {MAX_BYTES // 2**20} MiB; clear its outputs and save it again")
+        raise Unreadable(
+            f"it is larger than {MAX_BYTES // 2**20} MiB; clear its outputs and save it again"
+        )
     if not data.strip():
         raise Unreadable("it is empty")
     digest = hashlib.sha256(data).hexdigest()
@@ -84,7 +91,9 @@ def parse(data: bytes) -> Notebook:
     except Unreadable:
         raise
     except (ValueError, RecursionError, MemoryError) as e:
-        raise Unreadable(f"it is no notebook: its JSON cannot be read ({type(e).__name__})") from None
+        raise Unreadable(
+            f"it is no notebook: its JSON cannot be read ({type(e).__name__})"
+        ) from None
     if len(found) > MAX_CELLS:
         raise Unreadable(f"it has more than {MAX_CELLS} cells")
     return Notebook(tuple(_cell(c) for c in found), digest)
@@ -99,7 +108,12 @@ def _cells(tree: Any) -> list[Any]:
     sheets = tree.get("worksheets")
     if not isinstance(sheets, list):
         raise Unreadable("it is JSON, and no notebook: it has no cells")
-    return [c for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list) for c in s["cells"]]
+    return [
+        c
+        for s in sheets
+        if isinstance(s, dict) and isinstance(s.get("cells"), list)
+        for c in s["cells"]
+    ]
 
 
 def _cell(raw: Any) -> Cell:

@@ -1,4 +1,5 @@
-"""Ending all that a submission started. The zygote is the subreaper of its orphans, so nothing below it gets away."""
+"""Ending all that a submission started. The zygote is the subreaper of its orphans, so nothing
+below it gets away."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from collections.abc import Callable
 
 
 def kill_descendants() -> int:
-    """Kill and reap every process below this one, however deep: orphans come to us, since we are a subreaper. Returns how many."""
+    """Kill and reap every process below this one, however deep: orphans come to us, since we are a
+    subreaper. Returns how many."""
     reaped = 0
     while children := _children():
         for pid in children:

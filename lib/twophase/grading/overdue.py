@@ -1,8 +1,10 @@
-"""A limit on the check's own work, which an answer can make endless by what it returns or calls back with.
+"""A limit on the check's own work, which an answer can make endless by what it returns or calls
+back with.
 
-The time that counts is processor time of this process, so that neither waiting for a worker nor a loaded machine uses it up, and
-other clocks of the process (pytest's limit, for one) stay as they are. A signal interrupts Python code only: what a check
-hands to a function written in C must be of modest size, and the codec sees to that.
+The time that counts is processor time of this process, so that neither waiting for a worker nor a
+loaded machine uses it up, and other clocks of the process (pytest's limit, for one) stay as they
+are. A signal interrupts Python code only: what a check hands to a function written in C must be of
+modest size, and the codec sees to that.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ AGAIN_S = 0.05  # ring on, should what was interrupted have gone on all the same
 
 
 class Overdue(BaseException):
-    """The check has computed for too long. No Exception, so that no check takes it for its own trouble."""
+    """The check has computed for too long. No Exception, so that no check takes it for its own
+    trouble."""
 
 
 class Alarm:
-    """Raises Overdue in the check's code, and never in ours: a message is sent and read whole, or the process is given up."""
+    """Raises Overdue in the check's code, and never in ours: a message is sent and read whole, or
+    the process is given up."""
 
     def __init__(self) -> None:
         self._open = False  # the check's code is running
@@ -29,7 +33,8 @@ class Alarm:
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """Raises Overdue once the block has computed for `seconds`. Without limit outside the main thread, which alone gets signals."""
+        """Raises Overdue once the block has computed for `seconds`. Without limit outside the main
+        thread, which alone gets signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -48,7 +53,8 @@ class Alarm:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside, our own code runs and is not interrupted. What rings meanwhile is raised at the end."""
+        """Inside, our own code runs and is not interrupted. What rings meanwhile is raised at the
+        end."""
         before, self._open = self._open, False
         try:
             yield
@@ -74,7 +80,9 @@ class Alarm:
         try:
             yield
         finally:
-            self._open = False  # it may ring just before this line: then whoever calls this shuts it again
+            self._open = (
+                False  # it may ring just before this line: then whoever calls this shuts it again
+            )
 
     def _ring(self, number: int, frame: Any) -> None:
         self._rang = True

@@ -1,4 +1,5 @@
-"""Putting a release where it was asked for: written beside it, tried there, and moved into place whole or not at all."""
+"""Putting a release where it was asked for: written beside it, tried there, and moved into place
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,17 +17,23 @@ ROOMS = ("lib", "exercises", "solutions", "book", "tests", "tools", "bench", "my
 
 
 def require_place(out: Path, root: Path, folders: tuple[Path, ...]) -> None:
-    """Raises ValueError if a release at `out` would be in the way of the course at `root` or of an instructor's folder."""
+    """Raises ValueError if a release at `out` would be in the way of the course at `root` or of an
+    instructor's folder."""
     place, course = Path(os.path.abspath(out)).resolve(), root.resolve()
     if course.is_relative_to(place):
-        raise ValueError(f"{out} is the course itself or holds it; give a new folder to --out, such as release/")
+        raise ValueError(
+            f"{out} is the course itself or holds it; give a new folder to --out, such as release/"
+        )
     for inside in [*(course / r for r in ROOMS), *folders]:
         if place.is_relative_to(inside.resolve()) or inside.resolve().is_relative_to(place):
-            raise ValueError(f"{out} is in {inside}, or the other way round; give another folder to --out")
+            raise ValueError(
+                f"{out} is in {inside}, or the other way round; give another folder to --out"
+            )
 
 
 def require_free(out: Path, handout: Handout, replace: bool) -> bool:
-    """Whether `out` has exactly this release already. Raises ValueError if something is there that would be lost."""
+    """Whether `out` has exactly this release already. Raises ValueError if something is there that
+    would be lost."""
     if not os.path.lexists(out):
         return False
     if out.is_symlink() or not out.is_dir():
@@ -36,11 +43,18 @@ def require_free(out: Path, handout: Handout, replace: bool) -> bool:
     if not (out / manifest.FILE_NAME).is_file():
         raise ValueError(f"{out} has other files and is no release; give a new folder to --out")
     if os.path.lexists(out / "my"):
-        raise ValueError(f"{out} has a folder my/: somebody works there; give a new folder to --out")
+        raise ValueError(
+            f"{out} has a folder my/: somebody works there; give a new folder to --out"
+        )
     differing = handout.differs(out)
     if differing and not replace:
-        some = ", ".join(differing[:3]) + (f" and {len(differing) - 3} more" if len(differing) > 3 else "")
-        raise ValueError(f"{out} has another release (different: {some}); add --replace, or give a new folder to --out")
+        some = ", ".join(differing[:3]) + (
+            f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+        )
+        raise ValueError(
+            f"{out} has another release (different: {some}); add --replace, or give a new folder to"
+            " --out"
+        )
     return not differing
 
 
@@ -63,7 +77,8 @@ def written(out: Path, handout: Handout) -> Iterator[Path]:
 
 
 def move(folder: Path, out: Path) -> None:
-    """Put what is at `folder` in the place of `out`. An earlier release is out of the way first, and is put back if this fails."""
+    """Put what is at `folder` in the place of `out`. An earlier release is out of the way first,
+    and is put back if this fails."""
     earlier = Path(f"{folder}-earlier")
     with suppress(OSError):
         out.rmdir()  # an empty folder is in nobody's way

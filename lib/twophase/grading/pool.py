@@ -1,4 +1,5 @@
-"""Judges in processes of their own: hands out submissions one at a time, collects records, replaces a judge that vanished or hangs."""
+"""Judges in processes of their own: hands out submissions one at a time, collects records, replaces
+a judge that vanished or hangs."""
 
 from __future__ import annotations
 
@@ -30,10 +31,11 @@ END_S = 10.0
 ATTEMPTS = 2
 FAILED_STARTS = 5
 MAX_LINE_BYTES = 64 * 2**20
-# one thread each, and sets in the same order everywhere: the same numbers, however many judges there are
-ENVIRONMENT = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")} | {
-    "PYTHONHASHSEED": "0"
-}
+# one thread each, and sets in the same order everywhere: the same numbers, however many judges
+# there are
+ENVIRONMENT = {
+    f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
+} | {"PYTHONHASHSEED": "0"}
 
 
 class Vanished(Exception):
@@ -76,7 +78,8 @@ class Desk:
                 self._pipe.sendall(pickle.dumps(task))
 
     def hear(self) -> Record | None:
-        """Read what is there. Returns a record if one is complete. Raises Vanished; GraderFault if the judge can grade nothing at all."""
+        """Read what is there. Returns a record if one is complete. Raises Vanished; GraderFault if
+        the judge can grade nothing at all."""
         try:
             self._pipe.settimeout(0)
             data = self._pipe.recv(2**20)
@@ -105,7 +108,11 @@ class Desk:
             fault = said.get("fault")
             if fault is None:
                 require_sound(said)
-                if self.task is None or said["file"] != self.task.submission.name or said["seed"] != self.task.seed:
+                if (
+                    self.task is None
+                    or said["file"] != self.task.submission.name
+                    or said["seed"] != self.task.seed
+                ):
                     raise ValueError("nobody asked for it")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise Vanished(f"its process sent nonsense ({type(e).__name__}: {e})") from None
@@ -122,14 +129,19 @@ class Desk:
             lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
             if lines and code not in (0, None) and code > 0:
                 return f"its process ended: {lines[-1]}"
-        return f"its process was killed by {signal.Signals(-code).name}" if code and code < 0 else "its process ended"
+        return (
+            f"its process was killed by {signal.Signals(-code).name}"
+            if code and code < 0
+            else "its process ended"
+        )
 
     def hang_up(self) -> None:
         """Let the process end: it sees the socket close, and takes all below it along."""
         self._pipe.close()
 
     def close(self, at_once: bool = False) -> None:
-        """End the process and wait until it has. `at_once`: kill it, and its zygote ends for that reason."""
+        """End the process and wait until it has. `at_once`: kill it, and its zygote ends for that
+        reason."""
         self.hang_up()
         if not at_once:
             self._process.join(END_S)
@@ -142,7 +154,8 @@ class Desk:
 
 @contextlib.contextmanager
 def _as_child() -> Iterator[None]:
-    """For starting a process: with our settings, and with Ctrl-C held back until it can ignore it."""
+    """For starting a process: with our settings, and with Ctrl-C held back until it can ignore
+    it."""
     before = {name: os.environ.get(name) for name in ENVIRONMENT}
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.environ.update(ENVIRONMENT)
@@ -183,7 +196,9 @@ class Pool:
             busy = [desk for desk in self.desks if desk.task is not None]
             if not busy:
                 return
-            heard, _, _ = select.select(busy, [], [], max(0.0, min(d.until for d in busy) - time.monotonic()))
+            heard, _, _ = select.select(
+                busy, [], [], max(0.0, min(d.until for d in busy) - time.monotonic())
+            )
             for desk in busy:
                 record = self._heard(desk, desk in heard)
                 if record is not None:
@@ -218,7 +233,8 @@ class Pool:
         return record
 
     def _require_starts(self, why: str) -> None:
-        """One judge's bad start, or its worker's, does not end a run. Raises GraderFault if none starts any more."""
+        """One judge's bad start, or its worker's, does not end a run. Raises GraderFault if none
+        starts any more."""
         self._failed_starts += 1
         if self._failed_starts >= FAILED_STARTS:
             raise GraderFault(f"the processes that grade do not start: {why}")
@@ -226,19 +242,24 @@ class Pool:
     def _tried(self, task: Task, why: str) -> Record | None:
         """None if the task is to be tried again, else its record."""
         self._attempts[task] = self._attempts.get(task, 0) + 1
-        return None if self._attempts[task] < ATTEMPTS else given_up(task, f"{why}, {ATTEMPTS} times")
+        return (
+            None if self._attempts[task] < ATTEMPTS else given_up(task, f"{why}, {ATTEMPTS} times")
+        )
 
 
 def given_up(task: Task, why: str) -> Record:
     """The record of a submission that no judge survived: the grader's fault, never a zero."""
-    record = blank(task.submission.name, task.seed, task.submission.student, task.submission.submitted)
+    record = blank(
+        task.submission.name, task.seed, task.submission.student, task.submission.submitted
+    )
     with contextlib.suppress(Unreadable):
         record["digests"]["submission"] = hashlib.sha256(task.submission.read()).hexdigest()
     return keyed(record | {"message": fault_message(why)})
 
 
 def graded(tasks: Sequence[Task], course: Course, workers: int) -> Iterator[Record]:
-    """A record for each task, in the order in which they are done, by `workers` processes that end when this is closed."""
+    """A record for each task, in the order in which they are done, by `workers` processes that end
+    when this is closed."""
     with scratch.scratch() as home:
         pool = Pool(tasks, course, workers, home)
         try:

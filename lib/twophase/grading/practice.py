@@ -1,10 +1,13 @@
-"""Submissions on a system without Landlock and seccomp (macOS): each in a process started for it, for practice and not for grades.
+"""Submissions on a system without Landlock and seccomp (macOS): each in a process started for it,
+for practice and not for grades.
 
-The process has the same cells, withheld functions and time limits, and what rlimits there are; it is ended with its process group. Nothing
-keeps it from reading files or the network. Forking a process that has loaded its libraries is not safe there, so each
-one loads them anew; the next one does so while this one works.
+The process has the same cells, withheld functions and time limits, and what rlimits there are; it
+is ended with its process group. Nothing keeps it from reading files or the network. Forking a
+process that has loaded its libraries is not safe there, so each one loads them anew; the next one
+does so while this one works.
 
-`python -m twophase.grading.practice FD FOLDER` waits for one line of JSON at standard input: {"withholds": […], "limits": {…}}.
+`python -m twophase.grading.practice FD FOLDER` waits for one line of JSON at standard input:
+{"withholds": […], "limits": {…}}.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ class Practice(Zygote):
         self._ours = ours
 
     def start(self) -> None:
-        """Start the process of the next submission, unless it has been. Raises GraderFault once stopped."""
+        """Start the process of the next submission, unless it has been. Raises GraderFault once
+        stopped."""
         self.launch()
 
     def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
@@ -67,13 +71,16 @@ class Practice(Zygote):
         except (OSError, AnswerError):
             session.close()
             said = self._log().read_text(errors="replace").strip().splitlines()
-            raise GraderFault(f"the worker did not start: {said[-1] if said else 'it said nothing'}") from None
+            raise GraderFault(
+                f"the worker did not start: {said[-1] if said else 'it said nothing'}"
+            ) from None
         if not self.stopped:
             self.launch()
         return session
 
     def end(self, died: bool) -> int:
-        """Kill the submission's process and its group. Returns the signal that ended it, if one did before us."""
+        """Kill the submission's process and its group. Returns the signal that ended it, if one did
+        before us."""
         process, self._working = self._working, None
         if process is None:
             return 0

@@ -1,4 +1,5 @@
-"""Results: one JSON object per line and submission, appended and never rewritten. The README of this room lists the fields."""
+"""Results: one JSON object per line and submission, appended and never rewritten. The README of
+this room lists the fields."""
 
 from __future__ import annotations
 
@@ -19,14 +20,22 @@ from twophase.grading.supervisor import Grade, Graded
 
 SCHEMA = 2
 Record = dict[str, Any]
-AROUND = ("varies", "environment", "confined_by")  # what may differ between two gradings of the same work
+AROUND = (
+    "varies",
+    "environment",
+    "confined_by",
+)  # what may differ between two gradings of the same work
 OUTSIDE_KEY = "internal"  # a submission with this status is graded again by the next run
 
 
 @cache
 def environment() -> Mapping[str, str]:
     """What graded: versions of what can matter to a verdict."""
-    out = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
+    out = {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+    }
     for package in ("twophase", "torch", "numpy", "ipython"):
         try:
             out[package] = version(package)
@@ -37,7 +46,8 @@ def environment() -> Mapping[str, str]:
 
 @cache
 def confinement() -> tuple[tuple[str, ...], bool]:
-    """What shuts submissions in here, with `unsafe` added where a part of it is missing; and whether results are official."""
+    """What shuts submissions in here, with `unsafe` added where a part of it is missing; and
+    whether results are official."""
     labels = confine.confined_by()
     practice, lacks = "practice" in labels, bool(confine.missing())
     return (*labels, *(["unsafe"] if lacks and not practice else [])), not practice and not lacks
@@ -69,7 +79,8 @@ def blank(file: str, seed: int | str, student: str = "", submitted: str = "") ->
 
 
 def filled(record: Record, grade: Grade, exercises: Mapping[str, Exercise]) -> Record:
-    """The record of a submission that was judged: `ok`, `protocol` if it spoke nonsense, else `partial` if something broke."""
+    """The record of a submission that was judged: `ok`, `protocol` if it spoke nonsense, else
+    `partial` if something broke."""
     status = "protocol" if "protocol" in grade.trouble else "partial" if grade.trouble else "ok"
     questions = [_question(q, exercises[q.verdict.exercise_id]) for q in grade.questions]
     return record | {
@@ -99,8 +110,11 @@ def _question(graded: Graded, exercise: Exercise) -> Record:
     }
 
 
-def key(file: str, submission: str, release: str, library: str, seed: int | str, official: bool) -> str:
-    """SHA-256 over the JSON list of these. Equal keys: the same work under the same conditions, nothing is gained by a second."""
+def key(
+    file: str, submission: str, release: str, library: str, seed: int | str, official: bool
+) -> str:
+    """SHA-256 over the JSON list of these. Equal keys: the same work under the same conditions,
+    nothing is gained by a second."""
     conditions = json.dumps([file, submission, release, library, seed, official])
     return hashlib.sha256(conditions.encode("ascii")).hexdigest()
 
@@ -108,7 +122,14 @@ def key(file: str, submission: str, release: str, library: str, seed: int | str,
 def keyed(record: Record) -> Record:
     """The record with the key of its contents."""
     d = record["digests"]
-    made = key(record["file"], d["submission"], d["release"], d["library"], record["seed"], record["official"])
+    made = key(
+        record["file"],
+        d["submission"],
+        d["release"],
+        d["library"],
+        record["seed"],
+        record["official"],
+    )
     return record | {"key": made}
 
 

@@ -1,6 +1,8 @@
-"""A release tried before anybody gets it: the untouched notebook scores nothing, the model solution everything.
+"""A release tried before anybody gets it: the untouched notebook scores nothing, the model solution
+everything.
 
-Both are graded against the release as written, by the official judge in its jail, with the checks that will grade the class.
+Both are graded against the release as written, by the official judge in its jail, with the checks
+that will grade the class.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ SEED = "rehearsal"
 
 
 def prove_checks(folder: Extra) -> Iterator[str]:
-    """A sentence, with the module's path, for each exercise of a folder that does not hold what a check must."""
+    """A sentence, with the module's path, for each exercise of a folder that does not hold what a
+    check must."""
     for exercise_id in folder.ids():
         if wrong := prove.everything(folder.load(exercise_id)):
             yield f"{folder.path_of(exercise_id)}: {wrong}"
 
 
 def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> Iterator[str]:
-    """A sentence for each exercise that is not judged as it should be. `source` names the release as written."""
+    """A sentence for each exercise that is not judged as it should be. `source` names the release
+    as written."""
     benches = Benches()
     for topic, solution in solutions.items():
         released = source.load(topic)
@@ -37,7 +41,10 @@ def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> 
         place = (source.folder() or Path()) / "exercises" / f"{source.catalog().stem(topic)}.ipynb"
         for graded in supervisor.grade(read(place)).questions:
             if (graded.verdict.status, graded.verdict.points) != ("not_yet", 0):
-                yield f"the untouched notebook: {_said(graded, released.exercises)}, not “not written yet”"
+                yield (
+                    f"the untouched notebook: {_said(graded, released.exercises)}, not “not written"
+                    " yet”"
+                )
         for graded in supervisor.grade(parse(solution)).questions:
             if not graded.verdict.right:
                 yield f"the model solution: {_said(graded, released.exercises)}"
@@ -45,4 +52,6 @@ def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> 
 
 def _said(graded: Graded, exercises: Mapping[str, Exercise]) -> str:
     v = graded.verdict
-    return f"{v.exercise_id} ({exercises[v.exercise_id].title}) is judged {v.status}: {v.message}"[:500]
+    return f"{v.exercise_id} ({exercises[v.exercise_id].title}) is judged {v.status}: {v.message}"[
+        :500
+    ]

@@ -1,7 +1,9 @@
-"""An answer in another process, with the interface of one in this process. The judge cannot tell the difference.
+"""An answer in another process, with the interface of one in this process. The judge cannot tell
+the difference.
 
-Arguments go out as frames; functions among them stay here and are called back; what comes back is plain data or a
-reference to an object that stays there. Whatever else comes back is an AnswerError of kind `protocol`.
+Arguments go out as frames; functions among them stay here and are called back; what comes back is
+plain data or a reference to an object that stays there. Whatever else comes back is an AnswerError
+of kind `protocol`.
 """
 
 from __future__ import annotations
@@ -18,9 +20,17 @@ from twophase.protocol import wire as w
 from twophase.protocol.codec import Reference
 from twophase.protocol.errors import JudgeFault, error_from
 
-FROM_WORKER = ("missing", "not_yet", "raised", "not_plain", "unusable")  # the other kinds are ours to say
+FROM_WORKER = (
+    "missing",
+    "not_yet",
+    "raised",
+    "not_plain",
+    "unusable",
+)  # the other kinds are ours to say
 MAX_CALLBACKS = 100_000  # in one case; a check may keep a log of them
-MAX_CASE_BYTES = 256 * 2**20  # that a worker may send in one case, returned and in callbacks together
+MAX_CASE_BYTES = (
+    256 * 2**20
+)  # that a worker may send in one case, returned and in callbacks together
 MAX_NESTING = 30  # calls within callbacks within calls
 
 T = TypeVar("T")
@@ -41,7 +51,8 @@ class RemoteHandle:
 
 
 class RemoteAnswer:
-    """The answer that the cells of `session` have defined. All of its exercise ends at `until`, a time of `time.monotonic()`."""
+    """The answer that the cells of `session` have defined. All of its exercise ends at `until`, a
+    time of `time.monotonic()`."""
 
     def __init__(self, session: Session, until: float = math.inf) -> None:
         self._session = session
@@ -68,7 +79,8 @@ class RemoteAnswer:
         self._served = self._bytes = 0
 
     def within(self, check: Callable[[], T]) -> T:
-        """check(), in which waiting for the worker has a limit and computing on what it sent has another as long.
+        """check(), in which waiting for the worker has a limit and computing on what it sent has
+        another as long.
 
         Raises AnswerError (timeout) when the second is reached; the session is broken then.
         """
@@ -78,7 +90,10 @@ class RemoteAnswer:
                 return check()
         except Overdue:
             self.interrupted = True
-            said = f"Checking what your answer returned, or called back with, took longer than {own_s:.3g} s"
+            said = (
+                "Checking what your answer returned, or called back with, took longer than"
+                f" {own_s:.3g} s"
+            )
             raise self._session.fail("timeout", said) from None
         finally:
             self.ended = time.monotonic()
@@ -90,18 +105,24 @@ class RemoteAnswer:
         reference = self.ask(w.NEW, name, name, args, kwargs)
         return RemoteHandle(self, reference)
 
-    def ask(self, kind: bytes, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def ask(
+        self, kind: bytes, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
         """One question and its answer. Raises AnswerError."""
         with self._alarm.held():
             if self._nesting >= MAX_NESTING:
-                raise self._session.fail("timeout", f"{name} was called within callbacks {MAX_NESTING} deep")
+                raise self._session.fail(
+                    "timeout", f"{name} was called within callbacks {MAX_NESTING} deep"
+                )
             self._nesting += 1
             try:
                 return self._ask(kind, target, name, args, kwargs)
             finally:
                 self._nesting -= 1
 
-    def _ask(self, kind: bytes, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _ask(
+        self, kind: bytes, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
         body = w.pack_call(target, args, kwargs, self._reference)
         late = f"{name} took longer than {self._limit_s:g} s"
         got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
@@ -114,7 +135,9 @@ class RemoteAnswer:
     def _weigh(self, body: bytes) -> None:
         self._bytes += len(body)
         if self._bytes > MAX_CASE_BYTES:
-            raise self._session.fail("timeout", f"It sent more than {MAX_CASE_BYTES // 2**20} MiB in one case")
+            raise self._session.fail(
+                "timeout", f"It sent more than {MAX_CASE_BYTES // 2**20} MiB in one case"
+            )
 
     def _read(self, asked: bytes, got: bytes, reply: bytes) -> Any:
         if got == w.ERROR:
@@ -131,7 +154,8 @@ class RemoteAnswer:
         raise ProtocolError("an answer of another kind than was asked for")
 
     def _reference(self, value: Any) -> Reference | None:
-        """What crosses in place of an argument that does not: for a function a callback, for a handle its object."""
+        """What crosses in place of an argument that does not: for a function a callback, for a
+        handle its object."""
         if isinstance(value, RemoteHandle):
             return value.reference
         if not callable(value):
@@ -141,11 +165,14 @@ class RemoteAnswer:
         return Callback(self._given)
 
     def _serve(self, body: bytes) -> tuple[bytes, bytes]:
-        """Run a callback for the worker. What the check's function raises goes back as an exception of the same name."""
+        """Run a callback for the worker. What the check's function raises goes back as an exception
+        of the same name."""
         self._weigh(body)
         self._served += 1
         if self._served > MAX_CALLBACKS:
-            raise self._session.fail("timeout", f"It called back more than {MAX_CALLBACKS} times in one case")
+            raise self._session.fail(
+                "timeout", f"It called back more than {MAX_CALLBACKS} times in one case"
+            )
         number, args, kwargs = w.unpack_call(body, plain=True)
         function = self._callbacks.get(number) if type(number) is int else None
         if function is None:
@@ -156,9 +183,15 @@ class RemoteAnswer:
             return w.RETURN, encode(value)
         except JudgeFault:
             raise
-        except Exception as e:  # as in the notebook's own process: also if what was returned cannot cross
+        except (
+            Exception
+        ) as e:  # as in the notebook's own process: also if what was returned cannot cross
             if self._session.broken is not None:
                 raise self._session.broken from None
             said = error_from(e)
-            text = said.message.removeprefix(f"{type(e).__name__}: ") if said.kind == "raised" else said.message
+            text = (
+                said.message.removeprefix(f"{type(e).__name__}: ")
+                if said.kind == "raised"
+                else said.message
+            )
             return w.RAISE, w.pack_error(said.kind, text, said.type_names)

@@ -1,4 +1,5 @@
-"""Removing a folder that somebody else has filled: folders within folders without end, names, links and permissions of any kind."""
+"""Removing a folder that somebody else has filled: folders within folders without end, names, links
+and permissions of any kind."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from pathlib import Path
 
 
 def remove(folder: Path) -> None:
-    """Remove `folder` and what is in it, as far as that is possible. Raises nothing for what is there.
+    """Remove `folder` and what is in it, as far as that is possible. Raises nothing for what is
+    there.
 
-    A folder found inside another is moved to the top before it is looked into, so that no path and no recursion
-    gets deep. Links are removed, and what they point to is not touched.
+    A folder found inside another is moved to the top before it is looked into, so that no path and
+    no recursion gets deep. Links are removed, and what they point to is not touched.
     """
     if folder.is_symlink():
         return
@@ -38,7 +40,8 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _flatten(entry: os.DirEntry[str], top: Path) -> None:
-    """Remove an entry; if it is a folder, what is in it too, except for folders, which go to the top. Raises OSError."""
+    """Remove an entry; if it is a folder, what is in it too, except for folders, which go to the
+    top. Raises OSError."""
     if not entry.is_dir(follow_symlinks=False):
         os.unlink(entry.path)
         return

@@ -1,4 +1,5 @@
-"""The report that a person reads: a page per submission and an index. Standalone, without script, every text of theirs escaped."""
+"""The report that a person reads: a page per submission and an index. Standalone, without script,
+every text of theirs escaped."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ STATUS_WORDS = {
     "unreadable": "not graded: the file cannot be read",
     "internal": "not graded: the grader failed, not the work",
 }
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # also what reorders text
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)  # also what reorders text
 
 
 def text(value: object) -> str:
@@ -115,9 +118,10 @@ def page(record: Record, mark: str = "") -> str:
         parts.append(f"<h2>Noticed</h2><table class=flag><tr><th>where<th>what{rows}</table>")
     digests, where = record["digests"], record["environment"]
     parts.append(
-        f"<p class=soft>{_cases_of(record)}; confined by {text(', '.join(record['confined_by']))}; "
-        f"twophase {text(where['twophase'])}, Python {text(where['python'])}, torch {text(where['torch'])}; "
-        f"submission {text(digests['submission'][:16])}, release {text(digests['release'][:16])}.</p>"
+        f"<p class=soft>{_cases_of(record)}; confined by {text(', '.join(record['confined_by']))};"
+        f" twophase {text(where['twophase'])}, Python {text(where['python'])}, torch"
+        f" {text(where['torch'])}; submission {text(digests['submission'][:16])}, release"
+        f" {text(digests['release'][:16])}.</p>"
     )
     return standalone(record["file"], "\n".join(parts), mark=mark)
 
@@ -126,19 +130,32 @@ def unofficial(record: Record) -> str:
     """Why a result does not count as the official grader's, as a heading."""
     if "practice" in record["confined_by"]:
         return "Practice, not an official result: this system cannot confine a submission."
-    return "Not an official result: it was graded without what should confine a submission (--unsafe)."
+    return (
+        "Not an official result: it was graded without what should confine a submission (--unsafe)."
+    )
 
 
 def _cases_of(record: Record) -> str:
-    """Which cases were drawn. A seed that comes from the course's secret stays secret: others will meet the same cases."""
-    return f"Seed {record['seed']}" if isinstance(record["seed"], int) else "Cases from the course's secret"
+    """Which cases were drawn. A seed that comes from the course's secret stays secret: others will
+    meet the same cases."""
+    return (
+        f"Seed {record['seed']}"
+        if isinstance(record["seed"], int)
+        else "Cases from the course's secret"
+    )
 
 
 def _question(q: Record) -> str:
-    head = f"<h2>{text(q['title'])} <span class={text(q['status'])}>{WORDS[q['status']]}</span></h2>"
+    head = (
+        f"<h2>{text(q['title'])} <span class={text(q['status'])}>{WORDS[q['status']]}</span></h2>"
+    )
     parts = [head, f"<p class=soft>{text(q['id'])} · {q['points']:g} of {q['out_of']:g} points</p>"]
     if q["status"] != "right":
-        named = f"<strong>{text(q['misconception'].replace('_', ' '))}</strong>: " if q["misconception"] else ""
+        named = (
+            f"<strong>{text(q['misconception'].replace('_', ' '))}</strong>: "
+            if q["misconception"]
+            else ""
+        )
         parts.append(f"<p>{named}{text(q['message'])}</p>")
         if q["hint"] and q["status"] in ("wrong", "failed"):
             parts.append(f"<p>A hint: {text(q['hint'])}</p>")
@@ -149,14 +166,23 @@ def _question(q: Record) -> str:
             hidden = len(q["cases"]) - len(shown)
             parts.append(f"<p class=soft>{hidden} more cases are not shown.</p>" if hidden else "")
     if q["cell"]["error"]:
-        parts.append(f"<p class=soft>Its cell stopped with</p><pre tabindex=0>{text(q['cell']['error'])}</pre>")
+        parts.append(
+            "<p class=soft>Its cell stopped with</p><pre"
+            f" tabindex=0>{text(q['cell']['error'])}</pre>"
+        )
     if q["cell"]["output"].strip():
-        parts.append(f"<p class=soft>Its cell printed</p><pre tabindex=0>{text(q['cell']['output'])}</pre>")
+        parts.append(
+            f"<p class=soft>Its cell printed</p><pre tabindex=0>{text(q['cell']['output'])}</pre>"
+        )
     return "\n".join(parts)
 
 
 def _case(c: Record) -> str:
-    verdict = "<span class=right>right</span>" if c["right"] else f"<span class=wrong>{text(c['message'])}</span>"
+    verdict = (
+        "<span class=right>right</span>"
+        if c["right"]
+        else f"<span class=wrong>{text(c['message'])}</span>"
+    )
     return f"<tr><td>{text(c['case'])}<td>{verdict}"
 
 
@@ -168,22 +194,28 @@ def index_page(records: Iterable[Record]) -> str:
 def _row(r: Record) -> str:
     status = STATUS_WORDS[r["status"]] + ("" if r["official"] else "; not official")
     return (
-        f'<tr><td><a href="{page_name(r["file"])}">{text(r["file"])}</a><td>{text(r["topic"])}<td class=n>{points(r)}'
+        f'<tr><td><a href="{page_name(r["file"])}">{text(r["file"])}</a><td>{text(r["topic"])}<td'
+        f" class=n>{points(r)}"
         f"<td>{text(status)}<td class=n>{len(r['flags']) or ''}"
     )
 
 
 def _index(rows: list[str]) -> str:
     head = "<tr><th>submission<th>topic<th>points<th>status<th>flags"
-    return standalone("Results", f"<h1>Results</h1><p>{len(rows)} submissions.</p><table>{head}{''.join(rows)}</table>")
+    return standalone(
+        "Results",
+        f"<h1>Results</h1><p>{len(rows)} submissions.</p><table>{head}{''.join(rows)}</table>",
+    )
 
 
 def standalone(title: str, body: str, style: str = "", mark: str = "") -> str:
-    """A page that needs nothing else and may run nothing. `title` is text, `body` is HTML, `style` is added to the common one."""
+    """A page that needs nothing else and may run nothing. `title` is text, `body` is HTML, `style`
+    is added to the common one."""
     made_from = f'<meta name="made-from" content="{mark}">' if mark else ""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{made_from}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src'
+        " 'unsafe-inline'\">"
         f"<title>{text(title)}</title><style>{STYLE}{style}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
     )

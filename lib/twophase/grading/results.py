@@ -1,4 +1,5 @@
-"""`results.jsonl` while a run writes to it: what is there already, and a place for more. It survives a crash and a full disk."""
+"""`results.jsonl` while a run writes to it: what is there already, and a place for more. It
+survives a crash and a full disk."""
 
 from __future__ import annotations
 
@@ -15,18 +16,24 @@ from twophase.grading.stored import Index
 
 
 class CannotWrite(Exception):
-    """The results cannot be written. What was written before is whole, and the next run goes on from there."""
+    """The results cannot be written. What was written before is whole, and the next run goes on
+    from there."""
 
 
 class Results:
     """The results in a folder. One process at a time, and no more in memory than an index."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ValueError if another run is writing there, or the file is something else; CannotWrite."""
+        """Raises ValueError if another run is writing there, or the file is something else;
+        CannotWrite."""
         self.path = folder / "results.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(
+                self.path,
+                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC,
+                0o666,
+            )
         except OSError as e:
             raise CannotWrite(f"{self.path} cannot be opened for writing: {e.strerror}") from None
         try:
@@ -41,7 +48,12 @@ class Results:
     def __enter__(self) -> Results:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         os.close(self._fd)
 
     def _lock(self) -> None:
@@ -51,10 +63,13 @@ class Results:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ValueError(f"another run is writing to {self.path}; wait for it, or give another --out") from None
+            raise ValueError(
+                f"another run is writing to {self.path}; wait for it, or give another --out"
+            ) from None
 
     def append(self, record: Record) -> None:
-        """Add a record and make sure that it is on the disk. Raises CannotWrite, and then nothing of it is in the file."""
+        """Add a record and make sure that it is on the disk. Raises CannotWrite, and then nothing
+        of it is in the file."""
         line = line_of(record)
         try:
             left = memoryview(line)

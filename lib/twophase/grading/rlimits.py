@@ -1,4 +1,5 @@
-"""What a submission's process may take of the machine: the limits that the kernel counts. Where a limit is not known, it is left out."""
+"""What a submission's process may take of the machine: the limits that the kernel counts. Where a
+limit is not known, it is left out."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ import resource
 
 from twophase.grading.confine import MAX_FILES, Limits
 
-MAX_THREADS = 32  # processors are shared out by threads: hundreds that spin would starve whoever is graded beside them
+# processors are shared out by threads: hundreds that spin would starve whoever is graded beside
+MAX_THREADS = 32
 STACK_BYTES = 8 * 2**20
 
 
 def apply(limits: Limits, threads: int | None, file_bytes: int = 0) -> None:
-    """Limit this process, for good. `threads` is the number that its user may have in all, None for no such limit."""
+    """Limit this process, for good. `threads` is the number that its user may have in all, None for
+    no such limit."""
     wanted = {
         "CORE": 0,
         "CPU": int(limits.submission_s) + 10,

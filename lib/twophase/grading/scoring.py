@@ -1,4 +1,5 @@
-"""From stored results to one student's score in one assignment: which submission counts, lateness, excusals, what is still pending."""
+"""From stored results to one student's score in one assignment: which submission counts, lateness,
+excusals, what is still pending."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Status = Literal["graded", "missing", "open", "excused", "pending"]
 class Outcome:
     """A student's score in an assignment.
 
-    `points` is None for `open` (may still be handed in), `excused` and `pending` (`waiting` says for what); otherwise it is out of
-    `worth`, after lateness, which cost `cost`. `free`: excused, so it counts only if it helps. `counted` False: left out of the total.
+    `points` is None for `open` (may still be handed in), `excused` and `pending` (`waiting` says
+    for what); otherwise it is out of `worth`, after lateness, which cost `cost`. `free`: excused,
+    so it counts only if it helps. `counted` False: left out of the total.
     """
 
     student: str
@@ -47,7 +49,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scorer:
-    """Everything that one student's score depends on. `now`: what is not handed in by then may be missing."""
+    """Everything that one student's score depends on. `now`: what is not handed in by then may be
+    missing."""
 
     scheme: Scheme
     marks: Marks
@@ -63,34 +66,53 @@ class Scorer:
             found = found.noting(f"extended to {due}{why}")
         excusal = self.scheme.excusal(student, sheet.assignment.topic)
         regular = [s for s in sheet.slots if not s.rule.extra]
-        if excusal or all(self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular):
+        if excusal or all(
+            self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular
+        ):
             why = f": {excusal.because}" if excusal and excusal.because else ""
             kept = found.points if found.status == "graded" else None
-            found = replace(found, status="excused", points=kept, free=True, waiting=(), fault=False).noting(
-                f"excused{why}"
-            )
+            found = replace(
+                found, status="excused", points=kept, free=True, waiting=(), fault=False
+            ).noting(f"excused{why}")
         return found
 
-    def _choose(self, student: str, sheet: Sheet, attempts: Sequence[Record], due: Due | None) -> Outcome:
+    def _choose(
+        self, student: str, sheet: Sheet, attempts: Sequence[Record], due: Due | None
+    ) -> Outcome:
         """The outcome of the submission that counts."""
         if not attempts:
             return self._nothing(student, sheet, due)
         tried = [self._attempt(student, sheet, record, due) for record in attempts]
         readable = [o for o in tried if not _unread(o)]
         passed = [f"{o.file} cannot be read: passed over" for o in tried if readable and _unread(o)]
-        chosen = self._one_of(sheet, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts})
+        chosen = self._one_of(
+            sheet, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
+        )
         others = len(readable or tried) - 1
-        more = [f"{self.scheme.counts} of {others + 1} submissions: {chosen.file}"] if others and chosen.file else []
+        more = (
+            [f"{self.scheme.counts} of {others + 1} submissions: {chosen.file}"]
+            if others and chosen.file
+            else []
+        )
         return chosen.noting(*passed, *more)
 
-    def _one_of(self, sheet: Sheet, tried: Sequence[Outcome], digests: Mapping[str, str]) -> Outcome:
+    def _one_of(
+        self, sheet: Sheet, tried: Sequence[Outcome], digests: Mapping[str, str]
+    ) -> Outcome:
         if self.scheme.counts == "latest":
-            if len({digests[o.file] for o in tried}) > 1 and any(o.handed_in is None for o in tried):
+            if len({digests[o.file] for o in tried}) > 1 and any(
+                o.handed_in is None for o in tried
+            ):
                 files = ", ".join(o.file for o in tried)
-                waits = f"which of {files} is the latest is not known: give files.times, or let the best one count"
+                waits = (
+                    f"which of {files} is the latest is not known: give files.times, or let the"
+                    " best one count"
+                )
                 return _pending(tried[0], waits)
             return max(tried, key=lambda o: (_when(o), o.file))
-        waiting = sorted((o for o in tried if o.status == "pending"), key=lambda o: (not o.fault, o.file))
+        waiting = sorted(
+            (o for o in tried if o.status == "pending"), key=lambda o: (not o.fault, o.file)
+        )
         if waiting:
             return waiting[0]
         return max(tried, key=lambda o: (o.points or ZERO, -_when(o).timestamp(), o.file))
@@ -105,7 +127,9 @@ class Scorer:
             return Outcome(student, topic, "open", worth, notes=(f"not handed in; due {due}",))
         if sheet.only_by_hand:
             return self._scored(Outcome(student, topic, "graded", worth, cells=tuple(made)), sheet)
-        return Outcome(student, topic, "missing", worth, ZERO, tuple(made), notes=("not handed in",))
+        return Outcome(
+            student, topic, "missing", worth, ZERO, tuple(made), notes=("not handed in",)
+        )
 
     def _attempt(self, student: str, sheet: Sheet, record: Record, due: Due | None) -> Outcome:
         """One submission as if it were the only one."""
@@ -122,7 +146,9 @@ class Scorer:
         whole = self.marks.override(record, "")
         if whole:
             _require_worth(whole.points, sheet, whole.where)
-            return replace(plain, points=whole.points, cells=()).noting(f"set by hand: {whole.because}")
+            return replace(plain, points=whole.points, cells=()).noting(
+                f"set by hand: {whole.because}"
+            )
         scored = self._scored(plain, sheet)
         rule = sheet.assignment.late
         if due is None or scored.status == "pending":
@@ -137,7 +163,8 @@ class Scorer:
         return replace(scored, points=left, late=late, cost=scored.points - left)
 
     def _scored(self, outcome: Outcome, sheet: Sheet) -> Outcome:
-        """The outcome with its points, lowest exercises dropped, before lateness; pending if a cell is."""
+        """The outcome with its points, lowest exercises dropped, before lateness; pending if a cell
+        is."""
         made = [replace(c, kept=not (c.excused and c.points is None)) for c in outcome.cells]
         waiting = tuple(dict.fromkeys(c.note for c in made if c.kept and c.points is None))
         if waiting:
@@ -147,7 +174,11 @@ class Scorer:
         if all(made[n].slot.rule.extra for n in there):
             return replace(outcome, status="excused", points=None)
         items = [
-            Item(made[n].points or ZERO, ZERO if made[n].slot.rule.extra else made[n].slot.out_of, made[n].excused)
+            Item(
+                made[n].points or ZERO,
+                ZERO if made[n].slot.rule.extra else made[n].slot.out_of,
+                made[n].excused,
+            )
             for n in there
         ]
         kept = best(items, sheet.assignment.drop_lowest)
@@ -181,7 +212,8 @@ def _pending(outcome: Outcome, waits: str) -> Outcome:
 def _require_worth(points: Fraction, sheet: Sheet, where: str) -> None:
     if points > sheet.worth and not any(s.rule.extra for s in sheet.slots):
         raise ValueError(
-            f"{where}: {number(points)} points are more than the {number(sheet.worth)} of {sheet.assignment.topic}"
+            f"{where}: {number(points)} points are more than the {number(sheet.worth)} of"
+            f" {sheet.assignment.topic}"
         )
 
 
@@ -197,4 +229,8 @@ def lateness_text(outcome: Outcome) -> str:
 
 def waiting_of(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     """What keeps a total from being final."""
-    return tuple(dict.fromkeys(f"{o.topic}: {w}" for o in outcomes if o.status == "pending" for w in o.waiting))
+    return tuple(
+        dict.fromkeys(
+            f"{o.topic}: {w}" for o in outcomes if o.status == "pending" for w in o.waiting
+        )
+    )

@@ -1,4 +1,5 @@
-"""A folder for everything temporary of one run. What a killed run left behind is removed by the next."""
+"""A folder for everything temporary of one run. What a killed run left behind is removed by the
+next."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ LOCK = "lock"
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A new folder, for this process's temporary files too. It is removed at the end, and those of runs that were killed now."""
+    """A new folder, for this process's temporary files too. It is removed at the end, and those of
+    runs that were killed now."""
     sweep()
     home, lock = _locked_folder()
     before = tempfile.tempdir
@@ -38,13 +40,16 @@ def _locked_folder() -> tuple[Path, int]:
         lock = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (home / LOCK).exists():  # else another run took it, between these lines, for one that was left
+            if (
+                home / LOCK
+            ).exists():  # else another run took it, between these lines, for one that was left
                 return home, lock
         os.close(lock)
 
 
 def sweep() -> None:
-    """Remove the folders of runs that ended without doing so: ours, with a lock that nobody holds."""
+    """Remove the folders of runs that ended without doing so: ours, with a lock that nobody
+    holds."""
     for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if home.is_symlink() or home.stat().st_uid != os.getuid():
@@ -58,7 +63,8 @@ def sweep() -> None:
 
 
 def leave(folder: Path) -> None:
-    """Remove a judge's folder inside a run's; and the run's, if it was killed and no other judge of it is left."""
+    """Remove a judge's folder inside a run's; and the run's, if it was killed and no other judge of
+    it is left."""
     remove(folder)
     with contextlib.suppress(OSError):
         lock = os.open(folder.parent / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,10 +1,13 @@
-"""A filter for system calls: what `syscalls.py` does not allow is refused by the kernel, for ever, without any privilege.
+"""A filter for system calls: what `syscalls.py` does not allow is refused by the kernel, for ever,
+without any privilege.
 
-The filter is a program of the kernel's oldest packet filter, over `struct seccomp_data`: number at byte 0, architecture at 4,
-arguments from 16 on, 8 bytes each. https://docs.kernel.org/userspace-api/seccomp_filter.html
+The filter is a program of the kernel's oldest packet filter, over `struct seccomp_data`: number at
+byte 0, architecture at 4, arguments from 16 on, 8 bytes each.
+https://docs.kernel.org/userspace-api/seccomp_filter.html
 
-A refused call fails with EPERM, so that the notebook sees a PermissionError. A call in another architecture's numbers kills the process:
-no library makes one. x32's numbers (bit 30 set) are none of those allowed.
+A refused call fails with EPERM, so that the notebook sees a PermissionError. A call in another
+architecture's numbers kills the process: no library makes one. x32's numbers (bit 30 set) are none
+of those allowed.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ Instruction = tuple[int, int, int, int]  # code, skip if so, skip if not, number
 
 
 def program(machine: str, pid: int) -> list[Instruction]:
-    """The filter for the process `pid` on a machine (x86_64, aarch64). Raises KeyError for another."""
+    """The filter for the process `pid` on a machine (x86_64, aarch64). Raises KeyError for
+    another."""
     here = MACHINES[machine]
     out = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, here.audit), _ret(KILL), (LOAD, 0, 0, 0)]
     out += [(ABOVE, 0, 1, X32 - 1), _ret(REFUSE | errno.EPERM)]
@@ -59,7 +63,12 @@ def program(machine: str, pid: int) -> list[Instruction]:
             out += [(EQUAL, 0, len(body), number), *body]
     for numbers in ABSENT.values():
         out += [(EQUAL, 0, 1, numbers[here.column] or 0), _ret(REFUSE | errno.ENOSYS)]
-    return [*out, (ABOVE, 0, 1, LAST_KNOWN), _ret(REFUSE | errno.ENOSYS), _ret(REFUSE | errno.EPERM)]
+    return [
+        *out,
+        (ABOVE, 0, 1, LAST_KNOWN),
+        _ret(REFUSE | errno.ENOSYS),
+        _ret(REFUSE | errno.EPERM),
+    ]
 
 
 def packed(machine: str, pid: int) -> bytes:
@@ -68,7 +77,8 @@ def packed(machine: str, pid: int) -> bytes:
 
 
 def restrict() -> None:
-    """Refuse this process, which must have one thread only, all other system calls. Raises OSError, or KeyError on another machine."""
+    """Refuse this process, which must have one thread only, all other system calls. Raises OSError,
+    or KeyError on another machine."""
     code = packed(platform.machine(), os.getpid())
     kept = ctypes.create_string_buffer(code, len(code))
     filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept))
@@ -97,7 +107,9 @@ def _tested(tests: tuple[Test, ...], pid: int) -> list[Instruction]:
     out: list[Instruction] = []
     for test in tests:
         values = [pid if v == OWN_PROCESS else v for v in test.values]
-        out.append((LOAD, 0, 0, 16 + 8 * test.argument + 4 * test.high))  # both architectures are little-endian
+        out.append(
+            (LOAD, 0, 0, 16 + 8 * test.argument + 4 * test.high)
+        )  # both architectures are little-endian
         if test.mask != ALL:
             out.append((AND, 0, 0, test.mask))
         out += [(EQUAL, len(values) - i, 0, v) for i, v in enumerate(values)]

@@ -1,7 +1,9 @@
-"""The course's secret: what makes the cases of official grading unpredictable to whoever has everything that students have.
+"""The course's secret: what makes the cases of official grading unpredictable to whoever has
+everything that students have.
 
-A seed depends on the secret and on the student, never on the submission: nobody can choose cases by handing in other bytes.
-Making a seed's cases takes up to half a second a topic, so students share a number of sets of cases.
+A seed depends on the secret and on the student, never on the submission: nobody can choose cases by
+handing in other bytes. Making a seed's cases takes up to half a second a topic, so students share a
+number of sets of cases.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ SETS = 16
 def read(path: Path) -> bytes:
     """The secret in this file, without a final newline.
 
-    Raises ValueError if there is no such file, if it is too short to be a secret, and if others on this machine may read it.
+    Raises ValueError if there is no such file, if it is too short to be a secret, and if others on
+    this machine may read it.
     """
     try:
         with open(path, "rb") as file:
@@ -31,27 +34,38 @@ def read(path: Path) -> bytes:
                 raise ValueError(f"{path} is no file; give the file that holds the course's secret")
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ValueError(f"there is no secret {path}; make one with `twophase release --new-secret {path}`") from None
+        raise ValueError(
+            f"there is no secret {path}; make one with `twophase release --new-secret {path}`"
+        ) from None
     except OSError as e:
         raise ValueError(f"the secret {path} cannot be read: {e.strerror}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(
-            f"others on this machine have rights to {path}, so it is no secret; take them away: chmod 600 {path}"
+            f"others on this machine have rights to {path}, so it is no secret; take them away:"
+            f" chmod 600 {path}"
         )
     if len(data) > MAX_BYTES:
-        raise ValueError(f"{path} has more than {MAX_BYTES} bytes; a secret is one line, and this is another file")
+        raise ValueError(
+            f"{path} has more than {MAX_BYTES} bytes; a secret is one line, and this is another"
+            " file"
+        )
     secret = data.removesuffix(b"\n").removesuffix(b"\r")
     if len(secret) < MIN_BYTES:
-        raise ValueError(f"the secret in {path} has {len(secret)} bytes; it needs at least {MIN_BYTES}")
+        raise ValueError(
+            f"the secret in {path} has {len(secret)} bytes; it needs at least {MIN_BYTES}"
+        )
     return secret
 
 
 def create(path: Path) -> None:
-    """Write a new secret, 32 random bytes as hex, that only you can read. Raises ValueError if the file exists."""
+    """Write a new secret, 32 random bytes as hex, that only you can read. Raises ValueError if the
+    file exists."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ValueError(f"{path} exists, and a secret is never overwritten: other cases would be drawn") from None
+        raise ValueError(
+            f"{path} exists, and a secret is never overwritten: other cases would be drawn"
+        ) from None
     except OSError as e:
         raise ValueError(f"the secret {path} cannot be written: {e.strerror}") from None
     with os.fdopen(handle, "wb") as file:
@@ -60,14 +74,16 @@ def create(path: Path) -> None:
 
 
 def case_set(secret: bytes, student: str, sets: int = SETS) -> int:
-    """The number of the student's set of cases, 0 to sets - 1. Raises ValueError if there are no sets to choose from."""
+    """The number of the student's set of cases, 0 to sets - 1. Raises ValueError if there are no
+    sets to choose from."""
     if sets < 1:
         raise ValueError(f"there must be at least one set of cases to choose from; got {sets}")
     return int.from_bytes(_hmac(secret, "student " + student), "big") % sets
 
 
 def seed_of(secret: bytes, student: str, sets: int = SETS) -> str:
-    """The seed of the student's cases, 64 hex digits: one of `sets`, or with 0 sets the student's own."""
+    """The seed of the student's cases, 64 hex digits: one of `sets`, or with 0 sets the student's
+    own."""
     chosen = f"own {student}" if sets == 0 else f"set {case_set(secret, student, sets)}"
     return _hmac(secret, chosen).hex()
 

@@ -1,7 +1,9 @@
-"""What a student wants to know before handing in: does the saved notebook, run from top to bottom in a fresh process, still work?
+"""What a student wants to know before handing in: does the saved notebook, run from top to bottom
+in a fresh process, still work?
 
-The verdicts are the grader's, on the cases that the check cells use. `remarks` says what no verdict tells: that a cell lived from the
-kernel's memory, in which order the cells ran when they were saved, and what the grader ignores.
+The verdicts are the grader's, on the cases that the check cells use. `remarks` says what no verdict
+tells: that a cell lived from the kernel's memory, in which order the cells ran when they were
+saved, and what the grader ignores.
 """
 
 from __future__ import annotations
@@ -32,16 +34,20 @@ def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
     """The record of one saved notebook, judged on public cases only, in the grader's jail."""
     course = Course(seed=SEED, limits=limits, source=source or Source())
     with make_zygote() as zygote:
-        return Judge(course, zygote, public_only=True).grade(Task(Submission(path, str(path)), SEED))
+        return Judge(course, zygote, public_only=True).grade(
+            Task(Submission(path, str(path)), SEED)
+        )
 
 
 def judged_later(record: Record, source: Source | None = None) -> tuple[str, ...]:
-    """The ids of the notebook's exercises whose checks are with the instructor only: nothing can be said of them here."""
+    """The ids of the notebook's exercises whose checks are with the instructor only: nothing can be
+    said of them here."""
     return (source or Source()).load(record["topic"]).held_back
 
 
 def remarks(data: bytes, record: Record) -> list[str]:
-    """One sentence for each thing about the saved file that its student may want to change. Raises Unreadable."""
+    """One sentence for each thing about the saved file that its student may want to change. Raises
+    Unreadable."""
     cells = notebook.parse(data).cells
     return [*_memory(cells, record), *_order(data), *_kernel(data)]
 
@@ -52,13 +58,23 @@ def _memory(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
     for exercise_id, text in said.items():
         for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
             at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
-            later = [n for n, c in enumerate(cells, 1) if n > at and c.is_code and name in defined(c.source)]
+            later = [
+                n
+                for n, c in enumerate(cells, 1)
+                if n > at and c.is_code and name in defined(c.source)
+            ]
             where = (
-                f"cell {later[0]} defines it, further down: move it up, since cells are run from top to bottom"
+                f"cell {later[0]} defines it, further down: move it up, since cells are run from"
+                " top to bottom"
                 if later
-                else "no cell below defines it either: it was only in your kernel's memory; write the cell again"
+                else (
+                    "no cell below defines it either: it was only in your kernel's memory; write"
+                    " the cell again"
+                )
             )
-            yield f"{exercise_id} needs the name {name}, which is not there in a fresh run: {where}."
+            yield (
+                f"{exercise_id} needs the name {name}, which is not there in a fresh run: {where}."
+            )
 
 
 def defined(source: str) -> set[str]:
@@ -74,7 +90,11 @@ def defined(source: str) -> set[str]:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
         else:
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            names |= {
+                n.id
+                for n in ast.walk(node)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
     return names
 
 
@@ -85,8 +105,9 @@ def _order(data: bytes) -> Iterator[str]:
     if back:
         n, m = back[0]
         yield (
-            f"When it was saved, cell {n} had been run after cell {m}, which stands below it; here the cells ran from top to bottom, as "
-            "when it is graded. Restart the kernel and run all cells to see the same."
+            f"When it was saved, cell {n} had been run after cell {m}, which stands below it; here"
+            " the cells ran from top to bottom, as when it is graded. Restart the kernel and run"
+            " all cells to see the same."
         )
 
 
@@ -100,7 +121,10 @@ def _kernel(data: bytes) -> Iterator[str]:
     spec = spec.get("kernelspec") if isinstance(spec, dict) else None
     name = spec.get("name") if isinstance(spec, dict) else None
     if isinstance(name, str) and name not in ("", "python3"):
-        yield f"It was saved with the kernel {name!r}: graded is with the grader's own Python, whatever stands there."
+        yield (
+            f"It was saved with the kernel {name!r}: graded is with the grader's own Python,"
+            " whatever stands there."
+        )
 
 
 def _tree(data: bytes) -> dict[str, Any]:
@@ -114,9 +138,12 @@ def _raw_cells(data: bytes) -> list[Any]:
 
 
 def read(path: Path) -> bytes:
-    """The file's bytes. Raises ValueError, one sentence, if there is no such file or it is no notebook."""
+    """The file's bytes. Raises ValueError, one sentence, if there is no such file or it is no
+    notebook."""
     if not path.exists() and not path.is_symlink():
-        raise ValueError(f"there is no file {path}; give a saved notebook, such as my/03_kv_cache.ipynb")
+        raise ValueError(
+            f"there is no file {path}; give a saved notebook, such as my/03_kv_cache.ipynb"
+        )
     try:
         data = notebook.read_bytes(path)
         notebook.parse(data)

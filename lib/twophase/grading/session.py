@@ -33,8 +33,12 @@ class CellRun:
 class Session:
     """One process of one submission. `broken` is why it can no longer be used, once it cannot."""
 
-    def __init__(self, end: Callable[[bool], int], channel: w.Channel, limits: Limits, pid: int) -> None:
-        self._end = end  # kills the process; given whether it died first, returns the signal that ended it
+    def __init__(
+        self, end: Callable[[bool], int], channel: w.Channel, limits: Limits, pid: int
+    ) -> None:
+        self._end = (
+            end  # kills the process; given whether it died first, returns the signal that ended it
+        )
         self._channel = channel
         self._waited = Waited(pid)
         channel.grace = self._waited.grace_s
@@ -44,16 +48,24 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.close()
 
     def run_cell(self, source: str, limit_s: float) -> CellRun:
-        """Run one cell. Raises AnswerError (timeout, died, protocol), and the session is broken then."""
+        """Run one cell. Raises AnswerError (timeout, died, protocol), and the session is broken
+        then."""
         try:
             body = encode(("cell", source))
         except ProtocolError:  # its letters take several bytes each on their way
             return CellRun(
-                "ValueError: the cell is too long to be run; a cell may have about a million letters", ("ValueError",)
+                "ValueError: the cell is too long to be run; a cell may have about a million"
+                " letters",
+                ("ValueError",),
             )
         self.start_clock()
         _, reply = self.converse(
@@ -71,7 +83,8 @@ class Session:
             raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
 
     def start_clock(self) -> None:
-        """From now on deadlines are put off by the time in which the process, or this one, gets no processor."""
+        """From now on deadlines are put off by the time in which the process, or this one, gets no
+        processor."""
         self._waited.begin()
 
     def converse(
@@ -82,7 +95,8 @@ class Session:
         late: str,
         serve: Any = None,
     ) -> tuple[bytes, bytes]:
-        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if none does."""
+        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if
+        none does."""
         if self.broken is not None:
             raise self.broken
         conversation = secrets.randbits(63)
@@ -108,8 +122,12 @@ class Session:
         except AnswerError:  # of a conversation within this one, which has ended the process
             raise
         except (MemoryError, RecursionError) as e:
-            raise self.fail("unusable", f"What it sent was too much for the judge ({type(e).__name__})") from None
-        except BaseException:  # the check's limit, or our own end: nobody can go on in the middle of a conversation
+            raise self.fail(
+                "unusable", f"What it sent was too much for the judge ({type(e).__name__})"
+            ) from None
+        except (
+            BaseException
+        ):  # the check's limit, or our own end: nobody can go on in the middle of a conversation
             self.fail("timeout", late)
             raise
 
@@ -137,6 +155,14 @@ class Session:
 def _why(number: int) -> str:
     if not number:
         return " (os._exit, or its end of the channel was closed)"
-    name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else f"signal {number}"
-    meaning = {"SIGSEGV": ", a segmentation fault", "SIGXCPU": ", too much processor time", "SIGABRT": ", an abort"}
+    name = (
+        signal.Signals(number).name
+        if number in {s.value for s in signal.Signals}
+        else f"signal {number}"
+    )
+    meaning = {
+        "SIGSEGV": ", a segmentation fault",
+        "SIGXCPU": ", too much processor time",
+        "SIGABRT": ", an abort",
+    }
     return f" ({name}{meaning.get(name, '')})"

@@ -1,4 +1,5 @@
-"""A course that is graded in parts, each by another machine: which submissions are a part's, and the note that goes with its results."""
+"""A course that is graded in parts, each by another machine: which submissions are a part's, and
+the note that goes with its results."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class Note:
-    """What `shard.json` says: which part, of which submissions (all names, of all parts), under which conditions.
+    """What `shard.json` says: which part, of which submissions (all names, of all parts), under
+    which conditions.
 
     `complete`: every submission of this part has a result under these conditions.
     """
@@ -51,13 +53,20 @@ def parse(text: str) -> Shard:
     found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text.strip())
     shard = Shard(int(found[1]), int(found[2])) if found else Shard(0, 0)
     if not 1 <= shard.number <= shard.of <= MOST:
-        raise ValueError(f"--shard {text!r} is no part; write the part's number and how many there are, such as 3/16")
+        raise ValueError(
+            f"--shard {text!r} is no part; write the part's number and how many there are, such as"
+            " 3/16"
+        )
     return shard
 
 
 def number_of(name: str, of: int) -> int:
-    """The part that a submission of this name belongs to: its name alone decides, whatever else is in the folder."""
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest(), "big") % of + 1
+    """The part that a submission of this name belongs to: its name alone decides, whatever else is
+    in the folder."""
+    return (
+        int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest(), "big") % of
+        + 1
+    )
 
 
 def part(submissions: Sequence[Submission], shard: Shard) -> list[Submission]:
@@ -66,8 +75,11 @@ def part(submissions: Sequence[Submission], shard: Shard) -> list[Submission]:
 
 
 def conditions(course: Course) -> dict[str, Any]:
-    """What must be the same for all parts, and need not be secret: of the course's secret only a fingerprint."""
-    fingerprint = hmac.new(course.secret, b"fingerprint of a shard", hashlib.sha256).hexdigest()[:16]
+    """What must be the same for all parts, and need not be secret: of the course's secret only a
+    fingerprint."""
+    fingerprint = hmac.new(course.secret, b"fingerprint of a shard", hashlib.sha256).hexdigest()[
+        :16
+    ]
     return {
         "seed": None if course.secret else course.seed,
         "secret": fingerprint if course.secret else "",
@@ -80,11 +92,19 @@ def conditions(course: Course) -> dict[str, Any]:
 
 def write(out: Path, note: Note) -> None:
     """Write the note beside the results. Raises OSError."""
-    text = {"schema": SCHEMA, "number": note.shard.number, "of": note.shard.of, "complete": note.complete}
+    text = {
+        "schema": SCHEMA,
+        "number": note.shard.number,
+        "of": note.shard.of,
+        "complete": note.complete,
+    }
     out.mkdir(parents=True, exist_ok=True)
     replace_text(
         out / NOTE,
-        json.dumps(text | {"conditions": note.conditions, "submissions": list(note.submissions)}, indent=1) + "\n",
+        json.dumps(
+            text | {"conditions": note.conditions, "submissions": list(note.submissions)}, indent=1
+        )
+        + "\n",
     )
 
 
@@ -100,7 +120,12 @@ def read(folder: Path) -> Note:
             raise TypeError("submissions must be names")
         return Note(shard, tuple(names), raw["conditions"], raw["complete"] is True)
     except FileNotFoundError:
-        said = f"{folder} is no part of a course: it has no {NOTE}; give what `twophase grade --shard` wrote"
+        said = (
+            f"{folder} is no part of a course: it has no {NOTE}; give what `twophase grade --shard`"
+            " wrote"
+        )
         raise ValueError(said) from None
     except (ValueError, KeyError, TypeError, RecursionError) as e:
-        raise ValueError(f"{path} is not what `twophase grade --shard` writes ({type(e).__name__}: {e})") from None
+        raise ValueError(
+            f"{path} is not what `twophase grade --shard` writes ({type(e).__name__}: {e})"
+        ) from None

@@ -1,7 +1,9 @@
-"""Which answers of a class are near-identical, as evidence for a person: reads notebooks, runs nothing, gives no score.
+"""Which answers of a class are near-identical, as evidence for a person: reads notebooks, runs
+nothing, gives no score.
 
-similar_fragments.py takes code apart, similar_known.py says what the course itself shows, similar_pairs.py compares, similar_traces.py
-finds what else a copied file carries, similar_groups.py puts together who belongs together.
+similar_fragments.py takes code apart, similar_known.py says what the course itself shows,
+similar_pairs.py compares, similar_traces.py finds what else a copied file carries,
+similar_groups.py puts together who belongs together.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ Told = Callable[[str, int, int], None]  # what is being done, how much is done, 
 
 @dataclass(frozen=True)
 class Paper:
-    """One notebook, read. `party`: the students it counts for; two papers whose parties meet are not compared."""
+    """One notebook, read. `party`: the students it counts for; two papers whose parties meet are
+    not compared."""
 
     file: str
     party: tuple[str, ...]
@@ -45,7 +48,8 @@ class Paper:
 
 @dataclass(frozen=True)
 class Report:
-    """A class compared. `unreadable`: files and why. `crowded`: groups left out because there were too many."""
+    """A class compared. `unreadable`: files and why. `crowded`: groups left out because there were
+    too many."""
 
     least: float
     papers: tuple[Paper, ...]
@@ -57,7 +61,8 @@ class Report:
 
 
 def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -> tuple[str, ...]:
-    """The students that a submission counts for: of its layout, else by the course's rule, else by its folder's or file's name."""
+    """The students that a submission counts for: of its layout, else by the course's rule, else by
+    its folder's or file's name."""
     parts = submission.name.split("/")
     by_name = parts[0] if len(parts) > 1 else parts[0].removesuffix(".ipynb")
     who = submission.student or (scheme.student_of(submission.name) if scheme else None) or by_name
@@ -65,9 +70,14 @@ def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -
 
 
 def read(
-    submissions: Sequence[Submission], scheme: Scheme | None, source: Source, handed_out: Path | None, told: Told
+    submissions: Sequence[Submission],
+    scheme: Scheme | None,
+    source: Source,
+    handed_out: Path | None,
+    told: Told,
 ) -> tuple[list[Paper], list[tuple[str, str]]]:
-    """All papers, and the files that cannot be read with the reason. Raises ValueError if `handed_out` is no release."""
+    """All papers, and the files that cannot be read with the reason. Raises ValueError if
+    `handed_out` is no release."""
     papers: list[Paper] = []
     unreadable: list[tuple[str, str]] = []
     for n, submission in enumerate(submissions, 1):
@@ -79,13 +89,17 @@ def read(
             unreadable.append((submission.name, str(e)))
         else:
             known = similar_known.load(topic, source.catalog().stem(topic), handed_out)
-            papers.append(_paper(submission.name, party_of(submission, topic, scheme), book, data, known))
+            papers.append(
+                _paper(submission.name, party_of(submission, topic, scheme), book, data, known)
+            )
         told("reading", n, len(submissions))
     return papers, unreadable
 
 
 def _paper(file: str, party: tuple[str, ...], book: Notebook, data: bytes, known: Known) -> Paper:
-    answers = {c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs}  # the last counts
+    answers = {
+        c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs
+    }  # the last counts
     own = "\n\n".join(c.source for c in book.cells if _is_own(c, known))
     untouched = not own and all(s.strip() == known.stubs[i].strip() for i, s in answers.items())
     answers |= {OWN: own} if own else {}
@@ -94,7 +108,8 @@ def _paper(file: str, party: tuple[str, ...], book: Notebook, data: bytes, known
 
 
 def _is_own(cell: Cell, known: Known) -> bool:
-    """Whether a student added this cell: it is no answer, no check, and nothing that was handed out."""
+    """Whether a student added this cell: it is no answer, no check, and nothing that was handed
+    out."""
     source = cell.source.strip()
     return cell.is_code and bool(source) and not cell.grade_id and source not in known.sources
 
@@ -108,10 +123,13 @@ def report(
     told: Told = lambda what, done, of: None,
     source: Source = COURSE,
 ) -> Report:
-    """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`, or `handed_out` is no release."""
+    """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`,
+    or `handed_out` is no release."""
     papers, unreadable = read(submissions, scheme, source, handed_out, told)
     stem = source.catalog().stem
-    known = {t: similar_known.load(t, stem(t), handed_out) for t in sorted({p.topic for p in papers})}
+    known = {
+        t: similar_known.load(t, stem(t), handed_out) for t in sorted({p.topic for p in papers})
+    }
     wanted = [(t, i) for t, k in known.items() for i in (*k.titles, OWN) if exercise in ("", i)]
     if exercise and known and not wanted:
         asked = ", ".join(i for k in known.values() for i in k.titles)
@@ -122,7 +140,9 @@ def report(
         told("comparing", n, len(wanted))
     marks = {t: _traces([p for p in papers if p.topic == t], k, exercise) for t, k in known.items()}
     groups, crowded = groups_of(compared, marks)
-    return Report(least, tuple(papers), tuple(unreadable), tuple(compared), tuple(groups), known, crowded)
+    return Report(
+        least, tuple(papers), tuple(unreadable), tuple(compared), tuple(groups), known, crowded
+    )
 
 
 def _compare(papers: Iterable[Paper], known: Known, exercise_id: str, least: float) -> Compared:
@@ -133,11 +153,16 @@ def _compare(papers: Iterable[Paper], known: Known, exercise_id: str, least: flo
     ]
     title = known.titles.get(exercise_id, "Cells of their own")
     solution = known.solutions.get(exercise_id, frozenset())
-    return compare(known.topic, exercise_id, title, answers, known.given, known.published, solution, least)
+    return compare(
+        known.topic, exercise_id, title, answers, known.given, known.published, solution, least
+    )
 
 
-def _traces(papers: Sequence[Paper], known: Known, exercise: str) -> dict[Mark, dict[str, tuple[str, ...]]]:
-    """For each mark that the course does not show, the files that have it, with their parties. An untouched notebook has none."""
+def _traces(
+    papers: Sequence[Paper], known: Known, exercise: str
+) -> dict[Mark, dict[str, tuple[str, ...]]]:
+    """For each mark that the course does not show, the files that have it, with their parties. An
+    untouched notebook has none."""
     people = {name.casefold(): name for p in papers for name in p.party if len(name) >= 3}
     found: dict[Mark, dict[str, tuple[str, ...]]] = {}
     shown: dict[Mark, bool] = {}
@@ -166,9 +191,11 @@ def _traces(papers: Sequence[Paper], known: Known, exercise: str) -> dict[Mark, 
 
 
 def _has_own(paper: Paper, known: Known) -> bool:
-    """Whether anything in a notebook is neither given out nor published: else two can be byte for byte the same by themselves."""
+    """Whether anything in a notebook is neither given out nor published: else two can be byte for
+    byte the same by themselves."""
     sources = paper.answers.values()
     return any(paper.trail.marks(known.trail)) or any(
-        not similar_fragments.of(s).fragments <= known.published or any(not known.has(m) for m in words(s))
+        not similar_fragments.of(s).fragments <= known.published
+        or any(not known.has(m) for m in words(s))
         for s in sources
     )

@@ -1,9 +1,11 @@
-"""An answer's code as fragments: what is left of it when names, comments, types, layout and the order of its statements do not count.
+"""An answer's code as fragments: what is left of it when names, comments, types, layout and the
+order of its statements do not count.
 
-A fragment is `LENGTH` steps in a row through the syntax tree of one statement, names numbered as they come up in it. (MOSS takes k-grams of
-text, and keeps some: Schleimer, Wilkerson and Aiken 2003. These are of trees, and all are kept, since an answer is short.)
-Each statement stands by itself, so to reorder them, or to put dead code between them, changes none of the others.
-What does not parse is read line by line. Nothing is run.
+A fragment is `LENGTH` steps in a row through the syntax tree of one statement, names numbered as
+they come up in it. (MOSS takes k-grams of text, and keeps some: Schleimer, Wilkerson and Aiken
+2003. These are of trees, and all are kept, since an answer is short.) Each statement stands by
+itself, so to reorder them, or to put dead code between them, changes none of the others. What does
+not parse is read line by line. Nothing is run.
 """
 
 from __future__ import annotations
@@ -22,9 +24,21 @@ MAX_TEXT = 64_000  # characters of an answer that are looked at
 MAX_STEPS = 20_000
 
 Fragment = tuple[str, ...]
-NAME = "\0"  # before a name that may be chosen freely; no name in a source that parses begins with it
+NAME = (  # before a name that may be chosen freely; no name in a source that parses begins with it
+    "\0"
+)
 
-MODULES = {"np", "torch", "math", "numpy", "itertools", "functools", "collections", "statistics", "random"}
+MODULES = {
+    "np",
+    "torch",
+    "math",
+    "numpy",
+    "itertools",
+    "functools",
+    "collections",
+    "statistics",
+    "random",
+}
 FIXED = MODULES | set(dir(builtins)) | set(keyword.kwlist)
 SILENT = (ast.expr_context, ast.arguments, ast.Expr, ast.Starred)
 LEXER = re.compile(
@@ -44,7 +58,8 @@ class Statement:
 
 @dataclass(frozen=True)
 class Code:
-    """An answer taken apart. `parsed` False: some of it is no Python. `cut`: only its first part was looked at."""
+    """An answer taken apart. `parsed` False: some of it is no Python. `cut`: only its first part
+    was looked at."""
 
     statements: tuple[Statement, ...] = ()
     parsed: bool = True
@@ -68,11 +83,14 @@ def of(source: str) -> Code:
             break
         kept.append(Statement(first, last, frozenset(fragments(labels))))
     everything = frozenset(f for s in kept for f in s.fragments)
-    return Code(tuple(kept), tree is not None, len(source) > MAX_TEXT or steps > MAX_STEPS, everything)
+    return Code(
+        tuple(kept), tree is not None, len(source) > MAX_TEXT or steps > MAX_STEPS, everything
+    )
 
 
 def parse(text: str) -> ast.Module | None:
-    """The tree, or None for what is no Python, or too deep for it. IPython's own lines (%, !, ?) are left out."""
+    """The tree, or None for what is no Python, or too deep for it. IPython's own lines (%, !, ?)
+    are left out."""
     plain = (
         re.sub(r"(?m)^[ \t]*[%!?].*$|^.*\?[ \t]*$", "", text)
         if re.search(r"(?m)^[ \t]*[%!?]|\?[ \t]*$", text)
@@ -87,14 +105,17 @@ def parse(text: str) -> ast.Module | None:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
-    """First line, last line and text, brackets and long strings kept together. Never fails: a bracket left open ends with a `def`."""
+    """First line, last line and text, brackets and long strings kept together. Never fails: a
+    bracket left open ends with a `def`."""
     depth, first, line, parts = 0, 1, 1, ""
     for piece in re.finditer(LEXER, text):
         token = piece.group()
         if token == "\n":
             line += 1
             starts = text[piece.end() : piece.end() + 80].lstrip(" \t")
-            if depth == 0 or starts.startswith(("def ", "class ", "return ", "for ", "while ", "import ")):
+            if depth == 0 or starts.startswith(
+                ("def ", "class ", "return ", "for ", "while ", "import ")
+            ):
                 if parts.strip():
                     yield first, line - 1, parts.strip()
                 depth, first, parts = 0, line, ""
@@ -103,13 +124,18 @@ def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         depth = max(0, depth + (token in "([{") - (token in ")]}"))
         line += token.count("\n")
-        parts += f" {token}" if parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_") else token
+        parts += (
+            f" {token}"
+            if parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_")
+            else token
+        )
     if parts.strip():
         yield first, line, parts.strip()
 
 
 def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """One line of a text that does not parse as a whole: by its tree if it has one of its own, else by its words."""
+    """One line of a text that does not parse as a whole: by its tree if it has one of its own, else
+    by its words."""
     opens = text.endswith(":")
     whole = re.sub(r"^elif\b", "if", text) + (" pass" if opens else "")
     if re.match(r"(else|try|finally|except|case|@)", whole):
@@ -121,15 +147,22 @@ def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[
             yield first, last, labels
         return
     words = (m.group() for m in re.finditer(LEXER, text))
-    yield first, last, [w if w in FIXED or not w.isidentifier() else NAME + w for w in words if w not in "\n,()"]
+    yield (
+        first,
+        last,
+        [w if w in FIXED or not w.isidentifier() else NAME + w for w in words if w not in "\n,()"],
+    )
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, those inside others too, without what carries no meaning: docstrings, `pass`, lone constants, imports."""
+    """All statements, those inside others too, without what carries no meaning: docstrings, `pass`,
+    lone constants, imports."""
     waiting = list(reversed(body))
     while waiting:
         statement = waiting.pop()
-        if isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Nonlocal):
+        if isinstance(
+            statement, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Nonlocal
+        ):
             continue
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue
@@ -153,7 +186,11 @@ def _pairs(statement: ast.stmt) -> list[ast.stmt]:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return []
     target, value = statement.targets[0], statement.value
-    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+    if (
+        not isinstance(target, ast.Tuple)
+        or not isinstance(value, ast.Tuple)
+        or len(target.elts) != len(value.elts)
+    ):
         return []
     if any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts)):
         return []
@@ -162,7 +199,8 @@ def _pairs(statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _statement(statement: ast.stmt, first: int, last: int) -> tuple[int, int, list[str]]:
-    """First line, last line, steps of a statement's own part: without its body. `last` 0: as the tree says."""
+    """First line, last line, steps of a statement's own part: without its body. `last` 0: as the
+    tree says."""
     body = getattr(statement, "body", None) or getattr(statement, "cases", None)
     inner = body[0] if body else None
     end = statement.end_lineno or first
@@ -216,7 +254,13 @@ def _labels(node: ast.AST) -> Iterator[str]:
 def _below(node: ast.AST) -> list[ast.AST]:
     """What comes after a node: its parts, without types and without a statement's body."""
     match node:
-        case ast.JoinedStr() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.arg():
+        case (
+            ast.JoinedStr()
+            | ast.FunctionDef()
+            | ast.AsyncFunctionDef()
+            | ast.ClassDef()
+            | ast.arg()
+        ):
             return []  # what a message says is told elsewhere; names and arguments the task gives
         case ast.Attribute(value=ast.Name(id="self")):
             return []
@@ -247,7 +291,8 @@ def _constant(value: object) -> str:
 
 
 def fragments(labels: list[str]) -> Iterator[Fragment]:
-    """All runs of LENGTH labels, each with its free names numbered from 0; the whole, if it is shorter and long enough."""
+    """All runs of LENGTH labels, each with its free names numbered from 0; the whole, if it is
+    shorter and long enough."""
     if len(labels) < SHORTEST:
         return
     for start in range(max(1, len(labels) - LENGTH + 1)):

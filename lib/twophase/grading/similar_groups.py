@@ -1,4 +1,5 @@
-"""Who belongs together: everybody in a group agrees with everybody else in it, so no chain of likenesses joins strangers."""
+"""Who belongs together: everybody in a group agrees with everybody else in it, so no chain of
+likenesses joins strangers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ STRONG_BITS = 40.0  # what a trace counts for in the order of groups, beside fra
 
 @dataclass(frozen=True)
 class Agreement:
-    """A group's pairs in one exercise, the strongest first. `others`: per pair, how many more have half of what it shares."""
+    """A group's pairs in one exercise, the strongest first. `others`: per pair, how many more have
+    half of what it shares."""
 
     exercise: Compared
     pairs: tuple[Pair, ...]
@@ -70,7 +72,9 @@ def groups_of(compared: Sequence[Compared], marks: Mapping[str, Traces]) -> tupl
         for parties, pairs in cliques(one.pairs):
             g = group(one.topic, parties)
             told = tuple(pairs[:MOST_PAIRS])
-            g.agreements.append(Agreement(one, told, tuple(one.others(p) for p in told), len(pairs)))
+            g.agreements.append(
+                Agreement(one, told, tuple(one.others(p) for p in told), len(pairs))
+            )
             g.strength += pairs[0].weight
     for topic, there in marks.items():
         rare = rare_marks(there)
@@ -82,7 +86,8 @@ def groups_of(compared: Sequence[Compared], marks: Mapping[str, Traces]) -> tupl
 
 
 def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Party], list[Pair]]]:
-    """Groups in which all agree with all, and which cover every pair; with each the pairs inside, strongest first."""
+    """Groups in which all agree with all, and which cover every pair; with each the pairs inside,
+    strongest first."""
     best: dict[frozenset[Party], Pair] = {}
     near: dict[Party, dict[Party, float]] = {}
     for pair in pairs:
@@ -119,7 +124,8 @@ def rare_marks(there: Traces) -> dict[Mark, frozenset[Party]]:
 
 
 def _telling(rare: Mapping[Mark, frozenset[Party]]) -> dict[frozenset[Party], int]:
-    """Who shares marks that tell something by themselves, and how many: an id or a person's name, or SEVERAL long comments or texts."""
+    """Who shares marks that tell something by themselves, and how many: an id or a person's name,
+    or SEVERAL long comments or texts."""
     strong = Counter(parties for mark, parties in rare.items() if mark.strong)
     hard = {parties for mark, parties in rare.items() if mark.kind in HARD}
     return {parties: n for parties, n in strong.items() if parties in hard or n >= SEVERAL}
@@ -139,4 +145,6 @@ def _attach(there: Traces, rare: Mapping[Mark, frozenset[Party]], groups: Sequen
     for mark, parties in sorted(rare.items()):
         for g in {id(g): g for p in parties for g in of.get(p, ())}.values():
             if len(parties & {*g.parties}) >= 2:
-                g.traces.append(Trace(mark, tuple(sorted(f for f, p in there[mark].items() if p in g.parties))))
+                g.traces.append(
+                    Trace(mark, tuple(sorted(f for f, p in there[mark].items() if p in g.parties)))
+                )

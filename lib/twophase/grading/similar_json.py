@@ -46,7 +46,12 @@ def _group_json(g: Group) -> dict[str, Any]:
             for a in g.agreements
         ],
         "traces": [
-            {"kind": t.mark.kind, "text": t.mark.text, "strong": t.mark.strong, "files": list(t.files)}
+            {
+                "kind": t.mark.kind,
+                "text": t.mark.text,
+                "strong": t.mark.strong,
+                "files": list(t.files),
+            }
             for t in g.traces
         ],
     }

@@ -1,4 +1,5 @@
-"""What a course gives out or publishes for a topic: agreement on it is no agreement between students."""
+"""What a course gives out or publishes for a topic: agreement on it is no agreement between
+students."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ HEADING = re.compile(r"^#+[ \t]+(.+)$", re.M)
 class Known:
     """A topic as the course shows it.
 
-    `given`: fragments of the released notebook. `published`: those, and of the solutions, the book's chapter, the library's and the checks'
-    modules. `solutions`: the model solution's own fragments by exercise. `stubs`: the released answer cells. `text`: all that is shown, in
-    one line, `names` its names and odd lines. `trail`: the released file's ids and metadata.
+    `given`: fragments of the released notebook. `published`: those, and of the solutions, the
+    book's chapter, the library's and the checks' modules. `solutions`: the model solution's own
+    fragments by exercise. `stubs`: the released answer cells. `text`: all that is shown, in one
+    line, `names` its names and odd lines. `trail`: the released file's ids and metadata.
     """
 
     topic: str
@@ -52,22 +54,33 @@ class Known:
 
 @cache
 def load(topic: str, stem: str, release: Path | None = None) -> Known:
-    """What is known of a topic; the handed out notebook, `<stem>.ipynb`, from `release` if given. Raises ValueError if it is not there."""
+    """What is known of a topic; the handed out notebook, `<stem>.ipynb`, from `release` if given.
+    Raises ValueError if it is not there."""
     handed_out = _handed_out(stem, release)
     data = b"" if handed_out is None else handed_out.read_bytes()
     released = notebook.parse(data) if data else Notebook((), "")
     solved = _solved(stem, release)
     texts = [c.source for c in released.cells if c.is_code] + _fenced(released)
     given = _fragments(texts)
-    shown = [c.source for c in solved.cells if c.is_code] + _fenced(solved) + _course_texts(topic, stem)
-    ids = [c.grade_id.removesuffix("-check") for c in (released.cells or solved.cells) if c.grade and c.grade_id]
+    shown = (
+        [c.source for c in solved.cells if c.is_code] + _fenced(solved) + _course_texts(topic, stem)
+    )
+    ids = [
+        c.grade_id.removesuffix("-check")
+        for c in released.cells or solved.cells
+        if c.grade and c.grade_id
+    ]
     return Known(
         topic,
         {i: _title(released, i) for i in ids},
         {c.grade_id: c.source for c in released.cells if c.grade_id in ids},
         given,
         given | _fragments(shown),
-        {c.grade_id: similar_fragments.of(c.source).fragments - given for c in solved.cells if c.grade_id in ids},
+        {
+            c.grade_id: similar_fragments.of(c.source).fragments - given
+            for c in solved.cells
+            if c.grade_id in ids
+        },
         frozenset(m for t in (*texts, *shown) for m in words(t) if m.kind in ("name", "spacing")),
         " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
         frozenset(c.source.strip() for c in released.cells if c.is_code),
@@ -83,11 +96,16 @@ def _handed_out(stem: str, release: Path | None) -> Path | None:
         return path if path.is_file() else None
     if not release.is_dir():
         raise ValueError(f"{release} is no folder; give the one that `twophase release` wrote")
-    near = [p for p in (release / "exercises" / f"{stem}.ipynb", release / f"{stem}.ipynb") if p.is_file()]
+    near = [
+        p
+        for p in (release / "exercises" / f"{stem}.ipynb", release / f"{stem}.ipynb")
+        if p.is_file()
+    ]
     found = near or sorted(p for p in release.rglob(f"{stem}.ipynb") if "solutions" not in p.parts)
     if not found:
         raise ValueError(
-            f"{release} has no {stem}.ipynb; give the folder that was handed out, as `twophase release` wrote it"
+            f"{release} has no {stem}.ipynb; give the folder that was handed out, as `twophase"
+            " release` wrote it"
         )
     return found[0]
 
@@ -103,17 +121,22 @@ def _solved(stem: str, release: Path | None) -> Notebook:
 
 
 def _course_texts(topic: str, stem: str) -> list[str]:
-    """The code in the book's chapter, and the package's modules of this topic: what students can read, and known wrong answers."""
+    """The code in the book's chapter, and the package's modules of this topic: what students can
+    read, and known wrong answers."""
     package = Path(twophase.__path__[0])
     chapter = course_root() / "book" / f"{stem}.md"
     modules = [package / "kernels" / f"{topic}.py", package / "theory" / f"{topic}.py"]
     modules += sorted((package / "checks" / topic).glob("*.py"))
     texts = [p.read_text(encoding="utf-8") for p in modules if p.is_file()]
-    return texts + (FENCED.findall(chapter.read_text(encoding="utf-8")) if chapter.is_file() else [])
+    return texts + (
+        FENCED.findall(chapter.read_text(encoding="utf-8")) if chapter.is_file() else []
+    )
 
 
 def _fenced(book: Notebook) -> list[str]:
-    return [code for c in book.cells if c.kind == "markdown" for code in FENCED.findall(c.source + "\n")]
+    return [
+        code for c in book.cells if c.kind == "markdown" for code in FENCED.findall(c.source + "\n")
+    ]
 
 
 def _fragments(texts: list[str]) -> frozenset[Fragment]:

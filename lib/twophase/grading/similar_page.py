@@ -1,4 +1,5 @@
-"""The report on near-identical answers, as one HTML file that stands by itself. Every text of a student's is escaped."""
+"""The report on near-identical answers, as one HTML file that stands by itself. Every text of a
+student's is escaped."""
 
 from __future__ import annotations
 
@@ -38,10 +39,17 @@ KINDS = {
 
 def page(found: Report) -> str:
     """The report, as one HTML file."""
-    parts = ["<h1>Near-identical answers</h1>", f"<p class=caveat><strong>{text(CAVEAT)}</strong> {_how(found)}</p>"]
+    parts = [
+        "<h1>Near-identical answers</h1>",
+        f"<p class=caveat><strong>{text(CAVEAT)}</strong> {_how(found)}</p>",
+    ]
     parts.append(f"<p>{text(summary(found))}</p>")
     parts += [_group(n, g, found) for n, g in enumerate(found.groups, 1)]
-    parts += [f"<p>{found.crowded} more groups, weaker than these, are not told.</p>"] if found.crowded else []
+    parts += (
+        [f"<p>{found.crowded} more groups, weaker than these, are not told.</p>"]
+        if found.crowded
+        else []
+    )
     parts += [_exercises(found), _crowds(found), _unreadable(found)]
     return standalone("Near-identical answers", "\n".join(p for p in parts if p), PRINT + LOOK)
 
@@ -56,34 +64,45 @@ def summary(found: Report) -> str:
 
 
 def follows_sentence(one: Compared) -> str:
-    """What is to say of an exercise whose answers follow the published solution, or an empty text."""
+    """What is to say of an exercise whose answers follow the published solution, or an empty
+    text."""
     n = len(one.follows)
     if not n:
         return ""
     many = one.answers - len(one.empty)
-    who = f"All {many} answers follow" if n == many > 1 else f"{n} of {many} answers follow{'s' * (n == 1)}"
+    who = (
+        f"All {many} answers follow"
+        if n == many > 1
+        else f"{n} of {many} answers follow{'s' * (n == 1)}"
+    )
     return f"{who} the published solution; what they share with it is not counted between students."
 
 
 def _how(found: Report) -> str:
     return (
-        "Compared is the code without comments, names, types, layout and the order of statements. What the course gives out or publishes "
-        "is taken out first: the released cells, the model solution, the chapter, the library. Of what is left, a fragment (a few steps "
-        f"of one statement) counts the more the fewer others wrote it, and not at all once {100 * COMMON:.0f} % of them did. A pair is "
-        f"listed if at least {100 * found.least:.3g} %, by weight, of the rarer fragments of one answer are in the other; of the two, "
-        "the one that has less. How often independent answers agree as much in your class is not known, so no probability is given. "
-        "In the code, “=” marks a line whose rarer fragments are in another answer shown, and “·” one that the course shows too."
+        "Compared is the code without comments, names, types, layout and the order of statements."
+        " What the course gives out or publishes is taken out first: the released cells, the model"
+        " solution, the chapter, the library. Of what is left, a fragment (a few steps of one"
+        " statement) counts the more the fewer others wrote it, and not at all once"
+        f" {100 * COMMON:.0f} % of them did. A pair is listed if at least {100 * found.least:.3g}"
+        " %, by weight, of the rarer fragments of one answer are in the other; of the two, the one"
+        " that has less. How often independent answers agree as much in your class is not known,"
+        " so no probability is given. In the code, “=” marks a line whose rarer fragments are in"
+        " another answer shown, and “·” one that the course shows too."
     )
 
 
 def _group(n: int, g: Group, found: Report) -> str:
-    parts = [f"<section><h2>Group {n}: {text(', '.join(g.names[:MOST_NAMES]))}{_more(len(g.names) - MOST_NAMES)}</h2>"]
+    parts = [
+        f"<section><h2>Group {n}:"
+        f" {text(', '.join(g.names[:MOST_NAMES]))}{_more(len(g.names) - MOST_NAMES)}</h2>"
+    ]
     parts.append(f"<p class=soft>{text(g.topic)}; {text(', '.join(g.files[:MOST_NAMES]))}</p>")
     if g.agreements:
         rows = "".join(_pair_row(a, i) for a in g.agreements for i in range(len(a.pairs)))
         head = (
-            "<tr><th scope=col>exercise<th scope=col>answers<th scope=col class=n>rarer fragments the same"
-            "<th scope=col class=n>others who have half of these"
+            "<tr><th scope=col>exercise<th scope=col>answers<th scope=col class=n>rarer fragments"
+            " the same<th scope=col class=n>others who have half of these"
         )
         parts.append(_wide(f"<thead>{head}</thead><tbody>{rows}</tbody>", f"Group {n}: pairs"))
         left = sum(a.n_pairs - len(a.pairs) for a in g.agreements)
@@ -99,8 +118,9 @@ def _more(n: int) -> str:
 def _pair_row(a: Agreement, i: int) -> str:
     p = a.pairs[i]
     return (
-        f"<tr><td>{text(a.exercise.title)}<td>{text(p.a.file)}<br>{text(p.b.file)}"
-        f"<td class=n>{p.same} of {p.rarer}<br>{100 * p.share:.0f} % by weight<td class=n>{a.others[i]}"
+        f"<tr><td>{text(a.exercise.title)}<td>{text(p.a.file)}<br>{text(p.b.file)}<td"
+        f" class=n>{p.same} of {p.rarer}<br>{100 * p.share:.0f} % by weight<td"
+        f" class=n>{a.others[i]}"
     )
 
 
@@ -108,13 +128,18 @@ def _traces(traces: Sequence[Trace], group: int) -> str:
     if not traces:
         return ""
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for t in sorted(traces, key=lambda t: (not t.mark.strong, list(KINDS).index(t.mark.kind), t.mark.text)):
+    for t in sorted(
+        traces, key=lambda t: (not t.mark.strong, list(KINDS).index(t.mark.kind), t.mark.text)
+    ):
         together.setdefault((t.mark.kind, t.files), []).append(t.mark.text)
-    rows = "".join(_trace(kind, files, texts) for (kind, files), texts in list(together.items())[:MOST_MARKS])
+    rows = "".join(
+        _trace(kind, files, texts) for (kind, files), texts in list(together.items())[:MOST_MARKS]
+    )
     left = len(together) - MOST_MARKS
     head = "<tr><th scope=col>what<th scope=col>it is<th scope=col>files"
     table = _wide(
-        f"<thead>{head}</thead><tbody>{rows}</tbody>", f"Group {group}: also the same, in few or no other files"
+        f"<thead>{head}</thead><tbody>{rows}</tbody>",
+        f"Group {group}: also the same, in few or no other files",
     )
     return table + (f"<p class=soft>And {left} more such lines.</p>" if left > 0 else "")
 
@@ -136,7 +161,10 @@ def _codes(a: Agreement, found: Report) -> str:
     """The code of a group's answers side by side, first those of the strongest pairs."""
     answers = list(dict.fromkeys(x for p in a.pairs for x in (p.a, p.b)))[:MOST_CODES]
     figures = "".join(_code(x, answers, a.exercise, found) for x in answers)
-    return f"<h3>{text(a.exercise.title)} <span class=soft>{text(a.exercise.id)}</span></h3><div class=pair>{figures}</div>"
+    return (
+        f"<h3>{text(a.exercise.title)} <span class=soft>{text(a.exercise.id)}</span></h3><div"
+        f" class=pair>{figures}</div>"
+    )
 
 
 def _code(answer: Answer, beside: Sequence[Answer], one: Compared, found: Report) -> str:
@@ -148,11 +176,17 @@ def _code(answer: Answer, beside: Sequence[Answer], one: Compared, found: Report
     )
     left = len(lines) - MOST_LINES
     more = f"<p class=soft>And {left} more lines.</p>" if left > 0 else ""
-    return f"<figure><figcaption>{text(answer.file)}</figcaption><pre class=code>{spans}</pre>{more}</figure>"
+    return (
+        f"<figure><figcaption>{text(answer.file)}</figcaption><pre"
+        f" class=code>{spans}</pre>{more}</figure>"
+    )
 
 
-def line_marks(answer: Answer, beside: Sequence[Answer], one: Compared, found: Report) -> dict[int, str]:
-    """By line: `same` if half of the rarer fragments of its statement are in another answer shown, `shown` if all are the course's."""
+def line_marks(
+    answer: Answer, beside: Sequence[Answer], one: Compared, found: Report
+) -> dict[int, str]:
+    """By line: `same` if half of the rarer fragments of its statement are in another answer shown,
+    `shown` if all are the course's."""
     others = frozenset(f for b in beside for f in similar_fragments.of(b.source).fragments)
     published = found.known[one.topic].published if one.topic in found.known else frozenset()
     marks: dict[int, str] = {}
@@ -198,13 +232,17 @@ def _exercise(c: Compared) -> str:
 def _crowds(found: Report) -> str:
     """Answers that too many have: told, and not held against anybody."""
     parts = [
-        f"<h3>{text(c.title)}: {len(w.files)} files</h3><pre class=code>{text(w.source[:2000])}</pre>"
+        f"<h3>{text(c.title)}: {len(w.files)} files</h3><pre"
+        f" class=code>{text(w.source[:2000])}</pre>"
         for c in found.exercises
         for w in c.crowds
     ]
     if not parts:
         return ""
-    said = "These are the same but for names, and so common that they say nothing about any two. Perhaps they have one source."
+    said = (
+        "These are the same but for names, and so common that they say nothing about any two."
+        " Perhaps they have one source."
+    )
     return f"<h2>Common answers</h2><p>{said}</p>" + "".join(parts)
 
 

@@ -1,7 +1,9 @@
-"""Answers to one exercise against each other: what agreement is worth in this class, and which pairs agree on nearly all of that.
+"""Answers to one exercise against each other: what agreement is worth in this class, and which
+pairs agree on nearly all of that.
 
-What the course shows is taken out first. Each fragment that is left weighs as much as it is rare: -log2 of the share of the other students
-who wrote it too, and nothing once that share reaches COMMON. A pair's share is the weight they have in common, of the answer that has less.
+What the course shows is taken out first. Each fragment that is left weighs as much as it is rare:
+-log2 of the share of the other students who wrote it too, and nothing once that share reaches
+COMMON. A pair's share is the weight they have in common, of the answer that has less.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two answers that agree. `same` of `rarer`: rarer fragments in common, of the answer that has less of them.
+    """Two answers that agree. `same` of `rarer`: rarer fragments in common, of the answer that has
+    less of them.
 
-    `share` is the same by weight, from 0 to 1; `weight` what they have in common, in bits, to put the strongest first.
+    `share` is the same by weight, from 0 to 1; `weight` what they have in common, in bits, to put
+    the strongest first.
     """
 
     a: Answer
@@ -54,7 +58,8 @@ class Crowd:
 
 @dataclass
 class Compared:
-    """One exercise compared. `comparisons`: how many pairs were looked at one by one. `students`: how many handed in something."""
+    """One exercise compared. `comparisons`: how many pairs were looked at one by one. `students`:
+    how many handed in something."""
 
     topic: str
     id: str
@@ -75,12 +80,15 @@ class Compared:
     parties: tuple[Party, ...] = ()
 
     def others(self, pair: Pair) -> int:
-        """How many other students or teams have at least half of the rarer fragments that a pair shares."""
+        """How many other students or teams have at least half of the rarer fragments that a pair
+        shares."""
         a, b = (similar_fragments.of(x.source).fragments for x in (pair.a, pair.b))
         shared = [f for f in a & b if self.weights.get(f, 0) > 0]
         theirs = Counter(o for f in shared for o in self.owners[f])
         ours = {*pair.a.party, *pair.b.party}
-        return sum(2 * n >= len(shared) and not ours & {*self.parties[o]} for o, n in theirs.items())
+        return sum(
+            2 * n >= len(shared) and not ours & {*self.parties[o]} for o, n in theirs.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -127,9 +135,11 @@ def compare(
 
 
 def weight(having: int, students: int) -> float:
-    """Bits that a fragment tells about two who share it: `having` of `students` wrote it, those two among them.
+    """Bits that a fragment tells about two who share it: `having` of `students` wrote it, those two
+    among them.
 
-    -log2 of the share of the others who have it, counted as if half of one more in two and a half had: nobody is surprised by two of two.
+    -log2 of the share of the others who have it, counted as if half of one more in two and a half
+    had: nobody is surprised by two of two.
     """
     share = (max(0, having - 2) + 0.5) / (max(0, students - 2) + 2.5)
     return -math.log2(share) if share < COMMON else 0.0
@@ -155,8 +165,12 @@ def _nodes(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) 
         rarer = frozenset(f for f in fragments if out.weights[f] > 0)
         files = tuple(a.file for a in copies)
         if len(rarer) >= ENOUGH:
-            found.append(_Node(fragments, tuple(copies), math.fsum(out.weights[f] for f in rarer), rarer))
-        elif len(fragments) >= ENOUGH and len({a.party for a in copies}) > max(2, COMMON * out.students):
+            found.append(
+                _Node(fragments, tuple(copies), math.fsum(out.weights[f] for f in rarer), rarer)
+            )
+        elif len(fragments) >= ENOUGH and len({a.party for a in copies}) > max(
+            2, COMMON * out.students
+        ):
             out.crowds += (Crowd(files, copies[0].source),)
         else:
             out.short += tuple(f for f in files if f not in out.follows)
@@ -166,8 +180,9 @@ def _nodes(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) 
 def _pair(out: Compared, nodes: Sequence[_Node], least: float) -> None:
     """Every pair of at least `least`, without looking at all pairs.
 
-    Two that share this much of the lighter one must share one of its rarest fragments: of those that together weigh more than the rest
-    may. Only whoever has one of these is looked at (Bayardo, Ma and Srikant 2007 call it a prefix filter).
+    Two that share this much of the lighter one must share one of its rarest fragments: of those
+    that together weigh more than the rest may. Only whoever has one of these is looked at (Bayardo,
+    Ma and Srikant 2007 call it a prefix filter).
     """
     at: dict[Fragment, list[int]] = {}
     for n, node in enumerate(nodes):

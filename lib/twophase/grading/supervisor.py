@@ -1,9 +1,11 @@
-"""The judge of one submission: runs its cells in another process, judges every exercise, and blames what broke.
+"""The judge of one submission: runs its cells in another process, judges every exercise, and blames
+what broke.
 
-When the process dies, hangs or talks nonsense, the cell or the exercise at fault loses; a fresh process replays the
-other cells and the rest is judged there. An exercise that fails beside the others is tried once more by itself, so that no cell
-can take away another one's points. Half of the submission's time is for all exercises together; the other half is divided
-among those that are tried again, so that none can take away another one's time either.
+When the process dies, hangs or talks nonsense, the cell or the exercise at fault loses; a fresh
+process replays the other cells and the rest is judged there. An exercise that fails beside the
+others is tried once more by itself, so that no cell can take away another one's points. Half of the
+submission's time is for all exercises together; the other half is divided among those that are
+tried again, so that none can take away another one's time either.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Graded:
 
 @dataclass
 class Grade:
-    """Everything that grading one submission gave. `trouble` are the kinds of trouble met on the way."""
+    """Everything that grading one submission gave. `trouble` are the kinds of trouble met on the
+    way."""
 
     questions: list[Graded] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
@@ -49,9 +52,12 @@ class Grade:
 
 
 class Supervisor:
-    """Grades submissions of one release, one at a time, in processes forked from `zygote`, on the cases of `seed`."""
+    """Grades submissions of one release, one at a time, in processes forked from `zygote`, on the
+    cases of `seed`."""
 
-    def __init__(self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, seed: int | str) -> None:
+    def __init__(
+        self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, seed: int | str
+    ) -> None:
         self._zygote = zygote
         self._release = release
         self._benches = benches
@@ -59,13 +65,17 @@ class Supervisor:
         self._seed = seed
 
     def grade(self, notebook: Notebook) -> Grade:
-        """The grade of one submission. Raises GraderFault, and nothing for what the submission does."""
-        return _Run(self._zygote, self._release, self._benches, self._limits, self._seed, notebook).grade()
+        """The grade of one submission. Raises GraderFault, and nothing for what the submission
+        does."""
+        return _Run(
+            self._zygote, self._release, self._benches, self._limits, self._seed, notebook
+        ).grade()
 
 
 @dataclass
 class _Budget:
-    """What a part of the work may take: until when, a time of `time.monotonic()`, and how many processes."""
+    """What a part of the work may take: until when, a time of `time.monotonic()`, and how many
+    processes."""
 
     until: float
     forks: int
@@ -75,9 +85,21 @@ class _Run:
     """One submission on its way through the supervisor."""
 
     def __init__(
-        self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, seed: int | str, notebook: Notebook
+        self,
+        zygote: Zygote,
+        release: Release,
+        benches: Benches,
+        limits: Limits,
+        seed: int | str,
+        notebook: Notebook,
     ) -> None:
-        self._zygote, self._release, self._benches, self._limits, self._seed = zygote, release, benches, limits, seed
+        self._zygote, self._release, self._benches, self._limits, self._seed = (
+            zygote,
+            release,
+            benches,
+            limits,
+            seed,
+        )
         self._plan: Plan = make_plan(notebook, release)
         began = time.monotonic()
         self._until = began + limits.submission_s
@@ -99,7 +121,9 @@ class _Run:
             self._flag(exercise_id, graded)
         for step in self._plan.steps:
             if step.role in ("given", "own") and step in self._guilty:
-                self._grade.flags.append(Flag("cell_broke", f"cell {step.number + 1}", str(self._guilty[step])))
+                self._grade.flags.append(
+                    Flag("cell_broke", f"cell {step.number + 1}", str(self._guilty[step]))
+                )
         return self._grade
 
     def _sessions(self) -> Iterable[tuple[str, Callable[[], Session | None]]]:
@@ -125,22 +149,35 @@ class _Run:
     def _first(self, exercise_id: str, live: Callable[[], Session | None]) -> Graded:
         exercise = self._release.exercises[exercise_id]
         if exercise_id in self._plan.missing:
-            return Graded(_verdict(exercise, "missing", "The answer's cell is not in the notebook."))
+            return Graded(
+                _verdict(exercise, "missing", "The answer's cell is not in the notebook.")
+            )
         graded = self._judge(exercise, live(), self._together)
         if graded.verdict.status == "failed" and time.monotonic() >= self._together.until:
             self._cut.add(exercise_id)
         return graded
 
-    def _judge(self, exercise: Exercise, session: Session | None, budget: _Budget, whole: bool = True) -> Graded:
+    def _judge(
+        self, exercise: Exercise, session: Session | None, budget: _Budget, whole: bool = True
+    ) -> Graded:
         """The verdict on an exercise whose cells have run in `session`; `whole` is the bench's."""
-        step = next(s for s in self._plan.steps if s.exercise_id == exercise.id) if self._has(exercise.id) else None
+        step = (
+            next(s for s in self._plan.steps if s.exercise_id == exercise.id)
+            if self._has(exercise.id)
+            else None
+        )
         ran = self._ran.get(step, CellRun()) if step else CellRun()
         if step in self._guilty:
             fault = self._guilty[step]
             return Graded(_verdict(exercise, "failed", fault.message, fault.kind), ran)
         if session is None:
             return Graded(
-                _verdict(exercise, "failed", "The notebook used up its time before this was judged.", "timeout")
+                _verdict(
+                    exercise,
+                    "failed",
+                    "The notebook used up its time before this was judged.",
+                    "timeout",
+                )
             )
         verdict = self._ask(exercise, session, budget, whole)
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
@@ -149,7 +186,8 @@ class _Run:
         return Graded(verdict, ran)
 
     def _ask(self, exercise: Exercise, session: Session, budget: _Budget, whole: bool) -> Verdict:
-        """The bench's verdict. What the bench takes for itself (cases, right and wrong answers) is nobody's time."""
+        """The bench's verdict. What the bench takes for itself (cases, right and wrong answers) is
+        nobody's time."""
         began = time.monotonic()
         bench = self._benches.of(exercise, self._seed)
         self._give_back(time.monotonic() - began, budget)
@@ -177,35 +215,52 @@ class _Run:
         return not verdict.misconception or self._plan.reached_into(verdict.exercise_id)
 
     def _again(self, exercise_id: str, first: Graded, share: _Budget) -> Graded:
-        """A second look at what is not right, without the other answers, then without the submission's own cells either."""
+        """A second look at what is not right, without the other answers, then without the
+        submission's own cells either."""
         cut = exercise_id in self._cut
         broke = {o.error for o in first.verdict.outcomes} & {"timeout", "died"} and not cut
         tried = set() if cut else {self._plan.steps}
         ways = dict.fromkeys(
-            self._plan.alone(exercise_id, with_own) for with_own in ((False,) if broke else (True, False))
+            self._plan.alone(exercise_id, with_own)
+            for with_own in ((False,) if broke else (True, False))
         )
         left = [steps for steps in ways if steps not in tried]
         best = first
         for n, steps in enumerate(left):
             now = time.monotonic()
             sure = cut and best is first  # there was no first look: this is it
-            looks = 1 if sure else 1 + CONFIRMATIONS  # each must find its time: what is not confirmed does not count
+            looks = (
+                1 if sure else 1 + CONFIRMATIONS
+            )  # each must find its time: what is not confirmed does not count
             until = now + (share.until - now) / (len(left) - n) / looks
-            whole = cut or first.verdict.status == "failed"  # else the first verdict stands unless this one is right
+            whole = (
+                cut or first.verdict.status == "failed"
+            )  # else the first verdict stands unless this one is right
             second = self._alone(exercise_id, steps, _Budget(until, share.forks), whole)
-            if second is not None and second.verdict.right and (sure or self._stays_right(exercise_id, steps, share)):
+            if (
+                second is not None
+                and second.verdict.right
+                and (sure or self._stays_right(exercise_id, steps, share))
+            ):
                 return replace(second, alone=True)
             if second is not None and best is first and (cut or _tells_more(second, first)):
                 best = second
         return best
 
     def _stays_right(self, exercise_id: str, steps: Sequence[Step], share: _Budget) -> bool:
-        """Whether it is right whenever it is looked at: an answer that guesses must gain nothing by a second look, nor by being slow."""
-        looks = (self._alone(exercise_id, steps, _Budget(share.until, TRIES)) for _ in range(CONFIRMATIONS))
+        """Whether it is right whenever it is looked at: an answer that guesses must gain nothing by
+        a second look, nor by being slow."""
+        looks = (
+            self._alone(exercise_id, steps, _Budget(share.until, TRIES))
+            for _ in range(CONFIRMATIONS)
+        )
         return all(look is not None and look.verdict.right for look in looks)
 
-    def _alone(self, exercise_id: str, steps: Sequence[Step], budget: _Budget, whole: bool = False) -> Graded | None:
-        """The verdict where only these steps have run, on all cases if it is `whole`; None if they cannot be run in time."""
+    def _alone(
+        self, exercise_id: str, steps: Sequence[Step], budget: _Budget, whole: bool = False
+    ) -> Graded | None:
+        """The verdict where only these steps have run, on all cases if it is `whole`; None if they
+        cannot be run in time."""
         own = next(s for s in steps if s.exercise_id == exercise_id)
         blamed = self._guilty.pop(own, None)
         session = self._replay(steps, budget)
@@ -219,7 +274,8 @@ class _Run:
         return second
 
     def _replay(self, steps: Sequence[Step], budget: _Budget) -> Session | None:
-        """A process in which the innocent steps have run; cells that break it are found guilty on the way. None if time is up."""
+        """A process in which the innocent steps have run; cells that break it are found guilty on
+        the way. None if time is up."""
         while budget.forks > 0 and time.monotonic() < budget.until:
             budget.forks -= 1
             self._grade.forks += 1
@@ -238,7 +294,8 @@ class _Run:
         return None
 
     def _run(self, session: Session, step: Step, until: float) -> None:
-        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is guilty.
+        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is
+        guilty.
 
         But not if it had less time than a cell may take, because others had used it up.
         """
@@ -253,17 +310,28 @@ class _Run:
 
     def _flag(self, exercise_id: str, graded: Graded) -> None:
         if graded.alone:
-            says = "It is right by itself, and another cell of the notebook breaks it: judged by itself."
+            says = (
+                "It is right by itself, and another cell of the notebook breaks it: judged by"
+                " itself."
+            )
             self._grade.flags.append(Flag("right_alone", exercise_id, says))
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:
-            says = "It calls for a library function that is the answer, or for the checks: neither is there."
+            says = (
+                "It calls for a library function that is the answer, or for the checks: neither is"
+                " there."
+            )
             self._grade.flags.append(Flag("uses_withheld", exercise_id, says))
 
 
 def _tells_more(second: Graded, first: Graded) -> bool:
-    """Whether the first look found a broken process, and the second, without the other cells, an ordinary answer that is not right."""
-    return first.verdict.status == "failed" and second.verdict.status in ("wrong", "not_yet", "missing")
+    """Whether the first look found a broken process, and the second, without the other cells, an
+    ordinary answer that is not right."""
+    return first.verdict.status == "failed" and second.verdict.status in (
+        "wrong",
+        "not_yet",
+        "missing",
+    )
 
 
 def _verdict(exercise: Exercise, status: Status, message: str, kind: str = "") -> Verdict:

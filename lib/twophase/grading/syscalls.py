@@ -1,9 +1,10 @@
-"""Which system calls a submission may make, on x86-64 and aarch64, and with which arguments: all others are refused.
+"""Which system calls a submission may make, on x86-64 and aarch64, and with which arguments: all
+others are refused.
 
-The list is what reading files, computing on several threads, plotting into memory and an event loop of its own need. What is not
-here makes processes, opens connections, shares memory, changes or locks files, looks at or touches other processes, or
-is new in the kernel and unknown to us. Numbers are from the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl,
-scripts/syscall.tbl).
+The list is what reading files, computing on several threads, plotting into memory and an event loop
+of its own need. What is not here makes processes, opens connections, shares memory, changes or
+locks files, looks at or touches other processes, or is new in the kernel and unknown to us. Numbers
+are from the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 
 ALL = 0xFFFFFFFF
 OWN_PROCESS = -1  # in a test's values: the number of the process that installs the filter
-LAST_KNOWN = 462  # mseal, Linux 6.10: what comes later "does not exist", so that libraries fall back
+LAST_KNOWN = (
+    462  # mseal, Linux 6.10: what comes later "does not exist", so that libraries fall back
+)
 
 # name, x86-64, aarch64; "-" where an architecture has no such call
 _TABLE = """
@@ -67,10 +70,13 @@ def _null(argument: int) -> tuple[Test, Test]:
     return Test(argument, (0,)), Test(argument, (0,), high=True)
 
 
-THREAD = 0x3D0F00  # what glibc and musl ask for a thread: everything shared, no namespace, no signal to a parent
+# what glibc and musl ask for a thread: everything shared, no namespace, no signal to a parent
+THREAD = 0x3D0F00
 DETACHED = 0x400000  # musl's, without effect
 AF_UNIX, O_ACCMODE, O_TRUNC, MAP_HUGETLB = 1, 0o3, 0o1000, 0x40000
-_NO_TRUNCATING_READ = tuple(how | flag for how in (0, 1, 2, 3) for flag in (0, O_TRUNC) if (how, flag) != (0, O_TRUNC))
+_NO_TRUNCATING_READ = tuple(
+    how | flag for how in (0, 1, 2, 3) for flag in (0, O_TRUNC) if (how, flag) != (0, O_TRUNC)
+)
 _FCNTL = (
     0,
     1,
@@ -109,23 +115,33 @@ _ARCH_PRCTL = (
 )  # GET_FS, XCOMP (AMX for matrix products), shadow stack status
 
 SOL_SOCKET = 1
-# SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN: nothing of who is at the other end
+# SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN: nothing of who is
+# at the other end
 _SOCKET_OPTIONS = (3, 4, 7, 8, 30, 38, 39)
 
 TESTS: dict[str, tuple[Test, ...]] = {
     "clone": (Test(0, (THREAD,), ALL & ~DETACHED),),
     "kill": (Test(0, (OWN_PROCESS,)),),
     "tgkill": (Test(0, (OWN_PROCESS,)),),
-    "prlimit64": (Test(0, (0, OWN_PROCESS)),),  # soft limits are hard ones: they can only be lowered
+    "prlimit64": (
+        Test(0, (0, OWN_PROCESS)),
+    ),  # soft limits are hard ones: they can only be lowered
     "prctl": (Test(0, _PRCTL),),
     "arch_prctl": (Test(0, _ARCH_PRCTL),),
     "fcntl": (Test(1, _FCNTL),),  # no owner of signals, leases, notices, locks, sizes of pipes
     "ioctl": (Test(1, _IOCTL),),
     "socketpair": (Test(0, (AF_UNIX,)),),
-    "getsockopt": (Test(1, (SOL_SOCKET,)), Test(2, _SOCKET_OPTIONS)),  # SO_PEERPIDFD is a hold on the judge's process
-    "sendto": _null(4),  # to its own pair only: a datagram socket could name another process's address
+    "getsockopt": (
+        Test(1, (SOL_SOCKET,)),
+        Test(2, _SOCKET_OPTIONS),
+    ),  # SO_PEERPIDFD is a hold on the judge's process
+    "sendto": _null(
+        4
+    ),  # to its own pair only: a datagram socket could name another process's address
     "mmap": (Test(3, (0,), MAP_HUGETLB),),
-    "open": (Test(1, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),),  # which Landlock before Linux 6.2 lets through
+    "open": (
+        Test(1, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),
+    ),  # which Landlock before Linux 6.2 lets through
     "openat": (Test(2, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),),
     "sched_setaffinity": (Test(0, (0,)),),
     "setpriority": (Test(0, (0,)), Test(1, (0,))),

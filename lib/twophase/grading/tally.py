@@ -1,4 +1,5 @@
-"""Counts over many results, one record at a time: what a summary of a thousand submissions needs."""
+"""Counts over many results, one record at a time: what a summary of a thousand submissions
+needs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from twophase.grading.records import Record
 
 @dataclass
 class ExerciseTally:
-    """One exercise: how many were judged, how many are right, and which named misconceptions there were."""
+    """One exercise: how many were judged, how many are right, and which named misconceptions there
+    were."""
 
     judged: int = 0
     right: int = 0
@@ -28,7 +30,8 @@ class ExerciseTally:
 
 @dataclass
 class TopicTally:
-    """One topic: the points of those that were judged, and its exercises in the order of the release."""
+    """One topic: the points of those that were judged, and its exercises in the order of the
+    release."""
 
     out_of: float = 0
     points: list[float] = field(default_factory=list)
@@ -51,17 +54,22 @@ class TopicTally:
 
 @dataclass
 class Tally:
-    """All results: by status, by topic; `labels` of those that are not official; `alone`: answers right only by themselves, by file."""
+    """All results: by status, by topic; `labels` of those that are not official; `alone`: answers
+    right only by themselves, by file."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     topics: dict[str, TopicTally] = field(default_factory=dict)
     labels: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
-    not_asked: Counter[str] = field(default_factory=Counter)  # exercises that notebooks ask and nobody graded
+    not_asked: Counter[str] = field(
+        default_factory=Counter
+    )  # exercises that notebooks ask and nobody graded
 
     def add(self, record: Record) -> None:
         self.statuses[record["status"]] += 1
-        self.not_asked.update(flag["where"] for flag in record["flags"] if flag["name"] == NOT_ASKED)
+        self.not_asked.update(
+            flag["where"] for flag in record["flags"] if flag["name"] == NOT_ASKED
+        )
         if alone := sum(question["alone"] for question in record["questions"]):
             self.alone[record["file"]] = alone
         if record["points"] is not None:
@@ -88,7 +96,9 @@ def why(record: Record) -> str:
         return str(record["message"]).removeprefix("This file could not be graded: ")
     broken = [f"{f['where']}: {f['says']}" for f in record["flags"] if f["name"] == "cell_broke"]
     for question in record["questions"]:
-        errors = [c["message"] for c in question["cases"] if c["error"] in ("timeout", "died", "protocol")]
+        errors = [
+            c["message"] for c in question["cases"] if c["error"] in ("timeout", "died", "protocol")
+        ]
         broken += [f"{question['id']}: {message}" for message in errors[:1]]
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
     return broken[0] + more if broken else "something broke while it ran"

@@ -1,4 +1,5 @@
-"""What lies in a folder, as a tree of names. Links are not followed and nothing is opened but zips, which look like folders here."""
+"""What lies in a folder, as a tree of names. Links are not followed and nothing is opened but zips,
+which look like folders here."""
 
 from __future__ import annotations
 
@@ -9,15 +10,17 @@ from pathlib import Path
 from typing import Literal
 
 DEEPEST = 40  # folders in folders; what lies deeper keeps its name and counts as lying there
-SKIPPED = frozenset({".ipynb_checkpoints", "__MACOSX", "__pycache__", ".DS_Store", "Thumbs.db", "desktop.ini"})
+SKIPPED = frozenset(
+    {".ipynb_checkpoints", "__MACOSX", "__pycache__", ".DS_Store", "Thumbs.db", "desktop.ini"}
+)
 
 
 @dataclass
 class Node:
     """A folder, a zip, or any other thing with a name.
 
-    `name` is the path below the top, as text that can be printed; `path` and `members` say where it is (see Submission). `trouble`: why it
-    cannot be looked into, in words that end a sentence.
+    `name` is the path below the top, as text that can be printed; `path` and `members` say where it
+    is (see Submission). `trouble`: why it cannot be looked into, in words that end a sentence.
     """
 
     name: str
@@ -48,7 +51,9 @@ class Node:
 
 def skipped(own: str) -> bool:
     """Whether a file or folder of this name is never handed in, but left behind by a program."""
-    return own in SKIPPED or own.startswith("._")  # the second: what macOS writes beside each file of a foreign disk
+    return own in SKIPPED or own.startswith(
+        "._"
+    )  # the second: what macOS writes beside each file of a foreign disk
 
 
 def below(parent: str, own: str) -> str:
@@ -58,7 +63,9 @@ def below(parent: str, own: str) -> str:
 def walk(folder: Path) -> Node:
     """The tree of a folder. Files that end in .zip are `zip`, not opened yet."""
     top = Node("", "folder", folder)
-    todo = [(top, top, "")]  # a folder to look into, the node that takes what is found, and the folder's name
+    todo = [
+        (top, top, "")
+    ]  # a folder to look into, the node that takes what is found, and the folder's name
     while todo:
         node, into, name = todo.pop()
         try:

@@ -1,8 +1,10 @@
-"""Another user for submissions, where the grader runs as root: one for each zygote, that owns nothing and is nobody's.
+"""Another user for submissions, where the grader runs as root: one for each zygote, that owns
+nothing and is nobody's.
 
-A user's number is taken by binding a name in the kernel's list of local sockets, which no two zygotes can and which the kernel frees
-when the zygote ends. If that user cannot read the interpreter and the libraries (they are in root's home), the process
-stays root without capabilities, and is the other user only for what counts processes: RLIMIT_NPROC does not bind root.
+A user's number is taken by binding a name in the kernel's list of local sockets, which no two
+zygotes can and which the kernel frees when the zygote ends. If that user cannot read the
+interpreter and the libraries (they are in root's home), the process stays root without
+capabilities, and is the other user only for what counts processes: RLIMIT_NPROC does not bind root.
 """
 
 from __future__ import annotations
@@ -16,14 +18,18 @@ from pathlib import Path
 
 from twophase.grading import landlock
 
-HIGH, LOW = 1_900_000_000, 64_000  # numbers that systemd gives to nobody; those that a container usually has
+HIGH, LOW = (
+    1_900_000_000,
+    64_000,
+)  # numbers that systemd gives to nobody; those that a container usually has
 SLOTS = 1_000
 NEEDED = ("os", "encodings", "numpy", "torch", "IPython", "matplotlib")
 
 
 @dataclass(frozen=True)
 class User:
-    """A user and group number for submissions. `whole`: for everything; else root reads and this user is counted."""
+    """A user and group number for submissions. `whole`: for everything; else root reads and this
+    user is counted."""
 
     number: int
     whole: bool
@@ -39,13 +45,15 @@ class User:
             os.setresuid(self.number, 0, 0)
 
     def works(self) -> bool:
-        """Whether this process, which becomes the user, can still read what a submission needs. Raises OSError."""
+        """Whether this process, which becomes the user, can still read what a submission needs.
+        Raises OSError."""
         self.become()
         return _reads()
 
 
 def choose() -> User | None:
-    """A user that no other zygote has, held until this process ends; None if we are not root, or may not be others."""
+    """A user that no other zygote has, held until this process ends; None if we are not root, or
+    may not be others."""
     if os.geteuid() != 0:
         return None
     base = HIGH if _mapped(HIGH) else LOW
@@ -66,7 +74,8 @@ def choose() -> User | None:
 
 
 def in_a_fork(works: Callable[[], object]) -> bool:
-    """Whether `works` returns something true in a process of its own, which ends there. For processes with one thread."""
+    """Whether `works` returns something true in a process of its own, which ends there. For
+    processes with one thread."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -87,7 +96,11 @@ def _mapped(number: int) -> bool:
 def _reads() -> bool:
     """Whether this process may read what a submission needs: True, or OSError."""
     found = [importlib.util.find_spec(name) for name in NEEDED]
-    files = [Path(spec.origin) for spec in found if spec is not None and spec.origin and spec.origin != "frozen"]
+    files = [
+        Path(spec.origin)
+        for spec in found
+        if spec is not None and spec.origin and spec.origin != "frozen"
+    ]
     files += [Path(os.__file__), *landlock.data_files()]
     for file in files:
         os.close(os.open(file, os.O_RDONLY))  # not os.access, which asks for the real user

@@ -1,7 +1,9 @@
-"""How long a submission's process, and the judge, had to wait for a processor: time that no deadline may charge to an answer.
+"""How long a submission's process, and the judge, had to wait for a processor: time that no
+deadline may charge to an answer.
 
-A neighbor with many threads, or anything else on the machine, can keep an answer from running at all. The kernel counts it, in
-nanoseconds, as the second number of /proc/<pid>/schedstat. Where it does not, nobody gets more time.
+A neighbor with many threads, or anything else on the machine, can keep an answer from running at
+all. The kernel counts it, in nanoseconds, as the second number of /proc/<pid>/schedstat. Where it
+does not, nobody gets more time.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ MOST_S = 60.0  # in one exercise or one cell: an answer's own threads can keep i
 
 
 class Waited:
-    """Time in which two processes wanted to run and could not: the one of number `pid`, its main thread, and this one."""
+    """Time in which two processes wanted to run and could not: the one of number `pid`, its main
+    thread, and this one."""
 
     def __init__(self, pid: int) -> None:
-        self._files = [fd for of in (str(pid), "self") if (fd := _open(f"/proc/{of}/schedstat")) is not None]
+        self._files = [
+            fd for of in (str(pid), "self") if (fd := _open(f"/proc/{of}/schedstat")) is not None
+        ]
         self._began_s = self._total_s()
 
     def begin(self) -> None:

@@ -1,4 +1,5 @@
-"""Whose work a file is: from what its layout says (a number of Canvas's, a name of Moodle's, an email) to lines of the roster."""
+"""Whose work a file is: from what its layout says (a number of Canvas's, a name of Moodle's, an
+email) to lines of the roster."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from twophase.grading.layouts import numbered
 from twophase.grading.layouts_gradescope import TOGETHER
 from twophase.grading.records import Record
 
-COLUMN = {"canvas": "canvas_id", "moodle": "participant"}  # where a platform's own number stands in the roster
+COLUMN = {
+    "canvas": "canvas_id",
+    "moodle": "participant",
+}  # where a platform's own number stands in the roster
 OTHERS = ("email", "username", "id_number", "sis_user_id", "sis_login_id", "name")
 
 
@@ -22,7 +26,8 @@ def _plain(text: str) -> str:
 
 @dataclass
 class Roster:
-    """The roster by every column that may name a student. `notes` takes what a person should know."""
+    """The roster by every column that may name a student. `notes` takes what a person should
+    know."""
 
     students: Sequence[Student]
     notes: list[str] = field(default_factory=list)
@@ -38,7 +43,8 @@ class Roster:
                     found[value].append(student.key)
 
     def keys(self, said: str, file: str) -> list[str]:
-        """The students that a record's `student` means: several if they handed in together, none if the roster has nobody."""
+        """The students that a record's `student` means: several if they handed in together, none if
+        the roster has nobody."""
         whole = said in self._keys
         parts = [said] if whole else said.split(TOGETHER)
         return [key for part in parts for key in self._one(part, file)] if self.students else parts
@@ -65,14 +71,17 @@ class Roster:
 
     def _certain(self, found: list[str], said: str, file: str) -> list[str]:
         if len(found) > 1:
-            self.notes.append(f"{file}: {said} is {' and '.join(found)} in the roster, so it counts for nobody.")
+            self.notes.append(
+                f"{file}: {said} is {' and '.join(found)} in the roster, so it counts for nobody."
+            )
         return found if len(found) == 1 else []
 
 
 def sort(
     scheme: Scheme, students: Sequence[Student], by_topic: Mapping[str, Iterable[Record]]
 ) -> tuple[dict[tuple[str, str], list[Record]], list[str], list[str]]:
-    """Records by student and assignment; the files that belong to nobody; notes about those that may be of several."""
+    """Records by student and assignment; the files that belong to nobody; notes about those that
+    may be of several."""
     roster = Roster(students)
     known = {s.key for s in students}
     found: dict[tuple[str, str], list[Record]] = {}
@@ -84,7 +93,9 @@ def sort(
         twice = _namesakes(records, roster)
         for record in records:
             who = [] if str(record["file"]) in twice else _named(record, scheme, roster, topic)
-            ours = dict.fromkeys(m for w in who for m in scheme.members(w, topic) if not known or m in known)
+            ours = dict.fromkeys(
+                m for w in who for m in scheme.members(w, topic) if not known or m in known
+            )
             if not ours or not topic:
                 strangers.append(record["file"])
             for member in ours:
@@ -93,7 +104,8 @@ def sort(
 
 
 def _named(record: Record, scheme: Scheme, roster: Roster, topic: str) -> list[str]:
-    """The students, or the group, that a record is of: what it says itself counts before its path."""
+    """The students, or the group, that a record is of: what it says itself counts before its
+    path."""
     said = record.get("student")
     if not isinstance(said, str) or not said:
         by_path = scheme.student_of(record["file"])
@@ -104,7 +116,8 @@ def _named(record: Record, scheme: Scheme, roster: Roster, topic: str) -> list[s
 
 
 def _namesakes(records: Iterable[Record], roster: Roster) -> set[str]:
-    """Files of people of the same name in one assignment, if Moodle's numbers cannot tell which is the one in the roster."""
+    """Files of people of the same name in one assignment, if Moodle's numbers cannot tell which is
+    the one in the roster."""
     numbers: dict[str, set[str]] = defaultdict(set)
     files: dict[str, list[str]] = defaultdict(list)
     for record in records:

@@ -1,7 +1,9 @@
-"""Taking things away from the worker, after the fork and before the notebook runs: the checks, the grader, and the answers.
+"""Taking things away from the worker, after the fork and before the notebook runs: the checks, the
+grader, and the answers.
 
-A withheld function loses its code, not only its name: the function object itself is emptied, so that a second name, a
-closure, a decorator's `__wrapped__` or a walk through the garbage collector find a function that says that it is withheld.
+A withheld function loses its code, not only its name: the function object itself is emptied, so
+that a second name, a closure, a decorator's `__wrapped__` or a walk through the garbage collector
+find a function that says that it is withheld.
 """
 
 from __future__ import annotations
@@ -19,25 +21,34 @@ REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
 
 
 class Refuse:
-    """An import finder that refuses the checks and the grader, and a second reading of a module that an answer was taken from."""
+    """An import finder that refuses the checks and the grader, and a second reading of a module
+    that an answer was taken from."""
 
     def __init__(self, emptied: frozenset[str]) -> None:
         self._emptied = emptied
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if any(name == r or name.startswith(r + ".") for r in REFUSED):
-            raise Withheld(f"{name} is not available here: the official grader keeps it in another process.")
+            raise Withheld(
+                f"{name} is not available here: the official grader keeps it in another process."
+            )
         if name in self._emptied:
-            raise Withheld(f"{name} cannot be loaded again here: an answer to this notebook has been taken out of it.")
+            raise Withheld(
+                f"{name} cannot be loaded again here: an answer to this notebook has been taken out"
+                " of it."
+            )
         return None
 
 
 class Library:
-    """Under which names the package knows every function and class. Made before the fork: after it, a page touched is a page copied."""
+    """Under which names the package knows every function and class. Made before the fork: after it,
+    a page touched is a page copied."""
 
     def __init__(self) -> None:
         self.modules = {n: m for n, m in list(sys.modules.items()) if n.split(".")[0] == "twophase"}
-        self.refused = [n for n in self.modules if any(n == r or n.startswith(r + ".") for r in REFUSED)]
+        self.refused = [
+            n for n in self.modules if any(n == r or n.startswith(r + ".") for r in REFUSED)
+        ]
         self._places: dict[int, list[tuple[dict[str, Any], str]]] = {}
         for names in map(vars, self.modules.values()):
             for name, value in names.items():
@@ -51,7 +62,8 @@ class Library:
 
 
 def withhold(names: Iterable[str], library: Library | None = None) -> list[str]:
-    """Empty the functions and classes of these dotted names and refuse the imports above. Returns the names that were not found."""
+    """Empty the functions and classes of these dotted names and refuse the imports above. Returns
+    the names that were not found."""
     library = library or Library()
     missing, emptied = [], set()
     for dotted in names:
@@ -61,7 +73,9 @@ def withhold(names: Iterable[str], library: Library | None = None) -> list[str]:
             missing.append(dotted)
             continue
         emptied.add(module)
-        message = f"{dotted} is not available here: it is the answer to an exercise of this notebook."
+        message = (
+            f"{dotted} is not available here: it is the answer to an exercise of this notebook."
+        )
         library.replace(found, _stub(message))
         _empty(found, message)
     for name in library.refused:
@@ -80,7 +94,8 @@ def _stub(message: str) -> Any:
 
 
 def _empty(thing: Any, message: str, depth: int = 0) -> None:
-    """Take the code out of a function or of every function of a class, through whatever wraps it."""
+    """Take the code out of a function or of every function of a class, through whatever wraps
+    it."""
     if depth > 10:
         return
     if isinstance(thing, FunctionType):
@@ -117,7 +132,10 @@ def _hollow_with(n_free: int) -> CodeType:
     lines += [f"    {v} = None" for v in free]
     lines += ["    def withheld(*args, **kwargs):"]
     lines += [f"        if 0: {v}" for v in free]
-    lines += [f"        raise __import__('twophase.protocol', fromlist=['Withheld']).Withheld({MESSAGE!r})"]
+    lines += [
+        "        raise __import__('twophase.protocol',"
+        f" fromlist=['Withheld']).Withheld({MESSAGE!r})"
+    ]
     lines += ["    return withheld"]
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)

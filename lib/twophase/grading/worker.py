@@ -1,7 +1,9 @@
-"""The side of the conversation that runs a submission: cells, calls, objects, callbacks. It decides nothing, it holds no secret.
+"""The side of the conversation that runs a submission: cells, calls, objects, callbacks. It decides
+nothing, it holds no secret.
 
-Everything here runs in the process that the submission can change at will, so nothing here is relied on for a score: whatever
-this code is made to send, the judge takes it for a value to compare, or for nonsense.
+Everything here runs in the process that the submission can change at will, so nothing here is
+relied on for a score: whatever this code is made to send, the judge takes it for a value to
+compare, or for nonsense.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ MAX_NESTING = 40  # calls within callbacks within calls
 
 
 class Capped(io.TextIOBase):
-    """Standard output and error of the notebook: the first MAX_OUTPUT characters, the rest counted and forgotten."""
+    """Standard output and error of the notebook: the first MAX_OUTPUT characters, the rest counted
+    and forgotten."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -83,7 +86,9 @@ class Worker:
             said = error_from(e)
             reply = w.ERROR, w.pack_error("raised", said.message, said.type_names)
         self._open.pop()
-        if os.getpid() != self._pid:  # a process that the answer forked and let run on into our code
+        if (
+            os.getpid() != self._pid
+        ):  # a process that the answer forked and let run on into our code
             os._exit(0)
         self._channel.send(reply[0], conversation, reply[1])
 
@@ -95,7 +100,9 @@ class Worker:
         target, args, kwargs = w.unpack_call(body, refer=self._referred)
         return self._invoke(kind, target, tuple(args), kwargs)
 
-    def _invoke(self, kind: bytes, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, bytes]:
+    def _invoke(
+        self, kind: bytes, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bytes, bytes]:
         names = self._shell.user_ns
         if kind == w.CALL:
             value = guarded(find(names, target), args, kwargs)
@@ -108,15 +115,26 @@ class Worker:
         if kind == w.METHOD:
             value = guarded(find_method(instance, name), args, kwargs)
             return w.VALUE, crossed(encode, value, f"what {name} returned")
-        return w.VALUE, crossed(encode, guarded(getattr, (instance, name), {}), f"the attribute {name}")
+        return w.VALUE, crossed(
+            encode, guarded(getattr, (instance, name), {}), f"the attribute {name}"
+        )
 
     def _referred(self, reference: Reference) -> Any:
-        """What an argument stands for: a function that calls back, or an object that was made here."""
-        return self._callback(reference.id) if type(reference) is Callback else self._objects[reference.id]
+        """What an argument stands for: a function that calls back, or an object that was made
+        here."""
+        return (
+            self._callback(reference.id)
+            if type(reference) is Callback
+            else self._objects[reference.id]
+        )
 
     def _callback(self, number: int) -> Callable[..., Any]:
         def callback(*args: Any, **kwargs: Any) -> Any:
-            body = crossed(lambda given: w.pack_call(number, *given), (args, kwargs), "an argument of the callback")
+            body = crossed(
+                lambda given: w.pack_call(number, *given),
+                (args, kwargs),
+                "an argument of the callback",
+            )
             with self._lock:
                 return self._ask(body)
 
@@ -125,7 +143,9 @@ class Worker:
     def _ask(self, body: bytes) -> Any:
         """Ask the judge to run a callback; meanwhile it may call the answer again."""
         if not self._open:
-            raise RuntimeError("a callback can only be called while the check is waiting for an answer")
+            raise RuntimeError(
+                "a callback can only be called while the check is waiting for an answer"
+            )
         conversation = self._open[-1]
         self._channel.send(w.CALLBACK, conversation, body)
         while True:
@@ -137,7 +157,8 @@ class Worker:
             self._answer(kind, about, reply)
 
     def _run(self, cell: tuple[str, str]) -> dict[str, Any]:
-        """Run a cell as a notebook would: magics and top-level await work, an exception ends the cell and nothing else."""
+        """Run a cell as a notebook would: magics and top-level await work, an exception ends the
+        cell and nothing else."""
         source = cell[1]
         result = self._shell.run_cell(source, store_history=False, silent=False)
         error = result.error_before_exec or result.error_in_exec
@@ -150,7 +171,8 @@ class Worker:
 
 
 def _exception(kind: str, message: str, names: tuple[str, ...]) -> BaseException:
-    """What a callback raised on the judge's side, as an exception that the answer can catch by its usual name."""
+    """What a callback raised on the judge's side, as an exception that the answer can catch by its
+    usual name."""
     if kind != "raised":
         return AnswerError(kind, message, names)
     for name in names:

@@ -1,12 +1,15 @@
-"""The process that is forked for every submission: everything imported, nothing run, no check anywhere in its memory.
+"""The process that is forked for every submission: everything imported, nothing run, no check
+anywhere in its memory.
 
-`python -m twophase.grading.zygote FD FOLDER` reads from a SOCK_SEQPACKET socket, one JSON value each: first a list of paths below which
-nothing is readable for submissions, then requests. FOLDER is the empty one they stand in. No request has a word of a submission in it.
+`python -m twophase.grading.zygote FD FOLDER` reads from a SOCK_SEQPACKET socket, one JSON value
+each: first a list of paths below which nothing is readable for submissions, then requests. FOLDER
+is the empty one they stand in. No request has a word of a submission in it.
 
-    {"do": "fork", "withholds": […], "limits": {…}} with one descriptor: the child's end of the channel
-    {"do": "end", "died": …}: kill the child and everything that it left behind
+    {"do": "fork", "withholds": […], "limits": {…}} with one descriptor: the child's end of the
+    channel {"do": "end", "died": …}: kill the child and everything that it left behind
 
-and answers each with one JSON object. It serves one child at a time and ends when the socket closes.
+and answers each with one JSON object. It serves one child at a time and ends when the socket
+closes.
 """
 
 from __future__ import annotations
@@ -35,7 +38,12 @@ from twophase.grading.worker import Worker
 from twophase.protocol.wire import Channel, Closed
 
 ROOMS = ("protocol", "lab", "theory", "kernels", "measure", "models")
-NOT_LOADED = ("twophase.models.train", "twophase.models.corpus", "twophase.lab.checking", "twophase.lab.showing")
+NOT_LOADED = (
+    "twophase.models.train",
+    "twophase.models.corpus",
+    "twophase.lab.checking",
+    "twophase.lab.showing",
+)
 LIBRARIES = ("numpy", "torch", "torch.nn.functional", "asyncio", "matplotlib.pyplot")
 
 
@@ -45,7 +53,9 @@ def preload() -> list[str]:
     for name in LIBRARIES + tuple(_modules()):
         try:
             importlib.import_module(name)
-        except Exception as e:  # a module that needs what is not installed is no reason to grade nothing
+        except (
+            Exception
+        ) as e:  # a module that needs what is not installed is no reason to grade nothing
             failed.append(f"{name}: {type(e).__name__}: {e}")
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
@@ -75,16 +85,23 @@ def make_shell() -> Any:
     config.InteractiveShell.enable_tip = False
     shell = InteractiveShell.instance(config=config)
     shell.ask_exit = lambda: None
-    shell.enable_gui = lambda gui=None: None  # %matplotlib asks for one, and must not cost its cell's answer
-    shell.showtraceback = lambda *args, **kwargs: None  # the exception is in the result; drawing it costs 50 ms
+    shell.enable_gui = lambda gui=None: (
+        None
+    )  # %matplotlib asks for one, and must not cost its cell's answer
+    shell.showtraceback = lambda *args, **kwargs: (
+        None
+    )  # the exception is in the result; drawing it costs 50 ms
     shell.showsyntaxerror = lambda *args, **kwargs: None
     _leave_plain_python(shell)
-    shell.run_cell("None", store_history=False, silent=True)  # first-use imports happen before the fork
+    shell.run_cell(
+        "None", store_history=False, silent=True
+    )  # first-use imports happen before the fork
     return shell
 
 
 def _leave_plain_python(shell: Any) -> None:
-    """Let the shell look for magics only in what is no Python: its search is slower than most cells that students write."""
+    """Let the shell look for magics only in what is no Python: its search is slower than most cells
+    that students write."""
     transform = shell.transform_cell
     manager = shell.input_transformer_manager
     lists = (
@@ -96,14 +113,21 @@ def _leave_plain_python(shell: Any) -> None:
     ours = [len(found) for found in lists]
 
     def transform_cell(raw: str) -> str:
-        several_lines = "\n" in raw.strip()  # one line alone may be `exit` or `ls`, which are Python and more
+        several_lines = (
+            "\n" in raw.strip()
+        )  # one line alone may be `exit` or `ls`, which are Python and more
         if several_lines and [len(found) for found in lists] == ours and _is_python(raw):
             return raw
         return str(transform(raw))
 
     def should_run_async(raw: str, *, transformed_cell: str | None = None, **more: Any) -> bool:
-        """The shell compiles a cell to see whether it waits for something; these words tell most that do not."""
-        if transformed_cell is not None and "await" not in transformed_cell and "async" not in transformed_cell:
+        """The shell compiles a cell to see whether it waits for something; these words tell most
+        that do not."""
+        if (
+            transformed_cell is not None
+            and "await" not in transformed_cell
+            and "async" not in transformed_cell
+        ):
             return False
         return bool(asks_async(raw, transformed_cell=transformed_cell, **more))
 
@@ -114,7 +138,13 @@ def _leave_plain_python(shell: Any) -> None:
 
 def _is_python(source: str) -> bool:
     try:
-        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        compile(
+            source,
+            "<cell>",
+            "exec",
+            ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return False
     return True
@@ -127,7 +157,14 @@ def seed() -> None:
     sys.modules["torch"].manual_seed(0)
 
 
-def child(request: dict[str, Any], end: socket.socket, shell: Any, jail: Jail, zygote: int, library: Library) -> None:
+def child(
+    request: dict[str, Any],
+    end: socket.socket,
+    shell: Any,
+    jail: Jail,
+    zygote: int,
+    library: Library,
+) -> None:
     """Everything that happens in a submission's process."""
     code = 0
     try:
@@ -160,7 +197,11 @@ class Zygote:
                 kill_descendants()
                 return
             request = json.loads(data)
-            reply = self._fork(request, fds[0]) if request["do"] == "fork" else self._end(request["died"])
+            reply = (
+                self._fork(request, fds[0])
+                if request["do"] == "fork"
+                else self._end(request["died"])
+            )
             self._control.send(json.dumps(reply).encode())
 
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
@@ -174,7 +215,8 @@ class Zygote:
         return {"pid": self._pid}
 
     def _end(self, died: bool) -> dict[str, Any]:
-        """Kill what is left of the submission. `signal` is what ended it, if something did before us."""
+        """Kill what is left of the submission. `signal` is what ended it, if something did before
+        us."""
         ended = 0
         if died and self._pid:  # its end of the channel closes a moment before it can be waited for
             with contextlib.suppress(OSError):

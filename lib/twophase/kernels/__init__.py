@@ -1,16 +1,20 @@
 """The operations of inference, each a page or less, in torch (Numba where speed is the point).
 
 - `norm`, `mlp`, `rope`: what surrounds attention in a block.
-- `attention`: causal attention for any T and S, grouped heads, ragged batches, windows, soft caps; fast and naive.
+- `attention`: causal attention for any T and S, grouped heads, ragged batches, windows, soft caps;
+  fast and naive.
 - `attention_training`: the same with a quick backward pass on a CPU.
 - `online_softmax`: softmax in one pass, partial attention and its merge, FlashAttention in blocks.
 - `kv_cache`: `KVCache`, and `RaggedKVCache` whose sequences have their own lengths.
-- `local_attention`: the ring of a sliding window. `latent_attention`: MLA, expanded and absorbed, and its cache.
-- `linear_attention`, `state_space` (`state_space_compiled` to train with): mixers with a state in place of a cache.
+- `local_attention`: the ring of a sliding window. `latent_attention`: MLA, expanded and absorbed,
+  and its cache.
+- `linear_attention`, `state_space` (`state_space_compiled` to train with): mixers with a state in
+  place of a cache.
 - `mixture_of_experts`: routing, and experts that only the tokens sent to them pay for.
 - `diffusion`: masking, its loss, and sampling in any order.
 - `sampling`: temperature, top-k, top-p, stop conditions.
 - `matvec`: matrix times vector in Numba, fp32 and int8.
 
-Shapes everywhere: queries [B, T, N, H], keys and values [B, S, K, H], the residual stream [B, T, D].
+Shapes everywhere: queries [B, T, N, H], keys and values [B, S, K, H], the residual stream [B, T,
+D].
 """

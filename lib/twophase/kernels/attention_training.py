@@ -1,9 +1,10 @@
 """Attention for training on a CPU: forward and backward as matrix products over blocks of queries.
 
-torch's fused CPU kernel spends most of a training step of a small model in its backward pass. This does the same with
-batched matrix products, three times as fast at 256 tokens of bf16: the weights of each block of queries are kept, and
-the gradient of the softmax needs, besides them, one number per query, the product of an output with its gradient (Dao
-et al., 2022, arXiv 2205.14135, appendix B.2).
+torch's fused CPU kernel spends most of a training step of a small model in its backward pass. This
+does the same with batched matrix products, three times as fast at 256 tokens of bf16: the weights
+of each block of queries are kept, and the gradient of the softmax needs, besides them, one number
+per query, the product of an output with its gradient (Dao et al., 2022, arXiv 2205.14135, appendix
+B.2).
 """
 
 from typing import Any
@@ -15,12 +16,22 @@ BLOCK = 128  # queries per block: keys beyond a block's last query are never tou
 
 
 def attention_with_gradient(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, window: int | None, scale: float, causal: bool = True
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    window: int | None,
+    scale: float,
+    causal: bool = True,
 ) -> torch.Tensor:
-    """`softmax(scale · q kᵀ + mask) v` for T = S. q: [B, T, N, H]; k: [B, T, K, H]; v: [B, T, K, Hv] → [B, T, N, Hv]."""
+    """`softmax(scale · q kᵀ + mask) v` for T = S. q: [B, T, N, H]; k: [B, T, K, H]; v: [B, T, K,
+    Hv] → [B, T, N, Hv]."""
     B, T, N, _ = q.shape
     G = N // k.shape[2]
-    k, v = k.repeat_interleave(G, dim=2), v.repeat_interleave(G, dim=2)  # [B, T, N, H]: head n reads KV head n // G
+    k, v = (
+        k.repeat_interleave(G, dim=2),
+        v.repeat_interleave(G, dim=2),
+    )  # [B, T, N, H]: head n reads KV head n // G
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q * scale, k, v))  # [B·N, T, H]
     out = _Attention.apply(q, k, v, window or T, causal)  # type: ignore[no-untyped-call]  # [B·N, T, Hv]
     return out.view(B, N, T, -1).transpose(1, 2)  # type: ignore[no-any-return]  # [B, T, N, Hv]
@@ -30,7 +41,9 @@ class _Attention(torch.autograd.Function):
     """q, k: [M, T, H]; v: [M, T, Hv], M heads of all sequences; q is scaled."""
 
     @staticmethod
-    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int, causal: bool) -> torch.Tensor:
+    def forward(
+        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int, causal: bool
+    ) -> torch.Tensor:
         out = torch.empty_like(v)  # [M, T, Hv]
         kept = []
         for start, end, first, last in _blocks(q.shape[1], window, causal):
@@ -54,7 +67,9 @@ class _Attention(torch.autograd.Function):
         for weights, (start, end, first, last) in zip(kept, blocks, strict=True):
             d_block = d_out[:, start:end]  # [M, queries, Hv]
             dv[:, first:last] += weights.mT @ d_block
-            d_scores = d_block @ v[:, first:last].mT  # [M, queries, keys]: so far the gradient of the weights
+            d_scores = (
+                d_block @ v[:, first:last].mT
+            )  # [M, queries, keys]: so far the gradient of the weights
             d_scores.sub_(along[:, start:end]).mul_(weights)
             dq[:, start:end] = d_scores @ k[:, first:last]
             dk[:, first:last] += d_scores.mT @ q[:, start:end]
@@ -69,9 +84,13 @@ def _blocks(T: int, window: int, causal: bool) -> list[tuple[int, int, int, int]
     return [(s, min(s + BLOCK, T), max(0, s - window + 1), min(s + BLOCK, T)) for s in starts]
 
 
-def _mask(start: int, end: int, first: int, last: int, window: int, like: torch.Tensor) -> torch.Tensor:
+def _mask(
+    start: int, end: int, first: int, last: int, window: int, like: torch.Tensor
+) -> torch.Tensor:
     """0 where a query may see a key, −inf elsewhere: [queries, keys]."""
     query = torch.arange(start, end, device=like.device)[:, None]  # [queries, 1]
     key = torch.arange(first, last, device=like.device)  # [keys]
     hidden = (key > query) | (key <= query - window)  # [queries, keys]
-    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill(hidden, float("-inf"))
+    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill(
+        hidden, float("-inf")
+    )

@@ -1,25 +1,30 @@
-"""Multi-head latent attention, MLA (DeepSeek-AI, 2024, arXiv 2405.04434, section 2.1), in both of its forms, and its cache.
+"""Multi-head latent attention, MLA (DeepSeek-AI, 2024, arXiv 2405.04434, section 2.1), in both of
+its forms, and its cache.
 
-What is cached of a token is one latent c of width R and one rotated key of width rope_dim, shared by all N heads. Head n
-makes its own key and value from the latent: `k = [w_uk[n] c, rotated key]`, `v = w_uv[n] c`; a query is `[q_nope, q_rope]`.
+What is cached of a token is one latent c of width R and one rotated key of width rope_dim, shared
+by all N heads. Head n makes its own key and value from the latent: `k = [w_uk[n] c, rotated key]`,
+`v = w_uv[n] c`; a query is `[q_nope, q_rope]`.
 
-That product with w_uk[n] can be moved to the other side, and the one with w_uv[n] past the sum (section 2.1.2):
+That product with w_uk[n] can be moved to the other side, and the one with w_uv[n] past the sum
+(section 2.1.2):
 
     score:  q_nope · (w_uk[n] c_s)  =  (w_uk[n]ᵀ q_nope) · c_s           absorbed into the query
     output: Σ_s a_s (w_uv[n] c_s)   =  w_uv[n] (Σ_s a_s c_s)             absorbed into the output
     so attention runs on the cache itself: one key [c, rotated key] for all heads, whose value is c.
 
-No such step exists for a rotated key, since its turn stands between q and w_uk; hence the part that RoPE turns is apart.
+No such step exists for a rotated key, since its turn stands between q and w_uk; hence the part that
+RoPE turns is apart.
 
 Which is cheaper? Per head, in multiply-adds, for T queries over S positions:
 
     expanded:  S·R·(nope_dim + v_dim) to unfold,  nope_dim + rope_dim + v_dim  per pair;
     absorbed:  T·R·(nope_dim + v_dim) to absorb,  2·R + rope_dim               per pair.
 
-With S = T (prefill) unfolding costs what absorbing does, and narrow heads (nope_dim + v_dim < 2·R) make expanded pairs
-the cheaper ones. With S ≫ T absorbing wins as long as T < R·(nope_dim + v_dim) / (2·R − nope_dim − v_dim): up to 170
-queries in DeepSeek-V2. In bytes absorbed always wins: it reads R + rope_dim numbers per position, once for all heads,
-where expanded reads them, then writes and reads N·(nope_dim + rope_dim + v_dim) more.
+With S = T (prefill) unfolding costs what absorbing does, and narrow heads (nope_dim + v_dim < 2·R)
+make expanded pairs the cheaper ones. With S ≫ T absorbing wins as long as T < R·(nope_dim + v_dim)
+/ (2·R − nope_dim − v_dim): up to 170 queries in DeepSeek-V2. In bytes absorbed always wins: it
+reads R + rope_dim numbers per position, once for all heads, where expanded reads them, then writes
+and reads N·(nope_dim + rope_dim + v_dim) more.
 """
 
 import math
@@ -31,10 +36,11 @@ from twophase.kernels.attention import causal_attention, visible
 
 
 class LatentCache:
-    """One layer's cache for B sequences of one common length: latents [B, S, R], rotated keys [B, S, rope_dim].
+    """One layer's cache for B sequences of one common length: latents [B, S, R], rotated keys [B,
+    S, rope_dim].
 
-    `append` stores new tokens and returns views of all tokens so far, never copies. Overflow raises ValueError before
-    a single number is written.
+    `append` stores new tokens and returns views of all tokens so far, never copies. Overflow raises
+    ValueError before a single number is written.
     """
 
     def __init__(
@@ -48,7 +54,7 @@ class LatentCache:
     ) -> None:
         if min(B, S_max, R) < 1 or rope_dim < 0:
             raise ValueError(
-                f"a latent cache needs B, S_max and R of at least 1 and rope_dim of at least 0; "
+                "a latent cache needs B, S_max and R of at least 1 and rope_dim of at least 0; "
                 f"got {B}, {S_max}, {R}, {rope_dim}."
             )
         self.latents = torch.zeros(B, S_max, R, dtype=dtype, device=device)
@@ -62,16 +68,21 @@ class LatentCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken, filled or not: `B·S_max·(R + rope_dim)` times the bytes of one number. No factor 2, no N."""
+        """Bytes taken, filled or not: `B·S_max·(R + rope_dim)` times the bytes of one number. No
+        factor 2, no N."""
         return (self.latents.numel() + self.rope_keys.numel()) * self.latents.element_size()
 
-    def append(self, latent: torch.Tensor, rope_key: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store latent [B, T, R] and rotated key [B, T, rope_dim]; return all of both, views [B, S, R], [B, S, rope_dim]."""
+    def append(
+        self, latent: torch.Tensor, rope_key: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store latent [B, T, R] and rotated key [B, T, rope_dim]; return all of both, views [B, S,
+        R], [B, S, rope_dim]."""
         start, end = self.length, self.length + latent.shape[1]
         self._check_block(latent, rope_key)
         if end > self.S_max:
             raise ValueError(
-                f"the cache has room for {self.S_max} tokens and holds {start}: {latent.shape[1]} more do not fit."
+                f"the cache has room for {self.S_max} tokens and holds {start}: {latent.shape[1]}"
+                " more do not fit."
             )
         self.latents[:, start:end] = latent
         self.rope_keys[:, start:end] = rope_key
@@ -79,7 +90,8 @@ class LatentCache:
         return self.latents[:, :end], self.rope_keys[:, :end]
 
     def truncate(self, length: int) -> None:
-        """Forget every token from position `length` on (to roll back rejected drafts, or start anew)."""
+        """Forget every token from position `length` on (to roll back rejected drafts, or start
+        anew)."""
         if not 0 <= length <= self.length:
             raise ValueError(f"the cache holds {self.length} tokens and cannot be cut to {length}.")
         self.length = length
@@ -89,8 +101,8 @@ class LatentCache:
         T, rope_dim = latent.shape[1] if latent.ndim == 3 else -1, self.rope_keys.shape[2]
         if latent.shape != (B, T, R) or rope_key.shape != (B, T, rope_dim):
             raise ValueError(
-                f"the cache takes a latent of [{B}, T, {R}] and a rotated key of [{B}, T, {rope_dim}]; "
-                f"got {list(latent.shape)} and {list(rope_key.shape)}."
+                f"the cache takes a latent of [{B}, T, {R}] and a rotated key of [{B}, T,"
+                f" {rope_dim}]; got {list(latent.shape)} and {list(rope_key.shape)}."
             )
 
 
@@ -106,18 +118,23 @@ def expanded_attention(
 ) -> torch.Tensor:
     """Causal MLA with keys and values unfolded from the latent: what prefill and training do.
 
-    q_nope: [B, T, N, nope_dim]; q_rope: [B, T, N, rope_dim], rotated; latent: [B, S, R], normalized; k_rope:
-    [B, S, rope_dim], rotated; w_uk: [N, nope_dim, R]; w_uv: [N, v_dim, R]. Returns [B, T, N, v_dim]. The T queries are
-    the last T of the S positions. `scale` multiplies the scores; None: 1/sqrt(nope_dim + rope_dim).
-    Raises ValueError if shapes do not fit, or if T > S.
+    q_nope: [B, T, N, nope_dim]; q_rope: [B, T, N, rope_dim], rotated; latent: [B, S, R],
+    normalized; k_rope: [B, S, rope_dim], rotated; w_uk: [N, nope_dim, R]; w_uv: [N, v_dim, R].
+    Returns [B, T, N, v_dim]. The T queries are the last T of the S positions. `scale` multiplies
+    the scores; None: 1/sqrt(nope_dim + rope_dim). Raises ValueError if shapes do not fit, or if T >
+    S.
     """
     check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
     N, v_dim = w_uv.shape[:2]
     k_nope = torch.einsum("bsr,ndr->bsnd", latent, w_uk)  # [B, S, N, nope_dim]
     v = torch.einsum("bsr,ndr->bsnd", latent, w_uv)  # [B, S, N, v_dim]
-    k = torch.cat([k_nope, k_rope[:, :, None].expand(-1, -1, N, -1)], dim=-1)  # [B, S, N, nope_dim + rope_dim]
+    k = torch.cat(
+        [k_nope, k_rope[:, :, None].expand(-1, -1, N, -1)], dim=-1
+    )  # [B, S, N, nope_dim + rope_dim]
     q = torch.cat([q_nope, q_rope], dim=-1)  # [B, T, N, nope_dim + rope_dim]
-    if v_dim < k.shape[3] and v.device.type == "cpu":  # torch's fused CPU kernel, 4 times faster, wants equal widths
+    if (
+        v_dim < k.shape[3] and v.device.type == "cpu"
+    ):  # torch's fused CPU kernel, 4 times faster, wants equal widths
         v = functional.pad(v, (0, k.shape[3] - v_dim))  # [B, S, N, nope_dim + rope_dim]
     return causal_attention(q, k, v, scale=scale)[..., :v_dim]  # [B, T, N, v_dim]
 
@@ -132,23 +149,28 @@ def absorbed_attention(
     *,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """The same, up to rounding, with w_uk absorbed into the query and w_uv into the output: what decode does.
+    """The same, up to rounding, with w_uk absorbed into the query and w_uv into the output: what
+    decode does.
 
-    Arguments, result and errors as in `expanded_attention`. The latents are neither copied nor expanded: the N heads join
-    the query length and share one key, the latent, which is its own value; what the rotated parts add to a score comes
-    in as a bias.
+    Arguments, result and errors as in `expanded_attention`. The latents are neither copied nor
+    expanded: the N heads join the query length and share one key, the latent, which is its own
+    value; what the rotated parts add to a score comes in as a bias.
     """
     check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
     B, T, N, nope_dim = q_nope.shape
     S, R, rope_dim = *latent.shape[1:], k_rope.shape[2]
     scale = 1.0 / math.sqrt(nope_dim + rope_dim) if scale is None else scale
-    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk).reshape(B, 1, T * N, R)  # [B, 1, T·N, R]
+    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk).reshape(
+        B, 1, T * N, R
+    )  # [B, 1, T·N, R]
     bias = scale * (q_rope.reshape(B, T * N, rope_dim) @ k_rope.mT).view(B, T, N, S)  # [B, T, N, S]
     if T > 1:  # a lone last query sees every position
         bias = bias.masked_fill(~visible(T, S, device=bias.device)[:, :, None], float("-inf"))
     bias = bias.view(B, 1, T * N, S)  # [B, 1, T·N, S]
     key = latent[:, None]  # [B, 1, S, R]
-    summed = functional.scaled_dot_product_attention(q_latent, key, key, attn_mask=bias, scale=scale)
+    summed = functional.scaled_dot_product_attention(
+        q_latent, key, key, attn_mask=bias, scale=scale
+    )
     return torch.einsum("btnr,ndr->btnd", summed.view(B, T, N, R), w_uv)  # [B, T, N, v_dim]
 
 
@@ -160,22 +182,33 @@ def check_shapes(
     w_uk: torch.Tensor,
     w_uv: torch.Tensor,
 ) -> None:
-    """Raise ValueError with one sentence unless the arguments of `expanded_attention` fit and T ≤ S."""
+    """Raise ValueError with one sentence unless the arguments of `expanded_attention` fit and T ≤
+    S."""
     tensors = (q_nope, q_rope, latent, k_rope, w_uk, w_uv)
     if [x.ndim for x in tensors] != [4, 4, 3, 3, 3, 3]:
         raise ValueError(
-            "latent attention needs q_nope and q_rope of 4 axes, latent, k_rope, w_uk and w_uv of 3; "
-            f"got {', '.join(str(list(x.shape)) for x in tensors)}."
+            "latent attention needs q_nope and q_rope of 4 axes, latent, k_rope, w_uk and w_uv of"
+            f" 3; got {', '.join(str(list(x.shape)) for x in tensors)}."
         )
     B, T, N, nope_dim = q_nope.shape
     S, R = latent.shape[1:]
     rope_dim, v_dim = q_rope.shape[3], w_uv.shape[1]
-    fits = [(B, T, N, nope_dim), (B, T, N, rope_dim), (B, S, R), (B, S, rope_dim), (N, nope_dim, R), (N, v_dim, R)]
+    fits = [
+        (B, T, N, nope_dim),
+        (B, T, N, rope_dim),
+        (B, S, R),
+        (B, S, rope_dim),
+        (N, nope_dim, R),
+        (N, v_dim, R),
+    ]
     names = ("q_nope", "q_rope", "latent", "k_rope", "w_uk", "w_uv")
     for name, x, shape in zip(names, tensors, fits, strict=True):
         if x.shape != shape:
-            raise ValueError(f"{name} must be {list(shape)} to fit the other tensors; it is {list(x.shape)}.")
+            raise ValueError(
+                f"{name} must be {list(shape)} to fit the other tensors; it is {list(x.shape)}."
+            )
     if T > S:
         raise ValueError(
-            f"{T} queries but {S} positions: each query needs its own latent, so append latents before attending."
+            f"{T} queries but {S} positions: each query needs its own latent, so append latents"
+            " before attending."
         )

@@ -1,17 +1,22 @@
-"""Linear attention: causal attention whose memory of the past is one matrix per head, however long the past is.
+"""Linear attention: causal attention whose memory of the past is one matrix per head, however long
+the past is.
 
-Softmax attention weighs value s by exp(s_ts), with the scores s_ts = q_t·k_s / sqrt(f). Replace exp by its Taylor
-polynomial, 1 + s + s²/2 (BASED: Arora et al., 2024, arXiv 2402.18668), and the weight becomes a dot product of
-features, φ(q_t)·φ(k_s). Then φ(q_t) moves out of the sum over s (Katharopoulos et al., 2020, arXiv 2006.16236, eq. 5):
+Softmax attention weighs value s by exp(s_ts), with the scores s_ts = q_t·k_s / sqrt(f). Replace exp
+by its Taylor polynomial, 1 + s + s²/2 (BASED: Arora et al., 2024, arXiv 2402.18668), and the weight
+becomes a dot product of features, φ(q_t)·φ(k_s). Then φ(q_t) moves out of the sum over s
+(Katharopoulos et al., 2020, arXiv 2006.16236, eq. 5):
 
-    out_t = Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) = φ(q_t)·(Σ_s φ(k_s) v_sᵀ) / φ(q_t)·(Σ_s φ(k_s))
+    out_t = Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) = φ(q_t)·(Σ_s φ(k_s) v_sᵀ) / φ(q_t)·(Σ_s
+    φ(k_s))
 
-and both sums over the past are a state that is updated token by token. Three ways to the same numbers: all pairs at
-once (`parallel`, T² work, no features), the state alone (`recurrent_step`), and a mix (`chunked`, linear in T).
-Since 1 + s + s²/2 = (1 + (1 + s)²)/2 ≥ 1/2, weights are positive and the normalizer never vanishes.
+and both sums over the past are a state that is updated token by token. Three ways to the same
+numbers: all pairs at once (`parallel`, T² work, no features), the state alone (`recurrent_step`),
+and a mix (`chunked`, linear in T). Since 1 + s + s²/2 = (1 + (1 + s)²)/2 ≥ 1/2, weights are
+positive and the normalizer never vanishes.
 
-Shapes: queries and keys [B, T, N, f], values [B, T, N, H]; every head has its own keys. A 1 is written after each
-value, so that one sum gives both: its last column is the normalizer. Sums are in fp32 whatever the inputs are.
+Shapes: queries and keys [B, T, N, f], values [B, T, N, H]; every head has its own keys. A 1 is
+written after each value, so that one sum gives both: its last column is the normalizer. Sums are in
+fp32 whatever the inputs are.
 """
 
 import math
@@ -23,10 +28,11 @@ ROWS = 64  # queries that the parallel form takes at a time
 
 
 def taylor_features(x: torch.Tensor) -> torch.Tensor:
-    """φ(x): [..., f] → [..., 1 + f + f²], such that φ(q)·φ(k) = 1 + s + s²/2 with s = q·k / sqrt(f).
+    """φ(x): [..., f] → [..., 1 + f + f²], such that φ(q)·φ(k) = 1 + s + s²/2 with s = q·k /
+    sqrt(f).
 
-    In order: 1; the f numbers over f^(1/4); their f² products over sqrt(2f). A product x_i·x_j with i ≠ j is there
-    twice, as BASED counts it; f(f + 1)/2 products would do, one weighted more.
+    In order: 1; the f numbers over f^(1/4); their f² products over sqrt(2f). A product x_i·x_j with
+    i ≠ j is there twice, as BASED counts it; f(f + 1)/2 products would do, one weighted more.
     """
     f = x.shape[-1]
     first = x / f**0.25  # [..., f]
@@ -35,14 +41,17 @@ def taylor_features(x: torch.Tensor) -> torch.Tensor:
 
 
 class LinearState:
-    """All that one layer of linear attention keeps of its past, for B sequences of one common length.
+    """All that one layer of linear attention keeps of its past, for B sequences of one common
+    length.
 
-    `sums` [B, N, 1 + f + f², H + 1] holds Σ φ(k) vᵀ and, in its last column, Σ φ(k). Its size does not depend on the
-    length. A state cannot be unwound, because tokens are only known by their sum: `truncate` forgets all or nothing.
+    `sums` [B, N, 1 + f + f², H + 1] holds Σ φ(k) vᵀ and, in its last column, Σ φ(k). Its size does
+    not depend on the length. A state cannot be unwound, because tokens are only known by their sum:
+    `truncate` forgets all or nothing.
 
-    Every call computes in fp32 and rounds to `dtype` at its end. In bf16 that is a loss that grows with length: the
-    first feature is always 1, so its normalizer counts tokens, and bf16 cannot count past 256 one by one (257 rounds
-    to 256). Later tokens are lost, unless they come in large blocks. Keep the state in fp32.
+    Every call computes in fp32 and rounds to `dtype` at its end. In bf16 that is a loss that grows
+    with length: the first feature is always 1, so its normalizer counts tokens, and bf16 cannot
+    count past 256 one by one (257 rounds to 256). Later tokens are lost, unless they come in large
+    blocks. Keep the state in fp32.
     """
 
     def __init__(
@@ -55,7 +64,10 @@ class LinearState:
         device: torch.device | str | None = None,
     ) -> None:
         if min(B, N, feature_dim, H) < 1:
-            raise ValueError(f"a state needs B, N, feature_dim and H of at least 1; got {B}, {N}, {feature_dim}, {H}.")
+            raise ValueError(
+                f"a state needs B, N, feature_dim and H of at least 1; got {B}, {N}, {feature_dim},"
+                f" {H}."
+            )
         n_features = 1 + feature_dim + feature_dim * feature_dim
         self.sums = torch.zeros(B, N, n_features, H + 1, dtype=dtype, device=device)
         self.length = 0
@@ -69,7 +81,8 @@ class LinearState:
         """Raise ValueError unless `truncate(length)` can be done; change nothing."""
         if length not in (0, self.length):
             raise ValueError(
-                f"the state is a sum over {self.length} tokens and cannot be cut to {length}: keep all, or begin anew at 0."
+                f"the state is a sum over {self.length} tokens and cannot be cut to {length}: keep"
+                " all, or begin anew at 0."
             )
 
     def truncate(self, length: int) -> None:
@@ -83,25 +96,31 @@ class LinearState:
 def parallel_linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """All T² pairs at once, from the scores and without features: for training and short prompts.
 
-    q, k: [B, T, N, f]; v: [B, T, N, H]; returns [B, T, N, H] in the dtype of v. Raises ValueError if shapes do not fit.
+    q, k: [B, T, N, f]; v: [B, T, N, H]; returns [B, T, N, H] in the dtype of v. Raises ValueError
+    if shapes do not fit.
     """
     check_shapes(q, k, v)
     dtype = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
         q, k = q.to(dtype).transpose(1, 2), k.to(dtype).transpose(1, 2)  # [B, N, T, f]
         v_one = _with_one(v)  # [B, N, T, H + 1]
-        ends = range(ROWS, q.shape[2] + ROWS, ROWS)  # rows in blocks skip most of what lies above the diagonal
-        summed = [_pairs(q[:, :, end - ROWS : end], k[:, :, :end], v_one[:, :, :end]) for end in ends]
+        ends = range(
+            ROWS, q.shape[2] + ROWS, ROWS
+        )  # rows in blocks skip most of what lies above the diagonal
+        summed = [
+            _pairs(q[:, :, end - ROWS : end], k[:, :, :end], v_one[:, :, :end]) for end in ends
+        ]
     return _normalized(torch.cat(summed, dim=2), v.dtype)
 
 
 def chunked_linear_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState, chunk: int = 64
 ) -> torch.Tensor:
-    """The T tokens continue what `state` has seen, and are added to it: pairs inside a chunk, the state between chunks.
+    """The T tokens continue what `state` has seen, and are added to it: pairs inside a chunk, the
+    state between chunks.
 
-    Shapes as in `parallel_linear_attention`. Work grows linearly in T, as T·chunk·(f + H) + 2·T·(1 + f + f²)·H.
-    Raises ValueError, before the state changes, if shapes do not fit.
+    Shapes as in `parallel_linear_attention`. Work grows linearly in T, as T·chunk·(f + H) + 2·T·(1
+    + f + f²)·H. Raises ValueError, before the state changes, if shapes do not fit.
     """
     check_shapes(q, k, v)
     _check_state(q, v, state)
@@ -110,10 +129,16 @@ def chunked_linear_attention(
     dtype = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
         sums = state.sums.to(dtype)  # [B, N, features, H + 1]
-        q, k, v_one = q.to(dtype).transpose(1, 2), k.to(dtype).transpose(1, 2), _with_one(v)  # [B, N, T, ...]
+        q, k, v_one = (
+            q.to(dtype).transpose(1, 2),
+            k.to(dtype).transpose(1, 2),
+            _with_one(v),
+        )  # [B, N, T, ...]
         outs = []
         for start in range(0, q.shape[2], chunk):
-            qc, kc, vc = (x[:, :, start : start + chunk] for x in (q, k, v_one))  # [B, N, chunk, ...]
+            qc, kc, vc = (
+                x[:, :, start : start + chunk] for x in (q, k, v_one)
+            )  # [B, N, chunk, ...]
             # 2·(1 + s + s²/2) = 1 + (1 + s)²: `_pairs` gives twice the weights.
             outs.append(2 * taylor_features(qc) @ sums + _pairs(qc, kc, vc))  # [B, N, chunk, H + 1]
             sums = sums + taylor_features(kc).mT @ vc  # [B, N, features, H + 1]
@@ -122,18 +147,25 @@ def chunked_linear_attention(
     return _normalized(torch.cat(outs, dim=2), v.dtype)
 
 
-def recurrent_step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState) -> torch.Tensor:
-    """Decode: one token is added to the state and reads it. q, k: [B, 1, N, f]; v: [B, 1, N, H]; returns [B, 1, N, H].
+def recurrent_step(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState
+) -> torch.Tensor:
+    """Decode: one token is added to the state and reads it. q, k: [B, 1, N, f]; v: [B, 1, N, H];
+    returns [B, 1, N, H].
 
     Raises ValueError, before the state changes, if shapes do not fit or T is not 1.
     """
     check_shapes(q, k, v)
     _check_state(q, v, state)
     if q.shape[1] != 1:
-        raise ValueError(f"a recurrent step takes one token; got {q.shape[1]}: use chunked_linear_attention.")
+        raise ValueError(
+            f"a recurrent step takes one token; got {q.shape[1]}: use chunked_linear_attention."
+        )
     dtype = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
-        phi_q, phi_k = (taylor_features(x.to(dtype)).transpose(1, 2) for x in (q, k))  # [B, N, 1, features]
+        phi_q, phi_k = (
+            taylor_features(x.to(dtype)).transpose(1, 2) for x in (q, k)
+        )  # [B, N, 1, features]
         sums = state.sums.to(dtype) + phi_k.mT * _with_one(v)  # [B, N, features, H + 1]
         summed = phi_q @ sums  # [B, N, 1, H + 1]
     state.sums = sums.detach().to(state.sums.dtype)
@@ -144,7 +176,8 @@ def recurrent_step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: Lin
 def _pairs(q: torch.Tensor, k: torch.Tensor, v_one: torch.Tensor) -> torch.Tensor:
     """Σ over the keys s that query t may see of *twice* the weight, (1 + s)² + 1, times (v_s, 1).
 
-    q: [B, N, T, f]; k: [B, N, S, f]; v_one: [B, N, S, H + 1]; returns [B, N, T, H + 1]. The queries are the last T of S.
+    q: [B, N, T, f]; k: [B, N, S, f]; v_one: [B, N, S, H + 1]; returns [B, N, T, H + 1]. The queries
+    are the last T of S.
     """
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # [B, N, T, S]
     weights = ((1 + scores).square() + 1).tril(k.shape[2] - q.shape[2])  # [B, N, T, S]
@@ -166,7 +199,7 @@ def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Raise ValueError with one sentence unless q and k are [B, T, N, f] and v is [B, T, N, H]."""
     if q.ndim != 4 or q.shape != k.shape or v.ndim != 4 or q.shape[:3] != v.shape[:3]:
         raise ValueError(
-            f"linear attention needs q and k of [B, T, N, f] and v of [B, T, N, H]; "
+            "linear attention needs q and k of [B, T, N, f] and v of [B, T, N, H]; "
             f"got {list(q.shape)}, {list(k.shape)} and {list(v.shape)}."
         )
 
@@ -176,6 +209,6 @@ def _check_state(q: torch.Tensor, v: torch.Tensor, state: LinearState) -> None:
     B, _, N, f = q.shape
     if state.sums.shape != (B, N, 1 + f + f * f, v.shape[3] + 1):
         raise ValueError(
-            f"a state of {list(state.sums.shape)} does not fit B = {B}, N = {N}, f = {f} and H = {v.shape[3]}: "
-            f"it needs {[B, N, 1 + f + f * f, v.shape[3] + 1]}."
+            f"a state of {list(state.sums.shape)} does not fit B = {B}, N = {N}, f = {f} and H ="
+            f" {v.shape[3]}: it needs {[B, N, 1 + f + f * f, v.shape[3] + 1]}."
         )

@@ -1,9 +1,10 @@
-"""Mixture of experts: a router sends each token to k of E gated MLPs and adds up what they return, weighted.
+"""Mixture of experts: a router sends each token to k of E gated MLPs and adds up what they return,
+weighted.
 
-The routers of Mixtral (arXiv 2401.04088, section 2.1), Qwen3-MoE, DeepSeek-V2 (arXiv 2405.04434, section 2.2) and
-DeepSeek-V3 (arXiv 2412.19437, eq. 12 to 16) are one function with different settings. Routers compute in fp32, as
-Switch Transformer found necessary (arXiv 2101.03961, section 2.4): which experts come next to last and last is decided
-by small differences.
+The routers of Mixtral (arXiv 2401.04088, section 2.1), Qwen3-MoE, DeepSeek-V2 (arXiv 2405.04434,
+section 2.2) and DeepSeek-V3 (arXiv 2412.19437, eq. 12 to 16) are one function with different
+settings. Routers compute in fp32, as Switch Transformer found necessary (arXiv 2101.03961, section
+2.4): which experts come next to last and last is decided by small differences.
 """
 
 import torch
@@ -16,7 +17,8 @@ SCORES = ("softmax", "sigmoid")
 def router_scores(logits: torch.Tensor, score: str = "softmax") -> torch.Tensor:
     """What the router thinks of each expert: logits [tokens, E] → fp32 [tokens, E], each in [0, 1].
 
-    "softmax": the scores of a token sum to 1. "sigmoid": each expert is judged by itself. ValueError for another name.
+    "softmax": the scores of a token sum to 1. "sigmoid": each expert is judged by itself.
+    ValueError for another name.
     """
     if score not in SCORES:
         raise ValueError(f'a router scores by "softmax" or "sigmoid"; got "{score}".')
@@ -36,13 +38,15 @@ def route(
     group_top: int = 1,
     bias: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k experts of each token and their weights: logits [tokens, E] → int64 [tokens, k], fp32 [tokens, k].
+    """The k experts of each token and their weights: logits [tokens, E] → int64 [tokens, k], fp32
+    [tokens, k].
 
-    The k best scores win; a winner's weight is its score, divided by the k scores' sum if `normalize`, times `scale`.
-    `bias` [E] is added to the scores for the choice only, not for the weights: it balances the load without changing
-    what an expert says (DeepSeek-V3). With `groups` > 1 the experts stand in as many groups of neighbours; only the
-    `groups_kept` best groups take part, and a group is as good as the sum of its `group_top` best experts. Gradients
-    reach the logits through the weights. Raises ValueError where E, k and the groups do not fit.
+    The k best scores win; a winner's weight is its score, divided by the k scores' sum if
+    `normalize`, times `scale`. `bias` [E] is added to the scores for the choice only, not for the
+    weights: it balances the load without changing what an expert says (DeepSeek-V3). With `groups`
+    > 1 the experts stand in as many groups of neighbours; only the `groups_kept` best groups take
+    part, and a group is as good as the sum of its `group_top` best experts. Gradients reach the
+    logits through the weights. Raises ValueError where E, k and the groups do not fit.
     """
     check_routing(logits.shape[-1], k, groups, groups_kept, group_top)
     scores = router_scores(logits, score)  # [tokens, E]
@@ -52,12 +56,17 @@ def route(
     experts = choice.topk(k, dim=-1).indices  # [tokens, k]
     weights = scores.gather(-1, experts)  # [tokens, k]
     if normalize:
-        weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)  # k sigmoids may all have rounded to 0
+        weights = weights / (
+            weights.sum(dim=-1, keepdim=True) + 1e-20
+        )  # k sigmoids may all have rounded to 0
     return experts, weights * scale
 
 
-def check_routing(E: int, k: int, groups: int = 1, groups_kept: int = 1, group_top: int = 1) -> None:
-    """Raise ValueError with one sentence unless k experts can be found among E, in so many groups."""
+def check_routing(
+    E: int, k: int, groups: int = 1, groups_kept: int = 1, group_top: int = 1
+) -> None:
+    """Raise ValueError with one sentence unless k experts can be found among E, in so many
+    groups."""
     if groups < 1 or E % groups:
         raise ValueError(f"the {E} experts do not fall into {groups} groups of one size.")
     if not 1 <= groups_kept <= groups:
@@ -66,15 +75,20 @@ def check_routing(E: int, k: int, groups: int = 1, groups_kept: int = 1, group_t
     if not 1 <= group_top <= size:
         raise ValueError(f"a group of {size} experts cannot be judged by its best {group_top}.")
     if not 1 <= k <= groups_kept * size:
-        raise ValueError(f"a token visits between 1 and {groups_kept * size} experts here; k is {k}.")
+        raise ValueError(
+            f"a token visits between 1 and {groups_kept * size} experts here; k is {k}."
+        )
 
 
 def _keep_best_groups(choice: torch.Tensor, groups: int, kept: int, top: int) -> torch.Tensor:
-    """`choice` [tokens, E] with -inf for every expert outside the `kept` best groups of its token."""
+    """`choice` [tokens, E] with -inf for every expert outside the `kept` best groups of its
+    token."""
     grouped = choice.view(*choice.shape[:-1], groups, -1)  # [tokens, groups, E / groups]
     value = grouped.topk(top, dim=-1).values.sum(dim=-1)  # [tokens, groups]
     best = value.topk(kept, dim=-1).indices  # [tokens, kept]
-    outside: torch.Tensor = torch.ones_like(value, dtype=torch.bool).scatter(-1, best, False)  # [tokens, groups]
+    outside: torch.Tensor = torch.ones_like(value, dtype=torch.bool).scatter(
+        -1, best, False
+    )  # [tokens, groups]
     return grouped.masked_fill(outside[..., None], -torch.inf).flatten(-2)  # [tokens, E]
 
 
@@ -90,36 +104,49 @@ def run_experts(
 ) -> torch.Tensor:
     """What each token's experts return, times their weights, summed: [tokens, D].
 
-    x: [tokens, D]; experts, weights: [tokens, k] as `route` returns them; w_gate, w_up: [E, F, D]; w_down: [E, D, F].
-    Tokens are sorted by expert, so that each expert that anyone visits multiplies all its visitors at once: 6·D·F FLOPs
-    per visit, and the weights of the other experts are never read. Sums in fp32; returns the dtype of x.
+    x: [tokens, D]; experts, weights: [tokens, k] as `route` returns them; w_gate, w_up: [E, F, D];
+    w_down: [E, D, F]. Tokens are sorted by expert, so that each expert that anyone visits
+    multiplies all its visitors at once: 6·D·F FLOPs per visit, and the weights of the other experts
+    are never read. Sums in fp32; returns the dtype of x.
     """
     check_shapes(x, experts, weights, w_gate, w_up, w_down)
     n, k = experts.shape
     order, counts = _by_expert(experts, len(w_gate))  # [n·k], and visits per expert
-    visitors = x.index_select(0, order.div(k, rounding_mode="floor"))  # [n·k, D]: visit i is of token i // k
-    if torch.is_grad_enabled():  # one gradient [E, F, D] at the end, rather than one of that size for each expert
+    visitors = x.index_select(
+        0, order.div(k, rounding_mode="floor")
+    )  # [n·k, D]: visit i is of token i // k
+    if (
+        torch.is_grad_enabled()
+    ):  # one gradient [E, F, D] at the end, rather than one of that size for each expert
         w_gate, w_up, w_down = w_gate.unbind(), w_up.unbind(), w_down.unbind()  # type: ignore[assignment]
     touched = [e for e, count in enumerate(counts) if count]
     answers = [
         gated_mlp(rows, w_gate[e], w_up[e], w_down[e], activation=activation)
-        for e, rows in zip(touched, torch.split(visitors, [counts[e] for e in touched]), strict=True)
+        for e, rows in zip(
+            touched, torch.split(visitors, [counts[e] for e in touched]), strict=True
+        )
     ]
-    back = torch.empty_like(order).scatter_(0, order, torch.arange(n * k, device=order.device))  # [n·k]
+    back = torch.empty_like(order).scatter_(
+        0, order, torch.arange(n * k, device=order.device)
+    )  # [n·k]
     y = torch.cat(answers).index_select(0, back).view(n, k, -1)  # [n, k, D]
     return (y * weights[..., None]).sum(dim=1).to(x.dtype)  # [n, D]
 
 
 def _by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
-    """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and how many each has."""
+    """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and
+    how many each has."""
     if experts.is_meta:
         raise ValueError(
-            "which experts run depends on the numbers in x, and a meta tensor has none: use a real device."
+            "which experts run depends on the numbers in x, and a meta tensor has none: use a real"
+            " device."
         )
     visits = experts.flatten()  # [tokens·k]
     counts = torch.bincount(visits, minlength=E).tolist()
     if len(counts) > E:
-        raise ValueError(f"a token is sent to expert {len(counts) - 1}, but there are {E}, counted from 0.")
+        raise ValueError(
+            f"a token is sent to expert {len(counts) - 1}, but there are {E}, counted from 0."
+        )
     return visits.argsort(stable=True), counts
 
 
@@ -150,13 +177,15 @@ def check_shapes(
 
 
 def load_balance_loss(scores: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
-    """How unevenly a batch uses its experts: E · Σ f_i · P_i, a scalar (Switch Transformer, arXiv 2101.03961, eq. 4 to 6).
+    """How unevenly a batch uses its experts: E · Σ f_i · P_i, a scalar (Switch Transformer, arXiv
+    2101.03961, eq. 4 to 6).
 
-    scores: [tokens, E] from `router_scores`; each row is divided by its sum, which changes sigmoids only (DeepSeek-V3,
-    eq. 17 to 20). experts: [tokens, k]. f_i is the share of all visits that expert i gets, P_i its mean score.
-    1 if either is the same for all experts; at most E/k, when all tokens visit the same k and one has all the score.
-    Switch has k = 1; for k > 1 some count f_i per token rather than per visit, and their loss is k times this one.
-    Gradients come through P alone: counting has none.
+    scores: [tokens, E] from `router_scores`; each row is divided by its sum, which changes sigmoids
+    only (DeepSeek-V3, eq. 17 to 20). experts: [tokens, k]. f_i is the share of all visits that
+    expert i gets, P_i its mean score. 1 if either is the same for all experts; at most E/k, when
+    all tokens visit the same k and one has all the score. Switch has k = 1; for k > 1 some count
+    f_i per token rather than per visit, and their loss is k times this one. Gradients come through
+    P alone: counting has none.
     """
     E = scores.shape[-1]
     visits = torch.bincount(experts.flatten(), minlength=E)  # [E]

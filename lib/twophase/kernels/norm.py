@@ -1,4 +1,5 @@
-"""RMSNorm: a vector divided by its root mean square (Zhang and Sennrich, 2019, arXiv 1910.07467, eq. 4)."""
+"""RMSNorm: a vector divided by its root mean square (Zhang and Sennrich, 2019, arXiv 1910.07467,
+eq. 4)."""
 
 import torch
 
@@ -6,12 +7,13 @@ import torch
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """`x / sqrt(mean(x²) + eps) * weight` over the last axis.
 
-    x: [..., D] of any float dtype; weight: [D]; returns [..., D] in the dtype of `x`. The square is taken in fp32,
-    because in bf16 a sum of D squares keeps only 8 bits.
+    x: [..., D] of any float dtype; weight: [D]; returns [..., D] in the dtype of `x`. The square is
+    taken in fp32, because in bf16 a sum of D squares keeps only 8 bits.
     """
     if weight.shape != x.shape[-1:]:
         raise ValueError(
-            f"rms_norm needs one weight per feature: x ends in {x.shape[-1]}, weight is {list(weight.shape)}."
+            f"rms_norm needs one weight per feature: x ends in {x.shape[-1]}, weight is "
+            f"{list(weight.shape)}."
         )
     wide = x.float()
     scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)  # [..., 1]

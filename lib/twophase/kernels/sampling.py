@@ -1,7 +1,8 @@
-"""From logits to a token: temperature, top-k, top-p (nucleus; Holtzman et al., 2020, arXiv 1904.09751), and when to stop.
+"""From logits to a token: temperature, top-k, top-p (nucleus; Holtzman et al., 2020, arXiv
+1904.09751), and when to stop.
 
-The order is that of Hugging Face and vLLM: temperature first, then top-k, then top-p over what top-k left,
-renormalized.
+The order is that of Hugging Face and vLLM: temperature first, then top-k, then top-p over what
+top-k left, renormalized.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +13,29 @@ Choose = Callable[[torch.Tensor], int]  # probabilities [V] → the index drawn
 
 
 def sampling_probs(
-    logits: torch.Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    logits: torch.Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
 ) -> torch.Tensor:
-    """The law that a sampler draws from: logits [..., V] → probabilities [..., V], fp32, each row summing to 1.
+    """The law that a sampler draws from: logits [..., V] → probabilities [..., V], fp32, each row
+    summing to 1.
 
     temperature: logits are divided by it; 0 means greedy, all mass on the largest logit.
-    top_k: only the k largest keep their mass. top_p: only the smallest set of largest probabilities whose mass
-    *reaches* top_p, the token that crosses included, so at least one is left. Among equals the lower index goes first.
-    None switches a filter off. Raises ValueError for temperature < 0, top_k < 1, or top_p outside (0, 1].
+    top_k: only the k largest keep their mass. top_p: only the smallest set of largest probabilities
+    whose mass *reaches* top_p, the token that crosses included, so at least one is left. Among
+    equals the lower index goes first. None switches a filter off. Raises ValueError for temperature
+    < 0, top_k < 1, or top_p outside (0, 1].
     """
     check_sampling(temperature, top_k, top_p)
     if temperature == 0:
-        return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        return torch.zeros_like(logits, dtype=torch.float32).scatter_(
+            -1, logits.argmax(-1, keepdim=True), 1.0
+        )
     logits = logits.float()
-    scaled = (logits - logits.amax(-1, keepdim=True)) / temperature  # the largest is 0, so nothing overflows
+    scaled = (
+        logits - logits.amax(-1, keepdim=True)
+    ) / temperature  # the largest is 0, so nothing overflows
     probs, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)  # [..., V] each
     if top_k is not None:
         probs[..., top_k:] = 0.0
@@ -50,7 +60,8 @@ def sample(
 ) -> int:
     """Draw one token from logits [V]; with temperature 0 nothing is drawn, the largest logit wins.
 
-    `choose(probs)` draws if it is given (a test can then walk every branch), else torch does with `generator`.
+    `choose(probs)` draws if it is given (a test can then walk every branch), else torch does with
+    `generator`.
     """
     probs = sampling_probs(logits, temperature, top_k, top_p)  # [V]
     if temperature == 0:
@@ -62,8 +73,11 @@ def sample(
     return int(torch.multinomial(probs, 1, generator=generator))
 
 
-def stop_reason(tokens: Sequence[int], max_tokens: int, stop: Sequence[Sequence[int]] = ()) -> str | None:
-    """Why generation ends after `tokens`: "stop" if they end with a stop sequence, "length" if there are max_tokens.
+def stop_reason(
+    tokens: Sequence[int], max_tokens: int, stop: Sequence[Sequence[int]] = ()
+) -> str | None:
+    """Why generation ends after `tokens`: "stop" if they end with a stop sequence, "length" if
+    there are max_tokens.
 
     None if it goes on.
     """
@@ -75,7 +89,9 @@ def stop_reason(tokens: Sequence[int], max_tokens: int, stop: Sequence[Sequence[
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
     """Raise ValueError, in one sentence, unless the three parameters make sense."""
     if not 0 <= temperature < float("inf"):
-        raise ValueError(f"the temperature is a finite number of at least 0 (0 is greedy); got {temperature}.")
+        raise ValueError(
+            f"the temperature is a finite number of at least 0 (0 is greedy); got {temperature}."
+        )
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k keeps at least one token; got {top_k}.")
     if top_p is not None and not 0 < top_p <= 1:

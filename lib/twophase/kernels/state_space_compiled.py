@@ -1,7 +1,9 @@
-"""The selective scan at a speed to train with on a CPU: compiled loops forward and back, and few states kept between.
+"""The selective scan at a speed to train with on a CPU: compiled loops forward and back, and few
+states kept between.
 
-What a scan computes is in `kernels.state_space`; this is the same, arranged for the machine. The idea of keeping few
-states and computing the others again is the paper's (Gu and Dao 2023, arXiv 2312.00752, section 3.3.2).
+What a scan computes is in `kernels.state_space`; this is the same, arranged for the machine. The
+idea of keeping few states and computing the others again is the paper's (Gu and Dao 2023, arXiv
+2312.00752, section 3.3.2).
 """
 
 from typing import Any
@@ -22,14 +24,19 @@ def compiled_scan(
     skip: torch.Tensor,
     state: torch.Tensor | None = None,
 ) -> Pair:
-    """`selective_scan` on the CPU at a speed to train with: the same arguments, results and gradients.
+    """`selective_scan` on the CPU at a speed to train with: the same arguments, results and
+    gradients.
 
-    The plain form runs a dozen small operations per token and keeps all that they made for the gradient. This one loops
-    in compiled code and keeps the state of every CHUNK-th token only; on the way back it computes the others again.
-    Raises ValueError where `selective_scan` does, and for tensors elsewhere than in the memory of the CPU.
+    The plain form runs a dozen small operations per token and keeps all that they made for the
+    gradient. This one loops in compiled code and keeps the state of every CHUNK-th token only; on
+    the way back it computes the others again. Raises ValueError where `selective_scan` does, and
+    for tensors elsewhere than in the memory of the CPU.
     """
     if x.device.type != "cpu":
-        raise ValueError(f"the compiled scan runs on the CPU only; for tensors on {x.device} take selective_scan.")
+        raise ValueError(
+            f"the compiled scan runs on the CPU only; for tensors on {x.device} take"
+            " selective_scan."
+        )
     xs, dts, A, Bs, Cs, skip, h = prepare(x, dt, A, B_in, C, skip, state)
     u, dts, Bs, Cs = (tensor.transpose(0, 1) for tensor in (dts * xs, dts, Bs, Cs))  # [T, B, ...]
     y, last = _Scan.apply(u, dts, A.T, Bs, Cs, h.transpose(1, 2))  # type: ignore[no-untyped-call]
@@ -37,16 +44,17 @@ def compiled_scan(
     return y.to(x.dtype), last.transpose(1, 2)  # [B, T, d_inner], [B, d_inner, d_state]
 
 
-# Tokens between two kept states. Larger chunks keep less; but what one chunk computes, 2·CHUNK·B states, should fit into
-# the cache of a core (4 MB at B = 16, d_inner = 256, d_state = 16).
+# Tokens between two kept states. Larger chunks keep less; but what one chunk computes, 2·CHUNK·B
+# states, should fit into the cache of a core (4 MB at B = 16, d_inner = 256, d_state = 16).
 CHUNK = 8
 
 
 class _Scan(torch.autograd.Function):
     """The scan of u = dt·x, without the skip.
 
-    Time comes first, so that a chunk is one block of memory; channels come last, so that the loops run over neighbors:
-    u, dt [T, B, d_inner]; A [d_state, d_inner]; B_in, C [T, B, d_state]; state [B, d_state, d_inner].
+    Time comes first, so that a chunk is one block of memory; channels come last, so that the loops
+    run over neighbors: u, dt [T, B, d_inner]; A [d_state, d_inner]; B_in, C [T, B, d_state]; state
+    [B, d_state, d_inner].
     """
 
     @staticmethod
@@ -64,9 +72,14 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_y: torch.Tensor, grad_last: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def backward(
+        ctx: Any, grad_y: torch.Tensor, grad_last: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         u, dt, A, B_in, C, *kept = ctx.saved_tensors
-        grad_y, grad_state = grad_y.contiguous(), grad_last.clone(memory_format=torch.contiguous_format)
+        grad_y, grad_state = (
+            grad_y.contiguous(),
+            grad_last.clone(memory_format=torch.contiguous_format),
+        )
         grads = [torch.zeros_like(tensor) for tensor in (u, dt, A, B_in, C)]
         for part, state in reversed(list(zip(_chunks(len(u)), kept, strict=True))):
             fade, states = _run(u[part], dt[part], A, B_in[part], state)
@@ -81,16 +94,22 @@ def _chunks(T: int) -> list[slice]:
     return [slice(t, min(t + CHUNK, T)) for t in range(0, T, CHUNK)]
 
 
-def _run(u: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B_in: torch.Tensor, state: torch.Tensor) -> Pair:
-    """exp(dt·A) of a chunk of T tokens, [T, B, d_state, d_inner], and its T + 1 states, the given one first."""
-    fade = (dt[:, :, None] * A).exp_()  # [T, B, d_state, d_inner]; torch's exp runs on vectors, Numba's does not
+def _run(
+    u: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B_in: torch.Tensor, state: torch.Tensor
+) -> Pair:
+    """exp(dt·A) of a chunk of T tokens, [T, B, d_state, d_inner], and its T + 1 states, the given
+    one first."""
+    fade = (
+        dt[:, :, None] * A
+    ).exp_()  # [T, B, d_state, d_inner]; torch's exp runs on vectors, Numba's does not
     states = fade.new_empty(len(u) + 1, *state.shape)  # [T + 1, B, d_state, d_inner]
     states[0] = state
     _advance(fade.numpy(), u.numpy(), B_in.numpy(), states.numpy())
     return fade, states
 
 
-# Sums may be taken in any order and fused with products, so that the loops use whole vectors. NaN and inf are respected.
+# Sums may be taken in any order and fused with products, so that the loops use whole vectors. NaN
+# and inf are respected.
 _loop = numba.njit(fastmath={"reassoc", "contract", "nsz"}, cache=True, nogil=True)
 
 
@@ -136,9 +155,11 @@ def _back(
     grad_B: np.ndarray,
     grad_C: np.ndarray,
 ) -> None:
-    """The loops above, last token first. `grad_state` comes in as that of the last state and leaves as that of the first.
+    """The loops above, last token first. `grad_state` comes in as that of the last state and leaves
+    as that of the first.
 
-    With g_t the gradient of h_t, all that follows included: g_t = C_t·grad_y_t + exp(dt_(t+1)·A)·g_(t+1).
+    With g_t the gradient of h_t, all that follows included: g_t = C_t·grad_y_t +
+    exp(dt_(t+1)·A)·g_(t+1).
     """
     T, B, d_state, d_inner = fade.shape
     for b in range(B):
@@ -146,7 +167,12 @@ def _back(
             # A trailing s: the row of all channels. A leading g: the gradient of what follows.
             us, dts, gys, gus, gdts = u[t, b], dt[t, b], grad_y[t, b], grad_u[t, b], grad_dt[t, b]
             for n in range(d_state):
-                fades, before, after, g = fade[t, b, n], states[t, b, n], states[t + 1, b, n], grad_state[b, n]
+                fades, before, after, g = (
+                    fade[t, b, n],
+                    states[t, b, n],
+                    states[t + 1, b, n],
+                    grad_state[b, n],
+                )
                 a, ga, write, weight = A[n], grad_A[n], B_in[t, b, n], C[t, b, n]
                 gb, gc = grad_B[t, b, n], grad_C[t, b, n]
                 for d in range(d_inner):

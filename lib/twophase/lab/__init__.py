@@ -1,8 +1,9 @@
-"""What a learner's notebook imports: `check`, `hint`, `solution`, `progress`, and `NotYet`, which its stubs raise.
+"""What a learner's notebook imports: `check`, `hint`, `solution`, `progress`, and `NotYet`, which
+its stubs raise.
 
-`check` judges the answer that the notebook defines and raises if it is wrong; the other three only show something.
-In the process that runs a notebook for the official grader (environment variable TWOPHASE_WORKER=1) all four do nothing:
-there are no checks there, and the score is made elsewhere.
+`check` judges the answer that the notebook defines and raises if it is wrong; the other three only
+show something. In the process that runs a notebook for the official grader (environment variable
+TWOPHASE_WORKER=1) all four do nothing: there are no checks there, and the score is made elsewhere.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 def check(exercise_id: str = "") -> Any:
     """Judge this notebook's answer to an exercise.
 
-    Returns its points if the answer is right; of an exercise that is judged after handing in, a 0 that says so.
-    Raises `CheckFailed`, in a few lines, if the answer is wrong or not written yet, and `LabError` (a ValueError) if
-    there is no such exercise or no notebook around.
+    Returns its points if the answer is right; of an exercise that is judged after handing in, a 0
+    that says so. Raises `CheckFailed`, in a few lines, if the answer is wrong or not written yet,
+    and `LabError` (a ValueError) if there is no such exercise or no notebook around.
     """
     if IN_WORKER:
         return None
@@ -32,7 +33,8 @@ def check(exercise_id: str = "") -> Any:
 
 
 def hint(exercise_id: str = "") -> Any:
-    """The next hint for an exercise: each call goes one step further, up to the third. Raises `LabError` for an unknown id."""
+    """The next hint for an exercise: each call goes one step further, up to the third. Raises
+    `LabError` for an unknown id."""
     if IN_WORKER:
         return None
     from twophase.lab.showing import next_hint
@@ -41,7 +43,8 @@ def hint(exercise_id: str = "") -> Any:
 
 
 def solution(exercise_id: str = "", give_up: bool = False) -> Any:
-    """The author's answer to an exercise, once an answer of your own has been checked (or with `give_up=True`).
+    """The author's answer to an exercise, once an answer of your own has been checked (or with
+    `give_up=True`).
 
     Raises `LabError` for an unknown id.
     """
@@ -53,7 +56,8 @@ def solution(exercise_id: str = "", give_up: bool = False) -> Any:
 
 
 def progress() -> Any:
-    """A table of this notebook's exercises and one of the course: done, tried or open, with points and minutes."""
+    """A table of this notebook's exercises and one of the course: done, tried or open, with points
+    and minutes."""
     if IN_WORKER:
         return None
     from twophase.lab.tables import Progress

@@ -1,4 +1,5 @@
-"""The check cell: finds the answer in the notebook, has it judged, and says the verdict in a few lines."""
+"""The check cell: finds the answer in the notebook, has it judged, and says the verdict in a few
+lines."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ touched: list[str] = []  # the exercises checked in this process, latest last
 
 
 def exercise_of(exercise_id: str) -> Exercise | HeldBack:
-    """The exercise of this id, or what is known of one whose check is not here. Raises LabError with the nearest known one."""
+    """The exercise of this id, or what is known of one whose check is not here. Raises LabError
+    with the nearest known one."""
     if not isinstance(exercise_id, str) or not exercise_id:
         raise LabError('Give the exercise\'s id in quotes, as in check("kv_cache-max_batch").')
     try:
@@ -36,8 +38,8 @@ def user_namespace() -> dict[str, Any]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:
         raise LabError(
-            "check() looks for your answer in a notebook, and there is none here: open one with `make lab`, "
-            "or score a saved one with `twophase check my/03_kv_cache.ipynb`."
+            "check() looks for your answer in a notebook, and there is none here: open one with"
+            " `make lab`, or score a saved one with `twophase check my/03_kv_cache.ipynb`."
         )
     return shell.user_ns  # type: ignore[no-any-return]
 
@@ -45,7 +47,8 @@ def user_namespace() -> dict[str, Any]:
 def check_answer(exercise_id: str) -> Points | Later:
     """The points of a right answer. Raises CheckFailed for any other.
 
-    Of an exercise that is held back it only says so, whatever the answer: nobody has failed where nothing was judged.
+    Of an exercise that is held back it only says so, whatever the answer: nobody has failed where
+    nothing was judged.
     """
     from twophase.checks.exercise import Exercise
     from twophase.checks.judge import judge
@@ -55,16 +58,23 @@ def check_answer(exercise_id: str) -> Points | Later:
     touched.append(exercise.id)
     if not isinstance(exercise, Exercise):
         return later(exercise, names)
-    with contextlib.redirect_stderr(sys.stdout):  # a warning from the answer is shown, and is no error
+    with contextlib.redirect_stderr(
+        sys.stdout
+    ):  # a warning from the answer is shown, and is no error
         verdict = judge(exercise, names, SEED)
     if verdict.right:
         flags = used(exercise.withholds, [names[e] for e in exercise.entries if e in names])
         for name in flags:
-            print(f"uses {name}, which is this exercise's answer: fine for practice, flagged when graded officially")
+            print(
+                f"uses {name}, which is this exercise's answer: fine for practice, flagged when"
+                " graded officially"
+            )
         record.write("check", exercise.id, status="right", points=verdict.points, uses=flags)
         return Points(verdict.points, verdict.out_of)
     if verdict.status not in ("not_yet", "missing"):
-        record.write("check", exercise.id, status=verdict.status, misconception=verdict.misconception)
+        record.write(
+            "check", exercise.id, status=verdict.status, misconception=verdict.misconception
+        )
     raise CheckFailed(lines_of(exercise, verdict))
 
 
@@ -79,28 +89,42 @@ def later(exercise: HeldBack, names: dict[str, Any]) -> Later:
         found = f"There is no {missing[0]} yet: run the cell with your answer."
     else:
         found = "It is not written yet."
-    print(f"{exercise.id}: {found} Its check is not in this release: it is judged after you hand in.")
+    print(
+        f"{exercise.id}: {found} Its check is not in this release: it is judged after you hand in."
+    )
     return Later(exercise.points)
 
 
 def _is_stub(answer: Any) -> bool:
-    """Whether a function, or a method of a class, still raises NotYet. It is not called for that."""
+    """Whether a function, or a method of a class, still raises NotYet. It is not called for
+    that."""
     members = list(vars(answer).values()) if isinstance(answer, type) else [answer]
-    return any("NotYet" in code.co_names for m in members if (code := getattr(m, "__code__", None)) is not None)
+    return any(
+        "NotYet" in code.co_names
+        for m in members
+        if (code := getattr(m, "__code__", None)) is not None
+    )
 
 
 def lines_of(exercise: Exercise, verdict: Verdict) -> list[str]:
-    """What to tell somebody whose answer is not right: which exercise, what is wrong, what to do next."""
+    """What to tell somebody whose answer is not right: which exercise, what is wrong, what to do
+    next."""
     ask = f'hint("{exercise.id}")'
     if verdict.status == "not_yet":
         return [
             f"{exercise.id}: not written yet.",
-            f"Replace the line with NotYet by your answer and run its cell, then this one. A first hint: {ask}",
+            (
+                "Replace the line with NotYet by your answer and run its cell, then this one. A"
+                f" first hint: {ask}"
+            ),
         ]
     if verdict.status == "missing":
         return [f"{exercise.id}: nothing to check yet.", f"{verdict.message}, then this one."]
     return [
         f"{exercise.id}: not right yet.",
         verdict.message,
-        f'Change your answer, run its cell, then this one. Stuck? {ask}, or after this attempt solution("{exercise.id}")',
+        (
+            f"Change your answer, run its cell, then this one. Stuck? {ask}, or after this attempt"
+            f' solution("{exercise.id}")'
+        ),
     ]

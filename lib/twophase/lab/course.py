@@ -6,11 +6,14 @@ import json
 import os
 from pathlib import Path
 
-COURSE = Path(__file__).resolve().parents[3]  # the folder that holds lib/, exercises/ and solutions/
+COURSE = (
+    Path(__file__).resolve().parents[3]
+)  # the folder that holds lib/, exercises/ and solutions/
 
 
 def topic_here() -> str | None:
-    """The topic of the notebook that this process runs, by its file name or by what was checked in it last."""
+    """The topic of the notebook that this process runs, by its file name or by what was checked in
+    it last."""
     from twophase.checks import registry
     from twophase.lab.checking import touched
 
@@ -22,7 +25,8 @@ def topic_here() -> str | None:
 
 
 def author_source(exercise_id: str, course: Path = COURSE) -> str | None:
-    """The solution cell of an exercise without its markers, or None if the model solutions are not here."""
+    """The solution cell of an exercise without its markers, or None if the model solutions are not
+    here."""
     from twophase.checks import registry
 
     notebook = course / "solutions" / f"{registry.stem(exercise_id.partition('-')[0])}.ipynb"
@@ -31,7 +35,11 @@ def author_source(exercise_id: str, course: Path = COURSE) -> str | None:
         for cell in cells:
             if cell.get("metadata", {}).get("nbgrader", {}).get("grade_id") == exercise_id:
                 lines = "".join(cell["source"]).splitlines()
-                return "\n".join(x for x in lines if "### BEGIN SOLUTION" not in x and "### END SOLUTION" not in x)
+                return "\n".join(
+                    x
+                    for x in lines
+                    if "### BEGIN SOLUTION" not in x and "### END SOLUTION" not in x
+                )
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
     return None

@@ -1,8 +1,9 @@
 """What a learner has tried and solved, as lines of JSON in `my/.twophase/progress.jsonl`.
 
-The file is made by `twophase lab`. Where it does not exist (exercises/, solutions/, a copy elsewhere) nothing is
-written, and the record lives as long as the process. A line is written at once, at the end of the file, so that two
-notebooks may write together; a line cut short by a crash is skipped when reading.
+The file is made by `twophase lab`. Where it does not exist (exercises/, solutions/, a copy
+elsewhere) nothing is written, and the record lives as long as the process. A line is written at
+once, at the end of the file, so that two notebooks may write together; a line cut short by a crash
+is skipped when reading.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _here: list[Event] = []  # what happened in this process and could not be writte
 
 
 def find_file(start: Path | None = None) -> Path | None:
-    """The progress file of the folder we are in, or of one above it; None outside a learner's folder."""
+    """The progress file of the folder we are in, or of one above it; None outside a learner's
+    folder."""
     try:
         folder = (start or Path.cwd()).resolve()
     except OSError:  # the folder was deleted under us
@@ -39,7 +41,8 @@ def find_file(start: Path | None = None) -> Path | None:
 
 
 def write(event: str, exercise_id: str, file: Path | None = None, **facts: Any) -> None:
-    """Add one event to the record. A record that cannot be written never disturbs the learner's work."""
+    """Add one event to the record. A record that cannot be written never disturbs the learner's
+    work."""
     entry: Event = {
         "schema": SCHEMA,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -60,7 +63,9 @@ def _append(file: Path, line: bytes) -> None:
     try:
         end = os.fstat(handle).st_size
         torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"
-        os.write(handle, b"\n" + line if torn else line)  # one write: two notebooks never mix their lines
+        os.write(
+            handle, b"\n" + line if torn else line
+        )  # one write: two notebooks never mix their lines
     finally:
         os.close(handle)
 
@@ -95,7 +100,9 @@ def standings(events: list[Event]) -> dict[str, Standing]:
         old = found.get(e["id"], Standing())
         if e.get("event") == "check" and e.get("status") == "right":
             points = e.get("points", 0.0)
-            found[e["id"]] = Standing("done", float(points) if isinstance(points, int | float) else 0.0, old.peeked)
+            found[e["id"]] = Standing(
+                "done", float(points) if isinstance(points, int | float) else 0.0, old.peeked
+            )
         elif e.get("event") == "check" and old.state == "open":
             found[e["id"]] = Standing("tried", 0.0, old.peeked)
         elif e.get("event") == "solution":

@@ -31,7 +31,11 @@ def next_hint(exercise_id: str) -> Note:
     _given[exercise_id] = n
     if not again:
         record.write("hint", exercise_id, number=n)
-    last = f' That is the last hint; after an attempt, solution("{exercise_id}") shows an answer.' if again else ""
+    last = (
+        f' That is the last hint; after an attempt, solution("{exercise_id}") shows an answer.'
+        if again
+        else ""
+    )
     return Note(f"Hint {n} of {len(exercise.hints)}", exercise.hints[n - 1] + last)
 
 
@@ -42,21 +46,28 @@ def author_answer(exercise_id: str, give_up: bool = False) -> Note | Source:
     exercise = exercise_of(exercise_id)
     if isinstance(exercise, HeldBack):
         return Note(
-            "Not here", f"{exercise_id} is judged after you hand in; its solution is with who teaches the course."
+            "Not here",
+            f"{exercise_id} is judged after you hand in; its solution is with who teaches the"
+            " course.",
         )
     standing = record.standings(record.read()).get(exercise_id, record.Standing())
     if standing.state == "open" and not give_up:
         return Note(
             "Try first",
             f"Write an answer, run its cell and the check; then this shows the author's. "
-            f'A hint: hint("{exercise_id}"). To see it all the same: solution("{exercise_id}", give_up=True)',
+            f'A hint: hint("{exercise_id}"). To see it all the same: solution("{exercise_id}",'
+            " give_up=True)",
         )
     source = course.author_source(exercise_id, course.COURSE)
     if source is None and in_a_release():
         return Note(
-            "Not in this release", "The model solutions are with who teaches the course; ask when they are shown."
+            "Not in this release",
+            "The model solutions are with who teaches the course; ask when they are shown.",
         )
     if source is None:
-        return Note("No solution here", f"solutions/ is not beside this course, so {exercise_id} has none to show.")
+        return Note(
+            "No solution here",
+            f"solutions/ is not beside this course, so {exercise_id} has none to show.",
+        )
     record.write("solution", exercise_id)
     return Source(f"{exercise.title}: the author's answer, one of several right ones", source)

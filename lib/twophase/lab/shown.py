@@ -1,10 +1,14 @@
-"""What a learner sees: points, a note, an error of a few lines. Each has a plain form and one for the notebook."""
+"""What a learner sees: points, a note, an error of a few lines. Each has a plain form and one for
+the notebook."""
 
 from __future__ import annotations
 
 import html
 
-CARD = "border-left:4px solid {edge};background:{fill};padding:.5em .9em;border-radius:3px;max-width:46em"
+CARD = (
+    "border-left:4px solid {edge};background:{fill};padding:.5em"
+    " .9em;border-radius:3px;max-width:46em"
+)
 GREEN = CARD.format(edge="#2e8b57", fill="rgba(46,139,87,.12)")
 BLUE = CARD.format(edge="#4a7fb5", fill="rgba(74,127,181,.10)")
 
@@ -15,7 +19,8 @@ def number(points: float) -> str:
 
 
 class Points(float):
-    """The points of a right answer. Prints as a bare number, which nbgrader reads; shows as a green card."""
+    """The points of a right answer. Prints as a bare number, which nbgrader reads; shows as a green
+    card."""
 
     out_of: float
 
@@ -26,13 +31,18 @@ class Points(float):
 
     def _repr_html_(self) -> str:
         unit = "point" if self.out_of == 1 else "points"
-        return f'<div style="{GREEN}"><strong>Right.</strong> {number(self)} of {number(self.out_of)} {unit}</div>'
+        return (
+            f'<div style="{GREEN}"><strong>Right.</strong> {number(self)} of {number(self.out_of)}'
+            f" {unit}</div>"
+        )
 
 
 class Later(float):
-    """The value of a check cell whose exercise is judged after handing in: no error, and no points to be had yet.
+    """The value of a check cell whose exercise is judged after handing in: no error, and no points
+    to be had yet.
 
-    It prints as 0.0, since nbgrader takes a check cell that neither raises nor shows a number for one that has passed.
+    It prints as 0.0, since nbgrader takes a check cell that neither raises nor shows a number for
+    one that has passed.
     """
 
     out_of: float
@@ -45,7 +55,8 @@ class Later(float):
     def _repr_html_(self) -> str:
         unit = "point" if self.out_of == 1 else "points"
         return (
-            f'<div style="{BLUE}"><strong>Judged after you hand in.</strong> Worth {number(self.out_of)} {unit}</div>'
+            f'<div style="{BLUE}"><strong>Judged after you hand in.</strong> Worth'
+            f" {number(self.out_of)} {unit}</div>"
         )
 
 
@@ -60,7 +71,10 @@ class Note:
         return f"{self.title}: {self.text}"
 
     def _repr_html_(self) -> str:
-        return f'<div style="{BLUE}"><strong>{html.escape(self.title)}.</strong> {html.escape(self.text)}</div>'
+        return (
+            f'<div style="{BLUE}"><strong>{html.escape(self.title)}.</strong>'
+            f" {html.escape(self.text)}</div>"
+        )
 
 
 class Source:
@@ -78,7 +92,8 @@ class Source:
 
 
 class CheckFailed(Exception):
-    """An answer that is wrong, or not there yet. Its lines are all that the notebook shows: no stack."""
+    """An answer that is wrong, or not there yet. Its lines are all that the notebook shows: no
+    stack."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("\n".join(lines))

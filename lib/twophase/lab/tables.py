@@ -14,7 +14,8 @@ COURSE_HEAD: Row = ("chapter", "exercises done", "points", "minutes left")
 
 
 def finished(exercise_id: str, standings: dict[str, record.Standing]) -> bool:
-    """Whether nothing is left to do here: it is right, or written where only the instructor's grader can tell."""
+    """Whether nothing is left to do here: it is right, or written where only the instructor's
+    grader can tell."""
     from twophase.checks import registry
 
     state = standings.get(exercise_id, record.Standing()).state
@@ -83,12 +84,17 @@ class Progress:
 
 def _text(rows: list[Row]) -> str:
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
+    )
 
 
 def _html(head: Row, rows: list[Row]) -> str:
     top = "".join(f'<th scope="col" style="text-align:left">{html.escape(c)}</th>' for c in head)
     body = "".join(
-        "<tr>" + "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in row) + "</tr>" for row in rows
+        "<tr>"
+        + "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in row)
+        + "</tr>"
+        for row in rows
     )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,7 +1,9 @@
-"""Whether an answer leans on a library function that is the exercise's answer. In practice that is said, not punished.
+"""Whether an answer leans on a library function that is the exercise's answer. In practice that is
+said, not punished.
 
-Works on the functions as they are, not on their text: every global name and attribute that the answer's code (and the
-notebook's own functions that it calls) can reach is compared with the withheld functions themselves.
+Works on the functions as they are, not on their text: every global name and attribute that the
+answer's code (and the notebook's own functions that it calls) can reach is compared with the
+withheld functions themselves.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ def used(withheld: Iterable[str], answers: Iterable[Any]) -> list[str]:
 
 
 def _resolve(dotted: str) -> Any:
-    """The function of this name, if its module has been imported: an answer cannot have used one that has not."""
+    """The function of this name, if its module has been imported: an answer cannot have used one
+    that has not."""
     module, _, attribute = dotted.rpartition(".")
     return getattr(sys.modules.get(module), attribute, None)
 
 
 def _reach(todo: list[Any]) -> Iterator[Any]:
-    """Every object that these functions and classes mention, through the functions defined beside them."""
+    """Every object that these functions and classes mention, through the functions defined beside
+    them."""
     home = {getattr(a, "__module__", None) for a in todo}
     seen: set[int] = set()
     while todo:
@@ -50,9 +54,13 @@ def _mentioned(function: FunctionType) -> list[Any]:
     found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     found.append(getattr(function, "__wrapped__", None))
     modules = [m for m in found if isinstance(m, ModuleType)]
-    modules += [sys.modules[n] for n in names if n in sys.modules and n.startswith("twophase")]  # imports in the body
+    modules += [
+        sys.modules[n] for n in names if n in sys.modules and n.startswith("twophase")
+    ]  # imports in the body
     looked: set[int] = set()
-    while modules:  # twophase.theory.kv_cache.max_batch: through the modules, one attribute at a time
+    while (
+        modules
+    ):  # twophase.theory.kv_cache.max_batch: through the modules, one attribute at a time
         module = modules.pop()
         if id(module) in looked:
             continue

@@ -1,7 +1,8 @@
 """Symbol, meter, stopwatch: this room is the meter and the stopwatch.
 
-`machine()` is this machine as a `Hardware`, `Meter` counts FLOPs and bytes while code runs, `race` and `stopwatch` take
-medians, `Table`, `compare` and `plots` show what was predicted beside what was seen.
+`machine()` is this machine as a `Hardware`, `Meter` counts FLOPs and bytes while code runs, `race`
+and `stopwatch` take medians, `Table`, `compare` and `plots` show what was predicted beside what was
+seen.
 """
 
 from .compare import Comparison, compare

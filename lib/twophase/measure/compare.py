@@ -16,14 +16,21 @@ class Comparison:
     """What was predicted and what was measured, at the same points, in one unit."""
 
     def __init__(
-        self, x: Sequence[Any], predicted: Sequence[float], measured: Sequence[float], what: str, unit: str, at: str
+        self,
+        x: Sequence[Any],
+        predicted: Sequence[float],
+        measured: Sequence[float],
+        what: str,
+        unit: str,
+        at: str,
     ):
         self.x, self.predicted, self.measured = list(x), list(predicted), list(measured)
         self.what, self.unit, self.at = what, unit, at
 
     @property
     def ratios(self) -> list[float]:
-        """measured / predicted at each point; NaN where the prediction is 0 and the measurement is not, 1 where both are 0."""
+        """measured / predicted at each point; NaN where the prediction is 0 and the measurement is
+        not, 1 where both are 0."""
         return [_ratio(m, p) for p, m in zip(self.predicted, self.measured, strict=True)]
 
     @property
@@ -50,13 +57,19 @@ class Comparison:
         return Table(rows, [self.at, "predicted", "measured", "measured / predicted"], self.what)
 
     def draw(self, ax: Axes | None = None, **labels: str) -> Axes:
-        """The prediction as a line, the measurement as points. `x` values must be numbers. `labels`: `xlabel`, `ylabel`."""
+        """The prediction as a line, the measurement as points. `x` values must be numbers.
+        `labels`: `xlabel`, `ylabel`."""
         from . import plots
 
         axes = ax if ax is not None else plots.figure()[1]
         ylabel = labels.get("ylabel", f"{self.what} [{self.unit}]" if self.unit else self.what)
         plots.line_and_points(
-            axes, self.x, self.predicted, self.measured, xlabel=labels.get("xlabel", self.at), ylabel=ylabel
+            axes,
+            self.x,
+            self.predicted,
+            self.measured,
+            xlabel=labels.get("xlabel", self.at),
+            ylabel=ylabel,
         )
         return axes
 
@@ -80,22 +93,36 @@ def compare(
 ) -> Comparison:
     """Lay a prediction beside a measurement.
 
-    Both are mappings with the same keys, sequences of the same length (`x` names the points), or single numbers. `what` is the
-    caption, `unit` the values' unit ("s", "B", "FLOP"), `at` says what the points are. Raises ValueError if they do not match.
+    Both are mappings with the same keys, sequences of the same length (`x` names the points), or
+    single numbers. `what` is the caption, `unit` the values' unit ("s", "B", "FLOP"), `at` says
+    what the points are. Raises ValueError if they do not match.
     """
     if isinstance(predicted, Mapping) and isinstance(measured, Mapping):
         if set(predicted) != set(measured):
             odd = sorted(map(str, set(predicted) ^ set(measured)))
-            raise ValueError(f"Predicted and measured must have the same keys; only one of them has {', '.join(odd)}.")
-        return Comparison(list(predicted), list(predicted.values()), [measured[k] for k in predicted], what, unit, at)
+            raise ValueError(
+                "Predicted and measured must have the same keys; only one of them has"
+                f" {', '.join(odd)}."
+            )
+        return Comparison(
+            list(predicted),
+            list(predicted.values()),
+            [measured[k] for k in predicted],
+            what,
+            unit,
+            at,
+        )
     if isinstance(predicted, Mapping) or isinstance(measured, Mapping):
-        raise ValueError("Predicted and measured must be two mappings, two sequences or two numbers.")
+        raise ValueError(
+            "Predicted and measured must be two mappings, two sequences or two numbers."
+        )
     left = [predicted] if isinstance(predicted, (int, float)) else list(predicted)
     right = [measured] if isinstance(measured, (int, float)) else list(measured)
     points = list(x) if x is not None else list(range(1, len(left) + 1))
     if not len(left) == len(right) == len(points) or not left:
         raise ValueError(
-            f"Lengths differ or are 0: {len(left)} predicted, {len(right)} measured, {len(points)} points."
+            f"Lengths differ or are 0: {len(left)} predicted, {len(right)} measured, {len(points)}"
+            " points."
         )
     return Comparison(points, left, right, what, unit, at)
 

@@ -1,4 +1,5 @@
-"""What a series of timings says about the machine: seconds as a sum of terms, each with a cost that cannot be negative."""
+"""What a series of timings says about the machine: seconds as a sum of terms, each with a cost that
+cannot be negative."""
 
 from __future__ import annotations
 
@@ -11,13 +12,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Fit:
-    """`cost[name]`: seconds per unit of that term. `worst` is the largest relative miss over the points of the fit."""
+    """`cost[name]`: seconds per unit of that term. `worst` is the largest relative miss over the
+    points of the fit."""
 
     cost: dict[str, float]
     worst: float
 
     def seconds(self, **terms: float) -> float:
-        """What the fit expects; terms left out count as 0. Raises ValueError for a term that the fit does not know."""
+        """What the fit expects; terms left out count as 0. Raises ValueError for a term that the
+        fit does not know."""
         unknown = sorted(set(terms) - set(self.cost))
         if unknown:
             raise ValueError(f"The fit has no term {unknown[0]!r}; it has {', '.join(self.cost)}.")
@@ -25,19 +28,26 @@ class Fit:
 
 
 def fit_seconds(terms: Mapping[str, Sequence[float]], seconds: Sequence[float]) -> Fit:
-    """Seconds as a sum of `cost x amount` over the terms, costs zero or more, smallest squared *relative* misses.
+    """Seconds as a sum of `cost x amount` over the terms, costs zero or more, smallest squared
+    *relative* misses.
 
-    `terms[name]` holds the amount of that term at every point; all ones is what each point costs anyway. Points in which a
-    term is small weigh as much as large ones, since misses are relative. Raises ValueError if lengths differ, a time is not
-    positive, there are fewer points than terms, or the terms cannot be told apart at these points.
+    `terms[name]` holds the amount of that term at every point; all ones is what each point costs
+    anyway. Points in which a term is small weigh as much as large ones, since misses are relative.
+    Raises ValueError if lengths differ, a time is not positive, there are fewer points than terms,
+    or the terms cannot be told apart at these points.
     """
     names = list(terms)
     times = np.asarray(seconds, dtype=float)
     if not names or any(len(terms[name]) != len(times) for name in names):
         raise ValueError(f"Every term needs {len(times)} amounts, one for each time.")
     if not (times > 0).all() or len(times) < len(names):
-        raise ValueError(f"A fit of {len(names)} terms needs at least as many times, all positive; got {len(times)}.")
-    amounts = np.array([terms[name] for name in names], dtype=float).T / times[:, None]  # [points, terms]
+        raise ValueError(
+            f"A fit of {len(names)} terms needs at least as many times, all positive; got"
+            f" {len(times)}."
+        )
+    amounts = (
+        np.array([terms[name] for name in names], dtype=float).T / times[:, None]
+    )  # [points, terms]
     scale = np.abs(amounts).max(axis=0)
     if (scale == 0).any() or np.linalg.matrix_rank(amounts / scale, tol=1e-9) < len(names):
         raise ValueError("These points cannot tell the terms apart: vary each term on its own.")
@@ -47,7 +57,8 @@ def fit_seconds(terms: Mapping[str, Sequence[float]], seconds: Sequence[float]) 
 
 
 def _best_non_negative(amounts: np.ndarray) -> np.ndarray:
-    """The least squares solution of `amounts @ x = 1` with x >= 0: the best over all choices of which terms are zero."""
+    """The least squares solution of `amounts @ x = 1` with x >= 0: the best over all choices of
+    which terms are zero."""
     n = amounts.shape[1]
     target = np.ones(len(amounts))
     best, least = np.zeros(n), float(target @ target)

@@ -2,11 +2,14 @@
 
 Conventions, the same in every chapter:
 
-- a multiply-add is 2 FLOPs, and only products of matrices count as `matmul_flops`: they equal the theory's formulas exactly;
-- everything else is `other_flops`: 1 per output element of an elementwise operator, 1 per input element of a reduction, a
-  scan or a search, 5 per element of a softmax (maximum, difference, exponential, sum, quotient); moving data is 0;
+- a multiply-add is 2 FLOPs, and only products of matrices count as `matmul_flops`: they equal the
+  theory's formulas exactly;
+- everything else is `other_flops`: 1 per output element of an elementwise operator, 1 per input
+  element of a reduction, a scan or a search, 5 per element of a softmax (maximum, difference,
+  exponential, sum, quotient); moving data is 0;
 - masked scores count: a causal mask does not make attention cheaper here;
-- bytes: each operand read once, each result written once. An in-place operator reads and writes its target.
+- bytes: each operand read once, each result written once. An in-place operator reads and writes its
+  target.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class UnknownOperator(ValueError):
 
 @dataclass(frozen=True)
 class Formula:
-    """The cost of one operator; every rule is called with the result first, then the operator's own arguments."""
+    """The cost of one operator; every rule is called with the result first, then the operator's own
+    arguments."""
 
     matmul_flops: FlopRule | None = None
     other_flops: FlopRule | None = None
@@ -47,15 +51,19 @@ def register(
     reads: AccessRule | None = None,
     writes: AccessRule | None = None,
 ) -> None:
-    """Say what operators cost, by name without overload: `register("aten.mm", matmul_flops=...)`; `aten.add_` shares `aten.add`.
+    """Say what operators cost, by name without overload: `register("aten.mm", matmul_flops=...)`;
+    `aten.add_` shares `aten.add`.
 
-    Rules get `(out, *args, **kwargs)`. The FLOP rules return an int and are 0 if left out. `reads` and `writes` return a list
-    of tensors or `Part(tensor, n_bytes)`; left out, every operand is read once and every result written once.
-    Raises ValueError for a name that is not `namespace.operator`.
+    Rules get `(out, *args, **kwargs)`. The FLOP rules return an int and are 0 if left out. `reads`
+    and `writes` return a list of tensors or `Part(tensor, n_bytes)`; left out, every operand is
+    read once and every result written once. Raises ValueError for a name that is not
+    `namespace.operator`.
     """
     for name in names:
         if name.count(".") != 1:
-            raise ValueError(f"An operator's name is namespace.operator, such as aten.mm; got {name!r}.")
+            raise ValueError(
+                f"An operator's name is namespace.operator, such as aten.mm; got {name!r}."
+            )
         _FORMULAS[_base(name)] = Formula(matmul_flops, other_flops, reads, writes)
 
 
@@ -74,7 +82,8 @@ def _base(name: str) -> str:
 
 
 def lookup(func: torch._ops.OpOverload[Any, Any]) -> Formula | None:
-    """The formula of an operator, None if it is free. Raises UnknownOperator if it computes and nobody said at what cost."""
+    """The formula of an operator, None if it is free. Raises UnknownOperator if it computes and
+    nobody said at what cost."""
     name = operator_name(func)
     formula = _FORMULAS.get(_base(name))
     if formula is not None:
@@ -91,8 +100,9 @@ def lookup(func: torch._ops.OpOverload[Any, Any]) -> Formula | None:
     if torch.Tag.reduction in func.tags:
         return _REDUCTION
     raise UnknownOperator(
-        f"The meter does not know what {name} costs. Tell it before you measure: "
-        f"from twophase.measure import register; register({_base(name)!r}, other_flops=lambda out, *args, **kwargs: ...)."
+        f"The meter does not know what {name} costs. Tell it before you measure: from"
+        f" twophase.measure import register; register({_base(name)!r}, other_flops=lambda out,"
+        " *args, **kwargs: ...)."
     )
 
 

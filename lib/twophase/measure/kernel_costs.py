@@ -1,4 +1,5 @@
-"""Exact costs of the course's own compiled kernels (`twophase.kernels`). Importing this module registers them."""
+"""Exact costs of the course's own compiled kernels (`twophase.kernels`). Importing this module
+registers them."""
 
 from __future__ import annotations
 
@@ -21,8 +22,15 @@ def _matvec_int8(w: np.ndarray, scales: np.ndarray, x: np.ndarray, y: np.ndarray
 
 
 def _scan_advance(fade: np.ndarray, u: np.ndarray, B_in: np.ndarray, states: np.ndarray) -> Count:
-    """Two products and a sum for each number of every state; one state more is read than written."""
-    return Count(1, 0, 3 * fade.size, fade.nbytes + u.nbytes + B_in.nbytes + states[0].nbytes, states[1:].nbytes)
+    """Two products and a sum for each number of every state; one state more is read than
+    written."""
+    return Count(
+        1,
+        0,
+        3 * fade.size,
+        fade.nbytes + u.nbytes + B_in.nbytes + states[0].nbytes,
+        states[1:].nbytes,
+    )
 
 
 def _scan_read(states: np.ndarray, C: np.ndarray, y: np.ndarray) -> Count:
@@ -31,7 +39,8 @@ def _scan_read(states: np.ndarray, C: np.ndarray, y: np.ndarray) -> Count:
 
 
 def _scan_back(*arrays: np.ndarray) -> Count:
-    """The gradient: 14 operations for each number of every state, eight arrays read, the rest written as well."""
+    """The gradient: 14 operations for each number of every state, eight arrays read, the rest
+    written as well."""
     read = sum(array.nbytes for array in arrays)
     return Count(1, 0, 14 * arrays[0].size, read, sum(array.nbytes for array in arrays[8:]))
 

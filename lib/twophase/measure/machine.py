@@ -1,11 +1,13 @@
-"""The reader's own machine as a `Hardware`: how fast it reads memory, how fast it multiplies matrices.
+"""The reader's own machine as a `Hardware`: how fast it reads memory, how fast it multiplies
+matrices.
 
-Calibrated once in about 20 s and kept on disk. Shared machines drift from minute to minute, so `probe()` asks again, in a
-third of a second, beside each measurement.
+Calibrated once in about 20 s and kept on disk. Shared machines drift from minute to minute, so
+`probe()` asks again, in a third of a second, beside each measurement.
 
-Read bandwidth is a sum over a buffer larger than the last-level cache; FLOP/s are those of a square GEMM that takes some
-tens of milliseconds. A calibrated rate is the upper quartile of many samples: a ceiling, reached by torch with its threads one
-time in four, so that interruptions do not lower it; below the data sheet's. A probe is a median: how things are now.
+Read bandwidth is a sum over a buffer larger than the last-level cache; FLOP/s are those of a square
+GEMM that takes some tens of milliseconds. A calibrated rate is the upper quartile of many samples:
+a ceiling, reached by torch with its threads one time in four, so that interruptions do not lower
+it; below the data sheet's. A probe is a median: how things are now.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ Work = tuple[Callable[[], object], float]  # what to run, and how many bytes or 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A machine and how steadily it was measured: `spread` is the distance of the quartiles as a share of the median."""
+    """A machine and how steadily it was measured: `spread` is the distance of the quartiles as a
+    share of the median."""
 
     hardware: Hardware
     spread: dict[str, float]
@@ -62,20 +65,27 @@ class Probe:
         return self.flops_per_s / self.bytes_per_s
 
     def hardware(self, base: Hardware | None = None) -> Hardware:
-        """This machine with the probe's figures in place of the calibrated ones: other formats are scaled by the same drift."""
+        """This machine with the probe's figures in place of the calibrated ones: other formats are
+        scaled by the same drift."""
         known = base or machine()
         drift = self.flops_per_s / known.peak_flops_per_s(self.dtype)
         rates = {dtype: rate * drift for dtype, rate in known.flops_per_s.items()}
-        return replace(known, flops_per_s=rates, hbm_bytes_per_s=self.bytes_per_s, source="probed here")
+        return replace(
+            known, flops_per_s=rates, hbm_bytes_per_s=self.bytes_per_s, source="probed here"
+        )
 
 
 def machine(fresh: bool = False) -> Hardware:
-    """This machine, calibrated on first use and then read from disk; `fresh=True` calibrates it again (about 20 s)."""
+    """This machine, calibrated on first use and then read from disk; `fresh=True` calibrates it
+    again (about 20 s)."""
     return calibration(fresh).hardware
 
 
-def calibration(fresh: bool = False, budget_s: float = 20.0, progress: Progress | None = None) -> Calibration:
-    """As `machine`, with spreads. Another processor, thread count or torch release is another machine and is measured anew."""
+def calibration(
+    fresh: bool = False, budget_s: float = 20.0, progress: Progress | None = None
+) -> Calibration:
+    """As `machine`, with spreads. Another processor, thread count or torch release is another
+    machine and is measured anew."""
     key = fingerprint()
     if not fresh:
         kept = _load(key)
@@ -87,7 +97,8 @@ def calibration(fresh: bool = False, budget_s: float = 20.0, progress: Progress 
 
 
 def probe(dtype: str = "bf16", budget_s: float = 0.3, device: str | None = None) -> Probe:
-    """Read bandwidth and GEMM rate now, from `budget_s` seconds (the first call also fills a buffer).
+    """Read bandwidth and GEMM rate now, from `budget_s` seconds (the first call also fills a
+    buffer).
 
     Raises ValueError for a format that this machine's torch does not multiply.
     """
@@ -109,11 +120,14 @@ def calibrate(
 ) -> Calibration:
     """Measure this machine now, for about `budget_s` seconds, without looking at the disk.
 
-    `read_bytes` and `gemm_size` replace the sizes chosen for it. All rates are sampled in turn, so that they share the weather.
-    `progress` is called with the share of the budget that is spent. Raises ValueError for a budget that is not positive.
+    `read_bytes` and `gemm_size` replace the sizes chosen for it. All rates are sampled in turn, so
+    that they share the weather. `progress` is called with the share of the budget that is spent.
+    Raises ValueError for a budget that is not positive.
     """
     if budget_s <= 0:
-        raise ValueError(f"budget_s is {budget_s}; calibrating takes some seconds, give a positive number.")
+        raise ValueError(
+            f"budget_s is {budget_s}; calibrating takes some seconds, give a positive number."
+        )
     device = device or default_device()
     start = time.perf_counter()
     n_bytes = read_bytes or buffer_bytes()
@@ -139,7 +153,11 @@ def calibrate(
         measured=True,
     )
     return Calibration(
-        hardware, {name: _spread(seen) for name, seen in rates.items()}, n_bytes, torch.get_num_threads(), device
+        hardware,
+        {name: _spread(seen) for name, seen in rates.items()},
+        n_bytes,
+        torch.get_num_threads(),
+        device,
     )
 
 
@@ -149,13 +167,15 @@ def default_device() -> str:
 
 
 def buffer_bytes() -> int:
-    """How much to read so that it comes from memory: twice the last-level cache, 256 MiB to 1 GiB, an eighth of what is free."""
+    """How much to read so that it comes from memory: twice the last-level cache, 256 MiB to 1 GiB,
+    an eighth of what is free."""
     return min(max(2 * last_level_cache_bytes(), 2**28), 2**30, available_bytes() // 8)
 
 
 @cache
 def supported_dtypes(device: str) -> tuple[str, ...]:
-    """Formats whose matrix product this torch has on this device: fp32, bf16, and int8 where it exists."""
+    """Formats whose matrix product this torch has on this device: fp32, bf16, and int8 where it
+    exists."""
     works = []
     for dtype in _TORCH_DTYPES:
         try:
@@ -173,8 +193,15 @@ def cache_path() -> Path:
 
 
 def fingerprint() -> str:
-    """A digest of what a calibration depends on: device, threads, torch release, how it is measured."""
-    facts = [SCHEMA, device_name(default_device()), os.cpu_count(), torch.get_num_threads(), torch.__version__]
+    """A digest of what a calibration depends on: device, threads, torch release, how it is
+    measured."""
+    facts = [
+        SCHEMA,
+        device_name(default_device()),
+        os.cpu_count(),
+        torch.get_num_threads(),
+        torch.__version__,
+    ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
@@ -190,7 +217,10 @@ def _read(n_bytes: int, device: str) -> Work:
 
 def _multiply(dtype: str, size: int, device: str) -> Callable[[], object]:
     if dtype not in _TORCH_DTYPES:
-        raise ValueError(f"No matrix product is measured in {dtype!r}; known formats: {', '.join(_TORCH_DTYPES)}.")
+        raise ValueError(
+            f"No matrix product is measured in {dtype!r}; known formats:"
+            f" {', '.join(_TORCH_DTYPES)}."
+        )
     a = torch.ones(size, size, dtype=_TORCH_DTYPES[dtype], device=device)
     return (lambda: torch._int_mm(a, a.t())) if dtype == "int8" else (lambda: torch.mm(a, a))
 
@@ -202,10 +232,13 @@ def _gemm(dtype: str, device: str, size: int | None = None) -> Work:
 
 @cache
 def _gemm_size(dtype: str, device: str) -> int:
-    """The smallest power of two whose GEMM takes long enough even when nothing interrupts it, from 512 to 16384."""
+    """The smallest power of two whose GEMM takes long enough even when nothing interrupts it, from
+    512 to 16384."""
     size = 512
     while size < 16384:
-        timing = stopwatch(_multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=5, max_rounds=5)
+        timing = stopwatch(
+            _multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=5, max_rounds=5
+        )
         if min(timing.samples_s) >= GEMM_TARGET_S:
             break
         size *= 2
@@ -213,7 +246,11 @@ def _gemm_size(dtype: str, device: str) -> int:
 
 
 def _capacity(device: str) -> int:
-    return int(torch.cuda.get_device_properties(0).total_memory) if device == "cuda" else memory_bytes()
+    return (
+        int(torch.cuda.get_device_properties(0).total_memory)
+        if device == "cuda"
+        else memory_bytes()
+    )
 
 
 def _quartiles(seen: list[float]) -> tuple[float, float]:
@@ -236,7 +273,8 @@ def _load(key: str) -> Calibration | None:
 
 
 def _save(key: str, measured: Calibration) -> None:
-    """Keep a calibration beside those of other set-ups; a cache directory that cannot be written is no reason to stop."""
+    """Keep a calibration beside those of other set-ups; a cache directory that cannot be written is
+    no reason to stop."""
     path = cache_path()
     try:
         kept = json.loads(path.read_text())

@@ -4,7 +4,8 @@
         y = mlp(x)
     m.matmul_flops, m.bytes, m.matmul_intensity
 
-The conventions are in `twophase.measure.formulas`. Works on the meta device too, where a model needs no memory.
+The conventions are in `twophase.measure.formulas`. Works on the meta device too, where a model
+needs no memory.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ _WRITE_ONLY = {"copy", "fill", "zero", "uniform", "normal", "exponential", "rand
 
 
 class Meter(Count):
-    """A context manager that counts every operator run inside it: itself the `Count` of all of them.
+    """A context manager that counts every operator run inside it: itself the `Count` of all of
+    them.
 
-    Meters may be nested: each counts all it sees. Raises UnknownOperator, naming it, when an operator computes and nobody has
-    registered its cost.
+    Meters may be nested: each counts all it sees. Raises UnknownOperator, naming it, when an
+    operator computes and nobody has registered its cost.
     """
 
     def __init__(self) -> None:
@@ -55,7 +57,8 @@ class Meter(Count):
 
     @contextmanager
     def region(self, name: str, fused: bool = False) -> Iterator[Region]:
-        """Count a stretch under a name, in `by_region`; `fused` as in `fused`. A region inside a fused one belongs to it."""
+        """Count a stretch under a name, in `by_region`; `fused` as in `fused`. A region inside a
+        fused one belongs to it."""
         if any(region.fused for region in self._regions):
             yield self._regions[-1]
             return
@@ -67,14 +70,17 @@ class Meter(Count):
             if fused:
                 read, written = region.traffic()
                 self.tally(name, Count(1, 0, 0, read, written))
-                self._hidden.update({storage: (f, region) for storage, f in region.hidden().items()})
+                self._hidden.update(
+                    {storage: (f, region) for storage, f in region.hidden().items()}
+                )
             self._regions.pop()
             self.by_region.setdefault(name, Count())
             if not any(outer.name == name for outer in self._regions):
                 self.by_region[name].include(region.count)
 
     def fused(self, name: str) -> Any:
-        """A region run as if it were one kernel: only what enters it and what leaves it moves (the FlashAttention assumption)."""
+        """A region run as if it were one kernel: only what enters it and what leaves it moves (the
+        FlashAttention assumption)."""
         return self.region(name, fused=True)
 
     def tally(self, name: str, count: Count) -> None:
@@ -103,7 +109,8 @@ class Meter(Count):
         self.tally(operator_name(func), count)
 
     def _recall(self, reads: list[Access]) -> None:
-        """A tensor thought to have stayed inside a fused region is read after it: so it left, and its bytes are added."""
+        """A tensor thought to have stayed inside a fused region is read after it: so it left, and
+        its bytes are added."""
         for access in reads if self._hidden else []:
             footprint, region = self._hidden.pop(storage_ref(access).cdata, (None, None))
             if footprint is not None and region is not None:
@@ -114,7 +121,9 @@ class Meter(Count):
 
     def _born(self, func: Operator, out: Any) -> None:
         if self._regions and self._regions[-1].fused:
-            made = [out] if operator_name(func) == "aten.lift_fresh" else _fresh(func, out)  # a constant from Python
+            made = (
+                [out] if operator_name(func) == "aten.lift_fresh" else _fresh(func, out)
+            )  # a constant from Python
             for tensor in made:
                 self._regions[-1].born(tensor)
 
@@ -126,8 +135,24 @@ class Meter(Count):
             for n, c in rows
             if c.bytes or c.flops
         ]
-        cells.append(["total", self.calls, self.matmul_flops, self.other_flops, self.bytes_read, self.bytes_written])
-        columns = ["operator", "calls", "matmul FLOPs", "other FLOPs", "bytes read", "bytes written"]
+        cells.append(
+            [
+                "total",
+                self.calls,
+                self.matmul_flops,
+                self.other_flops,
+                self.bytes_read,
+                self.bytes_written,
+            ]
+        )
+        columns = [
+            "operator",
+            "calls",
+            "matmul FLOPs",
+            "other FLOPs",
+            "bytes read",
+            "bytes written",
+        ]
         return Table(cells, columns, "FLOPs and bytes, counted while it ran")
 
     def __str__(self) -> str:
@@ -144,9 +169,13 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.meter = meter
 
-    def __torch_dispatch__(self, func: Operator, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Operator, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
-        if _is_composite(func):  # under inference_mode linear, reshape and attention arrive whole: look inside
+        if _is_composite(
+            func
+        ):  # under inference_mode linear, reshape and attention arrive whole: look inside
             with self:
                 return func.decompose(*args, **kwargs)
         formula = lookup(func)
@@ -170,11 +199,19 @@ def _fresh(func: Operator, out: Any) -> list[torch.Tensor]:
     returns = func._schema.returns
     if len(returns) != len(outs):  # one list returned, unpacked
         return list(tensors(out)) if returns and returns[0].alias_info is None else []
-    return [t for item, spec in zip(outs, returns, strict=True) if spec.alias_info is None for t in tensors(item)]
+    return [
+        t
+        for item, spec in zip(outs, returns, strict=True)
+        if spec.alias_info is None
+        for t in tensors(item)
+    ]
 
 
-def _accesses(func: Operator, formula: Formula, args: Any, kwargs: Any, out: Any) -> tuple[list[Access], list[Access]]:
-    """What an operator reads and what it writes: by its formula, else every operand once and every result once."""
+def _accesses(
+    func: Operator, formula: Formula, args: Any, kwargs: Any, out: Any
+) -> tuple[list[Access], list[Access]]:
+    """What an operator reads and what it writes: by its formula, else every operand once and every
+    result once."""
     reads: list[Access] = []
     writes: list[Access] = []
     base = operator_name(func).split(".")[1].rstrip("_")

@@ -1,4 +1,5 @@
-"""The costs of torch's own operators. Importing this module registers them; the conventions are in `formulas`."""
+"""The costs of torch's own operators. Importing this module registers them; the conventions are in
+`formulas`."""
 
 from __future__ import annotations
 
@@ -28,27 +29,44 @@ def _product(out: torch.Tensor, a: torch.Tensor, *args: Any, **kwargs: Any) -> i
     return 2 * out.numel() * a.shape[-1]
 
 
-def _added_product(out: torch.Tensor, c: torch.Tensor, a: torch.Tensor, *args: Any, **kwargs: Any) -> int:
+def _added_product(
+    out: torch.Tensor, c: torch.Tensor, a: torch.Tensor, *args: Any, **kwargs: Any
+) -> int:
     return 2 * out.numel() * a.shape[-1]
 
 
-def _convolution(out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any) -> int:
+def _convolution(
+    out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any
+) -> int:
     return 2 * out.numel() * math.prod(weight.shape[1:])
 
 
-register("aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten._int_mm", matmul_flops=_product)
-register("aten._scaled_mm", "aten._weight_int8pack_mm", "aten._weight_int4pack_mm_for_cpu", matmul_flops=_product)
-register("aten.addmm", "aten.baddbmm", "aten.addmv", matmul_flops=_added_product, other_flops=per_output)
-register("aten.convolution", "aten._convolution", "aten.mkldnn_convolution", matmul_flops=_convolution)
+register(
+    "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten._int_mm", matmul_flops=_product
+)
+register(
+    "aten._scaled_mm",
+    "aten._weight_int8pack_mm",
+    "aten._weight_int4pack_mm_for_cpu",
+    matmul_flops=_product,
+)
+register(
+    "aten.addmm", "aten.baddbmm", "aten.addmv", matmul_flops=_added_product, other_flops=per_output
+)
+register(
+    "aten.convolution", "aten._convolution", "aten.mkldnn_convolution", matmul_flops=_convolution
+)
 
 
-# Attention in one kernel: scores and their softmax never reach memory. The log-sum-exp it also returns serves training
-# and is left out of the bytes.
+# Attention in one kernel: scores and their softmax never reach memory. The log-sum-exp it also
+# returns serves training and is left out of the bytes.
 def _scores(q: torch.Tensor, k: torch.Tensor) -> int:
     return math.prod(q.shape[:-1]) * k.shape[-2]
 
 
-def _attention(out: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *args: Any, **kwargs: Any) -> int:
+def _attention(
+    out: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *args: Any, **kwargs: Any
+) -> int:
     return 2 * _scores(q, k) * (q.shape[-1] + v.shape[-1])
 
 
@@ -61,7 +79,13 @@ def _attention_reads(out: Any, *args: Any, **kwargs: Any) -> list[Access]:
 
 
 def _attention_backward(
-    out: Any, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *args: Any, **kwargs: Any
+    out: Any,
+    grad: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *args: Any,
+    **kwargs: Any,
 ) -> int:
     """Five products: scores again, and the gradients of the probabilities, q, k and v."""
     return 2 * _scores(q, k) * (3 * q.shape[-1] + 2 * v.shape[-1])
@@ -73,7 +97,12 @@ def _attention_backward_other(
     return 8 * _scores(q, k)
 
 
-for _kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"):
+for _kind in (
+    "flash_attention_for_cpu",
+    "flash_attention",
+    "efficient_attention",
+    "cudnn_attention",
+):
     _name = f"aten._scaled_dot_product_{_kind}"
     register(
         _name,
@@ -82,16 +111,39 @@ for _kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention
         reads=_attention_reads,
         writes=lambda out, *args, **kwargs: [out[0]],
     )
-    register(f"{_name}_backward", matmul_flops=_attention_backward, other_flops=_attention_backward_other)
+    register(
+        f"{_name}_backward", matmul_flops=_attention_backward, other_flops=_attention_backward_other
+    )
 
 # Softmax, norms, losses, searches, scans, the optimizer.
-register("aten._softmax", "aten._log_softmax", "aten._safe_softmax", other_flops=_times_input(SOFTMAX_FLOPS))
-register("aten._softmax_backward_data", "aten._log_softmax_backward_data", other_flops=_times_input(4))
-register("aten.native_layer_norm", other_flops=_times_input(7), writes=lambda out, *args, **kwargs: [out[0]])
+register(
+    "aten._softmax",
+    "aten._log_softmax",
+    "aten._safe_softmax",
+    other_flops=_times_input(SOFTMAX_FLOPS),
+)
+register(
+    "aten._softmax_backward_data", "aten._log_softmax_backward_data", other_flops=_times_input(4)
+)
+register(
+    "aten.native_layer_norm",
+    other_flops=_times_input(7),
+    writes=lambda out, *args, **kwargs: [out[0]],
+)
 # Backward of a norm: twice the forward, as for a matrix product.
-register("aten.native_layer_norm_backward", other_flops=lambda out, grad, *args, **kwargs: 2 * 7 * numel(grad))
-register("aten._fused_rms_norm_backward", other_flops=lambda out, grad, *args, **kwargs: 2 * 4 * numel(grad))
-register("aten._fused_rms_norm", other_flops=_times_input(4), writes=lambda out, *args, **kwargs: [out[0]])
+register(
+    "aten.native_layer_norm_backward",
+    other_flops=lambda out, grad, *args, **kwargs: 2 * 7 * numel(grad),
+)
+register(
+    "aten._fused_rms_norm_backward",
+    other_flops=lambda out, grad, *args, **kwargs: 2 * 4 * numel(grad),
+)
+register(
+    "aten._fused_rms_norm",
+    other_flops=_times_input(4),
+    writes=lambda out, *args, **kwargs: [out[0]],
+)
 register(
     *aten("topk sort argsort kthvalue multinomial cumsum cumprod cummax logcumsumexp"),
     *aten("searchsorted bincount histc unique_dim _unique2 equal isin"),
@@ -107,7 +159,10 @@ register(
     *aten("scalar_tensor arange linspace eye repeat_interleave tril_indices triu_indices"),
     *aten("rand randn randint randperm rand_like randn_like randint_like"),
     *aten("uniform normal exponential random bernoulli masked_select nonzero"),
-    *aten("slice_scatter select_scatter slice_backward select_backward _local_scalar_dense _pin_memory one_hot"),
+    *aten(
+        "slice_scatter select_scatter slice_backward select_backward _local_scalar_dense"
+        " _pin_memory one_hot"
+    ),
 )
 
 
@@ -116,12 +171,22 @@ def _rows_read(out: torch.Tensor, table: torch.Tensor, *args: Any, **kwargs: Any
     return [Part(table, _bytes(out)), *tensors(args), *tensors(kwargs)]
 
 
-register("aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take", reads=_rows_read)
+register(
+    "aten.embedding",
+    "aten.index",
+    "aten.index_select",
+    "aten.gather",
+    "aten.take",
+    reads=_rows_read,
+)
 
 
 def _indexed(target: torch.Tensor, indices: Any) -> int:
     """Elements of `target[indices]`."""
-    counts = [i if i is None or i.dtype not in (torch.bool, torch.uint8) else i.nonzero().unbind(1) for i in indices]
+    counts = [
+        i if i is None or i.dtype not in (torch.bool, torch.uint8) else i.nonzero().unbind(1)
+        for i in indices
+    ]
     flat: list[torch.Tensor | None] = []
     for i in counts:
         flat.extend(i if isinstance(i, tuple) else [i])
@@ -144,27 +209,45 @@ def _keep_rest(out: torch.Tensor, target: torch.Tensor) -> list[Access]:
     return [] if _same_storage(out, target) else [target]
 
 
-def _put_writes(out: torch.Tensor, target: torch.Tensor, indices: Any, *args: Any, **kwargs: Any) -> list[Access]:
+def _put_writes(
+    out: torch.Tensor, target: torch.Tensor, indices: Any, *args: Any, **kwargs: Any
+) -> list[Access]:
     return _write_into(out, target, _indexed(target, indices))
 
 
 def _put_reads(
-    out: torch.Tensor, target: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, **kwargs: Any
+    out: torch.Tensor,
+    target: torch.Tensor,
+    indices: Any,
+    values: torch.Tensor,
+    accumulate: bool = False,
+    **kwargs: Any,
 ) -> list[Access]:
     count = _indexed(target, indices) if accumulate else 0
     added: list[Access] = [Part(target, count * target.element_size())] if count else []
     return [*tensors(indices), values, *added, *_keep_rest(out, target)]
 
 
-def _put_flops(out: Any, target: Any, indices: Any, values: Any, accumulate: bool = False, **kwargs: Any) -> int:
+def _put_flops(
+    out: Any, target: Any, indices: Any, values: Any, accumulate: bool = False, **kwargs: Any
+) -> int:
     return _indexed(target, indices) if accumulate else 0
 
 
-register("aten.index_put", "aten._index_put_impl", other_flops=_put_flops, reads=_put_reads, writes=_put_writes)
+register(
+    "aten.index_put",
+    "aten._index_put_impl",
+    other_flops=_put_flops,
+    reads=_put_reads,
+    writes=_put_writes,
+)
 
 
-def _register_row_writes(name: str, written: Callable[[torch.Tensor, object], int], adds: bool) -> None:
-    """scatter and index_copy: `written(index, source)` elements change; with `adds` they are read first."""
+def _register_row_writes(
+    name: str, written: Callable[[torch.Tensor, object], int], adds: bool
+) -> None:
+    """scatter and index_copy: `written(index, source)` elements change; with `adds` they are read
+    first."""
 
     def reads(
         out: Any, target: torch.Tensor, dim: int, index: torch.Tensor, source: Any, **kwargs: Any
@@ -179,7 +262,9 @@ def _register_row_writes(name: str, written: Callable[[torch.Tensor, object], in
     ) -> list[Access]:
         return _write_into(out, target, written(index, source))
 
-    def flops(out: Any, target: Any, dim: int, index: torch.Tensor, source: Any, **kwargs: Any) -> int:
+    def flops(
+        out: Any, target: Any, dim: int, index: torch.Tensor, source: Any, **kwargs: Any
+    ) -> int:
         return written(index, source) if adds else 0
 
     register(name, other_flops=flops, reads=reads, writes=writes)
@@ -194,7 +279,10 @@ register("aten.embedding_dense_backward", other_flops=per_input)
 register(
     "aten.nll_loss_forward",
     other_flops=lambda out, x, target, *args, **kwargs: int(target.numel()),
-    reads=lambda out, x, target, *args, **kwargs: [Part(x, target.numel() * x.element_size()), target],
+    reads=lambda out, x, target, *args, **kwargs: [
+        Part(x, target.numel() * x.element_size()),
+        target,
+    ],
     writes=lambda out, *args, **kwargs: [out[0]],
 )
 register(

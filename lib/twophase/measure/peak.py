@@ -1,12 +1,14 @@
-"""The most memory that tensors made inside a block held at one time: the activations of a forward pass.
+"""The most memory that tensors made inside a block held at one time: the activations of a forward
+pass.
 
     with PeakBytes() as p, torch.inference_mode():
         model(tokens)
     p.peak_bytes
 
-Counts the storages that torch operators create, from the moment they exist until nothing refers to them. What was there before
-(weights, a cache) is not counted, nor is a kernel's private workspace. Works on the meta device too, where a model of any size
-runs without memory; attention is taken for the CPU's fused kernel there, since torch's stand-in would store the scores.
+Counts the storages that torch operators create, from the moment they exist until nothing refers to
+them. What was there before (weights, a cache) is not counted, nor is a kernel's private workspace.
+Works on the meta device too, where a model of any size runs without memory; attention is taken for
+the CPU's fused kernel there, since torch's stand-in would store the scores.
 """
 
 from __future__ import annotations
@@ -27,13 +29,17 @@ class PeakBytes(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.peak_bytes = 0
-        self._given: dict[int, StorageWeakRef] = {}  # a reference held keeps its number from being used again
+        self._given: dict[
+            int, StorageWeakRef
+        ] = {}  # a reference held keeps its number from being used again
         self._made: dict[int, tuple[StorageWeakRef, int]] = {}
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the tensors made inside that still exist."""
-        self._made = {name: (ref, size) for name, (ref, size) in self._made.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+        for name, (ref, _) in list(self._made.items()):
+            if ref.expired():  # type: ignore[no-untyped-call]
+                del self._made[name]
         return sum(size for _, size in self._made.values())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -41,7 +47,9 @@ class PeakBytes(TorchDispatchMode):
         if operator_name(func) == "aten.scaled_dot_product_attention" and args[0].is_meta:
             with self:
                 return _fused_attention(*args, **kwargs)
-        if _is_composite(func):  # under inference_mode linear, reshape and attention arrive whole: look inside
+        if _is_composite(
+            func
+        ):  # under inference_mode linear, reshape and attention arrive whole: look inside
             with self:
                 return func.decompose(*args, **kwargs)
         for tensor in tensors([args, kwargs]):

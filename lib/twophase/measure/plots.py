@@ -1,6 +1,8 @@
-"""The course's figures: Okabe and Ito's colors, which color-blind readers can tell apart, and a unit on every axis.
+"""The course's figures: Okabe and Ito's colors, which color-blind readers can tell apart, and a
+unit on every axis.
 
-Figures lie on a white card with dark text, so that they read the same on a light page and a dark one.
+Figures lie on a white card with dark text, so that they read the same on a light page and a dark
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW, BLACK = "#56B4E9", "#CC79A7", "#F0E442", "#000000"
-COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)  # yellow is too pale for a line on white
+COLORS = (
+    BLUE,
+    VERMILION,
+    GREEN,
+    PURPLE,
+    ORANGE,
+    SKY,
+    BLACK,
+)  # yellow is too pale for a line on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, GRID = "#222222", "#D9D9D9"
 
@@ -62,7 +72,8 @@ STYLE: dict[str, Any] = {
 
 
 def use_house_style() -> None:
-    """Make every figure of this process a figure of the course; in a notebook, one that stays sharp at any size."""
+    """Make every figure of this process a figure of the course; in a notebook, one that stays sharp
+    at any size."""
     mpl.rcParams.update(cast(Any, STYLE))
     ipython = sys.modules.get("IPython")
     if ipython is not None and ipython.get_ipython() is not None:
@@ -80,7 +91,9 @@ def figure(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any
 def label(ax: Axes, xlabel: str, ylabel: str, title: str = "") -> None:
     """Name both axes, units included. Raises ValueError if one has no name."""
     if not xlabel.strip() or not ylabel.strip():
-        raise ValueError("Both axes need a label with its unit, such as 'context [tokens]' and 'time [s]'.")
+        raise ValueError(
+            "Both axes need a label with its unit, such as 'context [tokens]' and 'time [s]'."
+        )
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     if title:
@@ -88,7 +101,8 @@ def label(ax: Axes, xlabel: str, ylabel: str, title: str = "") -> None:
 
 
 def unit_axis(ax: Axes, which: str, unit: str) -> None:
-    """Write an axis' ticks with SI prefixes (`unit="s"`: 10 ms; `"B"`: 2 GB; `"tokens/s"`), or binary ones for `"GiB"`.
+    """Write an axis' ticks with SI prefixes (`unit="s"`: 10 ms; `"B"`: 2 GB; `"tokens/s"`), or
+    binary ones for `"GiB"`.
 
     `which` is `x` or `y`. Ticks carry the unit, so the label need not.
     """
@@ -113,18 +127,29 @@ def line_and_points(
     series: int = 0,
     x_measured: Sequence[float] | None = None,
 ) -> None:
-    """Predicted as a line, measured as points of the same color. `series` 0, 1, 2, ... picks color and marker.
+    """Predicted as a line, measured as points of the same color. `series` 0, 1, 2, ... picks color
+    and marker.
 
-    `x_measured` where the points lie elsewhere than the line's. Raises ValueError if lengths differ or an axis has no label.
+    `x_measured` where the points lie elsewhere than the line's. Raises ValueError if lengths differ
+    or an axis has no label.
     """
     where = x if x_measured is None else x_measured
     if len(x) != len(predicted) or len(where) != len(measured):
         raise ValueError(
-            f"{len(x)} x and {len(predicted)} predicted; {len(where)} x and {len(measured)} measured: lengths differ."
+            f"{len(x)} x and {len(predicted)} predicted; {len(where)} x and {len(measured)}"
+            " measured: lengths differ."
         )
     color, marker = COLORS[series % len(COLORS)], MARKERS[series % len(MARKERS)]
     ax.plot(x, predicted, color=color, label=labels[0])
-    ax.plot(where, measured, marker, color=color, markerfacecolor="white", markeredgewidth=1.6, label=labels[1])
+    ax.plot(
+        where,
+        measured,
+        marker,
+        color=color,
+        markerfacecolor="white",
+        markeredgewidth=1.6,
+        label=labels[1],
+    )
     label(ax, xlabel, ylabel)
     ax.legend()
 
@@ -138,26 +163,38 @@ def roofline(
     series: int = 0,
     limits: tuple[float, float] | None = None,
 ) -> None:
-    """A machine's roofline in one format, and kernels on it: `points[name] = (FLOPs per byte, FLOP/s)`.
+    """A machine's roofline in one format, and kernels on it: `points[name] = (FLOPs per byte,
+    FLOP/s)`.
 
-    Logarithmic axes; the ridge is marked and named. `limits` is the range of intensities. Raises ValueError for a point that
-    is not positive or a format that the hardware has no figure for.
+    Logarithmic axes; the ridge is marked and named. `limits` is the range of intensities. Raises
+    ValueError for a point that is not positive or a format that the hardware has no figure for.
     """
     peak, bandwidth = hardware.peak_flops_per_s(dtype), hardware.hbm_bytes_per_s
     ridge = peak / bandwidth
     marks = dict(points or {})
     if any(value <= 0 for point in marks.values() for value in point):
         raise ValueError(
-            "Points of a roofline need a positive intensity and positive FLOP/s: its axes are logarithmic."
+            "Points of a roofline need a positive intensity and positive FLOP/s: its axes are"
+            " logarithmic."
         )
     reached = [intensity for intensity, _ in marks.values()]
     low, high = limits or (min([ridge / 30, *reached]) / 2, max([ridge * 30, *reached]) * 2)
     color = COLORS[series % len(COLORS)]
     corners = [low, *([ridge] if low < ridge < high else []), high]
-    ax.loglog(corners, [min(peak, i * bandwidth) for i in corners], color=color, label=f"{hardware.name}, {dtype}")
+    ax.loglog(
+        corners,
+        [min(peak, i * bandwidth) for i in corners],
+        color=color,
+        label=f"{hardware.name}, {dtype}",
+    )
     ax.plot([ridge], [peak], "|", color=color, markersize=12)
     ax.annotate(
-        f"ridge {si(ridge)} FLOP/B", (ridge, peak), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=9
+        f"ridge {si(ridge)} FLOP/B",
+        (ridge, peak),
+        xytext=(0, 10),
+        textcoords="offset points",
+        ha="center",
+        fontsize=9,
     )
     for number, (name, (intensity, rate)) in enumerate(marks.items()):
         dot, shade = MARKERS[number % len(MARKERS)], COLORS[(number + 1) % len(COLORS)]

@@ -36,7 +36,8 @@ class Count:
 
     @property
     def matmul_intensity(self) -> float:
-        """FLOPs of matrix products per byte: what the theory's intensities are. NaN if no byte moved."""
+        """FLOPs of matrix products per byte: what the theory's intensities are. NaN if no byte
+        moved."""
         return self.matmul_flops / self.bytes if self.bytes else float("nan")
 
     def include(self, other: Count) -> None:
@@ -50,11 +51,13 @@ class Count:
 
 @dataclass
 class Region:
-    """A named stretch of a run. A fused one moves only what enters it from outside and what leaves it.
+    """A named stretch of a run. A fused one moves only what enters it from outside and what leaves
+    it.
 
-    Entering: elements of storages that existed before the region, each counted once however often they are read. Leaving:
-    elements written into such storages (a cache), and tensors made inside that no operator inside consumed. A tensor that was
-    consumed inside and is read again later left too: the meter adds it when it sees that.
+    Entering: elements of storages that existed before the region, each counted once however often
+    they are read. Leaving: elements written into such storages (a cache), and tensors made inside
+    that no operator inside consumed. A tensor that was consumed inside and is read again later left
+    too: the meter adds it when it sees that.
     """
 
     name: str
@@ -110,7 +113,9 @@ class Region:
 
     def hidden(self) -> dict[int, Footprint]:
         """Storages made and consumed inside, so far thought never to have left."""
-        return {n: f for n, f in self.inside.items() if n not in self.unread and n not in self.written}
+        return {
+            n: f for n, f in self.inside.items() if n not in self.unread and n not in self.written
+        }
 
 
 def plain_traffic(reads: list[Access], writes: list[Access]) -> tuple[int, int]:

@@ -1,7 +1,9 @@
-"""Medians of wall-clock times, taken so that they can be compared on a machine that other people use too.
+"""Medians of wall-clock times, taken so that they can be compared on a machine that other people
+use too.
 
-Warm-up first; then rounds in which every function runs once, in alternating order, so that all see the same weather; the
-median with its quartiles. A ratio is the median of the rounds' own ratios, which drift does not touch.
+Warm-up first; then rounds in which every function runs once, in alternating order, so that all see
+the same weather; the median with its quartiles. A ratio is the median of the rounds' own ratios,
+which drift does not touch.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from typing import Any
 from .tables import Table, si
 
 Clock = Callable[[], float]
-MIN_SAMPLE_S = 50e-6  # shorter calls are timed several at once, so that reading the clock does not show
+MIN_SAMPLE_S = (
+    50e-6  # shorter calls are timed several at once, so that reading the clock does not show
+)
 
 
 @dataclass(frozen=True)
@@ -55,26 +59,43 @@ class Timing:
 
     def __str__(self) -> str:
         low, high = self.quartiles_s
-        return f"{self.name}: {si(self.median_s, 's')} (quartiles {si(low, 's')} to {si(high, 's')}, {self.count} runs)"
+        return (
+            f"{self.name}: {si(self.median_s, 's')} (quartiles {si(low, 's')} to {si(high, 's')},"
+            f" {self.count} runs)"
+        )
 
 
 class Race(dict[str, Timing]):
     """Timings by name, taken in the same rounds."""
 
     def ratio(self, slow: str, fast: str) -> float:
-        """How many times longer `slow` took than `fast`: the median over rounds of the ratio within a round."""
+        """How many times longer `slow` took than `fast`: the median over rounds of the ratio within
+        a round."""
         pairs = zip(self[slow].samples_s, self[fast].samples_s, strict=True)
         return statistics.median(a / b for a, b in pairs)
 
-    def table(self, caption: str = "Median wall-clock time per call", baseline: str | None = None) -> Table:
+    def table(
+        self, caption: str = "Median wall-clock time per call", baseline: str | None = None
+    ) -> Table:
         """One row per function; with a baseline, also how many times as fast as it each one is."""
         columns = ["what", "median", "first quartile", "third quartile", "runs"]
         rows: list[list[object]] = []
         for name, timing in self.items():
             low, high = timing.quartiles_s
-            row: list[object] = [name, si(timing.median_s, "s"), si(low, "s"), si(high, "s"), timing.count]
+            row: list[object] = [
+                name,
+                si(timing.median_s, "s"),
+                si(low, "s"),
+                si(high, "s"),
+                timing.count,
+            ]
             rows.append([*row, self.ratio(baseline, name)] if baseline else row)
-        return Table(rows, [*columns, f"speed-up over {baseline}"] if baseline else columns, caption, digits=3)
+        return Table(
+            rows,
+            [*columns, f"speed-up over {baseline}"] if baseline else columns,
+            caption,
+            digits=3,
+        )
 
     def __str__(self) -> str:
         return str(self.table())
@@ -92,13 +113,18 @@ def race(
     max_rounds: int = 1000,
     clock: Clock = time.perf_counter,
 ) -> Race:
-    """Time several functions in one run, in rounds, until `budget_s` seconds are spent on all of them together.
+    """Time several functions in one run, in rounds, until `budget_s` seconds are spent on all of
+    them together.
 
-    At least `min_rounds` rounds, whatever they take. Results of a call live until its time is taken, so that freeing them is
-    not timed. CUDA is waited for. Raises ValueError for no functions or a budget that is not positive.
+    At least `min_rounds` rounds, whatever they take. Results of a call live until its time is
+    taken, so that freeing them is not timed. CUDA is waited for. Raises ValueError for no functions
+    or a budget that is not positive.
     """
     if not functions or budget_s <= 0 or warmup < 0 or not 1 <= min_rounds <= max_rounds:
-        raise ValueError("A race needs functions, a positive budget_s, warmup >= 0 and 1 <= min_rounds <= max_rounds.")
+        raise ValueError(
+            "A race needs functions, a positive budget_s, warmup >= 0 and 1 <= min_rounds <="
+            " max_rounds."
+        )
     names = list(functions)
     with _no_garbage_collection():
         repeats = {name: _warm_up(functions[name], warmup, clock) for name in names}

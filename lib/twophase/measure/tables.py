@@ -21,9 +21,11 @@ _PREFIXES = (
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:
-    """A number with an SI prefix: `si(3.2e9, "B/s")` is `3.2 GB/s`, `si(0.0042, "s")` is `4.2 ms`. GB is 10⁹ bytes.
+    """A number with an SI prefix: `si(3.2e9, "B/s")` is `3.2 GB/s`, `si(0.0042, "s")` is `4.2 ms`.
+    GB is 10⁹ bytes.
 
-    Prefixes below one are for seconds, meters and the like; a count under a thousand keeps its own digits.
+    Prefixes below one are for seconds, meters and the like; a count under a thousand keeps its own
+    digits.
     """
     if not math.isfinite(value) or value == 0:
         return f"{value:g} {unit}".strip()
@@ -44,7 +46,8 @@ def binary(n_bytes: float, digits: int = 3) -> str:
 
 
 def _significant(value: float, digits: int) -> str:
-    """`digits` significant digits, without an exponent for everyday sizes and without trailing zeros."""
+    """`digits` significant digits, without an exponent for everyday sizes and without trailing
+    zeros."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     exponent = math.floor(math.log10(abs(value)))
@@ -55,7 +58,8 @@ def _significant(value: float, digits: int) -> str:
 
 
 def cell_text(value: object, digits: int = 4) -> str:
-    """How a table prints a value: integers with separators, other numbers with `digits` significant digits, None as a dash."""
+    """How a table prints a value: integers with separators, other numbers with `digits` significant
+    digits, None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -68,11 +72,12 @@ def cell_text(value: object, digits: int = 4) -> str:
 
 
 class Table:
-    """Rows under named columns. A notebook shows it as an accessible HTML table, `print` as aligned text.
+    """Rows under named columns. A notebook shows it as an accessible HTML table, `print` as aligned
+    text.
 
-    `rows`: one sequence per row, or one mapping from column to value. `columns`: the headings, units in them; may be left out
-    if rows are mappings. `caption`: says what the reader looks at. Numbers are aligned right.
-    Raises ValueError when a row does not fit the columns.
+    `rows`: one sequence per row, or one mapping from column to value. `columns`: the headings,
+    units in them; may be left out if rows are mappings. `caption`: says what the reader looks at.
+    Numbers are aligned right. Raises ValueError when a row does not fit the columns.
     """
 
     def __init__(
@@ -88,15 +93,23 @@ class Table:
         if not self.columns:
             raise ValueError("A table needs columns: pass their names, or rows that are mappings.")
         self.caption, self.digits = caption, digits
-        self.rows = [[row.get(c) for c in self.columns] if isinstance(row, dict) else list(row) for row in given]
+        self.rows = [
+            [row.get(c) for c in self.columns] if isinstance(row, dict) else list(row)
+            for row in given
+        ]
         for number, row in enumerate(self.rows):
             if len(row) != len(self.columns):
-                raise ValueError(f"Row {number} has {len(row)} values; the table has {len(self.columns)} columns.")
+                raise ValueError(
+                    f"Row {number} has {len(row)} values; the table has {len(self.columns)}"
+                    " columns."
+                )
 
     def column(self, name: str) -> list[object]:
         """The values of one column."""
         if name not in self.columns:
-            raise ValueError(f"There is no column {name!r}; the columns are {', '.join(self.columns)}.")
+            raise ValueError(
+                f"There is no column {name!r}; the columns are {', '.join(self.columns)}."
+            )
         return [row[self.columns.index(name)] for row in self.rows]
 
     def _texts(self) -> list[list[str]]:
@@ -104,7 +117,9 @@ class Table:
 
     def _right(self, index: int) -> bool:
         kept = [row[index] for row in self.rows if row[index] is not None]
-        return bool(kept) and all(isinstance(value, Real) and not isinstance(value, bool) for value in kept)
+        return bool(kept) and all(
+            isinstance(value, Real) and not isinstance(value, bool) for value in kept
+        )
 
     def __str__(self) -> str:
         texts = self._texts()
@@ -112,7 +127,10 @@ class Table:
         right = [self._right(i) for i in range(len(self.columns))]
 
         def line(cells: Sequence[str]) -> str:
-            padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True)]
+            padded = [
+                c.rjust(w) if r else c.ljust(w)
+                for c, w, r in zip(cells, widths, right, strict=True)
+            ]
             return "  ".join(padded).rstrip()
 
         lines = [line(self.columns), "  ".join("-" * w for w in widths), *map(line, texts)]
@@ -123,13 +141,21 @@ class Table:
     def _repr_html_(self) -> str:
         align = ["right" if self._right(i) else "left" for i in range(len(self.columns))]
         styles = [f' style="text-align: {side}"' for side in align]
-        head = "".join(f'<th scope="col"{s}>{escape(c)}</th>' for c, s in zip(self.columns, styles, strict=True))
+        head = "".join(
+            f'<th scope="col"{s}>{escape(c)}</th>'
+            for c, s in zip(self.columns, styles, strict=True)
+        )
         body = "\n".join(f"<tr>{_html_row(cells, styles)}</tr>" for cells in self._texts())
         caption = f"<caption>{escape(self.caption)}</caption>\n" if self.caption else ""
-        return f'<table class="table">\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+        return (
+            "<table"
+            f' class="table">\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+        )
 
 
 def _html_row(cells: Sequence[str], styles: Sequence[str]) -> str:
     """The first cell names its row."""
     first = f'<th scope="row"{styles[0]}>{escape(cells[0])}</th>'
-    return first + "".join(f"<td{style}>{escape(cell)}</td>" for cell, style in zip(cells[1:], styles[1:], strict=True))
+    return first + "".join(
+        f"<td{style}>{escape(cell)}</td>" for cell, style in zip(cells[1:], styles[1:], strict=True)
+    )

@@ -1,7 +1,9 @@
-"""Which bytes of memory an operator touches, counted by element, so that views, slices and broadcasts cost what they are.
+"""Which bytes of memory an operator touches, counted by element, so that views, slices and
+broadcasts cost what they are.
 
-Convention: an operator reads every element of every operand once and writes every element of its result once. A broadcast
-(stride 0) dimension costs one element however far it is expanded; a slice costs its own elements, not its storage's.
+Convention: an operator reads every element of every operand once and writes every element of its
+result once. A broadcast (stride 0) dimension costs one element however far it is expanded; a slice
+costs its own elements, not its storage's.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class Part(NamedTuple):
-    """`n_bytes` of a tensor, where an operator touches only some of its elements, as a lookup in a table does."""
+    """`n_bytes` of a tensor, where an operator touches only some of its elements, as a lookup in a
+    table does."""
 
     tensor: torch.Tensor
     n_bytes: int
@@ -25,14 +28,18 @@ Layout = tuple[int, tuple[tuple[int, int], ...]]
 
 
 def layout(tensor: torch.Tensor) -> Layout:
-    """Where the elements of a tensor lie in its storage: (offset, ((stride, size), ...)), the same for a view and its transpose."""
+    """Where the elements of a tensor lie in its storage: (offset, ((stride, size), ...)), the same
+    for a view and its transpose."""
     dims = zip(tensor.stride(), tensor.shape, strict=True)
-    kept = tuple(sorted((int(stride), int(size)) for stride, size in dims if size != 1 and stride != 0))
+    kept = tuple(
+        sorted((int(stride), int(size)) for stride, size in dims if size != 1 and stride != 0)
+    )
     return int(tensor.storage_offset()), kept
 
 
 def _elements(where: Layout) -> int:
-    """How many distinct elements a layout touches; overlapping windows (`unfold`) count each element once."""
+    """How many distinct elements a layout touches; overlapping windows (`unfold`) count each
+    element once."""
     _, dims = where
     product, span, nested = 1, 1, True
     for stride, size in dims:
@@ -46,7 +53,9 @@ def _elements(where: Layout) -> int:
 
 def _mark(places: list[Layout]) -> int:
     """Distinct elements touched by several layouts of one storage, by marking them."""
-    end = max(offset + sum(stride * (size - 1) for stride, size in dims) + 1 for offset, dims in places)
+    end = max(
+        offset + sum(stride * (size - 1) for stride, size in dims) + 1 for offset, dims in places
+    )
     start = min(offset for offset, _ in places)
     touched = torch.zeros(end - start, dtype=torch.bool)
     for offset, dims in places:
@@ -87,7 +96,8 @@ def distinct(accesses: list[Access]) -> list[Access]:
 
 
 def storage_ref(access: Access) -> StorageWeakRef:
-    """A weak reference that names the storage; while it is held the name (`cdata`) is not given to another storage."""
+    """A weak reference that names the storage; while it is held the name (`cdata`) is not given to
+    another storage."""
     tensor = access.tensor if isinstance(access, Part) else access
     return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
 
@@ -114,7 +124,8 @@ class Footprint:
 
     @property
     def bytes(self) -> int:
-        """Distinct bytes touched; parts are added and capped at the storage, since which elements they hit is unknown."""
+        """Distinct bytes touched; parts are added and capped at the storage, since which elements
+        they hit is unknown."""
         if not self.places:
             return min(self.part_bytes, self.storage_bytes)
         places = list(self.places)

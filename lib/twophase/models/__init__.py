@@ -12,7 +12,8 @@ __all__ = ["available", "card", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch only when a model is asked for: the corpus list and the command line need none."""
+    """Import torch only when a model is asked for: the corpus list and the command line need
+    none."""
     if name in __all__:
         from twophase.models import checkpoints
 

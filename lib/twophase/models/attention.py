@@ -1,4 +1,5 @@
-"""Grouped-query attention as a layer, with all that its families do differently: windows, biases, norms, shared keys."""
+"""Grouped-query attention as a layer, with all that its families do differently: windows, biases,
+norms, shared keys."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +15,8 @@ from twophase.models.norm import RMSNorm
 
 Cache = KVCache | RaggedKVCache | LayerCaches
 Tables = tuple[torch.Tensor, torch.Tensor]
-# Keys and values [B, S, K, H]; for a ragged batch also the start and the length of each sequence, [B].
+# Keys and values [B, S, K, H]; for a ragged batch also the start and the length of each sequence,
+# [B].
 KeysValues = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 
@@ -35,7 +37,9 @@ class GroupedQueryAttention(nn.Module):
         super().__init__()
         c = self.config = config
         self.layer, self.kind, self.source = layer, c.mixers[layer], c.source(layer)
-        self.is_read_later = any(c.source(later) == layer for later in range(layer + 1, c.L))  # else nothing is kept
+        self.is_read_later = any(
+            c.source(later) == layer for later in range(layer + 1, c.L)
+        )  # else nothing is kept
         self.window = c.window if self.kind == "sliding" else None
         self.q_proj = nn.Linear(c.D, c.N * c.H, bias=c.qkv_bias)
         if self.source == layer:  # else it reads the keys and values of an earlier layer
@@ -48,18 +52,23 @@ class GroupedQueryAttention(nn.Module):
                 self.k_norm = RMSNorm(c.H, c)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
-        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens also see what it holds, and are appended to it."""
+        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens also see what it holds, and are
+        appended to it."""
         c = self.config
         B, T, _ = x.shape
         q = self.q_proj(x).view(B, T, c.N, c.H)  # [B, T, N, H]
         q = self._turn(self.q_norm(q) if c.qk_norm else q, step)
-        found = self._keys_values(x, step) if self.source == self.layer else step.shared[self.source]
+        found = (
+            self._keys_values(x, step) if self.source == self.layer else step.shared[self.source]
+        )
         if self.is_read_later:
             step.shared[self.layer] = found
         k, v, starts, lengths = found  # [B, S, K, H]
         scores = {"scale": c.score_scale, "softcap": c.score_cap}
         if c.causal:
-            out = causal_attention(q, k, v, lengths=lengths, starts=starts, window=self.window, **scores)
+            out = causal_attention(
+                q, k, v, lengths=lengths, starts=starts, window=self.window, **scores
+            )
         else:
             out = full_attention(q, k, v, **scores)  # [B, T, N, H]
         return self.o_proj(out.reshape(B, T, c.N * c.H))  # type: ignore[no-any-return]  # [B, T, D]
@@ -80,4 +89,8 @@ class GroupedQueryAttention(nn.Module):
     def _turn(self, heads: torch.Tensor, step: Step) -> torch.Tensor:
         """RoPE, where there is one."""
         tables = step.rope[self.kind]
-        return heads if tables is None else apply_rope(heads, *tables, pairing=self.config.rope_pairing)
+        return (
+            heads
+            if tables is None
+            else apply_rope(heads, *tables, pairing=self.config.rope_pairing)
+        )

@@ -1,4 +1,5 @@
-"""Trained checkpoints: weights as safetensors, beside a JSON card that says what they are and how they came about."""
+"""Trained checkpoints: weights as safetensors, beside a JSON card that says what they are and how
+they came about."""
 
 import hashlib
 import json
@@ -31,7 +32,9 @@ def card(name: str, folder: Path = FOLDER) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
         Config(**found["config"])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the card {path} of checkpoint {name} cannot be read ({error}): restore the file.") from None
+        raise ValueError(
+            f"the card {path} of checkpoint {name} cannot be read ({error}): restore the file."
+        ) from None
     return found  # type: ignore[no-any-return]
 
 
@@ -43,7 +46,8 @@ def load(
 ) -> Transformer:
     """A trained model, ready to run (`eval`, no gradients), its weights cast from bf16 to `dtype`.
 
-    Raises ValueError, in one sentence, if the name is unknown or a file is damaged; nothing is half loaded.
+    Raises ValueError, in one sentence, if the name is unknown or a file is damaged; nothing is half
+    loaded.
     """
     known = card(name, folder)
     config = Config(**known["config"])
@@ -59,32 +63,46 @@ def load(
         weights["lm_head.weight"] = weights.get("embed_tokens.weight", torch.empty(0))
     expected = {key: list(value.shape) for key, value in model.state_dict().items()}
     found = {key: list(value.shape) for key, value in weights.items()}
-    if wrong := sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)):
+    if wrong := sorted(
+        key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
+    ):
         raise ValueError(
-            f"the weights {path} do not fit their card: {wrong[0]} is {found.get(wrong[0])} and should be {expected.get(wrong[0])}."
+            f"the weights {path} do not fit their card: {wrong[0]} is {found.get(wrong[0])} and"
+            f" should be {expected.get(wrong[0])}."
         )
     if known.get("weights_sha256") not in (None, _sha256(path)):
-        raise ValueError(f"the weights {path} are not those that their card was written for: restore both files.")
+        raise ValueError(
+            f"the weights {path} are not those that their card was written for: restore both files."
+        )
     model.load_state_dict(weights)
     return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
 
 
 def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -> Path:
-    """Write `<name>.safetensors` (bf16, a tied output matrix once) and `<name>.json`; return the path of the weights."""
+    """Write `<name>.safetensors` (bf16, a tied output matrix once) and `<name>.json`; return the
+    path of the weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    state = {key: value.detach().to("cpu", torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
+    state = {
+        key: value.detach().to("cpu", torch.bfloat16).contiguous()
+        for key, value in model.state_dict().items()
+    }
     if model.config.tied:
         del state["lm_head.weight"]
     path = folder / f"{name}.safetensors"
     save_file(state, path.with_suffix(".tmp"))
     path.with_suffix(".tmp").chmod(0o644)
     sizes = {"name": name, "config": model.config.to_dict(), "n_params": model.n_params}
-    publish(path.with_suffix(".tmp"), path, {**sizes, "weights_sha256": _sha256(path.with_suffix(".tmp")), **details})
+    publish(
+        path.with_suffix(".tmp"),
+        path,
+        {**sizes, "weights_sha256": _sha256(path.with_suffix(".tmp")), **details},
+    )
     return path
 
 
 def publish(weights: Path, path: Path, card: dict[str, Any]) -> None:
-    """Move weights to `path` and write their card beside it: at no moment do weights stand beside another's card."""
+    """Move weights to `path` and write their card beside it: at no moment do weights stand beside
+    another's card."""
     path.with_suffix(".json").unlink(missing_ok=True)
     os.replace(weights, path)
     write_card(path.with_suffix(".json"), card)
@@ -92,7 +110,9 @@ def publish(weights: Path, path: Path, card: dict[str, Any]) -> None:
 
 def write_card(path: Path, card: dict[str, Any]) -> None:
     """Write a card, whole or not at all."""
-    path.with_suffix(".json.tmp").write_text(json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    path.with_suffix(".json.tmp").write_text(
+        json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8"
+    )
     os.replace(path.with_suffix(".json.tmp"), path)
 
 

@@ -1,6 +1,7 @@
 """Put finished runs where the package finds them: `python -m twophase.models.collect`.
 
-Of each model the run of seed 1 is taken, weights and card; the losses of its other seeds are written into that card.
+Of each model the run of seed 1 is taken, weights and card; the losses of its other seeds are
+written into that card.
 """
 
 import argparse
@@ -17,18 +18,26 @@ from twophase.models.train import Recipe
 
 
 def collect(runs: Path, out: Path) -> list[str]:
-    """Copy every finished model below `runs` (seed1/gqa.safetensors …) to `out`; return what is still missing.
+    """Copy every finished model below `runs` (seed1/gqa.safetensors …) to `out`; return what is
+    still missing.
 
-    Raises ValueError if a run is not the family's (a trial on fewer tokens, say); nothing of that model is copied then.
+    Raises ValueError if a run is not the family's (a trial on fewer tokens, say); nothing of that
+    model is copied then.
     """
     missing = []
     for name in FAMILY:
         folders = {seed: runs / f"seed{seed}" for seed in SEEDS[name]}
-        unfinished = [seed for seed, folder in folders.items() if name not in checkpoints.available(folder)]
+        unfinished = [
+            seed for seed, folder in folders.items() if name not in checkpoints.available(folder)
+        ]
         missing += [f"{name}, seed {seed}" for seed in unfinished]
         if 1 in unfinished:
             continue
-        cards = {s: checkpoints.card(name, folder) for s, folder in folders.items() if s not in unfinished}
+        cards = {
+            s: checkpoints.card(name, folder)
+            for s, folder in folders.items()
+            if s not in unfinished
+        }
         for seed, card in cards.items():
             _check(name, seed, card)
         keep = ("held_out_bits_per_byte", "train_bits_per_byte", "training_s", "device")
@@ -41,7 +50,8 @@ def collect(runs: Path, out: Path) -> list[str]:
 
 
 def _check(name: str, seed: int, card: dict[str, Any]) -> None:
-    """Raise ValueError unless the card is of a whole run of this model, by the recipe, on the corpus."""
+    """Raise ValueError unless the card is of a whole run of this model, by the recipe, on the
+    corpus."""
     wanted = {
         "config": FAMILY[name].to_dict(),
         "recipe": asdict(Recipe(seed=seed)),
@@ -49,14 +59,26 @@ def _check(name: str, seed: int, card: dict[str, Any]) -> None:
     }
     for key, value in wanted.items():
         if card[key] != json.loads(json.dumps(value)):
-            raise ValueError(f"{name}, seed {seed}, was trained with another {key} than the family's: train it again.")
+            raise ValueError(
+                f"{name}, seed {seed}, was trained with another {key} than the family's: train it"
+                " again."
+            )
 
 
 def main() -> None:
     """The command line of this module."""
-    parser = argparse.ArgumentParser(description="Copy finished runs into the package, with the losses of all seeds.")
-    parser.add_argument("--runs", type=Path, default=Path("scratch/train"), help="where the runs are")
-    parser.add_argument("--out", type=Path, default=checkpoints.FOLDER, help="where the package looks for checkpoints")
+    parser = argparse.ArgumentParser(
+        description="Copy finished runs into the package, with the losses of all seeds."
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=Path("scratch/train"), help="where the runs are"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=checkpoints.FOLDER,
+        help="where the package looks for checkpoints",
+    )
     args = parser.parse_args()
     try:
         missing = collect(args.runs, args.out)

@@ -1,7 +1,7 @@
 """The shape of a model: one `Config` says everything that `Transformer` builds.
 
-Sizes carry the letters of the notation page. What is not a size says what one family of models does differently from
-Llama, and is off by default.
+Sizes carry the letters of the notation page. What is not a size says what one family of models does
+differently from Llama, and is off by default.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -25,18 +25,23 @@ MIXERS = {"gqa": "full", "sliding": "sliding", "mla": "mla", "linear": "state", 
 
 @dataclass(frozen=True)
 class LinearAttention:
-    """Linear attention with BASED's Taylor features: queries and keys of `feature_dim` numbers per head."""
+    """Linear attention with BASED's Taylor features: queries and keys of `feature_dim` numbers per
+    head."""
 
     feature_dim: int = 16
 
     def __post_init__(self) -> None:
         if self.feature_dim < 2 or self.feature_dim % 2:
-            raise ValueError(f"RoPE turns pairs of numbers, so feature_dim must be even; it is {self.feature_dim}.")
+            raise ValueError(
+                "RoPE turns pairs of numbers, so feature_dim must be even; it is"
+                f" {self.feature_dim}."
+            )
 
 
 @dataclass(frozen=True)
 class StateSpace:
-    """Mamba's sizes: `d_inner` channels with `d_state` numbers of memory each, a convolution over `conv_width` inputs."""
+    """Mamba's sizes: `d_inner` channels with `d_state` numbers of memory each, a convolution over
+    `conv_width` inputs."""
 
     d_inner: int
     d_state: int = 16
@@ -48,9 +53,10 @@ class StateSpace:
 class Routing:
     """How a mixture of experts picks its k of E, and with what weights.
 
-    `score`: "softmax" (Mixtral, Qwen, DeepSeek-V2) or "sigmoid" (DeepSeek-V3) of the router's logits. `normalize`: the
-    k weights are divided by their sum. `scale`: what they are multiplied with. `groups`, `groups_kept`: experts come in
-    groups and a token may visit the best few only; a group is as good as the sum of its `group_top` best experts.
+    `score`: "softmax" (Mixtral, Qwen, DeepSeek-V2) or "sigmoid" (DeepSeek-V3) of the router's
+    logits. `normalize`: the k weights are divided by their sum. `scale`: what they are multiplied
+    with. `groups`, `groups_kept`: experts come in groups and a token may visit the best few only; a
+    group is as good as the sum of its `group_top` best experts.
     """
 
     score: str = "softmax"
@@ -64,14 +70,19 @@ class Routing:
         if self.score not in ("softmax", "sigmoid"):
             raise ValueError(f'a router scores by "softmax" or "sigmoid"; got "{self.score}".')
         if min(self.groups, self.group_top) < 1:
-            raise ValueError(f"`groups` and `group_top` start at 1; got {self.groups} and {self.group_top}.")
+            raise ValueError(
+                f"`groups` and `group_top` start at 1; got {self.groups} and {self.group_top}."
+            )
         if not 1 <= self.groups_kept <= self.groups:
-            raise ValueError(f"a router keeps between 1 and {self.groups} groups; got {self.groups_kept}.")
+            raise ValueError(
+                f"a router keeps between 1 and {self.groups} groups; got {self.groups_kept}."
+            )
 
 
 @dataclass(frozen=True)
 class Config:
-    """The shape of a model, in the letters of the notation page. Raises ValueError where the shape is impossible."""
+    """The shape of a model, in the letters of the notation page. Raises ValueError where the shape
+    is impossible."""
 
     L: int  # layers
     D: int  # width of the residual stream
@@ -85,10 +96,14 @@ class Config:
     norm_eps: float = 1e-6
     tied: bool = True  # the output matrix is the embedding
     context: int = 256  # tokens per training sequence; longer runs work, but were not trained
-    attention: str | tuple[str, ...] = "gqa"  # the kind of every layer, or one per layer: see MIXERS
+    attention: str | tuple[str, ...] = (
+        "gqa"  # the kind of every layer, or one per layer: see MIXERS
+    )
     # Kinds of layers.
     window: int | None = None  # keys that a query of a "sliding" layer sees, its own included
-    kv_source: tuple[int, ...] | None = None  # for each layer, the layer whose keys and values it reads
+    kv_source: tuple[int, ...] | None = (
+        None  # for each layer, the layer whose keys and values it reads
+    )
     mla: LatentAttention | None = None
     linear: LinearAttention | None = None
     ssm: StateSpace | None = None
@@ -98,7 +113,9 @@ class Config:
     # What some families do differently.
     rope_scaling: RopeScaling | None = None
     rotary_dim: int | None = None  # RoPE turns the first so many numbers of a head; None: all
-    local_rope_theta: float | None = None  # "sliding" layers turn by another base, unscaled (Gemma 3)
+    local_rope_theta: float | None = (
+        None  # "sliding" layers turn by another base, unscaled (Gemma 3)
+    )
     learned_positions: int = 0  # rows of a table of positions, in place of RoPE (GPT-2, GPT-3)
     qkv_bias: bool = False
     o_bias: bool = False
@@ -119,26 +136,42 @@ class Config:
         if min(self.L, self.D, self.F, self.N, self.K, self.H, self.V) < 1:
             raise ValueError(f"every size of a model must be at least 1; got {self}.")
         if self.N % self.K:
-            raise ValueError(f"the {self.N} query heads cannot be shared evenly among {self.K} KV heads.")
+            raise ValueError(
+                f"the {self.N} query heads cannot be shared evenly among {self.K} KV heads."
+            )
         if not self.learned_positions and self.turned % 2:
-            raise ValueError(f"RoPE turns pairs of numbers, so the head width must be even; it is {self.turned}.")
+            raise ValueError(
+                f"RoPE turns pairs of numbers, so the head width must be even; it is {self.turned}."
+            )
         if not 0 < self.turned <= self.H:
-            raise ValueError(f"RoPE turns between 2 and all {self.H} numbers of a head; got {self.turned}.")
+            raise ValueError(
+                f"RoPE turns between 2 and all {self.H} numbers of a head; got {self.turned}."
+            )
         self._check_settings()
         self._check_layers()
 
     def _check_settings(self) -> None:
-        allowed = {"rope_pairing": ("half", "interleaved"), "norm": ("rms", "layer"), "norms_per_layer": (2, 4)}
+        allowed = {
+            "rope_pairing": ("half", "interleaved"),
+            "norm": ("rms", "layer"),
+            "norms_per_layer": (2, 4),
+        }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
-                raise ValueError(f"{name} is one of {', '.join(map(str, values))}; got {getattr(self, name)!r}.")
+                raise ValueError(
+                    f"{name} is one of {', '.join(map(str, values))}; got {getattr(self, name)!r}."
+                )
         if self.activation not in ACTIVATIONS:
-            raise ValueError(f'unknown activation "{self.activation}"; known: {", ".join(ACTIVATIONS)}.')
+            raise ValueError(
+                f'unknown activation "{self.activation}"; known: {", ".join(ACTIVATIONS)}.'
+            )
         for name in ("rope_theta", "norm_eps", "context", "embedding_scale"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive; got {getattr(self, name)!r}.")
         if self.learned_positions < 0:
-            raise ValueError(f"learned_positions counts the rows of a table; got {self.learned_positions}.")
+            raise ValueError(
+                f"learned_positions counts the rows of a table; got {self.learned_positions}."
+            )
 
     def _check_layers(self) -> None:
         if unknown := [kind for kind in self.mixers if kind not in MIXERS]:
@@ -153,7 +186,9 @@ class Config:
         if not self.causal and set(self.mixers) != {"gqa"}:
             raise ValueError('only layers of the kind "gqa" can read both ways (`causal=False`).')
         self.architecture()  # raises where the theory knows better
-        if self.kv_source and (bad := [i for i in range(self.L) if self.mixers[i] != self.mixers[self.kv_source[i]]]):
+        if self.kv_source and (
+            bad := [i for i in range(self.L) if self.mixers[i] != self.mixers[self.kv_source[i]]]
+        ):
             raise ValueError(f"layer {bad[0]} cannot read the keys of a layer of another kind.")
 
     def _from_plain_data(self) -> None:
@@ -220,7 +255,8 @@ class Config:
 
     @classmethod
     def from_architecture(cls, arch: Architecture, **more: Any) -> "Config":
-        """A config with the sizes of `arch`; what an Architecture does not say comes from `more`."""
+        """A config with the sizes of `arch`; what an Architecture does not say comes from
+        `more`."""
         names = {theory: ours for ours, theory in MIXERS.items() if theory != "state"}
         kinds = tuple(names[kind] for kind in arch.layer_kinds)
         sizes = {
@@ -233,11 +269,18 @@ class Config:
         return cls(**(sizes | more))
 
     def _state_values(self) -> int:
-        """Numbers that a "linear" or "ssm" layer keeps per sequence; a stack has layers of one of the two at most."""
+        """Numbers that a "linear" or "ssm" layer keeps per sequence; a stack has layers of one of
+        the two at most."""
         if "ssm" in self.mixers and self.ssm:
-            return int(state_space_bytes(1, self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width, 1))
+            return int(
+                state_space_bytes(1, self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width, 1)
+            )
         if "linear" in self.mixers and self.linear:
-            return int(linear_attention_bytes(1, self.N, int(taylor_features(self.linear.feature_dim)), self.H, 1))
+            return int(
+                linear_attention_bytes(
+                    1, self.N, int(taylor_features(self.linear.feature_dim)), self.H, 1
+                )
+            )
         return 0
 
     def _state_params(self) -> int:
@@ -254,7 +297,11 @@ class Config:
         if "ssm" in self.mixers and self.ssm:
             return int(state_space_flops(self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width))
         if "linear" in self.mixers and self.linear:
-            return int(linear_attention_flops(self.N, int(taylor_features(self.linear.feature_dim)), self.H))
+            return int(
+                linear_attention_flops(
+                    self.N, int(taylor_features(self.linear.feature_dim)), self.H
+                )
+            )
         return 0
 
 

@@ -1,9 +1,10 @@
 """The training corpus: Python source that every reader already has, byte for byte the same.
 
-`corpus.txt` beside this file lists files of exactly pinned packages of requirements.txt with size and SHA-256. Bytes
-are tokens (V = 256); a zero byte ends each file. Some packages are held out whole, for validation; files that the two
-sides share were removed when the list was made. `python -m twophase.models.corpus` checks every file; `--write` makes
-the list anew from what is installed (for maintainers).
+`corpus.txt` beside this file lists files of exactly pinned packages of requirements.txt with size
+and SHA-256. Bytes are tokens (V = 256); a zero byte ends each file. Some packages are held out
+whole, for validation; files that the two sides share were removed when the list was made. `python
+-m twophase.models.corpus` checks every file; `--write` makes the list anew from what is installed
+(for maintainers).
 """
 
 import hashlib
@@ -58,13 +59,17 @@ def digest(list_path: Path = LIST) -> str:
 
 
 def load(split: str, list_path: Path = LIST) -> np.ndarray:
-    """All bytes of a split, "train" or "held_out", as uint8 [n_tokens]; every file is checked against the list.
+    """All bytes of a split, "train" or "held_out", as uint8 [n_tokens]; every file is checked
+    against the list.
 
-    Raises ValueError, in one sentence, if a package is missing, has another version, or a file differs.
+    Raises ValueError, in one sentence, if a package is missing, has another version, or a file
+    differs.
     """
     if split not in ("train", "held_out"):
         raise ValueError(f'the corpus has the splits "train" and "held_out"; got "{split}".')
-    chunks = [data + bytes([END]) for p in packages(list_path) if p.split == split for data in _read(p)]
+    chunks = [
+        data + bytes([END]) for p in packages(list_path) if p.split == split for data in _read(p)
+    ]
     return np.frombuffer(b"".join(chunks), dtype=np.uint8)
 
 
@@ -74,18 +79,25 @@ def _read(package: Package) -> list[bytes]:
     try:
         installed = metadata.distribution(package.name)
     except metadata.PackageNotFoundError:
-        raise ValueError(f"the training corpus reads {pin}, which is not installed: run `pip install {pin}`.") from None
+        raise ValueError(
+            f"the training corpus reads {pin}, which is not installed: run `pip install {pin}`."
+        ) from None
     if installed.version != package.version:
         raise ValueError(
-            f"the training corpus reads {pin}, but {package.name} {installed.version} is installed: {remedy}."
+            f"the training corpus reads {pin}, but {package.name} {installed.version} is installed:"
+            f" {remedy}."
         )
     contents = []
     for source in package.files:
         path = Path(str(installed.locate_file(source.path)))
         data = path.read_bytes() if path.is_file() else b""
-        if len(data) != source.size or hashlib.sha256(data).hexdigest()[:HASH_DIGITS] != source.sha256:
+        if (
+            len(data) != source.size
+            or hashlib.sha256(data).hexdigest()[:HASH_DIGITS] != source.sha256
+        ):
             raise ValueError(
-                f"the training corpus reads {pin}, but its file {source.path} is not the released one: {remedy}."
+                f"the training corpus reads {pin}, but its file {source.path} is not the released"
+                f" one: {remedy}."
             )
         contents.append(data)
     return contents

@@ -1,4 +1,5 @@
-"""How `corpus.txt` was chosen: which packages, which files, which duplicates went. Only maintainers need it."""
+"""How `corpus.txt` was chosen: which packages, which files, which duplicates went. Only maintainers
+need it."""
 
 import argparse
 import hashlib
@@ -10,7 +11,8 @@ from twophase.models import corpus
 CAP_bytes = 2_400_000  # per package, so that none dominates
 SIZES_bytes = range(400, 150_000)  # shorter files say nothing, longer ones are mostly tables
 
-# name, top-level folder, licence. Only packages whose .py files are the same in every wheel of the version.
+# name, top-level folder, licence. Only packages whose .py files are the same in every wheel of the
+# version.
 TRAIN = [
     ("sympy", "sympy", "BSD-3-Clause"),
     ("matplotlib", "matplotlib", "PSF-based (Matplotlib)"),
@@ -40,28 +42,51 @@ HELD_OUT = [
     ("nbgrader", "nbgrader", "BSD-3-Clause"),
 ]
 # Vendored copies, generated files, files that installers write or patch.
-SKIP = ("/tests/", "/testing/", "/third_party/", "/_vendor/", "/_antlr/", "/_unicode_data/", "/typeshed/", "/stemmer/")
+SKIP = (
+    "/tests/",
+    "/testing/",
+    "/third_party/",
+    "/_vendor/",
+    "/_antlr/",
+    "/_unicode_data/",
+    "/typeshed/",
+    "/stemmer/",
+)
 SKIP_NAMES = ("_version.py", "version.py", "_emoji_codes.py", "roman.py")
 
 
 def looks_written(data: bytes) -> bool:
-    """Prose and code, not a table: few digits, few bytes outside ASCII, lines of a length that people write."""
+    """Prose and code, not a table: few digits, few bytes outside ASCII, lines of a length that
+    people write."""
     digits = sum(data.count(b"%d" % d) for d in range(10))
     odd = sum(byte > 126 or byte == 0 for byte in data)
     lines = data.count(b"\n") + 1
-    return digits < 0.12 * len(data) and odd < 0.01 * len(data) and 0 not in data and len(data) < 80 * lines
+    return (
+        digits < 0.12 * len(data)
+        and odd < 0.01 * len(data)
+        and 0 not in data
+        and len(data) < 80 * lines
+    )
 
 
 def candidates(name: str, folder: str) -> list[tuple[str, bytes]]:
-    """Path and bytes of every acceptable file of a package, in the order of their hashes (a fixed shuffle)."""
+    """Path and bytes of every acceptable file of a package, in the order of their hashes (a fixed
+    shuffle)."""
     root = Path(str(metadata.distribution(name).locate_file("")))
     found = []
     for path in sorted((root / folder).rglob("*.py")):
         relative = path.relative_to(root).as_posix()
         data = path.read_bytes()
-        if len(data) in SIZES_bytes and path.name not in SKIP_NAMES and not any(s in f"/{relative}" for s in SKIP):
+        if (
+            len(data) in SIZES_bytes
+            and path.name not in SKIP_NAMES
+            and not any(s in f"/{relative}" for s in SKIP)
+        ):
             found.append((relative, data))
-    return sorted(((p, d) for p, d in found if looks_written(d)), key=lambda pd: hashlib.sha256(pd[1]).digest())
+    return sorted(
+        ((p, d) for p, d in found if looks_written(d)),
+        key=lambda pd: hashlib.sha256(pd[1]).digest(),
+    )
 
 
 def long_lines(data: bytes) -> set[bytes]:
@@ -70,7 +95,8 @@ def long_lines(data: bytes) -> set[bytes]:
 
 
 def choose() -> list[tuple[str, str, str, list[tuple[str, bytes]]]]:
-    """(name, split, licence, files) of every package: held-out ones first, then training files that share little with them."""
+    """(name, split, licence, files) of every package: held-out ones first, then training files that
+    share little with them."""
     seen: set[bytes] = set()
     held_lines: set[bytes] = set()
     chosen = []
@@ -93,12 +119,20 @@ def choose() -> list[tuple[str, str, str, list[tuple[str, bytes]]]]:
 
 def write(target: Path) -> None:
     """Write the list from the installed packages."""
-    lines = ["# The training corpus: made by `python -m twophase.models.corpus --write`; see corpus_list.py."]
-    lines.append("# package <name> <version> <split> <licence>, then <sha256, first 16 digits> <bytes> <path>")
+    lines = [
+        "# The training corpus: made by `python -m twophase.models.corpus --write`; see"
+        " corpus_list.py."
+    ]
+    lines.append(
+        "# package <name> <version> <split> <licence>, then <sha256, first 16 digits> <bytes>"
+        " <path>"
+    )
     for name, split, licence, files in choose():
         lines.append(f"package {name} {metadata.version(name)} {split} {licence}")
         for path, data in files:
-            lines.append(f"{hashlib.sha256(data).hexdigest()[: corpus.HASH_DIGITS]} {len(data)} {path}")
+            lines.append(
+                f"{hashlib.sha256(data).hexdigest()[: corpus.HASH_DIGITS]} {len(data)} {path}"
+            )
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     corpus.packages.cache_clear()
 
@@ -106,12 +140,19 @@ def write(target: Path) -> None:
 def main() -> None:
     """Check the corpus on this machine, or write its list anew."""
     parser = argparse.ArgumentParser(description="Check the training corpus, file by file.")
-    parser.add_argument("--write", action="store_true", help="make the list from what is installed (for maintainers)")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="make the list from what is installed (for maintainers)",
+    )
     if parser.parse_args().write:
         write(corpus.LIST)
     for package in corpus.packages():
         size = sum(f.size for f in package.files)
-        print(f"{package.split:9} {package.name}=={package.version}: {len(package.files)} files, {size:,} bytes")
+        print(
+            f"{package.split:9} {package.name}=={package.version}: {len(package.files)} files,"
+            f" {size:,} bytes"
+        )
     for split in ("train", "held_out"):
         print(f"{split}: {len(corpus.load(split)):,} bytes, all as listed")
 

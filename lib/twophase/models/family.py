@@ -1,7 +1,7 @@
 """The family: small models that differ in one thing each, trained by one recipe on one budget.
 
-All read bytes, have four layers of width 128 and about 0.6 million parameters, but for the target and the draft of
-speculative decoding, which are larger and smaller.
+All read bytes, have four layers of width 128 and about 0.6 million parameters, but for the target
+and the draft of speculative decoding, which are larger and smaller.
 """
 
 from typing import Any
@@ -34,17 +34,26 @@ ABOUT = {
     "draft": "its small draft",
 }
 
-# The MLP is as wide as brings each to about the same number of parameters (of active ones, where there are experts).
+# The MLP is as wide as brings each to about the same number of parameters (of active ones, where
+# there are experts).
 FAMILY = {
     "mha": _like_gqa(K=4, F=213),
     "gqa": _GQA,
     "mqa": _like_gqa(K=1, F=277),
-    "mla": _like_gqa(K=4, H=48, attention="mla", mla=LatentAttention(R=32, rope_dim=16, nope_dim=32, v_dim=32), F=242),
+    "mla": _like_gqa(
+        K=4,
+        H=48,
+        attention="mla",
+        mla=LatentAttention(R=32, rope_dim=16, nope_dim=32, v_dim=32),
+        F=242,
+    ),
     "sliding": _like_gqa(attention="sliding", window=32),
     "local_global": _like_gqa(attention=("sliding", "sliding", "sliding", "gqa"), window=32),
     "cross_layer": _like_gqa(kv_source=(0, 0, 2, 2), F=277),
     "linear": _like_gqa(K=4, attention="linear", linear=LinearAttention(feature_dim=16)),
-    "ssm": _like_gqa(attention="ssm", ssm=StateSpace(d_inner=256, d_state=16, conv_width=4, dt_rank=8), F=80),
+    "ssm": _like_gqa(
+        attention="ssm", ssm=StateSpace(d_inner=256, d_state=16, conv_width=4, dt_rank=8), F=80
+    ),
     "ssm_attention": _like_gqa(
         attention=("ssm", "ssm", "ssm", "gqa"),
         ssm=StateSpace(d_inner=256, d_state=16, conv_width=4, dt_rank=8),

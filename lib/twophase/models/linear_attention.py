@@ -1,4 +1,5 @@
-"""Linear attention as a layer: queries and keys of a few numbers per head, and a state that does not grow."""
+"""Linear attention as a layer: queries and keys of a few numbers per head, and a state that does
+not grow."""
 
 import torch
 from torch import nn
@@ -16,10 +17,12 @@ from twophase.models.config import Config
 
 
 class LinearAttention(nn.Module):
-    """N heads of BASED's Taylor linear attention, each with its own queries and keys of width f and values of width H.
+    """N heads of BASED's Taylor linear attention, each with its own queries and keys of width f and
+    values of width H.
 
-    RoPE turns queries and keys before their features are taken: products still depend on the difference of positions
-    only, a key is still added to the state once, and without it a stack of such layers hardly knows which token is near.
+    RoPE turns queries and keys before their features are taken: products still depend on the
+    difference of positions only, a key is still added to the state once, and without it a stack of
+    such layers hardly knows which token is near.
     """
 
     def __init__(self, config: Config, layer: int) -> None:
@@ -33,7 +36,8 @@ class LinearAttention(nn.Module):
         self.o_proj = nn.Linear(self.N * self.H, config.D, bias=False)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
-        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state, and are added to it."""
+        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state, and are added to
+        it."""
         B, T, _ = x.shape
         q = self.q_proj(x).view(B, T, self.N, self.f)  # [B, T, N, f]
         k = self.k_proj(x).view(B, T, self.N, self.f)  # [B, T, N, f]
@@ -50,13 +54,15 @@ class LinearAttention(nn.Module):
         return self.o_proj(out.reshape(B, T, self.N * self.H))  # type: ignore[no-any-return]  # [B, T, D]
 
     def _state(self, step: Step) -> LinearState | None:
-        """The state of this layer; None where there is no cache. ValueError for a cache that keeps keys instead."""
+        """The state of this layer; None where there is no cache. ValueError for a cache that keeps
+        keys instead."""
         if step.cache is None:
             return None
         store = step.cache.stores.get(self.layer) if isinstance(step.cache, LayerCaches) else None
         if not isinstance(store, LinearState):
             raise ValueError(
-                f"linear attention needs the cache that `model.new_cache` makes; layer {self.layer} got a "
+                "linear attention needs the cache that `model.new_cache` makes; layer "
+                f"{self.layer} got a "
                 f"{type(step.cache).__name__} without its state."
             )
         return store

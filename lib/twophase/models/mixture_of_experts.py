@@ -1,4 +1,5 @@
-"""A mixture of experts in the place of the MLP: Mixtral, Qwen3-MoE, DeepSeek-V2 and V3 by their settings."""
+"""A mixture of experts in the place of the MLP: Mixtral, Qwen3-MoE, DeepSeek-V2 and V3 by their
+settings."""
 
 from typing import Any
 
@@ -6,23 +7,34 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from twophase.kernels.mixture_of_experts import check_routing, load_balance_loss, route, router_scores, run_experts
+from twophase.kernels.mixture_of_experts import (
+    check_routing,
+    load_balance_loss,
+    route,
+    router_scores,
+    run_experts,
+)
 from twophase.models.config import Config
 from twophase.models.mlp import GatedMLP
 
 
 class Router(nn.Module):
-    """One logit per expert; with `router_bias` also DeepSeek-V3's number per expert that moves the choice only."""
+    """One logit per expert; with `router_bias` also DeepSeek-V3's number per expert that moves the
+    choice only."""
 
     def __init__(self, D: int, E: int, bias: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(E, D))
-        # No gradient comes through a choice: DeepSeek moves this number by a fixed step after each batch
-        # (arXiv 2408.15664); it is read from checkpoints here, and stays 0 in models trained here.
-        self.e_score_correction_bias = nn.Parameter(torch.empty(E), requires_grad=False) if bias else None
+        # No gradient comes through a choice: DeepSeek moves this number by a fixed step after each
+        # batch (arXiv 2408.15664); it is read from checkpoints here, and stays 0 in models trained
+        # here.
+        self.e_score_correction_bias = (
+            nn.Parameter(torch.empty(E), requires_grad=False) if bias else None
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [tokens, D] → logits [tokens, E], in fp32 whatever the rest of the model computes in."""
+        """x: [tokens, D] → logits [tokens, E], in fp32 whatever the rest of the model computes
+        in."""
         with torch.autocast(x.device.type, enabled=False):
             return functional.linear(x.float(), self.weight.float())
 
@@ -40,8 +52,9 @@ class Experts(nn.Module):
 class MixtureOfExperts(nn.Module):
     """E gated MLPs of width F of which each token visits k, and n_shared that all tokens visit.
 
-    `aux_loss`: while training, how unevenly the last batch used the experts (1 is even), to be added to the loss with
-    a small factor (0.01 in Switch Transformer); None otherwise. Raises ValueError for experts with biases or no gate.
+    `aux_loss`: while training, how unevenly the last batch used the experts (1 is even), to be
+    added to the loss with a small factor (0.01 in Switch Transformer); None otherwise. Raises
+    ValueError for experts with biases or no gate.
     """
 
     def __init__(self, config: Config) -> None:
@@ -49,9 +62,14 @@ class MixtureOfExperts(nn.Module):
         if config.moe is None:
             raise ValueError("a mixture of experts needs `moe`, its sizes; it is None.")
         if config.mlp_bias or not config.gated_mlp:
-            raise ValueError("experts are gated MLPs without biases: `mlp_bias` must be False and `gated_mlp` True.")
+            raise ValueError(
+                "experts are gated MLPs without biases: `mlp_bias` must be False and `gated_mlp`"
+                " True."
+            )
         moe, self.routing, self.activation = config.moe, config.routing, config.activation
-        check_routing(moe.E, moe.k, self.routing.groups, self.routing.groups_kept, self.routing.group_top)
+        check_routing(
+            moe.E, moe.k, self.routing.groups, self.routing.groups_kept, self.routing.group_top
+        )
         self.k = moe.k
         self.gate = Router(config.D, moe.E, moe.router_bias)
         self.experts = Experts(moe.E, moe.F, config.D)
@@ -60,19 +78,25 @@ class MixtureOfExperts(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the router and the stacked experts from a normal law of deviation 0.02; a router's bias starts at 0."""
+        """Draw the router and the stacked experts from a normal law of deviation 0.02; a router's
+        bias starts at 0."""
         for weight in (self.gate.weight, *self.experts.parameters()):
             nn.init.normal_(weight, std=0.02)
         if self.gate.e_score_correction_bias is not None:
             nn.init.zeros_(self.gate.e_score_correction_bias)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy of the layer starts without a loss: torch refuses to copy a tensor that still has its graph."""
+        """A copy of the layer starts without a loss: torch refuses to copy a tensor that still has
+        its graph."""
         return self.__dict__ | {"aux_loss": None}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
-        r, bias, tokens = self.routing, self.gate.e_score_correction_bias, x.flatten(0, 1)  # [B·T, D]
+        r, bias, tokens = (
+            self.routing,
+            self.gate.e_score_correction_bias,
+            x.flatten(0, 1),
+        )  # [B·T, D]
         logits = self.gate(tokens)  # [B·T, E]
         experts, weights = route(
             logits,
@@ -85,8 +109,18 @@ class MixtureOfExperts(nn.Module):
             group_top=r.group_top,
             bias=bias,
         )  # [B·T, k] each
-        self.aux_loss = load_balance_loss(router_scores(logits, r.score), experts) if self.training else None
+        self.aux_loss = (
+            load_balance_loss(router_scores(logits, r.score), experts) if self.training else None
+        )
         e = self.experts
-        y = run_experts(tokens, experts, weights, e.gate_proj, e.up_proj, e.down_proj, activation=self.activation)
+        y = run_experts(
+            tokens,
+            experts,
+            weights,
+            e.gate_proj,
+            e.up_proj,
+            e.down_proj,
+            activation=self.activation,
+        )
         y = y.view_as(x)  # [B, T, D]
         return y if self.shared_experts is None else y + self.shared_experts(x)

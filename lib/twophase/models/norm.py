@@ -20,7 +20,8 @@ class RMSNorm(nn.Module):
         """x: [..., width] → [..., width]."""
         if not self.offset:
             return rms_norm(x, self.weight, self.eps)
-        # Gemma adds and multiplies before it rounds: 1 plus a small weight has no digits left for it in bf16.
+        # Gemma adds and multiplies before it rounds: 1 plus a small weight has no digits left for
+        # it in bf16.
         return rms_norm(x.float(), self.weight.float() + self.offset, self.eps).to(x.dtype)
 
 

@@ -1,9 +1,10 @@
 """The optimizer of the family: Muon for the matrices of the layers, AdamW for all else.
 
-Muon (Jordan et al., 2024; Liu et al., 2025, arXiv 2502.16982) takes the momentum of a matrix and replaces its singular
-values by one, so that rare directions are learned as fast as common ones. After 1.5 MB of this corpus in batches of
-eight sequences, one grouped-query model of 771,200 parameters stood at 2.00 bits per held-out byte with it (peak 6e-3)
-and at 2.25 with AdamW alone (peak 3e-3); one seed each, no other rates of AdamW tried. torch has both.
+Muon (Jordan et al., 2024; Liu et al., 2025, arXiv 2502.16982) takes the momentum of a matrix and
+replaces its singular values by one, so that rare directions are learned as fast as common ones.
+After 1.5 MB of this corpus in batches of eight sequences, one grouped-query model of 771,200
+parameters stood at 2.00 bits per held-out byte with it (peak 6e-3) and at 2.25 with AdamW alone
+(peak 3e-3); one seed each, no other rates of AdamW tried. torch has both.
 """
 
 from typing import Any
@@ -16,10 +17,13 @@ from torch.optim import AdamW, Muon
 class MuonAdamW:
     """Muon and AdamW behind one `step`; learning rates are set as a share of each one's peak.
 
-    Stacked matrices (experts, [E, F, D]) are E matrices to Muon: it is given slices that share the memory of the stack.
+    Stacked matrices (experts, [E, F, D]) are E matrices to Muon: it is given slices that share the
+    memory of the stack.
     """
 
-    def __init__(self, model: nn.Module, lr_matrices: float, lr_others: float, weight_decay: float) -> None:
+    def __init__(
+        self, model: nn.Module, lr_matrices: float, lr_others: float, weight_decay: float
+    ) -> None:
         matrices, self.stacks, others = [], [], []
         for name, p in model.named_parameters():
             inside = name.startswith("layers.") and not getattr(p, "_no_weight_decay", False)
@@ -32,10 +36,14 @@ class MuonAdamW:
         slices = [s for _, stack in self.stacks for s in stack]
         self.parts: list[tuple[torch.optim.Optimizer, float]] = []
         if matrices + slices:
-            muon = Muon(matrices + slices, lr_matrices, weight_decay, adjust_lr_fn="match_rms_adamw")
+            muon = Muon(
+                matrices + slices, lr_matrices, weight_decay, adjust_lr_fn="match_rms_adamw"
+            )
             self.parts.append((muon, lr_matrices))
         if others:
-            self.parts.append((AdamW(others, lr_others, (0.9, 0.95), weight_decay=0.0, fused=True), lr_others))
+            self.parts.append(
+                (AdamW(others, lr_others, (0.9, 0.95), weight_decay=0.0, fused=True), lr_others)
+            )
 
     def zero_grad(self, model: nn.Module) -> None:
         """Forget the gradients."""

@@ -1,8 +1,9 @@
 """Train a model of the family on the corpus: `python -m twophase.models.train gqa`.
 
-One recipe and one budget for all, so that models differ in what they are, not in how they were trained. A killed run
-picks up where it was, at most half a minute back, and ends, on the same processor and number of threads, with the very
-same weights: the order of the data is a function of the seed and the step.
+One recipe and one budget for all, so that models differ in what they are, not in how they were
+trained. A killed run picks up where it was, at most half a minute back, and ends, on the same
+processor and number of threads, with the very same weights: the order of the data is a function of
+the seed and the step.
 """
 
 import argparse
@@ -33,7 +34,9 @@ class Recipe:
     """How a model is trained."""
 
     n_tokens: int = 3_000_000
-    B: int = 8  # sequences per step: many small steps learn more from a small budget than few large ones
+    B: int = (
+        8  # sequences per step: many small steps learn more from a small budget than few large ones
+    )
     lr_matrices: float = 6e-3  # peak of the learning rate of the layers' matrices (Muon)
     lr_others: float = 3e-3  # of embeddings, norms and vectors (AdamW)
     lr_end: float = 0.03  # where the cosine ends, as a share of the peak
@@ -49,7 +52,8 @@ class Recipe:
         return max(1, self.n_tokens // (self.B * T))
 
     def lr_share(self, step: int, T: int) -> float:
-        """The learning rate as a share of its peak: linear warm-up, then a cosine from 1 to lr_end."""
+        """The learning rate as a share of its peak: linear warm-up, then a cosine from 1 to
+        lr_end."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         done = (step - self.warmup_steps) / max(1, self.steps(T) - self.warmup_steps)
@@ -63,23 +67,35 @@ def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tenso
     """
     windows = (len(data) - 1) // T - 1
     if windows < B:
-        raise ValueError(f"{len(data)} bytes of training data do not fill one batch of {B} sequences of {T}.")
+        raise ValueError(
+            f"{len(data)} bytes of training data do not fill one batch of {B} sequences of {T}."
+        )
     epoch, i = divmod(step, windows // B)
     rng = np.random.default_rng([seed, epoch])
     offset = int(rng.integers(T))
     starts = offset + T * rng.permutation(windows)[i * B : (i + 1) * B]  # [B]
-    return torch.from_numpy(np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64))  # [B, T + 1]
+    return torch.from_numpy(
+        np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64)
+    )  # [B, T + 1]
 
 
 class Trainer:
     """A model, its optimizer and the step they are at: all that a killed run needs to go on."""
 
-    def __init__(self, config: Config, recipe: Recipe, data: np.ndarray, device: str, data_digest: str = "") -> None:
+    def __init__(
+        self, config: Config, recipe: Recipe, data: np.ndarray, device: str, data_digest: str = ""
+    ) -> None:
         torch.manual_seed(recipe.seed)
         self.config, self.recipe, self.data, self.device = config, recipe, data, device
-        self.identity = {"config": config.to_dict(), "recipe": asdict(recipe), "corpus": data_digest}
+        self.identity = {
+            "config": config.to_dict(),
+            "recipe": asdict(recipe),
+            "corpus": data_digest,
+        }
         self.model = Transformer(config).to(device)
-        self.optimizer = MuonAdamW(self.model, recipe.lr_matrices, recipe.lr_others, recipe.weight_decay)
+        self.optimizer = MuonAdamW(
+            self.model, recipe.lr_matrices, recipe.lr_others, recipe.weight_decay
+        )
         self.step_count = 0
         self.seconds = 0.0
         self.losses: list[float] = []  # of every step, in nats per byte
@@ -96,7 +112,10 @@ class Trainer:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
         self.optimizer.step(r.lr_share(self.step_count, T))
         if not math.isfinite(float(loss.detach())):
-            raise ValueError(f"the loss is {float(loss.detach())} at step {self.step_count}: lower the learning rates.")
+            raise ValueError(
+                f"the loss is {float(loss.detach())} at step {self.step_count}: lower the learning"
+                " rates."
+            )
         self.losses.append(float(loss.detach()))
         self.step_count += 1
         return loss.detach()
@@ -119,14 +138,20 @@ class Trainer:
         os.replace(path.with_suffix(".tmp"), path)
 
     def resume(self, path: Path) -> None:
-        """Take up the run saved at `path`. Raises ValueError if it was another config, recipe or corpus."""
+        """Take up the run saved at `path`. Raises ValueError if it was another config, recipe or
+        corpus."""
         try:
             state = torch.load(path, map_location=self.device, weights_only=True)
-            differs = [key for key, value in self.identity.items() if state["identity"][key] != value]
+            differs = [
+                key for key, value in self.identity.items() if state["identity"][key] != value
+            ]
         except (RuntimeError, EOFError, OSError, KeyError, TypeError, pickle.UnpicklingError):
             raise ValueError(f"the saved run {path} is damaged: delete it to begin anew.") from None
         if differs:
-            raise ValueError(f"the run saved at {path} has another {differs[0]}: delete it, or choose another --out.")
+            raise ValueError(
+                f"the run saved at {path} has another {differs[0]}: delete it, or choose another"
+                " --out."
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step_count, self.seconds = state["step"], state["seconds"]
@@ -134,7 +159,8 @@ class Trainer:
 
 
 def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
-    """Run to the end of the budget, saving every half minute; a bar on a terminal, a line per save elsewhere."""
+    """Run to the end of the budget, saving every half minute; a bar on a terminal, a line per save
+    elsewhere."""
     if state_path.is_file():
         trainer.resume(state_path)
     tokens_per_step = trainer.recipe.B * trainer.config.context
@@ -159,30 +185,44 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
                 trainer.save(state_path)
                 left_s = (trainer.total_steps - trainer.step_count) * tokens_per_step / rate
                 if not bar.console.is_terminal:
-                    print(f"step {trainer.step_count}/{trainer.total_steps}: {text}, {left_s:.0f} s left", flush=True)
+                    print(
+                        f"step {trainer.step_count}/{trainer.total_steps}: {text}, {left_s:.0f} s"
+                        " left",
+                        flush=True,
+                    )
                 saved, losses, loss = time.monotonic(), 0, 0.0
     trainer.save(state_path)
 
 
-def training_loss(model: Transformer, tokens: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Nats per byte of the targets in tokens, int64 [B, T + 1], and the experts' load-balance loss (0 without any).
+def training_loss(
+    model: Transformer, tokens: torch.Tensor, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nats per byte of the targets in tokens, int64 [B, T + 1], and the experts' load-balance loss
+    (0 without any).
 
-    A model that reads both ways learns to fill in masked bytes instead; `seed` draws what is masked.
+    A model that reads both ways learns to fill in masked bytes instead; `seed` draws what is
+    masked.
     """
     if not model.config.causal:
         generator = torch.Generator(tokens.device).manual_seed(seed)
         return diffusion.training_loss(model, tokens[:, 1:], generator), torch.zeros(())
     logits = model(tokens[:, :-1])  # [B, T, V]
     loss = functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
-    aux = [m.aux_loss for m in model.modules() if isinstance(m, MixtureOfExperts) and m.aux_loss is not None]
+    aux = [
+        m.aux_loss
+        for m in model.modules()
+        if isinstance(m, MixtureOfExperts) and m.aux_loss is not None
+    ]
     return loss, torch.stack(aux).mean() if aux else torch.zeros(())
 
 
 @torch.no_grad()
 def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int = 1) -> float:
-    """Mean of −log2 of the probability of each next byte, over windows of the model's context that do not overlap.
+    """Mean of −log2 of the probability of each next byte, over windows of the model's context that
+    do not overlap.
 
-    `every`: only each so-manieth window counts. For a masked-diffusion model it is an upper bound, by sampling.
+    `every`: only each so-manieth window counts. For a masked-diffusion model it is an upper bound,
+    by sampling.
     """
     T = model.config.context
     n = (len(data) - 1) // T
@@ -190,38 +230,57 @@ def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int 
         raise ValueError(f"{len(data)} bytes do not fill a window of {T} and its target.")
     device = model.embed_tokens.weight.device
     inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
-    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
+    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[
+        ::every
+    ]  # [windows, T]
     if not model.config.causal:
-        return diffusion.bound_bits_per_byte(model, targets.flatten().numpy().astype(np.uint8)).bits_per_byte
+        return diffusion.bound_bits_per_byte(
+            model, targets.flatten().numpy().astype(np.uint8)
+        ).bits_per_byte
     nats = 0.0
     for i in range(0, len(inputs), B):
         logits = model(inputs[i : i + B].to(device)).float().flatten(0, 1)  # [B·T, V]
-        nats += float(functional.cross_entropy(logits, targets[i : i + B].flatten().to(device), reduction="sum"))
+        nats += float(
+            functional.cross_entropy(
+                logits, targets[i : i + B].flatten().to(device), reduction="sum"
+            )
+        )
     return nats / targets.numel() / math.log(2)
 
 
 def curve(losses: list[float], points: int = 40) -> list[float]:
     """The loss over the run in bits per byte: the means of `points` stretches of equal length."""
-    return [round(float(part.mean()) / math.log(2), 4) for part in np.array_split(losses, min(points, len(losses)))]
+    return [
+        round(float(part.mean()) / math.log(2), 4)
+        for part in np.array_split(losses, min(points, len(losses)))
+    ]
 
 
-EVERY = 4  # a quarter of the held-out windows, the same for all, tells models apart as well as all of them
+# a quarter of the held-out windows, the same for all, tells models apart as well as all of them
+EVERY = 4
 
 
 def device_name(device: str) -> str:
     """What the training ran on, for the card."""
     n = torch.get_num_threads()
-    return torch.cuda.get_device_name() if device == "cuda" else f"CPU, {n} thread{'s' if n > 1 else ''}"
+    return (
+        torch.cuda.get_device_name()
+        if device == "cuda"
+        else f"CPU, {n} thread{'s' if n > 1 else ''}"
+    )
 
 
 def finish(trainer: Trainer, name: str, out: Path) -> Path:
-    """Save the weights in bf16, measure exactly what was saved on the held-out packages, and write the card."""
+    """Save the weights in bf16, measure exactly what was saved on the held-out packages, and write
+    the card."""
     held_out = corpus.load("held_out")
     saved = copy.deepcopy(trainer.model).bfloat16().float().eval()  # what the file will hold
     details: dict[str, Any] = {
         "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
         "held_out_is_upper_bound": not saved.config.causal,
-        "held_out_bytes": -(-((len(held_out) - 1) // saved.config.context) // EVERY) * saved.config.context,
+        "held_out_bytes": (
+            -(-((len(held_out) - 1) // saved.config.context) // EVERY) * saved.config.context
+        ),
         "train_bits_per_byte": curve(trainer.losses),
         "n_tokens": trainer.step_count * trainer.recipe.B * trainer.config.context,
         "training_s": round(trainer.seconds),
@@ -229,8 +288,12 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
         "torch": torch.__version__,
         "recipe": asdict(trainer.recipe),
         "corpus_sha256": corpus.digest(),
-        "trained_on": {f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "train"},
-        "held_out": {f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "held_out"},
+        "trained_on": {
+            f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "train"
+        },
+        "held_out": {
+            f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "held_out"
+        },
     }
     path = checkpoints.save(saved, name, details, out)
     print(f"{path}: {details['held_out_bits_per_byte']} bits per byte on held-out packages")
@@ -249,25 +312,37 @@ def main() -> None:
     """The command line of this module."""
     parser = argparse.ArgumentParser(description="Train a model of the family on the corpus.")
     parser.add_argument("name", choices=sorted(FAMILY), help="which model")
-    parser.add_argument("--out", type=Path, default=Path("scratch/train"), help="where the run and its result go")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--threads", type=_count, help="CPU threads; two runs on one thread each outdo one on two")
+    parser.add_argument(
+        "--out", type=Path, default=Path("scratch/train"), help="where the run and its result go"
+    )
+    parser.add_argument(
+        "--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"]
+    )
+    parser.add_argument(
+        "--threads", type=_count, help="CPU threads; two runs on one thread each outdo one on two"
+    )
     parser.add_argument("--seed", type=_count, default=Recipe.seed)
     parser.add_argument("--tokens", type=_count, default=Recipe.n_tokens, help="the budget")
     args = parser.parse_args()
     try:
         if args.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("there is no CUDA device here: leave --device out, or say --device cpu.")
+            raise ValueError(
+                "there is no CUDA device here: leave --device out, or say --device cpu."
+            )
         if args.threads:
             torch.set_num_threads(args.threads)
         out = args.out / f"seed{args.seed}"
         out.mkdir(parents=True, exist_ok=True)
         recipe = Recipe(seed=args.seed, n_tokens=args.tokens)
-        trainer = Trainer(FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest())
+        trainer = Trainer(
+            FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest()
+        )
         train(trainer, out / f"{args.name}.run.pt")
         finish(trainer, args.name, out)
     except KeyboardInterrupt:
-        sys.exit("interrupted: the same command goes on from the last save, at most half a minute back")
+        sys.exit(
+            "interrupted: the same command goes on from the last save, at most half a minute back"
+        )
     except (ValueError, OSError) as error:
         sys.exit(str(error))
 

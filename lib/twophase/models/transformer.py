@@ -1,6 +1,7 @@
 """A decoder-only transformer, composed of the kernels. One `Config` says what is built.
 
-Parameter names are those of Llama checkpoints on Hugging Face, so that both can be read by the same code.
+Parameter names are those of Llama checkpoints on Hugging Face, so that both can be read by the same
+code.
 """
 
 from typing import Protocol
@@ -89,7 +90,8 @@ class Transformer(nn.Module):
         self.apply(self._init)
 
     def _init(self, module: nn.Module) -> None:
-        """Normal weights of deviation 0.02; what is added to the stream is scaled down by the depth (GPT-2, section 2.3)."""
+        """Normal weights of deviation 0.02; what is added to the stream is scaled down by the depth
+        (GPT-2, section 2.3)."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear) and module.bias is not None:
@@ -98,7 +100,9 @@ class Transformer(nn.Module):
             module.reset_parameters()
         if isinstance(module, Block):
             for key, weight in module.named_parameters():
-                if key.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")):
+                if key.endswith(
+                    ("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")
+                ):
                     nn.init.normal_(weight, std=0.02 / (2 * self.config.L) ** 0.5)
 
     @property
@@ -107,22 +111,34 @@ class Transformer(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def new_cache(self, B: int, S_max: int) -> KVCache | LayerCaches:
-        """An empty cache for B sequences of up to S_max tokens, in the dtype and on the device of the weights."""
+        """An empty cache for B sequences of up to S_max tokens, in the dtype and on the device of
+        the weights."""
         c, weight = self.config, self.embed_tokens.weight
         if not c.causal:
-            raise ValueError("a model that reads both ways has no cache: every new token changes what all others see.")
+            raise ValueError(
+                "a model that reads both ways has no cache: every new token changes what all others"
+                " see."
+            )
         if c.mixers == ("gqa",) * c.L and c.kv_source is None:
             return KVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
         return LayerCaches(c, B, S_max, weight.dtype, weight.device)
 
     def new_ragged_cache(self, B: int, S_max: int) -> RaggedKVCache:
-        """The same for B sequences that each have a length of their own. ValueError but for stacks of full attention."""
+        """The same for B sequences that each have a length of their own. ValueError but for stacks
+        of full attention."""
         c, weight = self.config, self.embed_tokens.weight
         if c.mixers != ("gqa",) * c.L or c.kv_source is not None or not c.causal:
-            why = "reads both ways" if not c.causal else "shares keys between layers" if c.kv_source else ""
+            why = (
+                "reads both ways"
+                if not c.causal
+                else "shares keys between layers"
+                if c.kv_source
+                else ""
+            )
             why = why or f"has layers of the kind {', '.join(sorted(set(c.mixers) - {'gqa'}))}"
             raise ValueError(
-                f"a ragged cache is for stacks of full attention with keys of their own; this model {why}."
+                "a ragged cache is for stacks of full attention with keys of their own; this model"
+                f" {why}."
             )
         return RaggedKVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
 
@@ -135,9 +151,10 @@ class Transformer(nn.Module):
     ) -> torch.Tensor:
         """Logits [B, T, V] for the token after each of `tokens`, int64 [B, T].
 
-        With a cache the tokens continue what it holds. `positions` ([T] or [B, T]) defaults to counting on from the
-        cache. `n_new` [B], for a ragged cache only: how many of the T tokens of each sequence are real; logits of the
-        others mean nothing. Raises ValueError if the cache has no room, before anything is written.
+        With a cache the tokens continue what it holds. `positions` ([T] or [B, T]) defaults to
+        counting on from the cache. `n_new` [B], for a ragged cache only: how many of the T tokens
+        of each sequence are real; logits of the others mean nothing. Raises ValueError if the cache
+        has no room, before anything is written.
         """
         c = self.config
         if isinstance(cache, LayerCaches):
@@ -147,10 +164,15 @@ class Transformer(nn.Module):
         step = Step(self._rope(positions), cache, n_new)
         x = self.embed_tokens(tokens)  # [B, T, D]
         if c.embedding_scale != 1.0:
-            x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)  # rounded as the stream is, as Gemma was trained
+            x = x * torch.tensor(
+                c.embedding_scale, dtype=x.dtype
+            )  # rounded as the stream is, as Gemma was trained
         if c.learned_positions:
             if not positions.is_meta and int(positions.max()) >= c.learned_positions:
-                raise ValueError(f"this model has learned {c.learned_positions} positions and cannot read further.")
+                raise ValueError(
+                    f"this model has learned {c.learned_positions} positions and cannot read"
+                    " further."
+                )
             x = x + self.embed_positions(positions)  # [B, T, D]
         for block in self.layers:
             x = block(x, step)  # [B, T, D]
@@ -158,18 +180,24 @@ class Transformer(nn.Module):
         return logits if c.logit_cap is None else c.logit_cap * torch.tanh(logits / c.logit_cap)
 
     def _positions(self, T: int, cache: Cache | None) -> torch.Tensor:
-        """Positions of the next T tokens: [T], or [B, T] where every sequence has its own length."""
+        """Positions of the next T tokens: [T], or [B, T] where every sequence has its own
+        length."""
         count = torch.arange(T, device=self.embed_tokens.weight.device)  # [T]
         if isinstance(cache, RaggedKVCache):
             return cache.lengths[:, None] + count  # [B, T]
         return count if cache is None else count + cache.length  # [T]
 
     def _rope(self, positions: torch.Tensor) -> dict[str, Tables | None]:
-        """Cosines and sines for each kind of layer, [T, H/2] or [B, T, H/2] each; None where nothing is turned."""
+        """Cosines and sines for each kind of layer, [T, H/2] or [B, T, H/2] each; None where
+        nothing is turned."""
         c = self.config
         if c.learned_positions:
             return dict.fromkeys(KINDS)
         tables = rope_tables(positions, c.turned, c.rope_theta, c.rope_scaling)
-        local = tables if c.local_rope_theta is None else rope_tables(positions, c.turned, c.local_rope_theta)
+        local = (
+            tables
+            if c.local_rope_theta is None
+            else rope_tables(positions, c.turned, c.local_rope_theta)
+        )
         linear = rope_tables(positions, c.linear.feature_dim, c.rope_theta) if c.linear else None
         return {"gqa": tables, "mla": tables, "sliding": local, "linear": linear, "ssm": None}

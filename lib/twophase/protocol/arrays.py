@@ -1,4 +1,5 @@
-"""Arrays and tensors as a description and their bytes. numpy and torch are imported only when a value of theirs is met."""
+"""Arrays and tensors as a description and their bytes. numpy and torch are imported only when a
+value of theirs is met."""
 
 from __future__ import annotations
 
@@ -8,8 +9,28 @@ from typing import Any
 
 from twophase.protocol.errors import ProtocolError
 
-DTYPES = ("bool", "uint8", "uint16", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16")
-ITEM_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2}  # others below
+DTYPES = (
+    "bool",
+    "uint8",
+    "uint16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+)
+ITEM_BYTES = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "uint16": 2,
+    "int16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+}  # others below
 ITEM_BYTES |= {"int32": 4, "float32": 4, "int64": 8, "float64": 8}
 MAX_AXES = 32
 TAGS = ("np", "ns", "pt")  # a numpy array, a numpy scalar, a torch tensor
@@ -18,7 +39,8 @@ Described = tuple[dict[str, Any], bytes]
 
 
 def described(v: Any) -> Described | None:
-    """An array's, scalar's or tensor's description and bytes; None for anything else. Raises ProtocolError if it may not cross."""
+    """An array's, scalar's or tensor's description and bytes; None for anything else. Raises
+    ProtocolError if it may not cross."""
     np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if torch is not None and type(v) in (torch.Tensor, torch.nn.Parameter):
         return _torch(torch, v)
@@ -32,14 +54,18 @@ def described(v: Any) -> Described | None:
 def _numpy(np: Any, v: Any, tag: str) -> Described:
     name = str(v.dtype)
     if name not in DTYPES:
-        raise ProtocolError(f"an array of dtype {name} cannot be judged; use one of {', '.join(DTYPES)}")
+        raise ProtocolError(
+            f"an array of dtype {name} cannot be judged; use one of {', '.join(DTYPES)}"
+        )
     return {"#": tag, "dtype": name, "shape": list(v.shape)}, np.ascontiguousarray(v).tobytes()
 
 
 def _torch(torch: Any, v: Any) -> Described:
     name = str(v.dtype).removeprefix("torch.")
     if v.layout is not torch.strided or name not in DTYPES or v.is_quantized:
-        raise ProtocolError(f"a tensor of dtype {name} and layout {v.layout} cannot be judged; return a dense one")
+        raise ProtocolError(
+            f"a tensor of dtype {name} and layout {v.layout} cannot be judged; return a dense one"
+        )
     if v.device.type == "meta":
         raise ProtocolError("a tensor on the meta device has no values; return one that has")
     flat = v.detach().cpu().contiguous()
@@ -50,9 +76,14 @@ def _torch(torch: Any, v: Any) -> Described:
 
 
 def restored(j: dict[str, Any], data: memoryview) -> Any:
-    """What was described, from its description (one of TAGS) and its bytes. Raises ProtocolError if they do not agree."""
+    """What was described, from its description (one of TAGS) and its bytes. Raises ProtocolError if
+    they do not agree."""
     tag, dtype, shape = j["#"], j["dtype"], tuple(j["shape"])
-    if dtype not in DTYPES or len(shape) > MAX_AXES or not all(type(d) is int and d >= 0 for d in shape):
+    if (
+        dtype not in DTYPES
+        or len(shape) > MAX_AXES
+        or not all(type(d) is int and d >= 0 for d in shape)
+    ):
         raise ProtocolError("the frame has an array of unknown dtype or shape")
     if math.prod(shape) * ITEM_BYTES[dtype] != len(data):
         raise ProtocolError("the frame has an array whose bytes do not fit its shape")

@@ -1,14 +1,16 @@
-"""Plain values to bytes and back: tagged JSON for the structure, raw buffers for arrays. Never a pickle.
+"""Plain values to bytes and back: tagged JSON for the structure, raw buffers for arrays. Never a
+pickle.
 
-A frame is a 4-byte big-endian header length, the header (JSON, UTF-8), then the array buffers one after another.
-A frame may hold several values, the parts of a call: the limits on depth and number are then those of each of them.
-What can cross: None, bool, int, float (NaN and infinities too), str, bytes; list, tuple, dict, set of these; numpy
-arrays and scalars; dense torch tensors (bfloat16 travels as its bits); a `Callback` (a function that lives on the
-sender's side); an `ObjectRef` (an object that lives on the receiver's). Types are exact: a subclass of float or str is
-refused, so that an object "equal to everything" never reaches a comparison.
+A frame is a 4-byte big-endian header length, the header (JSON, UTF-8), then the array buffers one
+after another. A frame may hold several values, the parts of a call: the limits on depth and number
+are then those of each of them. What can cross: None, bool, int, float (NaN and infinities too),
+str, bytes; list, tuple, dict, set of these; numpy arrays and scalars; dense torch tensors (bfloat16
+travels as its bits); a `Callback` (a function that lives on the sender's side); an `ObjectRef` (an
+object that lives on the receiver's). Types are exact: a subclass of float or str is refused, so
+that an object "equal to everything" never reaches a comparison.
 
-The JSON and struct functions are bound when this module is loaded, so that a notebook which patches those libraries
-afterwards does not change what its own values become.
+The JSON and struct functions are bound when this module is loaded, so that a notebook which patches
+those libraries afterwards does not change what its own values become.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ Reference = Callback | ObjectRef
 
 
 class _Encoder(Walk):
-    """Values as JSON and buffers. `stand_in` gives a reference for what is no plain data, or None."""
+    """Values as JSON and buffers. `stand_in` gives a reference for what is no plain data, or
+    None."""
 
     def __init__(self, stand_in: Callable[[Any], Reference | None] | None = None) -> None:
         super().__init__()
@@ -69,7 +72,10 @@ class _Encoder(Walk):
             return v
         if kind is int:
             if v.bit_length() > MAX_INT_BITS:
-                raise ProtocolError(f"the integer has more than {MAX_INT_BITS} bits; return a number of ordinary size")
+                raise ProtocolError(
+                    f"the integer has more than {MAX_INT_BITS} bits; return a number of ordinary"
+                    " size"
+                )
             return v
         if kind is float:
             return v if math.isfinite(v) else {"#": "f", "v": repr(v)}
@@ -91,7 +97,10 @@ class _Encoder(Walk):
         if set(map(type, v)) == {str}:
             self.count(len(v), depth + 1)
             return {"#": "m", "v": dict(zip(v, self.parts(v.values(), depth), strict=True))}
-        pairs = [[self.value(self.keys.check(a), depth + 1), self.value(b, depth + 1)] for a, b in v.items()]
+        pairs = [
+            [self.value(self.keys.check(a), depth + 1), self.value(b, depth + 1)]
+            for a, b in v.items()
+        ]
         return {"#": "d", "v": pairs}
 
     def _other(self, v: Any, depth: int) -> Any:
@@ -105,25 +114,32 @@ class _Encoder(Walk):
         if reference is not None:
             return self.value(reference, depth)
         raise ProtocolError(
-            f"a value of type {type(v).__name__} is not plain data; return numbers, strings, lists, dicts, arrays or tensors"
+            f"a value of type {type(v).__name__} is not plain data; return numbers, strings, lists,"
+            " dicts, arrays or tensors"
         )
 
     def _buffer(self, data: bytes) -> int:
         self.size += len(data)
         if self.size > MAX_FRAME_BYTES:
-            raise ProtocolError(f"the value is larger than {MAX_FRAME_BYTES // 2**20} MiB; return less")
+            raise ProtocolError(
+                f"the value is larger than {MAX_FRAME_BYTES // 2**20} MiB; return less"
+            )
         self.buffers.append(data)
         return len(data)
 
 
 def encode(value: Any) -> bytes:
-    """`value` as one frame. Raises ProtocolError, with a sentence, for whatever is not plain data."""
+    """`value` as one frame. Raises ProtocolError, with a sentence, for whatever is not plain
+    data."""
     encoder = _Encoder()
     return _framed(encoder, encoder.value, value)
 
 
-def encode_each(values: Sequence[Any], stand_in: Callable[[Any], Reference | None] | None = None) -> bytes:
-    """Several values as one frame. Functions and objects for which `stand_in` gives a reference cross as that."""
+def encode_each(
+    values: Sequence[Any], stand_in: Callable[[Any], Reference | None] | None = None
+) -> bytes:
+    """Several values as one frame. Functions and objects for which `stand_in` gives a reference
+    cross as that."""
     encoder = _Encoder(stand_in)
     return _framed(encoder, encoder.each, list(values))
 
@@ -136,7 +152,9 @@ def _framed(encoder: _Encoder, walk: Callable[[Any], Any], value: Any) -> bytes:
     except ProtocolError:
         raise
     except Exception as e:  # a list that changes while it is read, a tensor whose memory is gone
-        raise ProtocolError(f"the value cannot be read ({type(e).__name__}); return plain data") from None
+        raise ProtocolError(
+            f"the value cannot be read ({type(e).__name__}); return plain data"
+        ) from None
     if len(header) > MAX_HEADER_BYTES:
         raise ProtocolError("the value has too many parts; return an array instead of a long list")
     if len(header) + encoder.size > MAX_FRAME_BYTES:
@@ -145,9 +163,12 @@ def _framed(encoder: _Encoder, walk: Callable[[Any], Any], value: Any) -> bytes:
 
 
 class _Decoder(Walk):
-    """JSON and buffers as values. References are refused if `plain`, else given to `refer`, if there is one."""
+    """JSON and buffers as values. References are refused if `plain`, else given to `refer`, if
+    there is one."""
 
-    def __init__(self, body: memoryview, plain: bool, refer: Callable[[Reference], Any] | None) -> None:
+    def __init__(
+        self, body: memoryview, plain: bool, refer: Callable[[Reference], Any] | None
+    ) -> None:
         super().__init__()
         self.body = body
         self.plain = plain
@@ -179,7 +200,10 @@ class _Decoder(Walk):
         if tag == "s":
             return {self.keys.check(self.value(x, depth + 1)) for x in j["v"]}
         if tag == "d":
-            return {self.keys.check(self.value(a, depth + 1)): self.value(b, depth + 1) for a, b in j["v"]}
+            return {
+                self.keys.check(self.value(a, depth + 1)): self.value(b, depth + 1)
+                for a, b in j["v"]
+            }
         if tag == "b":
             return bytes(self._take(j["n"]))
         if tag in ("c", "o") and type(j["id"]) is int and not self.plain:
@@ -197,26 +221,35 @@ class _Decoder(Walk):
 def decode(frame: bytes, plain: bool = False) -> Any:
     """The value that `encode` was given. Raises ProtocolError, and nothing else, on any bytes.
 
-    With `plain` a frame that holds a Callback or an ObjectRef is refused: what an answer returns has neither.
+    With `plain` a frame that holds a Callback or an ObjectRef is refused: what an answer returns
+    has neither.
     """
     return _unframed(frame, plain, None, _Decoder.value)
 
 
-def decode_each(frame: bytes, plain: bool = False, refer: Callable[[Reference], Any] | None = None) -> list[Any]:
-    """The values that `encode_each` was given; in place of a reference, what `refer` makes of it. Raises ProtocolError only."""
+def decode_each(
+    frame: bytes, plain: bool = False, refer: Callable[[Reference], Any] | None = None
+) -> list[Any]:
+    """The values that `encode_each` was given; in place of a reference, what `refer` makes of it.
+    Raises ProtocolError only."""
     values: list[Any] = _unframed(frame, plain, refer, _Decoder.each)
     return values
 
 
 def _unframed(
-    frame: bytes, plain: bool, refer: Callable[[Reference], Any] | None, walk: Callable[[_Decoder, Any], Any]
+    frame: bytes,
+    plain: bool,
+    refer: Callable[[Reference], Any] | None,
+    walk: Callable[[_Decoder, Any], Any],
 ) -> Any:
     try:
         if not 4 <= len(frame) <= MAX_FRAME_BYTES + 4:
             raise ProtocolError("the frame is empty or too long")
         (n,) = _LENGTH.unpack(frame[:4])
         if 4 + n > len(frame) or n > MAX_HEADER_BYTES:
-            raise ProtocolError("the frame's header is longer than the frame, or than a header may be")
+            raise ProtocolError(
+                "the frame's header is longer than the frame, or than a header may be"
+            )
         header = _loads(bytes(frame[4 : 4 + n]).decode("utf-8", "surrogatepass"))
         decoder = _Decoder(memoryview(frame)[4 + n :], plain, refer)
         value = walk(decoder, header)
@@ -225,7 +258,9 @@ def _unframed(
         return value
     except ProtocolError:
         raise
-    except Exception as e:  # JSON errors, wrong types in tags, recursion: all are one thing to the judge
+    except (
+        Exception
+    ) as e:  # JSON errors, wrong types in tags, recursion: all are one thing to the judge
         raise ProtocolError(f"the frame cannot be read ({type(e).__name__})") from None
 
 
@@ -238,5 +273,6 @@ _loads = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def roundtrip(value: Any) -> Any:
-    """`value` as the other side would see it: a deep copy in plain types. Raises ProtocolError if it could not cross."""
+    """`value` as the other side would see it: a deep copy in plain types. Raises ProtocolError if
+    it could not cross."""
     return decode(encode(value))

@@ -1,10 +1,12 @@
-"""The errors that both sides know: an answer not written yet, one that went wrong, and a function that is not there."""
+"""The errors that both sides know: an answer not written yet, one that went wrong, and a function
+that is not there."""
 
 from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """A value that may not cross, or bytes that are no frame. The message is one sentence for a person."""
+    """A value that may not cross, or bytes that are no frame. The message is one sentence for a
+    person."""
 
 
 class NotYet(Exception):
@@ -20,16 +22,18 @@ class NotYet(Exception):
 
 
 class Withheld(ImportError):
-    """Raised in the official worker by what it does not have: the checks, and library functions that are an answer."""
+    """Raised in the official worker by what it does not have: the checks, and library functions
+    that are an answer."""
 
 
 class AnswerError(Exception):
     """What a judge sees when an answer gives no value.
 
-    `kind` is one of: missing (the name is not defined), not_yet (the stub), raised (the answer raised), not_plain
-    (it returned something that is not data), unusable (data that the check can do nothing with), timeout, died (its
-    process ended), protocol (its process sent nonsense).
-    `type_names` lists the classes of the raised exception, most special first, so that a check may ask for a ValueError.
+    `kind` is one of: missing (the name is not defined), not_yet (the stub), raised (the answer
+    raised), not_plain (it returned something that is not data), unusable (data that the check can
+    do nothing with), timeout, died (its process ended), protocol (its process sent nonsense).
+    `type_names` lists the classes of the raised exception, most special first, so that a check may
+    ask for a ValueError.
     """
 
     def __init__(self, kind: str, message: str, type_names: tuple[str, ...] = ()) -> None:
@@ -40,15 +44,20 @@ class AnswerError(Exception):
 
 
 class JudgeFault(Exception):
-    """The judge itself cannot go on. It passes through everything that turns an answer's errors into verdicts."""
+    """The judge itself cannot go on. It passes through everything that turns an answer's errors
+    into verdicts."""
 
 
 def error_from(exception: BaseException) -> AnswerError:
     """The AnswerError that stands for an exception which an answer raised."""
     if isinstance(exception, AnswerError):
         return exception
-    names = tuple(str(c.__name__)[:100] for c in type(exception).__mro__ if c not in (object, BaseException))[:20]
-    if any(c.__name__ == "NotYet" for c in type(exception).__mro__):  # by name: the class may be another process's
+    names = tuple(
+        str(c.__name__)[:100] for c in type(exception).__mro__ if c not in (object, BaseException)
+    )[:20]
+    if any(
+        c.__name__ == "NotYet" for c in type(exception).__mro__
+    ):  # by name: the class may be another process's
         return AnswerError("not_yet", f"{_text(exception)} is not written yet", names)
     return AnswerError("raised", f"{type(exception).__name__}: {_text(exception)}", names)
 

@@ -1,7 +1,8 @@
-"""Running one call of an answer: the same code in the notebook's process and in the official worker.
+"""Running one call of an answer: the same code in the notebook's process and in the official
+worker.
 
-Arguments are copied, functions among them become callbacks, whatever is raised becomes an AnswerError, and what is
-returned must be plain data.
+Arguments are copied, functions among them become callbacks, whatever is raised becomes an
+AnswerError, and what is returned must be plain data.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ from twophase.protocol.errors import AnswerError, ProtocolError, error_from
 
 
 def find(namespace: Mapping[str, Any], name: str) -> Callable[..., Any]:
-    """What `name` stands for in the answer. Raises AnswerError (missing) if there is nothing to call."""
+    """What `name` stands for in the answer. Raises AnswerError (missing) if there is nothing to
+    call."""
     found = namespace.get(name)
     if not callable(found):
-        what = "is not defined" if found is None else f"is a {type(found).__name__}, not something to call"
+        what = (
+            "is not defined"
+            if found is None
+            else f"is a {type(found).__name__}, not something to call"
+        )
         raise AnswerError("missing", f"{name} {what}: run the cell that defines it")
     return found  # type: ignore[no-any-return]
 
 
 def find_method(instance: object, method: str) -> Callable[..., Any]:
-    """A method of an object that the answer made. Raises AnswerError: missing, or what looking it up raised."""
+    """A method of an object that the answer made. Raises AnswerError: missing, or what looking it
+    up raised."""
     function = guarded(getattr, (instance, method, None), {})
     if not callable(function):
         raise AnswerError("missing", f"{type(instance).__name__} has no method {method!r}")
@@ -30,7 +37,8 @@ def find_method(instance: object, method: str) -> Callable[..., Any]:
 
 
 def guarded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """function(*args, **kwargs), with everything that it raises turned into an AnswerError. Ctrl-C passes."""
+    """function(*args, **kwargs), with everything that it raises turned into an AnswerError. Ctrl-C
+    passes."""
     try:
         return function(*args, **kwargs)
     except (Exception, SystemExit) as e:
@@ -38,7 +46,8 @@ def guarded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
 
 
 def crossed(cross: Callable[[Any], Any], value: Any, what: str) -> Any:
-    """cross(value), where `cross` encodes or copies; a value that is not plain data is an AnswerError that says `what` it was."""
+    """cross(value), where `cross` encodes or copies; a value that is not plain data is an
+    AnswerError that says `what` it was."""
     try:
         return cross(value)
     except ProtocolError as e:

@@ -1,4 +1,5 @@
-"""What the parts of a value may be: how many, how deep, how large, and which of them keys. The same for both directions."""
+"""What the parts of a value may be: how many, how deep, how large, and which of them keys. The same
+for both directions."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ MAX_DEPTH = 32
 MAX_NODES = 500_000
 MAX_INT_BITS = 4096
 MAX_KEY = 2**60  # integers beyond it could be chosen to collide in a hash table
-MAX_TUPLE_KEYS = 2_000  # tuples of ordinary numbers can be chosen so too, and each then meets all others
+MAX_TUPLE_KEYS = (
+    2_000  # tuples of ordinary numbers can be chosen so too, and each then meets all others
+)
 MAX_VALUES = 1_000  # in one frame
 
 _BEYOND = 1 << MAX_INT_BITS
@@ -20,7 +23,8 @@ WORDS = frozenset((type(None), bool, str))  # JSON has words for each of these
 
 
 class Keys:
-    """The dict keys and set members of one frame: none of a kind, or in a number, that makes a hash table slow."""
+    """The dict keys and set members of one frame: none of a kind, or in a number, that makes a hash
+    table slow."""
 
     def __init__(self) -> None:
         self.tuples = 0
@@ -31,20 +35,25 @@ class Keys:
             self.tuples += 1
             if self.tuples > MAX_TUPLE_KEYS:
                 raise ProtocolError(
-                    f"more than {MAX_TUPLE_KEYS} keys of dicts or sets are tuples; use a list or an array"
+                    f"more than {MAX_TUPLE_KEYS} keys of dicts or sets are tuples; use a list or an"
+                    " array"
                 )
             return tuple(self.check(k) for k in key)
         if type(key) is int and not -MAX_KEY < key < MAX_KEY:
-            raise ProtocolError("a dict has an enormous integer as a key; use ordinary numbers or strings")
+            raise ProtocolError(
+                "a dict has an enormous integer as a key; use ordinary numbers or strings"
+            )
         if key is None or type(key) in (bool, int, float, str, bytes):
             return key
         raise ProtocolError(
-            f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples of them"
+            f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples"
+            " of them"
         )
 
 
 class Walk:
-    """A walk through the parts of values, one value after another: what encoding and decoding have in common."""
+    """A walk through the parts of values, one value after another: what encoding and decoding have
+    in common."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -67,10 +76,13 @@ class Walk:
         """`n` more parts, `depth` deep."""
         self.nodes += n
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
-            raise ProtocolError("a value is nested too deeply or has too many parts; use plain data of modest size")
+            raise ProtocolError(
+                "a value is nested too deeply or has too many parts; use plain data of modest size"
+            )
 
     def parts(self, found: Collection[Any], depth: int) -> list[Any]:
-        """The parts of a list or of its like. Numbers and words, the usual parts, are looked at all at once."""
+        """The parts of a list or of its like. Numbers and words, the usual parts, are looked at all
+        at once."""
         n = len(found)
         self.count(n, depth + bool(n))
         items = list(found)

@@ -1,11 +1,12 @@
 """Messages between the judge and the official worker, over a stream socket.
 
-A message is a 4-byte big-endian length, one letter for its kind, the 8-byte id of the conversation that it belongs to, and
-a body, which is one frame of the codec.
+A message is a 4-byte big-endian length, one letter for its kind, the 8-byte id of the conversation
+that it belongs to, and a body, which is one frame of the codec.
 
-The judge asks (RUN, CALL, NEW, METHOD, GET) and the worker answers with exactly one of VALUE, OBJECT, ERROR or RAN in the same
-conversation. Before that it may ask back (CALLBACK), which the judge answers with RETURN or RAISE; while the worker waits for these
-the judge may ask again, with a new id. Anything else is a ProtocolError.
+The judge asks (RUN, CALL, NEW, METHOD, GET) and the worker answers with exactly one of VALUE,
+OBJECT, ERROR or RAN in the same conversation. Before that it may ask back (CALLBACK), which the
+judge answers with RETURN or RAISE; while the worker waits for these the judge may ask again, with a
+new id. Anything else is a ProtocolError.
 """
 
 from __future__ import annotations
@@ -17,11 +18,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twophase.protocol.codec import MAX_FRAME_BYTES, Reference, decode, decode_each, encode, encode_each
+from twophase.protocol.codec import (
+    MAX_FRAME_BYTES,
+    Reference,
+    decode,
+    decode_each,
+    encode,
+    encode_each,
+)
 from twophase.protocol.errors import ProtocolError
 
 RUN, CALL, NEW, METHOD, GET = b"R", b"C", b"N", b"M", b"G"  # the judge asks
-RAN, VALUE, OBJECT, ERROR, CALLBACK = b"r", b"V", b"O", b"E", b"B"  # the worker answers, or asks back
+RAN, VALUE, OBJECT, ERROR, CALLBACK = (
+    b"r",
+    b"V",
+    b"O",
+    b"E",
+    b"B",
+)  # the worker answers, or asks back
 RETURN, RAISE = b"T", b"X"  # the judge answers a callback
 
 HEAD = struct.Struct(">IcQ")
@@ -36,18 +50,24 @@ class Closed(Exception):
 
 
 class Channel:
-    """One end of the conversation. `deadline` is a time of `time.monotonic()`; None waits as long as it takes.
+    """One end of the conversation. `deadline` is a time of `time.monotonic()`; None waits as long
+    as it takes.
 
-    The socket never blocks: an attempt costs one system call, and only when there is nothing yet does a second one wait.
+    The socket never blocks: an attempt costs one system call, and only when there is nothing yet
+    does a second one wait.
     """
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._end = end
-        self.grace: Callable[[], float] = lambda: 0.0  # seconds that a deadline is put off, asked once it is over
+        self.grace: Callable[[], float] = lambda: (
+            0.0
+        )  # seconds that a deadline is put off, asked once it is over
         self._early = bytearray()  # received, and belonging to the next message
 
-    def send(self, kind: bytes, conversation: int, body: bytes, deadline: float | None = None) -> None:
+    def send(
+        self, kind: bytes, conversation: int, body: bytes, deadline: float | None = None
+    ) -> None:
         """Send one message. Raises TimeoutError, Closed, or ProtocolError if it is too large."""
         if len(body) > MAX_BODY:
             raise ProtocolError(f"a message is larger than {MAX_BODY // 2**20} MiB")
@@ -61,14 +81,16 @@ class Channel:
                 raise Closed(str(e)) from None
 
     def receive(self, deadline: float | None = None) -> Message:
-        """The next message. Raises TimeoutError, Closed, or ProtocolError if it says that it is too large."""
+        """The next message. Raises TimeoutError, Closed, or ProtocolError if it says that it is too
+        large."""
         length, kind, conversation = HEAD.unpack(self._read(HEAD.size, deadline))
         if length > MAX_BODY:
             raise ProtocolError("a message says that it is larger than any may be")
         return kind, conversation, self._read(length, deadline)
 
     def pending(self) -> bool:
-        """Whether there is something to read, or the other side has gone: nobody asked for anything."""
+        """Whether there is something to read, or the other side has gone: nobody asked for
+        anything."""
         if self._early:
             return True
         try:
@@ -83,7 +105,8 @@ class Channel:
         self._end.close()
 
     def _wait(self, event: int, deadline: float | None) -> None:
-        """Until the socket can be read or written. Raises TimeoutError, or Closed if it is no socket any more."""
+        """Until the socket can be read or written. Raises TimeoutError, or Closed if it is no
+        socket any more."""
         try:
             poll = select.poll()
             poll.register(self._end, event)
@@ -93,7 +116,8 @@ class Channel:
             raise Closed(str(e)) from None
 
     def _left_ms(self, deadline: float | None) -> float | None:
-        """Milliseconds until the deadline, put off by what `grace` gives. Raises TimeoutError if there are none."""
+        """Milliseconds until the deadline, put off by what `grace` gives. Raises TimeoutError if
+        there are none."""
         if deadline is None:
             return None
         left = deadline - time.monotonic()
@@ -128,7 +152,8 @@ def pack_call(
     kwargs: Mapping[str, Any],
     stand_in: Callable[[Any], Reference | None] | None = None,
 ) -> bytes:
-    """A call: its target (a name, an object and a method, a callback's id) and its arguments. Raises ProtocolError.
+    """A call: its target (a name, an object and a method, a callback's id) and its arguments.
+    Raises ProtocolError.
 
     `stand_in` gives a reference for what stays here.
     """
@@ -138,7 +163,8 @@ def pack_call(
 def unpack_call(
     body: bytes, plain: bool = False, refer: Callable[[Reference], Any] | None = None
 ) -> tuple[Any, list[Any], dict[str, Any]]:
-    """The target, arguments and keyword arguments of a call, with what `refer` gives for references. Raises ProtocolError."""
+    """The target, arguments and keyword arguments of a call, with what `refer` gives for
+    references. Raises ProtocolError."""
     call = decode_each(body, plain, refer)
     if len(call) < 2 or type(call[1]) is not list:
         raise ProtocolError("a call has another shape than it should")
@@ -157,7 +183,9 @@ def pack_error(kind: str, message: str, type_names: Sequence[str]) -> bytes:
 def unpack_error(body: bytes) -> tuple[str, str, tuple[str, ...]]:
     """kind, message, type names. Raises ProtocolError."""
     error = decode(body, plain=True)
-    if not (type(error) is tuple and len(error) == 3 and type(error[2]) is tuple and len(error[2]) <= 20):
+    if not (
+        type(error) is tuple and len(error) == 3 and type(error[2]) is tuple and len(error[2]) <= 20
+    ):
         raise ProtocolError("an error has another shape than it should")
     kind, message, names = error
     if not all(type(x) is str and len(x) <= 2000 for x in (kind, message, *names)):

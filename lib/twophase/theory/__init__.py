@@ -1,1 +1,2 @@
-"""Formulas as plain functions: standard library only, SI units in the names, numbers, arrays and symbols alike."""
+"""Formulas as plain functions: standard library only, SI units in the names, numbers, arrays and
+symbols alike."""

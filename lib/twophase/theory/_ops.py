@@ -1,7 +1,8 @@
-"""What breaks when one formula serves ints, floats, numpy arrays and sympy symbols, kept in one place.
+"""What breaks when one formula serves ints, floats, numpy arrays and sympy symbols, kept in one
+place.
 
-Nothing here imports numpy or sympy. An argument that is an array or a symbol has already brought its library
-into `sys.modules`; a browser without them never needs them.
+Nothing here imports numpy or sympy. An argument that is an array or a symbol has already brought
+its library into `sys.modules`; a browser without them never needs them.
 """
 
 import functools
@@ -31,7 +32,8 @@ def is_array(value: object) -> bool:
 def as_number(name: str, value: object) -> Number:
     """`value`, ready for arithmetic: integer arrays become float64, so that no product overflows.
 
-    Raises ValueError, naming the argument, for anything that is not a number, an array of numbers or a symbol.
+    Raises ValueError, naming the argument, for anything that is not a number, an array of numbers
+    or a symbol.
     """
     if is_symbolic(value):
         return value
@@ -67,26 +69,37 @@ def non_negative(name: str, value: object) -> Number:
 def at_least(name: str, value: Number, bound_name: str, bound: Number) -> None:
     """Raise ValueError unless every entry of `value` reaches that of `bound`. Symbols pass."""
     if not is_symbolic(value) and not is_symbolic(bound) and not _all(value >= bound):
-        raise ValueError(f"{name} must be at least {bound_name}, but {name} is {value} and {bound_name} is {bound}.")
+        raise ValueError(
+            f"{name} must be at least {bound_name}, but {name} is {value} and {bound_name} is"
+            f" {bound}."
+        )
 
 
-def formula(*, zero_ok: tuple[str, ...] = ()) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
+def formula(
+    *, zero_ok: tuple[str, ...] = ()
+) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
     """Decorate a formula: its numeric arguments arrive converted and checked.
 
-    Every argument must be positive, those named in `zero_ok` zero or more. Booleans (switches), strings, None and
-    objects such as an `Architecture` pass through untouched.
+    Every argument must be positive, those named in `zero_ok` zero or more. Booleans (switches),
+    strings, None and objects such as an `Architecture` pass through untouched.
     """
 
     def decorate(function: Callable[P, Result]) -> Callable[P, Result]:
         signature = inspect.signature(function)
-        switches = {n for n, p in signature.parameters.items() if p.annotation not in (Number, Number | None)}
+        switches = {
+            n
+            for n, p in signature.parameters.items()
+            if p.annotation not in (Number, Number | None)
+        }
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Result:
             bound = signature.bind(*args, **kwargs)
             for name, value in bound.arguments.items():
                 if name not in switches and value is not None:
-                    bound.arguments[name] = (non_negative if name in zero_ok else positive)(name, value)
+                    bound.arguments[name] = (non_negative if name in zero_ok else positive)(
+                        name, value
+                    )
             return function(*bound.args, **bound.kwargs)
 
         return checked
@@ -95,7 +108,8 @@ def formula(*, zero_ok: tuple[str, ...] = ()) -> Callable[[Callable[P, Result]],
 
 
 def _dispatch(kind: str, *values: Number) -> Any:
-    """The library function `kind` (a "numpy sympy" pair of names) for these values, or None for plain numbers."""
+    """The library function `kind` (a "numpy sympy" pair of names) for these values, or None for
+    plain numbers."""
     numpy_name, sympy_name = kind.split()
     if any(is_symbolic(v) for v in values):
         return getattr(sys.modules["sympy"], sympy_name)

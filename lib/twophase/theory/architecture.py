@@ -1,4 +1,5 @@
-"""The sizes of a transformer: one frozen record that the planner, the chapters and the models all read."""
+"""The sizes of a transformer: one frozen record that the planner, the chapters and the models all
+read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ LAYER_KINDS = ("full", "sliding", "mla", "state")
 
 MAX_LAYERS, MAX_SIZE = 10_000, 10**9
 
-# A state is a running sum, kept in fp32 whatever the weights are in: in bf16 adding ones to it stops at 256.
+# A state is a running sum, kept in fp32 whatever the weights are in: in bf16 adding ones to it
+# stops at 256.
 BYTES_PER_STATE = 4
 
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """MLA's widths: latent R, rotated part, unrotated part and value part of a head; q_rank None: no query latent."""
+    """MLA's widths: latent R, rotated part, unrotated part and value part of a head; q_rank None:
+    no query latent."""
 
     R: int
     rope_dim: int
@@ -28,7 +31,8 @@ class LatentAttention:
 
 @dataclass(frozen=True)
 class MixtureOfExperts:
-    """E experts of width F, k active per token, n_shared more that always are; the first layers may stay dense."""
+    """E experts of width F, k active per token, n_shared more that always are; the first layers may
+    stay dense."""
 
     E: int
     k: int
@@ -46,11 +50,13 @@ class MixtureOfExperts:
 class Architecture:
     """Sizes of a decoder-only transformer. Letters as on the notation page.
 
-    `attention` is one of LAYER_KINDS for all layers, or one per layer. `kv_source` (cross-layer attention) gives for
-    each layer the layer whose keys and values it uses. `norm` "rms" has a weight, "layer" a weight and a bias; each
-    layer has `norms_per_layer` of width D; `qk_norm` adds one of width H for queries and one for keys.
-    `learned_positions` is the number of rows of a position table, 0 with RoPE. `state_values` is what a "state" layer
-    keeps per sequence, `state_params` what it weighs, and `state_flops` what a token's step costs besides these weights.
+    `attention` is one of LAYER_KINDS for all layers, or one per layer. `kv_source` (cross-layer
+    attention) gives for each layer the layer whose keys and values it uses. `norm` "rms" has a
+    weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D; `qk_norm` adds
+    one of width H for queries and one for keys. `learned_positions` is the number of rows of a
+    position table, 0 with RoPE. `state_values` is what a "state" layer keeps per sequence,
+    `state_params` what it weighs, and `state_flops` what a token's step costs besides these
+    weights.
     """
 
     name: str
@@ -87,30 +93,50 @@ class Architecture:
         for letter in "LDFNKHV":
             value = getattr(self, letter)
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                raise ValueError(f"{self.name}: {letter} must be a positive integer, but it is {value!r}.")
+                raise ValueError(
+                    f"{self.name}: {letter} must be a positive integer, but it is {value!r}."
+                )
             if value > (MAX_LAYERS if letter == "L" else MAX_SIZE):
-                raise ValueError(f"{self.name}: {letter} is {value}, beyond any transformer this package plans for.")
+                raise ValueError(
+                    f"{self.name}: {letter} is {value}, beyond any transformer this package plans"
+                    " for."
+                )
         if self.N % self.K:
-            raise ValueError(f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}.")
+            raise ValueError(
+                f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}."
+            )
         if self.norm not in ("rms", "layer"):
-            raise ValueError(f"{self.name}: norm must be 'rms' or 'layer', but it is {self.norm!r}.")
+            raise ValueError(
+                f"{self.name}: norm must be 'rms' or 'layer', but it is {self.norm!r}."
+            )
         self._check_layers()
 
     def _check_layers(self) -> None:
         kinds = self.layer_kinds
         if len(kinds) != self.L or not set(kinds) <= set(LAYER_KINDS):
-            raise ValueError(f"{self.name}: attention must name one of {LAYER_KINDS} for each of {self.L} layers.")
+            raise ValueError(
+                f"{self.name}: attention must name one of {LAYER_KINDS} for each of {self.L}"
+                " layers."
+            )
         if "sliding" in kinds and not (isinstance(self.window, int) and self.window > 0):
-            raise ValueError(f"{self.name}: sliding layers need a positive window, but it is {self.window!r}.")
+            raise ValueError(
+                f"{self.name}: sliding layers need a positive window, but it is {self.window!r}."
+            )
         if "mla" in kinds and self.mla is None:
             raise ValueError(f"{self.name}: mla layers need the widths in `mla`.")
         if self.moe is not None and self.moe.n_dense_layers > self.L:
-            raise ValueError(f"{self.name}: {self.moe.n_dense_layers} dense layers are more than its {self.L} layers.")
+            raise ValueError(
+                f"{self.name}: {self.moe.n_dense_layers} dense layers are more than its {self.L}"
+                " layers."
+            )
         sources = self.kv_source
         if sources is not None and (
-            len(sources) != self.L or any(not 0 <= s <= i or sources[s] != s for i, s in enumerate(sources))
+            len(sources) != self.L
+            or any(not 0 <= s <= i or sources[s] != s for i, s in enumerate(sources))
         ):
-            raise ValueError(f"{self.name}: kv_source must point each layer to itself or to an earlier owner.")
+            raise ValueError(
+                f"{self.name}: kv_source must point each layer to itself or to an earlier owner."
+            )
 
     @property
     def G(self) -> int:
@@ -136,13 +162,15 @@ class Architecture:
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any], name: str | None = None) -> "Architecture":
-        """From the content of a Hugging Face config.json. ValueError names a missing key or an unknown model type."""
+        """From the content of a Hugging Face config.json. ValueError names a missing key or an
+        unknown model type."""
         from twophase.theory.from_hf import read_config
 
         return read_config(config, name)
 
     def breakdown(self) -> dict[str, int]:
-        """Parameters by part: embedding, positions, attention, mlp, router, norms, head. Biases go with their part."""
+        """Parameters by part: embedding, positions, attention, mlp, router, norms, head. Biases go
+        with their part."""
         from twophase.theory.count import breakdown
 
         return breakdown(self)
@@ -157,14 +185,19 @@ class Architecture:
 
     def n_idle_expert_params(self) -> int:
         """Parameters of the E - k experts per layer that one token does not visit."""
-        return 0 if self.moe is None else self.n_moe_layers * (self.moe.E - self.moe.k) * self.n_expert_params()
+        return (
+            0
+            if self.moe is None
+            else self.n_moe_layers * (self.moe.E - self.moe.k) * self.n_expert_params()
+        )
 
     def n_expert_params(self) -> int:
         """Parameters of one routed expert; 0 in a dense model."""
         return 0 if self.moe is None else int(params.mlp_params(self.D, self.moe.F, self.gated_mlp))
 
     def n_matmul_params(self) -> int:
-        """Weights that one token is multiplied with, the head included: its FLOPs are twice this, plus attention's.
+        """Weights that one token is multiplied with, the head included: its FLOPs are twice this,
+        plus attention's.
 
         Embedding rows are looked up, norms and biases are elementwise; none of them counts.
         """
@@ -179,13 +212,15 @@ class Architecture:
         return prefill_flops(self, B, T, head_at_last_only)
 
     def decode_step_flops(self, B: Number, S: Number) -> Number:
-        """FLOPs of one token for each of B sequences, S keys each, the new one included; MLA in its absorbed form."""
+        """FLOPs of one token for each of B sequences, S keys each, the new one included; MLA in its
+        absorbed form."""
         from twophase.theory.model_flops import decode_step_flops
 
         return decode_step_flops(self, B, S)
 
     def cache_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
-        """Cache bytes of one sequence of S positions, each layer by its kind. S may be an array or a symbol.
+        """Cache bytes of one sequence of S positions, each layer by its kind. S may be an array or
+        a symbol.
 
         `bytes_per_kv` is for keys, values and latents; states take 4 bytes per number.
         """

@@ -1,13 +1,24 @@
-"""FLOPs, bytes and their ratio for the matrix products of a transformer, and the roofline they are held against.
+"""FLOPs, bytes and their ratio for the matrix products of a transformer, and the roofline they are
+held against.
 
-A multiply and an add are two FLOPs. Bytes are those that must cross between the chip and its main memory when every
-operand is read once and every result written once. B sequences, T queries, S keys, D width, F MLP width, N query
-heads, K key/value heads, H head width. bf16 is 2 bytes per value.
+A multiply and an add are two FLOPs. Bytes are those that must cross between the chip and its main
+memory when every operand is read once and every result written once. B sequences, T queries, S
+keys, D width, F MLP width, N query heads, K key/value heads, H head width. bf16 is 2 bytes per
+value.
 
-Sources: Williams et al. 2009 (roofline); Dao et al. 2022 (FlashAttention); Pope et al. 2022 (inference costs).
+Sources: Williams et al. 2009 (roofline); Dao et al. 2022 (FlashAttention); Pope et al. 2022
+(inference costs).
 """
 
-from twophase.theory._ops import Number, at_least, divide_or_infinity, formula, half, maximum, minimum
+from twophase.theory._ops import (
+    Number,
+    at_least,
+    divide_or_infinity,
+    formula,
+    half,
+    maximum,
+    minimum,
+)
 
 
 @formula()
@@ -34,7 +45,8 @@ def matmul_intensity(
 
 @formula()
 def matmul_intensity_simple(B: Number, bytes_per_param: Number = 2) -> Number:
-    """The same when B is much smaller than D and F, so that weights are all that is read: B in bf16, 2 B in int8."""
+    """The same when B is much smaller than D and F, so that weights are all that is read: B in
+    bf16, 2 B in int8."""
     return 2 * B / bytes_per_param
 
 
@@ -54,7 +66,8 @@ def mlp_bytes(
     bytes_per_param: Number = 2,
     bytes_per_activation: Number = 2,
 ) -> Number:
-    """Bytes of an MLP in one fused kernel: input read once, output written once, the F-wide middle never stored."""
+    """Bytes of an MLP in one fused kernel: input read once, output written once, the F-wide middle
+    never stored."""
     return 2 * bytes_per_activation * B * T * D + (3 if gated else 2) * bytes_per_param * D * F
 
 
@@ -69,10 +82,12 @@ def mlp_bytes_unfused(
     bytes_per_activation: Number = 2,
     elementwise_passes: Number = 0,
 ) -> Number:
-    """Bytes of an MLP run as separate matrix products, each reading its input and writing its output.
+    """Bytes of an MLP run as separate matrix products, each reading its input and writing its
+    output.
 
-    `elementwise_passes` counts the further reads and writes of a [B T, F] array by the activation: 0 counts the
-    products alone, 3 one fused kernel for silu(gate) * up (two reads, a write), 5 PyTorch's eager silu and multiply.
+    `elementwise_passes` counts the further reads and writes of a [B T, F] array by the activation:
+    0 counts the products alone, 3 one fused kernel for silu(gate) * up (two reads, a write), 5
+    PyTorch's eager silu and multiply.
     """
     products = 3 if gated else 2
     activations = products * (D + F) + elementwise_passes * F
@@ -89,13 +104,17 @@ def mlp_intensity(
     bytes_per_param: Number = 2,
     bytes_per_activation: Number = 2,
 ) -> Number:
-    """FLOPs per byte of a fused MLP. For B T much smaller than F it is 2 B T / bytes_per_param: B T in bf16."""
-    return mlp_flops(B, T, D, F, gated) / mlp_bytes(B, T, D, F, gated, bytes_per_param, bytes_per_activation)
+    """FLOPs per byte of a fused MLP. For B T much smaller than F it is 2 B T / bytes_per_param: B T
+    in bf16."""
+    return mlp_flops(B, T, D, F, gated) / mlp_bytes(
+        B, T, D, F, gated, bytes_per_param, bytes_per_activation
+    )
 
 
 @formula()
 def projection_flops(B: Number, T: Number, D: Number, N: Number, K: Number, H: Number) -> Number:
-    """FLOPs of the four attention projections: queries and output N H wide, keys and values K H wide."""
+    """FLOPs of the four attention projections: queries and output N H wide, keys and values K H
+    wide."""
     return 2 * B * T * D * H * (2 * N + 2 * K)
 
 
@@ -117,7 +136,8 @@ def projection_bytes(
 
 @formula()
 def attention_pairs(T: Number, S: Number, causal: bool = False) -> Number:
-    """Query-key pairs of T queries over S keys; causal: the queries are the last T of the S positions.
+    """Query-key pairs of T queries over S keys; causal: the queries are the last T of the S
+    positions.
 
     Raises ValueError if causal and a T exceeds its S.
     """
@@ -127,8 +147,11 @@ def attention_pairs(T: Number, S: Number, causal: bool = False) -> Number:
 
 
 @formula()
-def attention_flops(B: Number, T: Number, S: Number, N: Number, H: Number, causal: bool = False) -> Number:
-    """FLOPs of scores and weighted values. Softmax is not counted. Causal counts only the pairs that are used."""
+def attention_flops(
+    B: Number, T: Number, S: Number, N: Number, H: Number, causal: bool = False
+) -> Number:
+    """FLOPs of scores and weighted values. Softmax is not counted. Causal counts only the pairs
+    that are used."""
     return 4 * B * N * H * attention_pairs(T, S, causal)
 
 
@@ -143,7 +166,8 @@ def attention_bytes(
     bytes_per_activation: Number = 2,
     bytes_per_kv: Number = 2,
 ) -> Number:
-    """Bytes when scores never leave the chip (FlashAttention): read Q, K and V once, write the output once."""
+    """Bytes when scores never leave the chip (FlashAttention): read Q, K and V once, write the
+    output once."""
     return 2 * bytes_per_activation * B * T * N * H + 2 * bytes_per_kv * B * S * K * H
 
 
@@ -158,7 +182,8 @@ def attention_bytes_materialized(
     bytes_per_activation: Number = 2,
     bytes_per_kv: Number = 2,
 ) -> Number:
-    """Bytes when the [T, S] scores go through memory: written, read by softmax, written again, read again."""
+    """Bytes when the [T, S] scores go through memory: written, read by softmax, written again, read
+    again."""
     stored = 4 * bytes_per_activation * B * N * T * S
     return attention_bytes(B, T, S, N, K, H, bytes_per_activation, bytes_per_kv) + stored
 
@@ -175,14 +200,18 @@ def attention_intensity(
     bytes_per_activation: Number = 2,
     bytes_per_kv: Number = 2,
 ) -> Number:
-    """FLOPs per byte of FlashAttention. B cancels: every sequence brings its own keys and values."""
+    """FLOPs per byte of FlashAttention. B cancels: every sequence brings its own keys and
+    values."""
     moved = attention_bytes(B, T, S, N, K, H, bytes_per_activation, bytes_per_kv)
     return attention_flops(B, T, S, N, H, causal) / moved
 
 
 @formula()
-def attention_intensity_simple(T: Number, S: Number, G: Number = 1, bytes_per_value: Number = 2) -> Number:
-    """FLOPs per byte without a mask, G = N / K query heads per KV head: S T / (S + T) for G = 1 in bf16."""
+def attention_intensity_simple(
+    T: Number, S: Number, G: Number = 1, bytes_per_value: Number = 2
+) -> Number:
+    """FLOPs per byte without a mask, G = N / K query heads per KV head: S T / (S + T) for G = 1 in
+    bf16."""
     return 2 * G * S * T / (bytes_per_value * (S + G * T))
 
 
@@ -194,12 +223,18 @@ def critical_intensity(flops_per_s: Number, bytes_per_s: Number) -> Number:
 
 @formula()
 def critical_batch(
-    flops_per_s: Number, bytes_per_s: Number, bytes_per_param: Number = 2, E: Number = 1, k: Number = 1
+    flops_per_s: Number,
+    bytes_per_s: Number,
+    bytes_per_param: Number = 2,
+    E: Number = 1,
+    k: Number = 1,
 ) -> Number:
-    """Tokens per step above which the weights' matrix products are compute bound, activations left out.
+    """Tokens per step above which the weights' matrix products are compute bound, activations left
+    out.
 
-    2 B k/E FLOPs for each stored parameter take as long as reading its bytes. `flops_per_s` is the rate of the
-    format the products run in, whatever the weights are stored in. For E experts, k active, all experts are read.
+    2 B k/E FLOPs for each stored parameter take as long as reading its bytes. `flops_per_s` is the
+    rate of the format the products run in, whatever the weights are stored in. For E experts, k
+    active, all experts are read.
     """
     return flops_per_s / bytes_per_s * bytes_per_param / 2 * E / k
 
@@ -213,9 +248,12 @@ def critical_batch_exact(
     bytes_per_param: Number = 2,
     bytes_per_activation: Number = 2,
 ) -> Number:
-    """The same for [B, D] @ [D, F] with its activations. Infinite if they alone keep it memory bound forever."""
+    """The same for [B, D] @ [D, F] with its activations. Infinite if they alone keep it memory
+    bound forever."""
     ridge = flops_per_s / bytes_per_s
-    return divide_or_infinity(ridge * bytes_per_param * D * F, 2 * D * F - ridge * bytes_per_activation * (D + F))
+    return divide_or_infinity(
+        ridge * bytes_per_param * D * F, 2 * D * F - ridge * bytes_per_activation * (D + F)
+    )
 
 
 @formula()
@@ -225,12 +263,17 @@ def roofline_flops_per_s(intensity: Number, flops_per_s: Number, bytes_per_s: Nu
 
 
 @formula(zero_ok=("flops", "n_bytes"))
-def time_overlapped_s(flops: Number, n_bytes: Number, flops_per_s: Number, bytes_per_s: Number) -> Number:
-    """Seconds if memory traffic hides behind compute perfectly, or compute behind traffic: the larger of the two."""
+def time_overlapped_s(
+    flops: Number, n_bytes: Number, flops_per_s: Number, bytes_per_s: Number
+) -> Number:
+    """Seconds if memory traffic hides behind compute perfectly, or compute behind traffic: the
+    larger of the two."""
     return maximum(flops / flops_per_s, n_bytes / bytes_per_s)
 
 
 @formula(zero_ok=("flops", "n_bytes"))
-def time_serial_s(flops: Number, n_bytes: Number, flops_per_s: Number, bytes_per_s: Number) -> Number:
+def time_serial_s(
+    flops: Number, n_bytes: Number, flops_per_s: Number, bytes_per_s: Number
+) -> Number:
     """Seconds if nothing overlaps: the sum. Never more than twice the overlapped time."""
     return flops / flops_per_s + n_bytes / bytes_per_s

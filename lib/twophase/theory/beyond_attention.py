@@ -1,7 +1,8 @@
-"""What mixers without a growing cache weigh and compute: linear attention and the selective state space.
+"""What mixers without a growing cache weigh and compute: linear attention and the selective state
+space.
 
-Their states, whose size does not depend on the context, are in `theory.kv_cache`. Sources: Arora et al. 2024 (BASED,
-arXiv 2402.18668); Gu and Dao 2023 (Mamba, arXiv 2312.00752).
+Their states, whose size does not depend on the context, are in `theory.kv_cache`. Sources: Arora et
+al. 2024 (BASED, arXiv 2402.18668); Gu and Dao 2023 (Mamba, arXiv 2312.00752).
 """
 
 from twophase.theory._ops import Number, formula
@@ -20,8 +21,11 @@ def linear_attention_params(D: Number, N: Number, H: Number, feature_dim: Number
 
 
 @formula()
-def state_space_params(D: Number, d_inner: Number, d_state: Number, conv_width: Number, dt_rank: Number) -> Number:
-    """Mamba's mixer: input (with its gate) and output projections, the convolution, step size, B and C, A, and the skip."""
+def state_space_params(
+    D: Number, d_inner: Number, d_state: Number, conv_width: Number, dt_rank: Number
+) -> Number:
+    """Mamba's mixer: input (with its gate) and output projections, the convolution, step size, B
+    and C, A, and the skip."""
     projections = 2 * D * d_inner + d_inner * D
     convolution = d_inner * (conv_width + 1)
     selection = d_inner * (dt_rank + 2 * d_state) + (dt_rank + 1) * d_inner
@@ -32,8 +36,8 @@ def state_space_params(D: Number, d_inner: Number, d_state: Number, conv_width: 
 def linear_attention_flops(N: Number, n_features: Number, H: Number) -> Number:
     """FLOPs of a token's step from state to state, besides projections and features.
 
-    Each of N heads adds an outer product of n_features x H to its sum and reads the sum once; the normalizer is one more
-    column, and H divisions follow. The context does not occur.
+    Each of N heads adds an outer product of n_features x H to its sum and reads the sum once; the
+    normalizer is one more column, and H divisions follow. The context does not occur.
     """
     write = n_features * (2 * H + 1)  # the normalizer is added to without a product
     read = 2 * n_features * (H + 1)
@@ -42,9 +46,10 @@ def linear_attention_flops(N: Number, n_features: Number, H: Number) -> Number:
 
 @formula(zero_ok=("conv_width",))
 def state_space_flops(d_inner: Number, d_state: Number, conv_width: Number) -> Number:
-    """FLOPs of a token's step of Mamba, besides projections; exponentials and gates are not counted.
+    """FLOPs of a token's step of Mamba, besides projections; exponentials and gates are not
+    counted.
 
-    For each number of the state: dt A, its fading, the write, its addition, and two to read it; for each channel the
-    convolution, dt x, and the skip.
+    For each number of the state: dt A, its fading, the write, its addition, and two to read it; for
+    each channel the convolution, dt x, and the skip.
     """
     return d_inner * (6 * d_state + 2 * conv_width + 3)

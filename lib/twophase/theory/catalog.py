@@ -34,7 +34,8 @@ def model(name: str) -> Architecture:
 
 
 def hardware(name: str) -> Hardware:
-    """The catalog's chip of that name, "h100" for "H100 SXM". ValueError lists the known ones and the closest."""
+    """The catalog's chip of that name, "h100" for "H100 SXM". ValueError lists the known ones and
+    the closest."""
     return HARDWARE[_find(name, HARDWARE, "hardware")]
 
 

@@ -1,7 +1,8 @@
-"""Published figures of accelerators, each with the document it comes from. Dense FLOP/s, decimal units.
+"""Published figures of accelerators, each with the document it comes from. Dense FLOP/s, decimal
+units.
 
-Capacity is the vendor's number in GB = 10^9 bytes; what a process can use is less. NVIDIA prints most tensor-core
-rates with 2:4 sparsity; those are halved here.
+Capacity is the vendor's number in GB = 10^9 bytes; what a process can use is less. NVIDIA prints
+most tensor-core rates with 2:4 sparsity; those are halved here.
 """
 
 from twophase.theory.hardware import Hardware
@@ -11,7 +12,13 @@ NVLINK = "NVLink, all links of one GPU, both directions"
 CHIPS = (
     Hardware(
         name="A100 80GB SXM",
-        flops_per_s={"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12, "int8": 624e12},
+        flops_per_s={
+            "bf16": 312e12,
+            "fp16": 312e12,
+            "tf32": 156e12,
+            "fp32": 19.5e12,
+            "int8": 624e12,
+        },
         hbm_bytes_per_s=2.039e12,
         hbm_bytes=80e9,
         link_bytes_per_s=600e9,
@@ -21,12 +28,20 @@ CHIPS = (
     ),
     Hardware(
         name="A100 40GB SXM",
-        flops_per_s={"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12, "int8": 624e12},
+        flops_per_s={
+            "bf16": 312e12,
+            "fp16": 312e12,
+            "tf32": 156e12,
+            "fp32": 19.5e12,
+            "int8": 624e12,
+        },
         hbm_bytes_per_s=1.555e12,
         hbm_bytes=40e9,
         link_bytes_per_s=600e9,
         link=NVLINK,
-        source="NVIDIA A100 Tensor Core GPU data sheet and architecture white paper v1.0, nvidia.com",
+        source=(
+            "NVIDIA A100 Tensor Core GPU data sheet and architecture white paper v1.0, nvidia.com"
+        ),
         date="2020-11",
     ),
     Hardware(
@@ -43,7 +58,10 @@ CHIPS = (
         hbm_bytes=80e9,
         link_bytes_per_s=900e9,
         link=NVLINK,
-        source="NVIDIA H100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h100 (1,979 sparse bf16, halved)",
+        source=(
+            "NVIDIA H100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h100 (1,979"
+            " sparse bf16, halved)"
+        ),
         date="2023-07",
     ),
     Hardware(
@@ -60,7 +78,10 @@ CHIPS = (
         hbm_bytes=141e9,
         link_bytes_per_s=900e9,
         link=NVLINK,
-        source="NVIDIA H200 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h200 (sparse rates, halved)",
+        source=(
+            "NVIDIA H200 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h200 (sparse"
+            " rates, halved)"
+        ),
         date="2024-11",
     ),
     Hardware(
@@ -78,8 +99,11 @@ CHIPS = (
         hbm_bytes=180e9,
         link_bytes_per_s=1.8e12,
         link=NVLINK,
-        source="NVIDIA DGX B200 data sheet (1,440 GB and 64 TB/s over 8 GPUs) and Blackwell data sheet, nvidia.com "
-        "(sparse rates, halved); the later HGX B200 data sheet prints 7.7 TB/s",
+        source=(
+            "NVIDIA DGX B200 data sheet (1,440 GB and 64 TB/s over 8 GPUs) and Blackwell data"
+            " sheet, nvidia.com (sparse rates, halved); the later HGX B200 data sheet prints 7.7"
+            " TB/s"
+        ),
         date="2024-10",
     ),
     Hardware(
@@ -96,7 +120,10 @@ CHIPS = (
         hbm_bytes=192e9,
         link_bytes_per_s=896e9,
         link="Infinity Fabric, seven links to other GPUs, both directions",
-        source="AMD Instinct MI300X data sheet, amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
+        source=(
+            "AMD Instinct MI300X data sheet,"
+            " amd.com/en/products/accelerators/instinct/mi300/mi300x.html"
+        ),
         date="2023-12",
     ),
     Hardware(
@@ -106,8 +133,10 @@ CHIPS = (
         hbm_bytes=16e9,
         link_bytes_per_s=9e10,
         link="ICI, per axis, both directions; two axes",
-        source="Austin et al., How to Scale Your Model, jax-ml.github.io/scaling-book; cloud.google.com/tpu/docs/v5e "
-        "prints 8.19e11 B/s and 3.93e14 int8",
+        source=(
+            "Austin et al., How to Scale Your Model, jax-ml.github.io/scaling-book;"
+            " cloud.google.com/tpu/docs/v5e prints 8.19e11 B/s and 3.93e14 int8"
+        ),
         date="2025-02",
     ),
     Hardware(

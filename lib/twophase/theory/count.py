@@ -3,7 +3,12 @@
 from functools import lru_cache
 
 from twophase.theory.architecture import Architecture
-from twophase.theory.params import attention_params, embedding_params, latent_attention_params, mlp_params
+from twophase.theory.params import (
+    attention_params,
+    embedding_params,
+    latent_attention_params,
+    mlp_params,
+)
 
 
 def breakdown(arch: Architecture) -> dict[str, int]:
@@ -20,7 +25,10 @@ def _parts(arch: Architecture) -> tuple[tuple[str, int], ...]:
         "attention": sum(_attention(arch, i) for i in range(arch.L)),
         "mlp": sum(_mlp(arch, i) for i in range(arch.L)),
         "router": _routers(arch),
-        "norms": (arch.L * arch.norms_per_layer + 1) * norm_width + sum(_inner_norms(arch, i) for i in range(arch.L)),
+        "norms": (
+            (arch.L * arch.norms_per_layer + 1) * norm_width
+            + sum(_inner_norms(arch, i) for i in range(arch.L))
+        ),
         "head": 0 if arch.tied_embeddings else embedding_params(arch.V, arch.D),
     }
     return tuple((part, int(size)) for part, size in parts.items())
@@ -53,12 +61,16 @@ def _attention(arch: Architecture, layer: int, biases: bool = True) -> int:
         return arch.state_params
     if kind == "mla" and arch.mla is not None:
         m = arch.mla
-        total = latent_attention_params(arch.D, arch.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank)
+        total = latent_attention_params(
+            arch.D, arch.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank
+        )
         if biases:  # of the projections into latents, not out of them
             total += ((m.q_rank or 0) + m.R + m.rope_dim) * arch.qkv_bias + arch.D * arch.o_bias
         return int(total)
     kv_width = 2 * arch.K * arch.H if _owns_kv(arch, layer) else 0
-    total = attention_params(arch.D, arch.N, arch.K, arch.H) - (2 * arch.K * arch.H - kv_width) * arch.D
+    total = (
+        attention_params(arch.D, arch.N, arch.K, arch.H) - (2 * arch.K * arch.H - kv_width) * arch.D
+    )
     if biases:
         total += (arch.N * arch.H + kv_width) * arch.qkv_bias + arch.D * arch.o_bias
     return int(total)

@@ -1,4 +1,5 @@
-"""Read the sizes of a model out of a Hugging Face config.json, with the old and the new names of its keys."""
+"""Read the sizes of a model out of a Hugging Face config.json, with the old and the new names of
+its keys."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,9 +16,11 @@ def read_config(config: Config, name: str | None = None) -> Architecture:
 
 
 def language_part(config: Config) -> dict[str, Any]:
-    """The part of a config that describes a decoder, with the family's values for keys that the file leaves out.
+    """The part of a config that describes a decoder, with the family's values for keys that the
+    file leaves out.
 
-    For a model that also sees images that is its `text_config`. Raises ValueError for a model type without a reader.
+    For a model that also sees images that is its `text_config`. Raises ValueError for a model type
+    without a reader.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"A config must be a JSON object, but it is a {type(config).__name__}.")
@@ -37,7 +40,8 @@ def _name(config: Config) -> str:
 
 
 def _rope_theta(config: Config, default: float = 10000.0) -> float:
-    """Old configs have `rope_theta`; new ones `rope_parameters`, for all layers or per kind of layer."""
+    """Old configs have `rope_theta`; new ones `rope_parameters`, for all layers or per kind of
+    layer."""
     for key in ("rope_scaling", "rope_parameters"):
         rope = config.get(key)
         if isinstance(rope, Mapping):
@@ -51,22 +55,33 @@ def _common(config: Config) -> dict[str, Any]:
     """What Llama and all its descendants share."""
     D, N = size(config, "hidden_size"), size(config, "num_attention_heads")
     if config.get("head_dim") is None and D % N:
-        raise ValueError(f"The config has no 'head_dim', and 'hidden_size' {D} is no multiple of {N} heads.")
+        raise ValueError(
+            f"The config has no 'head_dim', and 'hidden_size' {D} is no multiple of {N} heads."
+        )
     if (
         L := size(config, "num_hidden_layers")
     ) > MAX_LAYERS:  # lists of that length are made before anything is checked
-        raise ValueError(f"The config's 'num_hidden_layers' is {L}, beyond any transformer this package plans for.")
+        raise ValueError(
+            f"The config's 'num_hidden_layers' is {L}, beyond any transformer this package plans"
+            " for."
+        )
     return {
         "L": L,
         "D": D,
         "F": size(config, "intermediate_size"),
         "N": N,
-        "K": size(config, "num_key_value_heads") if config.get("num_key_value_heads") is not None else N,
+        "K": (
+            size(config, "num_key_value_heads")
+            if config.get("num_key_value_heads") is not None
+            else N
+        ),
         "H": size(config, "head_dim") if config.get("head_dim") is not None else D // N,
         "V": size(config, "vocab_size"),
         "tied_embeddings": bool(config.get("tie_word_embeddings", False)),
         "max_context": count(config, "max_position_embeddings") or None,
-        "rope_theta": _rope_theta(config, default=1e6 if config["model_type"] == "mixtral" else 1e4),
+        "rope_theta": _rope_theta(
+            config, default=1e6 if config["model_type"] == "mixtral" else 1e4
+        ),
         "norm_eps": number(config, "rms_norm_eps", 1e-6),
         "activation": _activation(config, "hidden_act", default="silu"),
     }
@@ -74,7 +89,9 @@ def _common(config: Config) -> dict[str, Any]:
 
 def _activation(config: Config, *keys: str, default: str) -> str:
     name = next((config[key] for key in keys if config.get(key) is not None), default)
-    return {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu"}.get(str(name), str(name))
+    return {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu"}.get(
+        str(name), str(name)
+    )
 
 
 def _layers(config: Config, L: int, default: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,7 +104,9 @@ def _layers(config: Config, L: int, default: tuple[str, ...]) -> tuple[str, ...]
     names = {"full_attention": "full", "sliding_attention": "sliding"}
     unknown = [t for t in types if not isinstance(t, str) or t not in names]
     if unknown:
-        raise ValueError(f"The config's 'layer_types' has {unknown[0]!r}; supported: {', '.join(names)}.")
+        raise ValueError(
+            f"The config's 'layer_types' has {unknown[0]!r}; supported: {', '.join(names)}."
+        )
     if len(types) != L:
         raise ValueError(f"The config's 'layer_types' has {len(types)} entries for {L} layers.")
     return tuple(names[t] for t in types)
@@ -105,8 +124,8 @@ def _one_kind(config: Config, sizes: dict[str, Any], sliding: bool) -> dict[str,
     kind = "sliding" if sliding else "full"
     if set(_layers(config, sizes["L"], (kind,))) != {kind}:
         raise ValueError(
-            f"The config's 'layer_types' is not supported where it differs from 'sliding_window': all layers of a "
-            f"{config['model_type']} are {kind}."
+            "The config's 'layer_types' is not supported where it differs from 'sliding_window':"
+            f" all layers of a {config['model_type']} are {kind}."
         )
     return _windowed(config, sizes, (kind,) * sizes["L"])
 
@@ -138,9 +157,14 @@ def _may_slide(config: Config) -> bool:
 def _qwen2(config: Config) -> dict[str, Any]:
     sizes = _common(config) | {"qkv_bias": True}
     first = count(config, "max_window_layers") if _may_slide(config) else sizes["L"]
-    sizes = _windowed(config, sizes, tuple("full" if i < first else "sliding" for i in range(sizes["L"])))
+    sizes = _windowed(
+        config, sizes, tuple("full" if i < first else "sliding" for i in range(sizes["L"]))
+    )
     if sizes["window"] is not None and not _may_slide(config):
-        raise ValueError("The config's 'layer_types' has sliding layers, but its 'use_sliding_window' is not set.")
+        raise ValueError(
+            "The config's 'layer_types' has sliding layers, but its 'use_sliding_window' is not"
+            " set."
+        )
     return sizes
 
 
@@ -153,11 +177,13 @@ def _qwen3_moe(config: Config) -> dict[str, Any]:
     first = isinstance(dense, list) and dense == list(range(len(dense)))
     if not first or config.get("decoder_sparse_step", 1) != 1:
         raise ValueError(
-            "A qwen3_moe config with dense layers ('mlp_only_layers', 'decoder_sparse_step') is supported only where "
-            f"they come before all others; 'mlp_only_layers' is {dense}."
+            "A qwen3_moe config with dense layers ('mlp_only_layers', 'decoder_sparse_step') is"
+            f" supported only where they come before all others; 'mlp_only_layers' is {dense}."
         )
     E, k = size(config, "num_experts", "num_local_experts"), size(config, "num_experts_per_tok")
-    moe = MixtureOfExperts(E=E, k=k, F=size(config, "moe_intermediate_size"), n_dense_layers=len(dense))
+    moe = MixtureOfExperts(
+        E=E, k=k, F=size(config, "moe_intermediate_size"), n_dense_layers=len(dense)
+    )
     sizes = _one_kind(config, _common(config), sliding=_may_slide(config))
     return sizes | _attention_bias(config) | {"qk_norm": True, "moe": moe}
 
@@ -165,7 +191,9 @@ def _qwen3_moe(config: Config) -> dict[str, Any]:
 def _gemma(config: Config, period: int) -> dict[str, Any]:
     """Every `period`-th layer is full, the others slide."""
     sizes = _common(config) | _attention_bias(config) | {"norms_per_layer": 4}
-    sizes["activation"] = _activation(config, "hidden_activation", "hidden_act", default="gelu_tanh")
+    sizes["activation"] = _activation(
+        config, "hidden_activation", "hidden_act", default="gelu_tanh"
+    )
     kinds = tuple("full" if (i + 1) % period == 0 else "sliding" for i in range(sizes["L"]))
     return _windowed(config, sizes, kinds)
 
@@ -176,7 +204,10 @@ def _gemma2(config: Config) -> dict[str, Any]:
 
 def _gemma3(config: Config) -> dict[str, Any]:
     theta = _rope_theta(config, default=1e6)
-    return _gemma(config, size(config, "sliding_window_pattern")) | {"qk_norm": True, "rope_theta": theta}
+    return _gemma(config, size(config, "sliding_window_pattern")) | {
+        "qk_norm": True,
+        "rope_theta": theta,
+    }
 
 
 def _deepseek(config: Config) -> dict[str, Any]:
@@ -196,13 +227,27 @@ def _deepseek(config: Config) -> dict[str, Any]:
             k=size(config, "num_experts_per_tok"),
             F=size(config, "moe_intermediate_size"),
             n_shared=count(config, "n_shared_experts"),
-            n_dense_layers=min(count(config, "first_k_dense_replace"), size(config, "num_hidden_layers")),
+            n_dense_layers=min(
+                count(config, "first_k_dense_replace"), size(config, "num_hidden_layers")
+            ),
             router_bias=config["model_type"] == "deepseek_v3",
         )
-    # `head_dim` means the rotated part in newer files; a query head is the sum of its two parts. Each has its own keys.
-    sizes = _common(dict(config) | {"head_dim": mla.nope_dim + mla.rope_dim, "num_key_value_heads": None})
+    # `head_dim` means the rotated part in newer files; a query head is the sum of its two parts.
+    # Each has its own keys.
+    sizes = _common(
+        dict(config) | {"head_dim": mla.nope_dim + mla.rope_dim, "num_key_value_heads": None}
+    )
     mlp_bias = config["model_type"] == "deepseek_v2" and bool(config.get("mlp_bias"))
-    return sizes | _attention_bias(config) | {"attention": "mla", "mla": mla, "moe": moe, "mlp_bias": mlp_bias}
+    return (
+        sizes
+        | _attention_bias(config)
+        | {
+            "attention": "mla",
+            "mla": mla,
+            "moe": moe,
+            "mlp_bias": mlp_bias,
+        }
+    )
 
 
 def _gpt2(config: Config) -> dict[str, Any]:
@@ -213,7 +258,11 @@ def _gpt2(config: Config) -> dict[str, Any]:
     return {
         "L": size(config, "n_layer", "num_hidden_layers"),
         "D": D,
-        "F": size(config, "n_inner", "intermediate_size") if config.get("n_inner") is not None else 4 * D,
+        "F": (
+            size(config, "n_inner", "intermediate_size")
+            if config.get("n_inner") is not None
+            else 4 * D
+        ),
         "N": N,
         "K": N,
         "H": D // N,

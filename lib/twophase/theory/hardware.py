@@ -21,7 +21,8 @@ BYTES_PER_VALUE: dict[str, float] = {
 
 
 def bytes_per_value(dtype: str) -> float:
-    """Bytes of one value of a format, scales not counted. ValueError for an unknown one, listing the known."""
+    """Bytes of one value of a format, scales not counted. ValueError for an unknown one, listing
+    the known."""
     if dtype not in BYTES_PER_VALUE:
         raise ValueError(f"Unknown format {dtype!r}. Known formats: {', '.join(BYTES_PER_VALUE)}.")
     return BYTES_PER_VALUE[dtype]
@@ -31,8 +32,9 @@ def bytes_per_value(dtype: str) -> float:
 class Hardware:
     """One chip. FLOP/s are dense rates: vendors print twice as much for 2:4 sparse matrices.
 
-    Bandwidth is the rate of reading main memory (HBM on accelerators, DRAM on a laptop). `link_bytes_per_s` counts
-    both directions; `link` says what it adds up. `measured` marks numbers that this package took on a machine.
+    Bandwidth is the rate of reading main memory (HBM on accelerators, DRAM on a laptop).
+    `link_bytes_per_s` counts both directions; `link` says what it adds up. `measured` marks numbers
+    that this package took on a machine.
     """
 
     name: str
@@ -48,10 +50,13 @@ class Hardware:
     def __post_init__(self) -> None:
         rates = [*self.flops_per_s.values(), self.hbm_bytes_per_s, self.hbm_bytes]
         if not self.flops_per_s or not all(rate > 0 for rate in rates):
-            raise ValueError(f"{self.name}: FLOP/s, bandwidth and memory must be positive, but they are {rates}.")
+            raise ValueError(
+                f"{self.name}: FLOP/s, bandwidth and memory must be positive, but they are {rates}."
+            )
 
     def peak_flops_per_s(self, dtype: str = "bf16") -> float:
-        """Dense FLOP/s in a format. ValueError if the chip has no figure for it, listing those it has."""
+        """Dense FLOP/s in a format. ValueError if the chip has no figure for it, listing those it
+        has."""
         if dtype not in self.flops_per_s:
             known = ", ".join(self.flops_per_s)
             raise ValueError(f"{self.name} has no FLOP/s figure for {dtype!r}. It has: {known}.")

@@ -1,8 +1,10 @@
-"""What a key means that a Hugging Face config.json leaves out: the values of the family's config class in transformers 5.
+"""What a key means that a Hugging Face config.json leaves out: the values of the family's config
+class in transformers 5.
 
-Files of transformers write nearly every key; hand-written and early ones do not, and then mean these. A key that is
-null means something else than a key that is not there: `"sliding_window": null` in a Mistral config is no window, no
-`sliding_window` is 4096. Sizes that no file leaves out have no default: without them a config is damaged.
+Files of transformers write nearly every key; hand-written and early ones do not, and then mean
+these. A key that is null means something else than a key that is not there: `"sliding_window":
+null` in a Mistral config is no window, no `sliding_window` is 4096. Sizes that no file leaves out
+have no default: without them a config is damaged.
 """
 
 from typing import Any
@@ -26,7 +28,12 @@ _LATENT = {
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
-    "mixtral": {"num_key_value_heads": 8, "sliding_window": None, "rms_norm_eps": 1e-5, "num_experts_per_tok": 2},
+    "mixtral": {
+        "num_key_value_heads": 8,
+        "sliding_window": None,
+        "rms_norm_eps": 1e-5,
+        "num_experts_per_tok": 2,
+    },
     "qwen2": {"num_key_value_heads": 32, **_WINDOWED_QWEN},
     "qwen3": {"num_key_value_heads": 32, "head_dim": 128, **_WINDOWED_QWEN},
     "qwen3_moe": {
@@ -37,28 +44,34 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
         "norm_topk_prob": False,
     },
     "gemma2": _GEMMA | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
-    "gemma3_text": _GEMMA | {"vocab_size": 262208, "num_attention_heads": 8, "sliding_window_pattern": 6},
-    "deepseek_v2": _LATENT
-    | {
-        "n_routed_experts": 64,
-        "n_shared_experts": 2,
-        "moe_intermediate_size": 1407,
-        "first_k_dense_replace": 0,
-        "topk_method": "greedy",
-        "routed_scaling_factor": 1.0,
-        "norm_topk_prob": False,
-    },
-    "deepseek_v3": _LATENT
-    | {
-        "n_routed_experts": 256,
-        "n_shared_experts": 1,
-        "moe_intermediate_size": 2048,
-        "num_experts_per_tok": 8,
-        "first_k_dense_replace": 3,
-        "routed_scaling_factor": 2.5,
-        "norm_topk_prob": True,
-        "n_group": 8,
-        "topk_group": 4,
-        "rope_interleave": True,
-    },
+    "gemma3_text": (
+        _GEMMA | {"vocab_size": 262208, "num_attention_heads": 8, "sliding_window_pattern": 6}
+    ),
+    "deepseek_v2": (
+        _LATENT
+        | {
+            "n_routed_experts": 64,
+            "n_shared_experts": 2,
+            "moe_intermediate_size": 1407,
+            "first_k_dense_replace": 0,
+            "topk_method": "greedy",
+            "routed_scaling_factor": 1.0,
+            "norm_topk_prob": False,
+        }
+    ),
+    "deepseek_v3": (
+        _LATENT
+        | {
+            "n_routed_experts": 256,
+            "n_shared_experts": 1,
+            "moe_intermediate_size": 2048,
+            "num_experts_per_tok": 8,
+            "first_k_dense_replace": 3,
+            "routed_scaling_factor": 2.5,
+            "norm_topk_prob": True,
+            "n_group": 8,
+            "topk_group": 4,
+            "rope_interleave": True,
+        }
+    ),
 }

@@ -1,4 +1,5 @@
-"""Single values of a Hugging Face config.json, each checked: a sentence that names the key instead of a wrong size."""
+"""Single values of a Hugging Face config.json, each checked: a sentence that names the key instead
+of a wrong size."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +8,22 @@ Config = Mapping[str, Any]
 
 
 def need(config: Config, *keys: str) -> Any:
-    """The first of these keys that is there and not null; ValueError names the first when none is."""
+    """The first of these keys that is there and not null; ValueError names the first when none
+    is."""
     for key in keys:
         if config.get(key) is not None:
             return config[key]
-    raise ValueError(f"The config of model_type {config.get('model_type')!r} has no key {keys[0]!r}.")
+    raise ValueError(
+        f"The config of model_type {config.get('model_type')!r} has no key {keys[0]!r}."
+    )
 
 
 def size(config: Config, *keys: str) -> int:
     value = need(config, *keys)
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ValueError(f"The config's {keys[0]!r} must be a positive integer, but it is {value!r}.")
+        raise ValueError(
+            f"The config's {keys[0]!r} must be a positive integer, but it is {value!r}."
+        )
     return value
 
 

@@ -1,7 +1,8 @@
 """Bytes of the KV cache for every kind of attention, and what memory then allows.
 
-S is the number of cached positions. bf16 is 2 bytes per value. The factor 2 is one key and one value.
-Sources: Shazeer 2019 (MQA); Ainslie et al. 2023 (GQA); DeepSeek-AI 2024 (MLA); Brandon et al. 2024 (CLA).
+S is the number of cached positions. bf16 is 2 bytes per value. The factor 2 is one key and one
+value. Sources: Shazeer 2019 (MQA); Ainslie et al. 2023 (GQA); DeepSeek-AI 2024 (MLA); Brandon et
+al. 2024 (CLA).
 """
 
 from twophase.theory._ops import Number, ceil_div, floor_div, formula, maximum, minimum
@@ -9,7 +10,8 @@ from twophase.theory._ops import Number, ceil_div, floor_div, formula, maximum, 
 
 @formula()
 def kv_bytes_per_token_per_layer(K: Number, H: Number, bytes_per_kv: Number = 2) -> Number:
-    """One key and one value of width H for each of K heads. K = N is MHA, 1 < K < N is GQA, K = 1 is MQA."""
+    """One key and one value of width H for each of K heads. K = N is MHA, 1 < K < N is GQA, K = 1
+    is MQA."""
     return 2 * K * H * bytes_per_kv
 
 
@@ -20,19 +22,26 @@ def kv_bytes_per_token(L: Number, K: Number, H: Number, bytes_per_kv: Number = 2
 
 
 @formula(zero_ok=("S",))
-def kv_bytes_per_sequence(S: Number, L: Number, K: Number, H: Number, bytes_per_kv: Number = 2) -> Number:
+def kv_bytes_per_sequence(
+    S: Number, L: Number, K: Number, H: Number, bytes_per_kv: Number = 2
+) -> Number:
     """Cache bytes of one sequence of S positions under full attention."""
     return S * kv_bytes_per_token(L, K, H, bytes_per_kv)
 
 
 @formula(zero_ok=("rope_dim",))
-def latent_bytes_per_token_per_layer(R: Number, rope_dim: Number, bytes_per_kv: Number = 2) -> Number:
-    """MLA: one latent of width R and one rotated key of width rope_dim, shared by all heads. No factor 2."""
+def latent_bytes_per_token_per_layer(
+    R: Number, rope_dim: Number, bytes_per_kv: Number = 2
+) -> Number:
+    """MLA: one latent of width R and one rotated key of width rope_dim, shared by all heads. No
+    factor 2."""
     return (R + rope_dim) * bytes_per_kv
 
 
 @formula(zero_ok=("S", "rope_dim"))
-def latent_bytes_per_sequence(S: Number, L: Number, R: Number, rope_dim: Number, bytes_per_kv: Number = 2) -> Number:
+def latent_bytes_per_sequence(
+    S: Number, L: Number, R: Number, rope_dim: Number, bytes_per_kv: Number = 2
+) -> Number:
     """Cache bytes of one sequence under MLA."""
     return S * L * latent_bytes_per_token_per_layer(R, rope_dim, bytes_per_kv)
 
@@ -41,7 +50,8 @@ def latent_bytes_per_sequence(S: Number, L: Number, R: Number, rope_dim: Number,
 def window_bytes_per_sequence(
     S: Number, window: Number, L: Number, K: Number, H: Number, bytes_per_kv: Number = 2
 ) -> Number:
-    """Sliding window: each layer keeps the last `window` positions, so that the cache stops growing at S = window."""
+    """Sliding window: each layer keeps the last `window` positions, so that the cache stops growing
+    at S = window."""
     return minimum(S, window) * kv_bytes_per_token(L, K, H, bytes_per_kv)
 
 
@@ -64,7 +74,8 @@ def hybrid_bytes_per_sequence(
 def shared_bytes_per_sequence(
     S: Number, L: Number, layers_per_cache: Number, K: Number, H: Number, bytes_per_kv: Number = 2
 ) -> Number:
-    """Cross-layer attention: `layers_per_cache` neighbors use one cache; a last, smaller group still needs its own."""
+    """Cross-layer attention: `layers_per_cache` neighbors use one cache; a last, smaller group
+    still needs its own."""
     return S * ceil_div(L, layers_per_cache) * kv_bytes_per_token_per_layer(K, H, bytes_per_kv)
 
 
@@ -72,13 +83,17 @@ def shared_bytes_per_sequence(
 def state_space_bytes(
     L: Number, d_inner: Number, d_state: Number, conv_width: Number = 4, bytes_per_state: Number = 2
 ) -> Number:
-    """Mamba: a d_inner x d_state state and the last conv_width inputs per layer. S does not occur."""
+    """Mamba: a d_inner x d_state state and the last conv_width inputs per layer. S does not
+    occur."""
     return L * d_inner * (d_state + conv_width) * bytes_per_state
 
 
 @formula()
-def linear_attention_bytes(L: Number, N: Number, feature_dim: Number, H: Number, bytes_per_state: Number = 2) -> Number:
-    """Linear attention: per head a feature_dim x H sum of outer products and a normalizer. S does not occur."""
+def linear_attention_bytes(
+    L: Number, N: Number, feature_dim: Number, H: Number, bytes_per_state: Number = 2
+) -> Number:
+    """Linear attention: per head a feature_dim x H sum of outer products and a normalizer. S does
+    not occur."""
     return L * N * feature_dim * (H + 1) * bytes_per_state
 
 
@@ -88,7 +103,15 @@ def weight_bytes(n_params: Number, bytes_per_param: Number = 2) -> Number:
     return n_params * bytes_per_param
 
 
-@formula(zero_ok=("weight_bytes", "cache_bytes", "activation_bytes", "overhead_bytes", "overhead_fraction"))
+@formula(
+    zero_ok=(
+        "weight_bytes",
+        "cache_bytes",
+        "activation_bytes",
+        "overhead_bytes",
+        "overhead_fraction",
+    )
+)
 def memory_bytes(
     weight_bytes: Number,
     cache_bytes: Number,
@@ -96,18 +119,23 @@ def memory_bytes(
     overhead_bytes: Number = 0,
     overhead_fraction: Number = 0,
 ) -> Number:
-    """Weights + cache + activations + overhead, the last a fixed size plus a fraction of the other three."""
+    """Weights + cache + activations + overhead, the last a fixed size plus a fraction of the other
+    three."""
     used = weight_bytes + cache_bytes + activation_bytes
     return used + overhead_bytes + overhead_fraction * used
 
 
 @formula(zero_ok=("reserved_bytes",))
 def max_batch(
-    capacity_bytes: Number, weight_bytes: Number, cache_bytes_per_sequence: Number, reserved_bytes: Number = 0
+    capacity_bytes: Number,
+    weight_bytes: Number,
+    cache_bytes_per_sequence: Number,
+    reserved_bytes: Number = 0,
 ) -> Number:
     """The largest number of equally long sequences that fits; 0 when not even one does.
 
-    `capacity_bytes` of all chips together, weights counted once. `reserved_bytes`: activations and overhead.
+    `capacity_bytes` of all chips together, weights counted once. `reserved_bytes`: activations and
+    overhead.
     """
     free = capacity_bytes - weight_bytes - reserved_bytes
     return maximum(0, floor_div(free, cache_bytes_per_sequence))
@@ -115,9 +143,14 @@ def max_batch(
 
 @formula(zero_ok=("reserved_bytes",))
 def max_context(
-    capacity_bytes: Number, weight_bytes: Number, B: Number, cache_bytes_per_token: Number, reserved_bytes: Number = 0
+    capacity_bytes: Number,
+    weight_bytes: Number,
+    B: Number,
+    cache_bytes_per_token: Number,
+    reserved_bytes: Number = 0,
 ) -> Number:
-    """The most positions that each of B sequences can have, for a cache that grows with every position."""
+    """The most positions that each of B sequences can have, for a cache that grows with every
+    position."""
     free = capacity_bytes - weight_bytes - reserved_bytes
     return maximum(0, floor_div(free, B * cache_bytes_per_token))
 

@@ -1,7 +1,8 @@
 """Time of a decode step, and the latency, throughput and cost that follow from it.
 
 Sharding over n_chips divides bytes and FLOPs evenly; communication is not counted here.
-Every `overlap` switch: True takes the larger of compute and traffic (perfect overlap), False their sum (none).
+Every `overlap` switch: True takes the larger of compute and traffic (perfect overlap), False their
+sum (none).
 """
 
 from collections.abc import Sequence
@@ -20,15 +21,21 @@ def step_bytes(weight_bytes: Number, B: Number, cache_bytes_per_sequence: Number
 
 @formula()
 def step_time_floor_s(weight_bytes: Number, bytes_per_s: Number, n_chips: Number = 1) -> Number:
-    """The weight-load floor: no step is faster, whatever the batch, while the weights live in main memory."""
+    """The weight-load floor: no step is faster, whatever the batch, while the weights live in main
+    memory."""
     return weight_bytes / (n_chips * bytes_per_s)
 
 
 @formula(zero_ok=("B", "cache_bytes_per_sequence"))
 def memory_step_time_s(
-    weight_bytes: Number, B: Number, cache_bytes_per_sequence: Number, bytes_per_s: Number, n_chips: Number = 1
+    weight_bytes: Number,
+    B: Number,
+    cache_bytes_per_sequence: Number,
+    bytes_per_s: Number,
+    n_chips: Number = 1,
 ) -> Number:
-    """Seconds of a decode step if only memory traffic took time: (weights + B caches) / bandwidth."""
+    """Seconds of a decode step if only memory traffic took time: (weights + B caches) /
+    bandwidth."""
     return step_bytes(weight_bytes, B, cache_bytes_per_sequence) / (n_chips * bytes_per_s)
 
 
@@ -59,10 +66,11 @@ def step_time_split_s(
     flops_per_s: Number,
     n_chips: Number = 1,
 ) -> Number:
-    """Seconds of a step when attention, always memory bound, cannot hide behind the weights' matrix products.
+    """Seconds of a step when attention, always memory bound, cannot hide behind the weights' matrix
+    products.
 
-    B x cache / bandwidth + max(2 B n_params / peak, weights / bandwidth). Lies between the max and the sum form
-    when attention's FLOPs are left out of both.
+    B x cache / bandwidth + max(2 B n_params / peak, weights / bandwidth). Lies between the max and
+    the sum form when attention's FLOPs are left out of both.
     """
     attention_s = B * cache_bytes_per_sequence / (n_chips * bytes_per_s)
     weights_s = weight_bytes / (n_chips * bytes_per_s)
@@ -71,7 +79,8 @@ def step_time_split_s(
 
 @formula(zero_ok=("B",))
 def throughput_tokens_per_s(B: Number, step_s: Number, n_replicas: Number = 1) -> Number:
-    """Tokens per second of all sequences together: each step gives one token to each of B sequences."""
+    """Tokens per second of all sequences together: each step gives one token to each of B
+    sequences."""
     return n_replicas * B / step_s
 
 
@@ -79,7 +88,8 @@ def throughput_tokens_per_s(B: Number, step_s: Number, n_replicas: Number = 1) -
 def throughput_ceiling_tokens_per_s(
     cache_bytes_per_sequence: Number, bytes_per_s: Number, n_chips: Number = 1
 ) -> Number:
-    """Where throughput goes as B grows without end, memory bound: bandwidth / cache of one sequence."""
+    """Where throughput goes as B grows without end, memory bound: bandwidth / cache of one
+    sequence."""
     return n_chips * bytes_per_s / cache_bytes_per_sequence
 
 
@@ -101,20 +111,26 @@ def ttft_s(
 
 @formula()
 def tpot_s(total_latency_s: Number, ttft_s: Number, n_output: Number) -> Number:
-    """Time per output token, measured: what came after the first token, over the n_output - 1 that came after it."""
+    """Time per output token, measured: what came after the first token, over the n_output - 1 that
+    came after it."""
     if isinstance(n_output, (int, float)) and n_output <= 1:
-        raise ValueError(f"n_output must be 2 or more to have a time between tokens, but it is {n_output}.")
+        raise ValueError(
+            f"n_output must be 2 or more to have a time between tokens, but it is {n_output}."
+        )
     return (total_latency_s - ttft_s) / (n_output - 1)
 
 
 @formula()
 def chip_hours_per_million_tokens(tokens_per_s: Number, n_chips: Number = 1) -> Number:
-    """Chip-hours (GPU-hours) that a million tokens take at this throughput of all chips together."""
+    """Chip-hours (GPU-hours) that a million tokens take at this throughput of all chips
+    together."""
     return MILLION / tokens_per_s * n_chips / SECONDS_PER_HOUR
 
 
 @formula(zero_ok=("price_per_chip_hour",))
-def cost_per_million_tokens(price_per_chip_hour: Number, tokens_per_s: Number, n_chips: Number = 1) -> Number:
+def cost_per_million_tokens(
+    price_per_chip_hour: Number, tokens_per_s: Number, n_chips: Number = 1
+) -> Number:
     """Price of a million tokens, in the currency of the price, at full use of the chips."""
     return price_per_chip_hour * chip_hours_per_million_tokens(tokens_per_s, n_chips)
 
@@ -122,12 +138,14 @@ def cost_per_million_tokens(price_per_chip_hour: Number, tokens_per_s: Number, n
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Indices of the (latency, throughput) points that no other point beats, by rising latency.
 
-    A point is beaten if another has no more latency and no less throughput, and is better in one. Of equal points
-    the first stays. Raises ValueError if a coordinate is not a number.
+    A point is beaten if another has no more latency and no less throughput, and is better in one.
+    Of equal points the first stays. Raises ValueError if a coordinate is not a number.
     """
     for latency, throughput in points:
         if latency != latency or throughput != throughput:
-            raise ValueError(f"Every point needs two numbers, but one is ({latency}, {throughput}).")
+            raise ValueError(
+                f"Every point needs two numbers, but one is ({latency}, {throughput})."
+            )
     best = float("-inf")
     front = []
     for index in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i)):

@@ -1,19 +1,40 @@
-"""The models of the catalog. Sizes are those of the published config.json files, GPT-3's those of its paper."""
+"""The models of the catalog. Sizes are those of the published config.json files, GPT-3's those of
+its paper."""
 
 from dataclasses import replace
 
 from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
 
 WORKED = Architecture(
-    "worked-18b", L=64, D=4096, F=16384, N=32, K=8, H=256, V=32128, tied_embeddings=True, max_context=131072
+    "worked-18b",
+    L=64,
+    D=4096,
+    F=16384,
+    N=32,
+    K=8,
+    H=256,
+    V=32128,
+    tied_embeddings=True,
+    max_context=131072,
 )
 WORKED_MOE = replace(WORKED, name="worked-moe", moe=MixtureOfExperts(E=16, k=2, F=16384))
 
-LLAMA_2_7B = Architecture("llama-2-7b", L=32, D=4096, F=11008, N=32, K=32, H=128, V=32000, max_context=4096)
+LLAMA_2_7B = Architecture(
+    "llama-2-7b", L=32, D=4096, F=11008, N=32, K=32, H=128, V=32000, max_context=4096
+)
 LLAMA_2_13B = replace(LLAMA_2_7B, name="llama-2-13b", L=40, D=5120, F=13824, N=40, K=40)
 LLAMA_2_70B = replace(LLAMA_2_7B, name="llama-2-70b", L=80, D=8192, F=28672, N=64, K=8)
 LLAMA_3_8B = Architecture(
-    "llama-3-8b", L=32, D=4096, F=14336, N=32, K=8, H=128, V=128256, max_context=8192, rope_theta=500000.0
+    "llama-3-8b",
+    L=32,
+    D=4096,
+    F=14336,
+    N=32,
+    K=8,
+    H=128,
+    V=128256,
+    max_context=8192,
+    rope_theta=500000.0,
 )
 LLAMA_3_70B = replace(LLAMA_3_8B, name="llama-3-70b", L=80, D=8192, F=28672, N=64)
 
@@ -110,7 +131,9 @@ def _gemma_2(name: str, L: int, D: int, F: int, N: int, K: int, H: int) -> Archi
     )
 
 
-def _gemma_3(name: str, L: int, D: int, F: int, N: int, K: int, H: int, V: int, window: int) -> Architecture:
+def _gemma_3(
+    name: str, L: int, D: int, F: int, N: int, K: int, H: int, V: int, window: int
+) -> Architecture:
     return replace(
         _gemma_2(name, L, D, F, N, K, H),
         V=V,

@@ -1,10 +1,17 @@
-"""Size a deployment: what memory holds, what a decode step takes, what that gives and costs, what binds."""
+"""Size a deployment: what memory holds, what a decode step takes, what that gives and costs, what
+binds."""
 
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from twophase.theory import arithmetic_intensity, kv_cache, latency_throughput, mixture_of_experts, two_phases
+from twophase.theory import (
+    arithmetic_intensity,
+    kv_cache,
+    latency_throughput,
+    mixture_of_experts,
+    two_phases,
+)
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, bytes_per_value
 
@@ -13,10 +20,11 @@ LARGEST = 10**12
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked of a deployment. `context` positions are cached per sequence; the other sizes are in bytes.
+    """What is asked of a deployment. `context` positions are cached per sequence; the other sizes
+    are in bytes.
 
-    `n_prompt` is what TTFT is for; `n_output` adds the latency of a whole request. `compute` is the format that
-    products run in, whatever `weights` are stored in.
+    `n_prompt` is what TTFT is for; `n_output` adds the latency of a whole request. `compute` is the
+    format that products run in, whatever `weights` are stored in.
     """
 
     batch: int = 1
@@ -39,15 +47,24 @@ class Workload:
             if not (value is None and optional) and (
                 isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST
             ):
-                raise ValueError(f"{name} must be a whole number from 1 to 10^12, but it is {value!r}.")
-        for name in ("activation_bytes", "overhead_bytes", "overhead_fraction", "price_per_chip_hour"):
+                raise ValueError(
+                    f"{name} must be a whole number from 1 to 10^12, but it is {value!r}."
+                )
+        for name in (
+            "activation_bytes",
+            "overhead_bytes",
+            "overhead_fraction",
+            "price_per_chip_hour",
+        ):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1e24:
-                raise ValueError(f"{name} must be zero or more and at most 10^24, but it is {value!r}.")
+                raise ValueError(
+                    f"{name} must be zero or more and at most 10^24, but it is {value!r}."
+                )
         if self.prompt < 1 or self.prompt + (self.n_output or 0) > self.context:
             raise ValueError(
-                f"Prompt and output must fit the context of {self.context} positions, but the prompt has "
-                f"{self.prompt} and the output {self.n_output or 0}."
+                f"Prompt and output must fit the context of {self.context} positions, but the"
+                f" prompt has {self.prompt} and the output {self.n_output or 0}."
             )
         for dtype in (self.weights, self.kv, self.compute):
             bytes_per_value(dtype)
@@ -60,7 +77,8 @@ class Workload:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answers, in SI units. Times of a step and what follows from them take perfect overlap unless named sum."""
+    """The answers, in SI units. Times of a step and what follows from them take perfect overlap
+    unless named sum."""
 
     model: str
     hardware: str
@@ -104,7 +122,8 @@ class Plan:
 
 
 def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> Plan:
-    """The plan for this model on `workload.n_chips` of these chips. ValueError if the chip lacks the compute format."""
+    """The plan for this model on `workload.n_chips` of these chips. ValueError if the chip lacks
+    the compute format."""
     sizes = _memory(arch, chip, workload)
     step = _step(arch, chip, workload, sizes)
     return Plan(
@@ -146,7 +165,8 @@ def _memory(arch: Architecture, chip: Hardware, w: Workload) -> dict[str, Any]:
 
 
 def _max_context(arch: Architecture, w: Workload, free_bytes: float) -> int | None:
-    """The longest context that B sequences can have in `free_bytes`; None if the cache stops growing before."""
+    """The longest context that B sequences can have in `free_bytes`; None if the cache stops
+    growing before."""
 
     def used(S: int) -> float:
         return float(w.batch * arch.cache_bytes(S, bytes_per_value(w.kv)))
@@ -163,7 +183,8 @@ def _max_context(arch: Architecture, w: Workload, free_bytes: float) -> int | No
 
 
 def step_weight_bytes(arch: Architecture, B: int, bytes_per_param: float = 2) -> float:
-    """Weights that a decode step of B sequences reads: all of a dense model, the touched experts of a mixture."""
+    """Weights that a decode step of B sequences reads: all of a dense model, the touched experts of
+    a mixture."""
     if arch.moe is None:
         return float(arch.n_params() * bytes_per_param)
     moe = arch.moe
@@ -180,22 +201,30 @@ def _step(arch: Architecture, chip: Hardware, w: Workload, sizes: dict[str, Any]
     flops = arch.decode_step_flops(w.batch, w.context)
     cache = sizes["cache_bytes_per_sequence"]
     times = [
-        latency_throughput.step_time_s(read, w.batch, cache, flops, bandwidth, peak, w.n_chips, overlap)
+        latency_throughput.step_time_s(
+            read, w.batch, cache, flops, bandwidth, peak, w.n_chips, overlap
+        )
         for overlap in (True, False)
     ]
     E, k = (arch.moe.E, arch.moe.k) if arch.moe else (1, 1)
     return {
-        "critical_batch": arithmetic_intensity.critical_batch(peak, bandwidth, bytes_per_value(w.weights), E, k),
+        "critical_batch": arithmetic_intensity.critical_batch(
+            peak, bandwidth, bytes_per_value(w.weights), E, k
+        ),
         "step_weight_bytes": read,
         "step_bytes": latency_throughput.step_bytes(read, w.batch, cache),
         "step_flops": flops,
-        "step_memory_s": latency_throughput.memory_step_time_s(read, w.batch, cache, bandwidth, w.n_chips),
+        "step_memory_s": latency_throughput.memory_step_time_s(
+            read, w.batch, cache, bandwidth, w.n_chips
+        ),
         "step_compute_s": flops / (w.n_chips * peak),
         "step_time_floor_s": latency_throughput.step_time_floor_s(read, bandwidth, w.n_chips),
         "step_time_s": times[0],
         "step_time_sum_s": times[1],
         "throughput_tokens_per_s": latency_throughput.throughput_tokens_per_s(w.batch, times[0]),
-        "throughput_sum_tokens_per_s": latency_throughput.throughput_tokens_per_s(w.batch, times[1]),
+        "throughput_sum_tokens_per_s": latency_throughput.throughput_tokens_per_s(
+            w.batch, times[1]
+        ),
         "throughput_ceiling_tokens_per_s": latency_throughput.throughput_ceiling_tokens_per_s(
             cache, bandwidth, w.n_chips
         ),
@@ -213,10 +242,14 @@ def _service(arch: Architecture, chip: Hardware, w: Workload, step_s: float) -> 
         "ttft_s": ttft,
         "request_latency_s": latency,
         "requests_per_s": None if latency is None else two_phases.requests_per_s(w.batch, latency),
-        "chip_hours_per_million_tokens": latency_throughput.chip_hours_per_million_tokens(rate, w.n_chips),
-        "cost_per_million_tokens": None
-        if price is None
-        else latency_throughput.cost_per_million_tokens(price, rate, w.n_chips),
+        "chip_hours_per_million_tokens": latency_throughput.chip_hours_per_million_tokens(
+            rate, w.n_chips
+        ),
+        "cost_per_million_tokens": (
+            None
+            if price is None
+            else latency_throughput.cost_per_million_tokens(price, rate, w.n_chips)
+        ),
     }
 
 
@@ -229,22 +262,39 @@ def _binds(sizes: dict[str, Any], step: dict[str, Any]) -> str:
 
 def _assumptions(arch: Architecture, w: Workload) -> tuple[str, ...]:
     lines = [
-        f"weights in {w.weights}, cache in {w.kv}, products in {w.compute}; scales of quantized formats not counted",
-        "peak rates of the catalog; a step reads all weights it needs once and every sequence's whole cache",
-        f"every sequence has {w.context:,} positions; TTFT is for one prompt of {w.prompt:,} on an idle machine",
+        (
+            f"weights in {w.weights}, cache in {w.kv}, products in {w.compute}; scales of quantized"
+            " formats not counted"
+        ),
+        (
+            "peak rates of the catalog; a step reads all weights it needs once and every sequence's"
+            " whole cache"
+        ),
+        (
+            f"every sequence has {w.context:,} positions; TTFT is for one prompt of {w.prompt:,} on"
+            " an idle machine"
+        ),
     ]
     if arch.moe is not None:
         lines.append(
-            "a step reads the experts its batch touches: E (1 - (1 - k/E)^B) per layer, routing uniform and independent"
+            "a step reads the experts its batch touches: E (1 - (1 - k/E)^B) per layer, routing"
+            " uniform and independent"
         )
     if w.n_chips > 1:
-        lines.append(f"weights, cache and work split evenly over {w.n_chips} chips; communication not counted")
+        lines.append(
+            f"weights, cache and work split evenly over {w.n_chips} chips; communication not"
+            " counted"
+        )
     if w.n_output is not None:
-        lines.append("latency = TTFT + (output - 1) x step time at full context, which is the longest step")
+        lines.append(
+            "latency = TTFT + (output - 1) x step time at full context, which is the longest step"
+        )
     if "mla" in arch.layer_kinds:
         lines.append("latent attention decodes in its absorbed form, straight from the latents")
     if not (w.activation_bytes or w.overhead_bytes or w.overhead_fraction):
-        lines.append("activations and overhead set to 0: give --activations-gb and --overhead to count them")
+        lines.append(
+            "activations and overhead set to 0: give --activations-gb and --overhead to count them"
+        )
     return tuple(lines)
 
 
@@ -256,5 +306,8 @@ def _warnings(arch: Architecture, w: Workload, sizes: dict[str, Any]) -> tuple[s
     if arch.max_context is not None and w.context > arch.max_context:
         lines.append(f"the model is made for at most {arch.max_context:,} positions")
     if w.n_chips > arch.K and "mla" not in arch.layer_kinds:
-        lines.append(f"{arch.K} KV heads do not split over {w.n_chips} chips by head: the cache is split by position")
+        lines.append(
+            f"{arch.K} KV heads do not split over {w.n_chips} chips by head: the cache is split by"
+            " position"
+        )
     return tuple(lines)

@@ -1,8 +1,9 @@
 """What a draft is worth: tokens per call of the target, and the speed-up.
 
-A draft proposes gamma tokens, the target reads them all in one call and keeps the first few. `alpha` is the probability
-that it keeps one, given that it kept those before. Source: Leviathan et al. 2023 (arXiv 2211.17192), eq. 1 and theorem
-3.8; both assume that alpha is the same at every token.
+A draft proposes gamma tokens, the target reads them all in one call and keeps the first few.
+`alpha` is the probability that it keeps one, given that it kept those before. Source: Leviathan et
+al. 2023 (arXiv 2211.17192), eq. 1 and theorem 3.8; both assume that alpha is the same at every
+token.
 """
 
 from twophase.theory._ops import Number, formula
@@ -19,8 +20,10 @@ def expected_tokens(alpha: Number, gamma: Number) -> Number:
 
 @formula(zero_ok=("alpha", "gamma", "cost_ratio"))
 def speedup(alpha: Number, gamma: Number, cost_ratio: Number) -> Number:
-    """Tokens per second against the target alone. `cost_ratio`: time of a draft's step over one of the target's.
+    """Tokens per second against the target alone. `cost_ratio`: time of a draft's step over one of
+    the target's.
 
-    Assumes that the target reads gamma + 1 tokens in the time of one, as it does while weights bound it.
+    Assumes that the target reads gamma + 1 tokens in the time of one, as it does while weights
+    bound it.
     """
     return expected_tokens(alpha, gamma) / (gamma * cost_ratio + 1)

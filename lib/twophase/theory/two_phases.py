@@ -1,8 +1,10 @@
-"""FLOPs of training, prefill, a decode step and whole generations, with and without a cache; the times people feel.
+"""FLOPs of training, prefill, a decode step and whole generations, with and without a cache; the
+times people feel.
 
-`n_params` are the weights a token is multiplied with (`Architecture.n_matmul_params()`). Softmax, norms and activations
-are left out. Every weight product is counted at every position, the head's too, though a server needs the head only at
-the last position of a prompt: `head_params` takes that back.
+`n_params` are the weights a token is multiplied with (`Architecture.n_matmul_params()`). Softmax,
+norms and activations are left out. Every weight product is counted at every position, the head's
+too, though a server needs the head only at the last position of a prompt: `head_params` takes that
+back.
 
 A generation of n_output tokens ends when the last is sampled: that token is never fed back.
 """
@@ -32,7 +34,8 @@ def training_flops(n_params: Number, n_tokens: Number) -> Number:
 
 @formula()
 def attention_flops_per_pair(L: Number, N: Number, H: Number) -> Number:
-    """FLOPs of one query meeting one key in all layers: a product for the score, one for the value."""
+    """FLOPs of one query meeting one key in all layers: a product for the score, one for the
+    value."""
     return 4 * L * N * H
 
 
@@ -47,15 +50,19 @@ def prefill_flops(
     causal: bool = True,
     head_params: Number = 0,
 ) -> Number:
-    """FLOPs of B prompts of T tokens. `head_params` = V D: the head runs at the last position only; 0: at all."""
+    """FLOPs of B prompts of T tokens. `head_params` = V D: the head runs at the last position only;
+    0: at all."""
     pairs = half(T * (T + 1)) if causal else T * T
     weights = 2 * n_params * T - 2 * head_params * (T - 1)
     return B * (weights + attention_flops_per_pair(L, N, H) * pairs)
 
 
 @formula()
-def decode_step_flops(B: Number, S: Number, n_params: Number, L: Number, N: Number, H: Number) -> Number:
-    """FLOPs of one new token for each of B sequences; S keys are attended to, the new one included."""
+def decode_step_flops(
+    B: Number, S: Number, n_params: Number, L: Number, N: Number, H: Number
+) -> Number:
+    """FLOPs of one new token for each of B sequences; S keys are attended to, the new one
+    included."""
     return B * (2 * n_params + attention_flops_per_pair(L, N, H) * S)
 
 
@@ -82,7 +89,8 @@ def naive_generation_flops(
     H: Number,
     causal: bool = True,
 ) -> Number:
-    """FLOPs of one generation that runs the whole text anew for each token: weights quadratic, pairs cubic in length.
+    """FLOPs of one generation that runs the whole text anew for each token: weights quadratic,
+    pairs cubic in length.
 
     Step i of n_output works on n_prompt + i tokens, i from 0. Equals `naive_generation_flops_sum`.
     """
@@ -104,7 +112,8 @@ def cached_generation_flops(
 ) -> Number:
     """FLOPs of one generation with a KV cache: weights linear, pairs quadratic in length.
 
-    One prefill gives the first token, then n_output - 1 steps. Equals `cached_generation_flops_sum`.
+    One prefill gives the first token, then n_output - 1 steps. Equals
+    `cached_generation_flops_sum`.
     """
     steps = n_output - 1
     prefill_pairs = half(n_prompt * (n_prompt + 1)) if causal else n_prompt * n_prompt
@@ -128,8 +137,11 @@ def cached_generation_flops_sum(
 
 
 @formula(zero_ok=("tpot_s",))
-def total_latency_s(ttft_s: Number, tpot_s: Number, n_output: Number, first_included: bool = True) -> Number:
-    """Seconds from request to last token. The first token arrives at TTFT, so n_output - 1 more follow.
+def total_latency_s(
+    ttft_s: Number, tpot_s: Number, n_output: Number, first_included: bool = True
+) -> Number:
+    """Seconds from request to last token. The first token arrives at TTFT, so n_output - 1 more
+    follow.
 
     `first_included=False` gives the common TTFT + n_output x TPOT, one TPOT too many.
     """
@@ -138,7 +150,8 @@ def total_latency_s(ttft_s: Number, tpot_s: Number, n_output: Number, first_incl
 
 @formula()
 def requests_per_s(B: Number, latency_s: Number) -> Number:
-    """Requests finished per second when B are always in flight, each for `latency_s` (Little's law)."""
+    """Requests finished per second when B are always in flight, each for `latency_s` (Little's
+    law)."""
     return B / latency_s
 
 

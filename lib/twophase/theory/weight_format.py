@@ -8,7 +8,8 @@ METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
 
 
 def read_dtype(config: Mapping[str, Any]) -> str:
-    """The format of the weights, "bf16" style: of the quantized ones if there are any, else `dtype` (`torch_dtype` in older files).
+    """The format of the weights, "bf16" style: of the quantized ones if there are any, else `dtype`
+    (`torch_dtype` in older files).
 
     bf16 if the config does not say. ValueError for a format that is unknown.
     """
@@ -20,7 +21,9 @@ def read_dtype(config: Mapping[str, Any]) -> str:
     stated = next((p[k] for p in parts for k in ("dtype", "torch_dtype") if p.get(k)), "bfloat16")
     plain = str(stated).removeprefix("torch.")
     if plain not in PLAIN:
-        raise ValueError(f"The config's dtype {stated!r} is unknown; supported: {', '.join(PLAIN)}.")
+        raise ValueError(
+            f"The config's dtype {stated!r} is unknown; supported: {', '.join(PLAIN)}."
+        )
     return PLAIN[plain]
 
 
@@ -33,4 +36,7 @@ def _quantized(how: Any) -> str:
         return METHODS[method]
     if bits in (2, 3, 4, 8):
         return f"int{bits:.0f}"
-    raise ValueError(f"The config's weights are quantized in a way that is unknown here: quant_method {method!r}.")
+    raise ValueError(
+        "The config's weights are quantized in a way that is unknown here: quant_method"
+        f" {method!r}."
+    )

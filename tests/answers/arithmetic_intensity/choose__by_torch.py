@@ -5,5 +5,7 @@ def choose(workload, machine):
     caches = B * workload["cache_bytes_per_sequence"]
     weights = P * workload["bytes_per_param"]
     step = torch.clamp(2 * P * rows / machine["flops_per_s"], min=weights / W) + caches / W
-    step[(step > workload["tpot_limit_s"]) | (weights + caches > machine["memory_bytes"])] = math.inf
+    step[(step > workload["tpot_limit_s"]) | (weights + caches > machine["memory_bytes"])] = (
+        math.inf
+    )
     return (B / step).argmax() + 1

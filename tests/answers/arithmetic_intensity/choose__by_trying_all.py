@@ -5,7 +5,10 @@ def choose(workload, machine):
     best, rate = 1, 0.0
     for B in range(1, workload["max_batch"] + 1):
         tiles = math.ceil(B / machine["tile"])
-        step = max(2 * P * tiles * machine["tile"] / machine["flops_per_s"], weights / W) + B * cache / W
+        step = (
+            max(2 * P * tiles * machine["tile"] / machine["flops_per_s"], weights / W)
+            + B * cache / W
+        )
         if weights + B * cache > machine["memory_bytes"] or step > workload["tpot_limit_s"]:
             continue
         if B / step > rate:

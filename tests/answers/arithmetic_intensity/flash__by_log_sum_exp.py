@@ -1,5 +1,8 @@
 def start(T, H):
-    return {"out": torch.zeros(T, H, dtype=torch.float64), "lse": torch.full((T,), -math.inf, dtype=torch.float64)}
+    return {
+        "out": torch.zeros(T, H, dtype=torch.float64),
+        "lse": torch.full((T,), -math.inf, dtype=torch.float64),
+    }
 
 
 def add_block(state, q, k, v, key_start, query_start):

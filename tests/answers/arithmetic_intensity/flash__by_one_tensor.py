@@ -10,7 +10,10 @@ def add_block(state, q, k, v, key_start, query_start):
     top = torch.maximum(m, scores.amax(1))
     level = top.nan_to_num(neginf=0.0)
     keep, weights = (m - level).exp(), (scores - level[:, None]).exp()
-    return torch.cat([out * keep[:, None] + weights @ v, top[:, None], (l * keep + weights.sum(1))[:, None]], dim=1)
+    return torch.cat(
+        [out * keep[:, None] + weights @ v, top[:, None], (l * keep + weights.sum(1))[:, None]],
+        dim=1,
+    )
 
 
 def finish(state):

@@ -8,7 +8,11 @@ def add_block(state, q, k, v, key_start, query_start):
             score = float(q[t].double() @ k[j].double()) / math.sqrt(q.shape[1])
             if score > row["m"]:
                 shrink = math.exp(row["m"] - score)
-                row["out"], row["l"], row["m"] = [x * shrink for x in row["out"]], row["l"] * shrink, score
+                row["out"], row["l"], row["m"] = (
+                    [x * shrink for x in row["out"]],
+                    row["l"] * shrink,
+                    score,
+                )
             weight = math.exp(score - row["m"])
             row["out"] = [x + weight * y for x, y in zip(row["out"], v[j].tolist())]
             row["l"] += weight

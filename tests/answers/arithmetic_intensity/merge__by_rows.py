@@ -8,7 +8,11 @@ def expose():
 def merge(out_a, lse_a, out_b, lse_b):
     out, lse = torch.zeros_like(out_a), torch.full_like(lse_a, -math.inf)
     for t in range(len(lse_a)):
-        parts = [(x[t].item(), y[t]) for x, y in ((lse_a, out_a), (lse_b, out_b)) if x[t].item() > -math.inf]
+        parts = [
+            (x[t].item(), y[t])
+            for x, y in ((lse_a, out_a), (lse_b, out_b))
+            if x[t].item() > -math.inf
+        ]
         if not parts:
             continue
         top = max(x for x, _ in parts)

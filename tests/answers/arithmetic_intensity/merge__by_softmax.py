@@ -1,7 +1,12 @@
 def expose():
     rows, others = np.ones((2, 3)), np.full((2, 3), 2.0)
     large = [rows, np.array([10_000.0, -10_000.0]), others, np.array([9_999.5, -9_999.0])]
-    empty = [torch.zeros(16, 16), torch.full((16,), -math.inf), torch.zeros(16, 16), torch.full((16,), -math.inf)]
+    empty = [
+        torch.zeros(16, 16),
+        torch.full((16,), -math.inf),
+        torch.zeros(16, 16),
+        torch.full((16,), -math.inf),
+    ]
     return (large, empty)
 
 

@@ -1,4 +1,12 @@
-def longest_context(memory_bytes, n_params, bytes_per_param, B, kv_bytes_per_token, activation_bytes, overhead_percent):
+def longest_context(
+    memory_bytes,
+    n_params,
+    bytes_per_param,
+    B,
+    kv_bytes_per_token,
+    activation_bytes,
+    overhead_percent,
+):
     def total(S):
         used = n_params * bytes_per_param + activation_bytes + B * S * kv_bytes_per_token
         return used + overhead_percent * used / 100

@@ -2,7 +2,9 @@ def turn(q, k, v, n_cached, theta):
     H = q.shape[-1]
     frequency = 1.0 / (theta ** (torch.arange(0, H, 2).float() / H))
     position = torch.arange(q.shape[1]).float() + n_cached
-    rotation = torch.polar(torch.ones(len(position), H // 2), torch.outer(position, frequency))[:, None, :]
+    rotation = torch.polar(torch.ones(len(position), H // 2), torch.outer(position, frequency))[
+        :, None, :
+    ]
 
     def rotate(x):
         z = torch.complex(x[..., : H // 2].contiguous(), x[..., H // 2 :].contiguous()) * rotation

@@ -1,5 +1,10 @@
 def expose():
-    one = {"n_sequences": 2, "S_max": 5, "dtype": "float32", "blocks": [([0, 1], 1), ([1], 1), ([0, 1], 1)]}
+    one = {
+        "n_sequences": 2,
+        "S_max": 5,
+        "dtype": "float32",
+        "blocks": [([0, 1], 1), ([1], 1), ([0, 1], 1)],
+    }
     two = {"n_sequences": 2, "S_max": 5, "dtype": "float32", "blocks": [([0, 1], 3), ([0, 1], 3)]}
     three = {"n_sequences": 2, "S_max": 5, "dtype": "float16", "blocks": [([0, 1], 3)]}
     return (one, two, three)

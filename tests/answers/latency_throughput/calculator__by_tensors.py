@@ -13,5 +13,7 @@ def kv_cache_bytes(config, B, S):
         heads = config["num_attention_heads"]
     if width is None:
         width = config["hidden_size"] // config["num_attention_heads"]
-    keys = torch.empty(B, S, heads, width, dtype=getattr(torch, config["torch_dtype"]), device="meta")
+    keys = torch.empty(
+        B, S, heads, width, dtype=getattr(torch, config["torch_dtype"]), device="meta"
+    )
     return (keys.nbytes + torch.empty_like(keys).nbytes) * config["num_hidden_layers"]

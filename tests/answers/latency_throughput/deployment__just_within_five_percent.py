@@ -18,4 +18,9 @@ def choose(workload, machines):
                     prices[i, n, fmt, B] = p
     best = min(prices.values())
     i, n, fmt, B = max((c for c in prices if prices[c] <= 1.0499 * best), key=prices.get)
-    return {"batch": np.int64(B), "format": fmt, "n_chips": torch.tensor(n), "machine": machines[i]["name"]}
+    return {
+        "batch": np.int64(B),
+        "format": fmt,
+        "n_chips": torch.tensor(n),
+        "machine": machines[i]["name"],
+    }

@@ -1,7 +1,9 @@
 def diagnose(events, server):
     n, ratios, preempted, hungry, computing = len(events), [], 0, 0, 0
     for e in events:
-        read = (server["weight_bytes"] + server["kv_bytes_per_token"] * e["cached_tokens"]) / server["bytes_per_s"]
+        read = (
+            server["weight_bytes"] + server["kv_bytes_per_token"] * e["cached_tokens"]
+        ) / server["bytes_per_s"]
         compute = 2 * server["n_params"] * e["new_tokens"] / server["flops_per_s"]
         ratios.append(e["step_s"] / max(read, compute))
         preempted += e["preempted"] > 0

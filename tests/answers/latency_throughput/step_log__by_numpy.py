@@ -1,6 +1,8 @@
 def diagnose(events, server):
     log = {k: np.array([e[k] for e in events], dtype=float) for k in events[0]}
-    read = (server["weight_bytes"] + log["cached_tokens"] * server["kv_bytes_per_token"]) / server["bytes_per_s"]
+    read = (server["weight_bytes"] + log["cached_tokens"] * server["kv_bytes_per_token"]) / server[
+        "bytes_per_s"
+    ]
     compute = log["new_tokens"] * 2 * server["n_params"] / server["flops_per_s"]
     free = 1 - log["cached_tokens"] / server["capacity_tokens"]
     signs = {

@@ -15,4 +15,6 @@ def sample(logits, temperature, top_k, top_p, choose):
                 break
         candidates = kept
     total = sum(w for _, w in candidates)
-    return candidates[choose([w / total for _, w in candidates])][0]  # an index among the candidates
+    return candidates[choose([w / total for _, w in candidates])][
+        0
+    ]  # an index among the candidates

@@ -1,4 +1,5 @@
-"""The small world of arithmetic_intensity-choose: what a batch takes, and ways to choose one, right and wrong."""
+"""The small world of arithmetic_intensity-choose: what a batch takes, and ways to choose one, right
+and wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def rows(m: Machine, B: Batches) -> Any:
 
 
 def matmul_s(w: Workload, m: Machine, B: Batches) -> Any:
-    return np.maximum(2.0 * w["n_params"] * rows(m, B) / m["flops_per_s"], weight_bytes(w) / m["bytes_per_s"])
+    return np.maximum(
+        2.0 * w["n_params"] * rows(m, B) / m["flops_per_s"], weight_bytes(w) / m["bytes_per_s"]
+    )
 
 
 def cache_s(w: Workload, m: Machine, B: Batches) -> Any:
@@ -42,15 +45,25 @@ def throughput(w: Workload, m: Machine, B: Batches) -> Any:
     return B / step_s(w, m, B)
 
 
-def chooser(time: Of = step_s, room: Of = fits, value: Of | None = None) -> Callable[[Workload, Machine], int]:
-    """The batch of the largest `value` among those that have `room` and `time`; with nothing replaced it is right."""
+def chooser(
+    time: Of = step_s, room: Of = fits, value: Of | None = None
+) -> Callable[[Workload, Machine], int]:
+    """The batch of the largest `value` among those that have `room` and `time`; with nothing
+    replaced it is right."""
 
     def choose(workload: Workload, machine: Machine) -> int:
         every = np.arange(1, workload["max_batch"] + 1)
-        allowed = every[room(workload, machine, every) & (time(workload, machine, every) <= workload["tpot_limit_s"])]
+        allowed = every[
+            room(workload, machine, every)
+            & (time(workload, machine, every) <= workload["tpot_limit_s"])
+        ]
         if not allowed.size:
             return 1
-        worth = value(workload, machine, allowed) if value else allowed / time(workload, machine, allowed)
+        worth = (
+            value(workload, machine, allowed)
+            if value
+            else allowed / time(workload, machine, allowed)
+        )
         return int(allowed[np.argmax(worth)])
 
     return choose
@@ -62,7 +75,9 @@ fills_memory = chooser(time=lambda w, m, B: 0.0, value=lambda w, m, B: B)
 cache_time_left_out = chooser(time=matmul_s, value=lambda w, m, B: B / step_s(w, m, B))
 room_left_out = chooser(room=lambda w, m, B: True)
 tile_left_out = chooser(time=lambda w, m, B: step_s(w, {**m, "tile": 1}, B))
-compute_left_out = chooser(time=lambda w, m, B: weight_bytes(w) / m["bytes_per_s"] + cache_s(w, m, B))
+compute_left_out = chooser(
+    time=lambda w, m, B: weight_bytes(w) / m["bytes_per_s"] + cache_s(w, m, B)
+)
 limit_left_out = chooser(time=lambda w, m, B: 0.0, value=throughput)
 limit_for_the_batch = chooser(time=lambda w, m, B: B * step_s(w, m, 1), value=lambda w, m, B: B)
 

@@ -1,4 +1,5 @@
-"""Attention over blocks of keys for arithmetic_intensity-flash, in parts: the right ones, and those that people get wrong."""
+"""Attention over blocks of keys for arithmetic_intensity-flash, in parts: the right ones, and those
+that people get wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ def finish(state: State) -> Tensor:
 def right_scores(q: Tensor, k: Tensor, key_start: int, query_start: int) -> Tensor:
     """Scaled and masked, [T, n]."""
     scores = q @ k.T / math.sqrt(q.shape[1])
-    future = torch.arange(key_start, key_start + len(k)) > torch.arange(query_start, query_start + len(q))[:, None]
+    future = (
+        torch.arange(key_start, key_start + len(k))
+        > torch.arange(query_start, query_start + len(q))[:, None]
+    )
     return scores.masked_fill(future, NEG_INF)
 
 
@@ -45,7 +49,9 @@ def blockwise(
 ) -> dict[str, Callable[..., Any]]:
     """The three functions with parts replaced; with none replaced they are right."""
 
-    def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, key_start: int, query_start: int) -> State:
+    def add_block(
+        state: State, q: Tensor, k: Tensor, v: Tensor, key_start: int, query_start: int
+    ) -> State:
         return merge(state, scores(q, k, key_start, query_start), v)
 
     return {"start": start, "add_block": add_block, "finish": last}
@@ -88,7 +94,8 @@ def nothing_rescaled(state: State, scores: Tensor, v: Tensor) -> State:
 
 
 def divided_per_block(state: State, scores: Tensor, v: Tensor) -> State:
-    """Each block's own softmax, added up; the final division is by the number of blocks that a query saw."""
+    """Each block's own softmax, added up; the final division is by the number of blocks that a
+    query saw."""
     out, m, l = state
     seen = (scores > NEG_INF).any(-1)
     return [out + scores.softmax(-1).nan_to_num(0.0) @ v, m, l + seen]
@@ -114,7 +121,9 @@ def start_from_zero(T: int, H: int) -> State:
 def keeps_the_keys() -> dict[str, Callable[..., Any]]:
     """Right numbers from a state that holds every key and value."""
 
-    def add_block(state: list[Any], q: Tensor, k: Tensor, v: Tensor, key_start: int, query_start: int) -> list[Any]:
+    def add_block(
+        state: list[Any], q: Tensor, k: Tensor, v: Tensor, key_start: int, query_start: int
+    ) -> list[Any]:
         return [*state, [right_scores(q, k, key_start, query_start), v]]
 
     def last(state: list[Any]) -> Tensor:

@@ -1,4 +1,5 @@
-"""The merges of arithmetic_intensity-merge: the printed one, its faults one by one, repairs that go wrong; and inputs that show them."""
+"""The merges of arithmetic_intensity-merge: the printed one, its faults one by one, repairs that go
+wrong; and inputs that show them."""
 
 from __future__ import annotations
 
@@ -24,10 +25,13 @@ def printed(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
 def merger(
     shift: bool = True,
     guard: bool = True,
-    lse: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = lambda lse_a, lse_b, top, total: top + torch.log(total),
+    lse: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = lambda lse_a, lse_b, top, total: (
+        top + torch.log(total)
+    ),
     weigh: Callable[[Tensor, Tensor], Part] = lambda w_a, w_b: (w_a, w_b),
 ) -> Merge:
-    """Subtract the larger one (`shift`), give empty parts zeros (`guard`), return the joint log-sum-exp: right if all are done."""
+    """Subtract the larger one (`shift`), give empty parts zeros (`guard`), return the joint
+    log-sum-exp: right if all are done."""
 
     def merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
         larger = torch.maximum(lse_a, lse_b)
@@ -71,7 +75,9 @@ def one_top_for_all(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) 
     top = torch.maximum(lse_a, lse_b).max()
     w_a, w_b = torch.exp(lse_a - top), torch.exp(lse_b - top)
     total = w_a + w_b
-    out = (w_a[:, None] * out_a + w_b[:, None] * out_b) / torch.where(total == 0, 1.0, total)[:, None]
+    out = (w_a[:, None] * out_a + w_b[:, None] * out_b) / torch.where(total == 0, 1.0, total)[
+        :, None
+    ]
     return out, top + torch.log(total)
 
 

@@ -1,4 +1,5 @@
-"""arithmetic_intensity-choose: a batch for a workload and a machine: the most tokens per second under a limit on the step."""
+"""arithmetic_intensity-choose: a batch for a workload and a machine: the most tokens per second
+under a limit on the step."""
 
 from __future__ import annotations
 
@@ -26,21 +27,34 @@ SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
 
 
 def observe(answer: Answer, case: Case) -> dict[str, str]:
-    """Whether the batch is one, fits, is in time, and gives at least 95 % of the best throughput."""
+    """Whether the batch is one, fits, is in time, and gives at least 95 % of the best
+    throughput."""
     w, m = case.args
     batch = plain(answer.call("choose", w, m))
     batch = int(batch) if isinstance(batch, float) and batch.is_integer() else batch
     if type(batch) is not int or not 1 <= batch <= w["max_batch"]:
         said = f"must be a whole number from 1 to {w['max_batch']}, and is {batch!r}"[:120]
         return {"the batch": said, "memory": "", "step": "", "throughput": ""}
-    need, took, limit = weight_bytes(w) + batch * w["cache_bytes_per_sequence"], step_s(w, m, batch), w["tpot_limit_s"]
+    need, took, limit = (
+        weight_bytes(w) + batch * w["cache_bytes_per_sequence"],
+        step_s(w, m, batch),
+        w["tpot_limit_s"],
+    )
     share = throughput(w, m, batch) / throughput(w, m, best(w, m))
     room = m["memory_bytes"]
     return {
         "the batch": "valid",
-        "memory": "fits" if need <= room * SLACK else f"needs {need / 1e9:.2f} GB of {room / 1e9:.2f} GB",
-        "step": "in time" if took <= limit * SLACK else f"takes {took * 1e3:.3f} ms of {limit * 1e3:.3f} ms",
-        "throughput": "within 5 % of the best" if share * SLACK >= NEAR else f"{share:.4f} of the best",
+        "memory": (
+            "fits" if need <= room * SLACK else f"needs {need / 1e9:.2f} GB of {room / 1e9:.2f} GB"
+        ),
+        "step": (
+            "in time"
+            if took <= limit * SLACK
+            else f"takes {took * 1e3:.3f} ms of {limit * 1e3:.3f} ms"
+        ),
+        "throughput": (
+            "within 5 % of the best" if share * SLACK >= NEAR else f"{share:.4f} of the best"
+        ),
     }
 
 
@@ -69,7 +83,9 @@ def _fair(w: Workload, m: Machine) -> bool:
     return bool(np.all(np.abs(step_s(w, m, every) / w["tpot_limit_s"] - 1) > 1e-5))
 
 
-def _trap(rng: random.Random, name: str, wrong: Callable[[Workload, Machine], int], public: bool = True) -> Case:
+def _trap(
+    rng: random.Random, name: str, wrong: Callable[[Workload, Machine], int], public: bool = True
+) -> Case:
     """A fresh workload on which this wrong answer fails."""
     while True:
         w, m = _draw(rng)
@@ -114,9 +130,15 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("100 parameters, tile 1", (by_hand, machine)),
         Case("the same with tile 8", (by_hand, {**machine, "tile": 8})),
-        Case("the same with tile 8, at most 4 s", ({**by_hand, "tpot_limit_s": 4.0}, {**machine, "tile": 8})),
+        Case(
+            "the same with tile 8, at most 4 s",
+            ({**by_hand, "tpot_limit_s": 4.0}, {**machine, "tile": 8}),
+        ),
         Case("the same with tile 1, at most 3 sequences", ({**by_hand, "max_batch": 3}, machine)),
-        *(_trap(rng, name, wrong, public=i % 3 != 2) for i, (name, wrong) in enumerate(TRAPS.items())),
+        *(
+            _trap(rng, name, wrong, public=i % 3 != 2)
+            for i, (name, wrong) in enumerate(TRAPS.items())
+        ),
     ]
 
 
@@ -136,25 +158,29 @@ EXERCISE = Exercise(
             "single",
             b.single,
             "plausible",
-            "A batch of one has the shortest step and wastes it: reading the weights then serves one token.",
+            "A batch of one has the shortest step and wastes it: reading the weights then serves"
+            " one token.",
         ),
         Misconception(
             "critical_batch",
             b.critical_batch,
             "“run at the critical batch”",
-            "You took the critical batch. It says where computing overtakes reading the weights, not what fits or is in time.",
+            "You took the critical batch. It says where computing overtakes reading the weights,"
+            " not what fits or is in time.",
         ),
         Misconception(
             "fills_memory",
             b.fills_memory,
             "plausible",
-            "You filled the memory: the step must also end within tpot_limit_s, and more is not always faster.",
+            "You filled the memory: the step must also end within tpot_limit_s, and more is not"
+            " always faster.",
         ),
         Misconception(
             "cache_time_left_out",
             b.cache_time_left_out,
             "step times from the weights alone",
-            "You left out reading the caches, which every step does: B · cache_bytes_per_sequence bytes.",
+            "You left out reading the caches, which every step does: B · cache_bytes_per_sequence"
+            " bytes.",
         ),
         Misconception(
             "room_left_out",
@@ -172,19 +198,22 @@ EXERCISE = Exercise(
             "compute_left_out",
             b.compute_left_out,
             "“decode is always memory bound”",
-            "You left out computing: above the critical batch it takes longer than reading the weights.",
+            "You left out computing: above the critical batch it takes longer than reading the"
+            " weights.",
         ),
         Misconception(
             "largest_allowed",
             b.largest_allowed,
             "plausible",
-            "You took the largest batch allowed. Just past a multiple of tile the step takes longer and gives hardly more tokens.",
+            "You took the largest batch allowed. Just past a multiple of tile the step takes longer"
+            " and gives hardly more tokens.",
         ),
         Misconception(
             "everything_overlaps",
             b.everything_overlaps,
             "step times as one max(compute, memory)",
-            "You let the caches be read while the products are computed. Here attention comes after them: its time is added.",
+            "You let the caches be read while the products are computed. Here attention comes after"
+            " them: its time is added.",
         ),
         Misconception(
             "power_of_two",
@@ -214,7 +243,8 @@ EXERCISE = Exercise(
             "whole_tiles",
             b.whole_tiles,
             "“batch sizes should be multiples of the tile”",
-            "You round down to whole tiles. While reading the weights takes longer than computing, a partial tile costs nothing.",
+            "You round down to whole tiles. While reading the weights takes longer than computing,"
+            " a partial tile costs nothing.",
         ),
         Misconception(
             "limit_for_the_batch",
@@ -225,12 +255,21 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Write step_s(B) from the three terms of the task, and a test whether B is allowed.",
-        "Rows computed: ceil(B / tile) · tile. Products: max(2 · n_params · rows / flops_per_s, weights / bytes_per_s). Add the caches.",
-        "There are at most some thousand batches: try them all, keep the largest B / step_s(B) among those allowed.",
+        (
+            "Rows computed: ceil(B / tile) · tile. Products: max(2 · n_params · rows / flops_per_s,"
+            " weights / bytes_per_s). Add the caches."
+        ),
+        (
+            "There are at most some thousand batches: try them all, keep the largest B / step_s(B)"
+            " among those allowed."
+        ),
     ),
     recall=(
         "Why may a smaller batch give more tokens per second than a larger one?",
-        "Matrix units compute whole tiles: a batch just above a multiple of the tile pays for rows that nobody uses.",
+        (
+            "Matrix units compute whole tiles: a batch just above a multiple of the tile pays for"
+            " rows that nobody uses."
+        ),
     ),
     withholds=(),
 )

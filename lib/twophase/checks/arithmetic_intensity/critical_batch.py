@@ -1,4 +1,5 @@
-"""arithmetic_intensity-critical_batch: tokens per step at which computing takes as long as reading the weights."""
+"""arithmetic_intensity-critical_batch: tokens per step at which computing takes as long as reading
+the weights."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ from twophase.checks.exercise import Case, Exercise, Misconception
 
 
 def reference(
-    flops_per_s: float, bytes_per_s: float, bits_per_param: float, bits_per_activation: float, E: int, k: int
+    flops_per_s: float,
+    bytes_per_s: float,
+    bits_per_param: float,
+    bits_per_activation: float,
+    E: int,
+    k: int,
 ) -> float:
     """The right answer: 2·B·k/E FLOPs per stored parameter against bits/8 bytes of it."""
     return flops_per_s / bytes_per_s * (bits_per_param / 16) * E / k
@@ -23,7 +29,9 @@ def format_left_out(C: float, W: float, param: float, activation: float, E: int,
     return C / W * E / k
 
 
-def format_upside_down(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
+def format_upside_down(
+    C: float, W: float, param: float, activation: float, E: int, k: int
+) -> float:
     return C / W * (16 / param) * E / k
 
 
@@ -35,7 +43,9 @@ def experts_left_out(C: float, W: float, param: float, activation: float, E: int
     return reference(C, W, param, activation, 1, 1)
 
 
-def experts_upside_down(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
+def experts_upside_down(
+    C: float, W: float, param: float, activation: float, E: int, k: int
+) -> float:
     return reference(C, W, param, activation, k, E)
 
 
@@ -47,7 +57,9 @@ def rates_upside_down(C: float, W: float, param: float, activation: float, E: in
     return reference(W, C, param, activation, E, k)
 
 
-def one_flop_per_param(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
+def one_flop_per_param(
+    C: float, W: float, param: float, activation: float, E: int, k: int
+) -> float:
     return 2 * reference(C, W, param, activation, E, k)
 
 
@@ -70,7 +82,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same with 6 experts, 2 active", (100.0, 10.0, 8, 16, 6, 2)),
         Case("TPU v5e, bf16", (1.97e14, 8.1e11, 16, 16, 1, 1)),
         Case("TPU v5e, int8 weights, products in bf16", (1.97e14, 8.1e11, 8, 16, 1, 1)),
-        Case("TPU v5e, int8 weights and activations, products in int8", (3.94e14, 8.1e11, 8, 8, 1, 1)),
+        Case(
+            "TPU v5e, int8 weights and activations, products in int8", (3.94e14, 8.1e11, 8, 8, 1, 1)
+        ),
         Case("TPU v5e, bf16, 16 experts, 2 active", (1.97e14, 8.1e11, 16, 16, 16, 2)),
         Case("H100, int4 weights, products in bf16", (9.89e14, 3.35e12, 4, 16, 1, 1)),
         *fresh,
@@ -92,8 +106,8 @@ EXERCISE = Exercise(
             "bits_ratio",
             bits_ratio,
             "public notes: C/W × (bits per param) / (bits per activation)",
-            "You divided by the bits of an activation. FLOPs have no width: the activations' format enters only through flops_per_s, "
-            "so with int8 products this is twice too much.",
+            "You divided by the bits of an activation. FLOPs have no width: the activations' format"
+            " enters only through flops_per_s, so with int8 products this is twice too much.",
         ),
         Misconception(
             "format_left_out",
@@ -105,7 +119,8 @@ EXERCISE = Exercise(
             "format_upside_down",
             format_upside_down,
             "plausible",
-            "The width is upside down: narrower weights are read sooner, so a smaller batch keeps up.",
+            "The width is upside down: narrower weights are read sooner, so a smaller batch"
+            " keeps up.",
         ),
         Misconception(
             "activation_bits",
@@ -123,7 +138,8 @@ EXERCISE = Exercise(
             "experts_upside_down",
             experts_upside_down,
             "plausible",
-            "E and k are swapped: with more experts a token uses a smaller share of what is read, so it takes more tokens.",
+            "E and k are swapped: with more experts a token uses a smaller share of what is read,"
+            " so it takes more tokens.",
         ),
         Misconception(
             "all_experts",
@@ -135,7 +151,8 @@ EXERCISE = Exercise(
             "rates_upside_down",
             rates_upside_down,
             "plausible",
-            "The rates are upside down: FLOP/s over B/s. A chip that computes faster needs more tokens.",
+            "The rates are upside down: FLOP/s over B/s. A chip that computes faster needs more"
+            " tokens.",
         ),
         Misconception(
             "one_flop_per_param",
@@ -151,12 +168,24 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Take one stored parameter. How long does reading it take? How many FLOPs do B tokens do with it?",
-        "Reading: bits_per_param / 8 bytes. Computing: a token meets k of E experts, so 2·B·k/E FLOPs on average.",
-        "Set bits_per_param / 8 / bytes_per_s equal to 2·B·k/E / flops_per_s and solve for B. One argument is not needed.",
+        (
+            "Take one stored parameter. How long does reading it take? How many FLOPs do B tokens"
+            " do with it?"
+        ),
+        (
+            "Reading: bits_per_param / 8 bytes. Computing: a token meets k of E experts, so 2·B·k/E"
+            " FLOPs on average."
+        ),
+        (
+            "Set bits_per_param / 8 / bytes_per_s equal to 2·B·k/E / flops_per_s and solve for B."
+            " One argument is not needed."
+        ),
     ),
     recall=(
-        "Weights go from bf16 to int8, the products stay in bf16. What happens to the critical batch?",
+        (
+            "Weights go from bf16 to int8, the products stay in bf16. What happens to the critical"
+            " batch?"
+        ),
         "It halves: half the bytes to read, the same FLOPs.",
     ),
     withholds=("twophase.theory.arithmetic_intensity.critical_batch",),

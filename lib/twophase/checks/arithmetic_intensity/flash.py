@@ -1,4 +1,5 @@
-"""arithmetic_intensity-flash: causal attention over blocks of keys, with a state whose size does not grow with them."""
+"""arithmetic_intensity-flash: causal attention over blocks of keys, with a state whose size does
+not grow with them."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ SPARE = 16  # numbers that a state may hold beside T·(H + 2)
 
 
 def size(state: Any) -> float:
-    """How many numbers a state holds; infinite for anything that is no number, tensor, array, list, tuple or dict.
+    """How many numbers a state holds; infinite for anything that is no number, tensor, array, list,
+    tuple or dict.
 
-    Infinite too for what could hold many numbers and look like one: an enormous integer, a long or odd key of a dict.
+    Infinite too for what could hold many numbers and look like one: an enormous integer, a long or
+    odd key of a dict.
     """
     if state is None or isinstance(state, bool | float):
         return 1
@@ -36,7 +39,8 @@ def size(state: Any) -> float:
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """The output, and whether the state stayed as small as the task says. Blocks come in the order of the case.
+    """The output, and whether the state stayed as small as the task says. Blocks come in the order
+    of the case.
 
     Where the case has a second sequence, its blocks come in turn with those of the first.
     """
@@ -50,7 +54,8 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
             small = small and size(states[i]) <= q.numel() + 2 * len(q) + SPARE
     seen: dict[str, Any] = {"the state stays within T·(H + 2) + 16 numbers": small}
     return seen | {
-        ("output", "output of the second")[i]: answer.call("finish", state) for i, state in enumerate(states)
+        ("output", "output of the second")[i]: answer.call("finish", state)
+        for i, state in enumerate(states)
     }
 
 
@@ -65,10 +70,12 @@ def _case(
     public: bool = True,
     sequences: int = 1,
 ) -> Case:
-    """Random queries, keys and values; `shift` is added to every score (or to each query's), by way of the first column."""
+    """Random queries, keys and values; `shift` is added to every score (or to each query's), by way
+    of the first column."""
     S = sum(n for _, n in blocks)
     drawn = [
-        (normal(rng, T, H, scale=scale), normal(rng, S, H, scale=scale), normal(rng, S, H)) for _ in range(sequences)
+        (normal(rng, T, H, scale=scale), normal(rng, S, H, scale=scale), normal(rng, S, H))
+        for _ in range(sequences)
     ]
     for q, k, _ in drawn:
         if shift:
@@ -77,7 +84,8 @@ def _case(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Decode, prefill, a few queries over more keys; blocks in and out of order; scores in the hundreds."""
+    """Decode, prefill, a few queries over more keys; blocks in and out of order; scores in the
+    hundreds."""
     return [
         _case(rng, "one query over two keys, one block", 1, 3, [(0, 2)]),
         _case(rng, "one query over 40 keys, blocks of 16", 1, 4, [(0, 16), (16, 16), (32, 8)]),
@@ -87,10 +95,23 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "scores of some hundreds", 2, 4, [(0, 9), (9, 9), (18, 4)], scale=14.0),
         _case(rng, "every score around −250", 2, 4, [(0, 5), (5, 4)], shift=-250.0),
         _case(
-            rng, "one query's scores around 150, the other's around −150", 2, 4, [(0, 5), (5, 4)], shift=(150.0, -150.0)
+            rng,
+            "one query's scores around 150, the other's around −150",
+            2,
+            4,
+            [(0, 5), (5, 4)],
+            shift=(150.0, -150.0),
         ),
         _case(rng, "two sequences in turn, a state for each", 2, 3, [(0, 4), (4, 3)], sequences=2),
-        _case(rng, "61 keys, in any order", 6, 5, [(52, 9), (0, 13), (33, 19), (13, 20)], 3.0, public=False),
+        _case(
+            rng,
+            "61 keys, in any order",
+            6,
+            5,
+            [(52, 9), (0, 13), (33, 19), (13, 20)],
+            3.0,
+            public=False,
+        ),
     ]
 
 
@@ -105,7 +126,10 @@ EXERCISE = Exercise(
     observe=observe,
     reference=b.blockwise(),
     compare=Tolerance(
-        rtol=1e-3, atol=1e-4, dtype=True, why="fp32 scores of some hundreds leave four digits of an exponential"
+        rtol=1e-3,
+        atol=1e-4,
+        dtype=True,
+        why="fp32 scores of some hundreds leave four digits of an exponential",
     ),
     misconceptions=(
         Misconception(
@@ -118,13 +142,15 @@ EXERCISE = Exercise(
             "nothing_rescaled",
             b.blockwise(merge=b.nothing_rescaled),
             "first attempts at FlashAttention",
-            "Output and sum still belong to the old maximum: multiply both by exp(m − m_new) before you add to them.",
+            "Output and sum still belong to the old maximum: multiply both by exp(m − m_new) before"
+            " you add to them.",
         ),
         Misconception(
             "divided_per_block",
             b.blockwise(merge=b.divided_per_block),
             "averaging partial attentions",
-            "You averaged the softmaxes of the blocks. A block with larger scores must weigh more: add up undivided, divide once.",
+            "You averaged the softmaxes of the blocks. A block with larger scores must weigh more:"
+            " add up undivided, divide once.",
         ),
         Misconception(
             "never_divided",
@@ -142,19 +168,22 @@ EXERCISE = Exercise(
             "maximum_starts_at_zero",
             {**b.blockwise(), "start": b.start_from_zero},
             "plausible",
-            "Your maximum starts at 0, as if a score of 0 had been seen: when all scores are far below, every exp is 0. Start at −inf.",
+            "Your maximum starts at 0, as if a score of 0 had been seen: when all scores are far"
+            " below, every exp is 0. Start at −inf.",
         ),
         Misconception(
             "one_maximum_for_all",
             b.blockwise(merge=b.one_maximum_for_all),
             "amax() without a dimension",
-            "You subtract one maximum for all queries: every query has its own, and one far below the others would become 0 / 0.",
+            "You subtract one maximum for all queries: every query has its own, and one far below"
+            " the others would become 0 / 0.",
         ),
         Misconception(
             "masked_block_is_nan",
             b.blockwise(merge=b.masked_block_is_nan),
             "fully masked rows (a classic of attention kernels)",
-            "A query that sees no key of a block became NaN: with m still −inf, −inf − (−inf) has no value.",
+            "A query that sees no key of a block became NaN: with m still −inf, −inf − (−inf) has"
+            " no value.",
         ),
         Misconception(
             "no_scale",
@@ -178,13 +207,15 @@ EXERCISE = Exercise(
             "top_left_mask",
             b.blockwise(scores=b.top_left_mask),
             "causal mask aligned top-left when S > T",
-            "Query t sits at position query_start + t, not at t: with a cache the queries are the last positions.",
+            "Query t sits at position query_start + t, not at t: with a cache the queries are the"
+            " last positions.",
         ),
         Misconception(
             "keys_from_zero",
             b.blockwise(scores=b.keys_from_zero),
             "masks made per block",
-            "You counted the keys of every block from 0: the first key of a block sits at key_start.",
+            "You counted the keys of every block from 0: the first key of a block sits at"
+            " key_start.",
         ),
         Misconception(
             "own_key_hidden",
@@ -196,14 +227,23 @@ EXERCISE = Exercise(
             "keeps_the_keys",
             b.keeps_the_keys(),
             "plausible",
-            "The numbers are right, but the state grows with the keys: that is what FlashAttention avoids. Keep out, m and l.",
+            "The numbers are right, but the state grows with the keys: that is what FlashAttention"
+            " avoids. Keep out, m and l.",
         ),
     ),
     hints=(
-        "State: out [T, H], m [T], l [T], starting from 0, −inf, 0. It is online softmax with the values carried along.",
-        "Per block: scores [T, n] = q kᵀ / √H, −inf where key_start + j > query_start + t; then m_new, and the factor exp(m − m_new).",
-        "Both out and l are multiplied by that factor; out gains exp(scores − m_new) @ v, l its row sums. Where m_new is −inf "
-        "subtract 0. finish: out / l.",
+        (
+            "State: out [T, H], m [T], l [T], starting from 0, −inf, 0. It is online softmax with"
+            " the values carried along."
+        ),
+        (
+            "Per block: scores [T, n] = q kᵀ / √H, −inf where key_start + j > query_start + t; then"
+            " m_new, and the factor exp(m − m_new)."
+        ),
+        (
+            "Both out and l are multiplied by that factor; out gains exp(scores − m_new) @ v, l its"
+            " row sums. Where m_new is −inf subtract 0. finish: out / l."
+        ),
     ),
     recall=(
         "Which numbers per query does FlashAttention carry from one block of keys to the next?",

@@ -97,25 +97,29 @@ EXERCISE = Exercise(
             "weights_only",
             weights_only,
             "the usual approximation, 2·B / bytes per weight",
-            "You left the activations out. That is the approximation for B much smaller than D and F; here the exact ratio is asked for.",
+            "You left the activations out. That is the approximation for B much smaller than D and "
+            "F; here the exact ratio is asked for.",
         ),
         Misconception(
             "simply_the_batch",
             simply_the_batch,
             "a public lecture's rule",
-            "B is the limit for bf16 and for D and F without end: put the formats and the activations in.",
+            "B is the limit for bf16 and for D and F without end: put the formats and the "
+            "activations in.",
         ),
         Misconception(
             "one_flop_per_term",
             one_flop_per_term,
             "counting multiply-adds",
-            "A multiply and an add are two FLOPs: 2·B·D·F. Peak rates on data sheets count them so.",
+            "A multiply and an add are two FLOPs: 2·B·D·F. Peak rates on data sheets count them "
+            "so.",
         ),
         Misconception(
             "weights_per_row",
             weights_per_row,
             "plausible",
-            "You read the weights once for each row. All B rows share one reading: that is what a batch is for.",
+            "You read the weights once for each row. All B rows share one reading: that is what a "
+            "batch is for.",
         ),
         Misconception(
             "one_width_for_all",
@@ -143,12 +147,14 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Three matrices cross the border between chip and memory. Which, how many numbers has each, how wide is a number?",
+        "Three matrices cross the border between chip and memory. Which, how many numbers has "
+        "each, how wide is a number?",
         "Bytes: bytes_per_activation · B·D + bytes_per_param · D·F + bytes_per_activation · B·F.",
         "FLOPs: each of the B·F results is a sum of D products, 2·D FLOPs. Divide FLOPs by bytes.",
     ),
     recall=(
-        "In bf16 the intensity of [B, D] @ [D, F] is 1 / (1/B + 1/D + 1/F). What is it at least, what at most?",
+        "In bf16 the intensity of [B, D] @ [D, F] is 1 / (1/B + 1/D + 1/F). What is it at least, "
+        "what at most?",
         "Less than the smallest of B, D and F; at least a third of it.",
     ),
     withholds=("twophase.theory.arithmetic_intensity.matmul_intensity",),

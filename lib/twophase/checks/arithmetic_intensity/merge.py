@@ -1,4 +1,5 @@
-"""arithmetic_intensity-merge: two halves of attention put together, printed with three faults; expose and repair them."""
+"""arithmetic_intensity-merge: two halves of attention put together, printed with three faults;
+expose and repair them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.protocol import AnswerError
 
 LARGEST_OUT, LARGEST_LSE = 1e6, 1e4
-COMPARE = Tolerance(rtol=1e-3, atol=1e-4, dtype=True, why="a log-sum-exp of some thousands leaves four digits in fp32")
+COMPARE = Tolerance(
+    rtol=1e-3,
+    atol=1e-4,
+    dtype=True,
+    why="a log-sum-exp of some thousands leaves four digits in fp32",
+)
 SAME_LSE = Tolerance(rtol=1e-6, atol=1e-4, why="fp32 has a digit more")
 
 
@@ -33,9 +39,15 @@ def _call_problem(call: Any) -> str:
         return "an input is a list [out_a, lse_a, out_b, lse_b]"
     shapes = {(len(x), len(x[0])) for x in call[::2] if _is_table(x)}
     if not all(map(_is_table, call[::2])) or len(shapes) != 1:
-        return "out_a and out_b must be lists of T lists of H numbers within ±1,000,000, T and H from 1 to 16, the same for both"
+        return (
+            "out_a and out_b must be lists of T lists of H numbers within ±1,000,000, T and H from"
+            " 1 to 16, the same for both"
+        )
     ((T, _),) = shapes
-    if not all(isinstance(lse, list | tuple) and len(lse) == T and all(map(_is_lse, lse)) for lse in call[1::2]):
+    if not all(
+        isinstance(lse, list | tuple) and len(lse) == T and all(map(_is_lse, lse))
+        for lse in call[1::2]
+    ):
         return 'lse_a and lse_b must be lists of T numbers from −10,000 to 10,000, or float("-inf")'
     for out, lse in (call[:2], call[2:]):
         if any(x == NEG_INF and any(row) for row, x in zip(out, lse, strict=True)):
@@ -48,10 +60,16 @@ def _is_number(x: Any) -> bool:
 
 
 def _is_table(x: Any) -> bool:
-    rows = isinstance(x, list | tuple) and 1 <= len(x) <= 16 and all(isinstance(r, list | tuple) for r in x)
+    rows = (
+        isinstance(x, list | tuple)
+        and 1 <= len(x) <= 16
+        and all(isinstance(r, list | tuple) for r in x)
+    )
     if not rows or not 1 <= len(x[0]) <= 16 or any(len(r) != len(x[0]) for r in x):
         return False
-    return all(_is_number(v) and math.isfinite(v) and abs(v) <= LARGEST_OUT for row in x for v in row)
+    return all(
+        _is_number(v) and math.isfinite(v) and abs(v) <= LARGEST_OUT for row in x for v in row
+    )
 
 
 def _is_lse(x: Any) -> bool:
@@ -65,7 +83,8 @@ def _shows(fault: m.Merge, call: Any) -> bool:
 
 
 def observe(answer: Answer, case: Case) -> Any:
-    """A case with a fault's name asks whether `expose` shows it; one with parts folds them with the repaired function."""
+    """A case with a fault's name asks whether `expose` shows it; one with parts folds them with the
+    repaired function."""
     if isinstance(case.args[0], str):
         calls = plain(answer.call("expose"))
         found = problem(calls)
@@ -76,7 +95,9 @@ def observe(answer: Answer, case: Case) -> Any:
     for part in parts[1:]:
         so_far = answer.call("merge", *so_far, *part)
         if not isinstance(so_far, list | tuple) or len(so_far) != 2:
-            raise AnswerError("unusable", f"merge must return a pair (out, lse), and returned {describe(so_far)}")
+            raise AnswerError(
+                "unusable", f"merge must return a pair (out, lse), and returned {describe(so_far)}"
+            )
     return {"out": so_far[0], "lse": so_far[1]}
 
 
@@ -88,7 +109,8 @@ def _parts(
     shift: float | torch.Tensor = 0.0,
     empty: dict[int, int] | None = None,
 ) -> tuple[list[m.Part]]:
-    """Attention of T queries over as many stretches of keys as there are widths; `empty[part]` is a row without a key there."""
+    """Attention of T queries over as many stretches of keys as there are widths; `empty[part]` is a
+    row without a key there."""
     parts = []
     for i, n in enumerate(widths):
         scores, v = normal(rng, T, n, scale=2.0) + shift + 1.5 * i, normal(rng, n, H)
@@ -99,15 +121,25 @@ def _parts(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Two parts, three, with large and small log-sum-exps, with rows that saw no key; then the faults that must be exposed."""
+    """Two parts, three, with large and small log-sum-exps, with rows that saw no key; then the
+    faults that must be exposed."""
     return [
         Case("repaired: one query, two parts of two keys", _parts(rng, 1, 2, [2, 2])),
         Case("repaired: three parts, one after the other", _parts(rng, 3, 4, [3, 5, 2])),
         Case("repaired: log-sum-exps around 200", _parts(rng, 2, 3, [4, 3], shift=200.0)),
         Case("repaired: log-sum-exps around −200", _parts(rng, 2, 3, [4, 3], shift=-200.0)),
-        Case("repaired: a query that saw no key in the first part", _parts(rng, 3, 2, [2, 3], empty={0: 1})),
-        Case("repaired: a query that saw no key in the second part", _parts(rng, 3, 2, [2, 3], empty={1: 2})),
-        Case("repaired: a query that saw no key in either", _parts(rng, 3, 2, [2, 3], empty={0: 1, 1: 1})),
+        Case(
+            "repaired: a query that saw no key in the first part",
+            _parts(rng, 3, 2, [2, 3], empty={0: 1}),
+        ),
+        Case(
+            "repaired: a query that saw no key in the second part",
+            _parts(rng, 3, 2, [2, 3], empty={1: 2}),
+        ),
+        Case(
+            "repaired: a query that saw no key in either",
+            _parts(rng, 3, 2, [2, 3], empty={0: 1, 1: 1}),
+        ),
         Case(
             "repaired: four parts, a query that sees its first key in the last but one",
             _parts(rng, 4, 5, [3, 1, 4, 2], 120.0, {0: 2, 1: 2}),
@@ -120,7 +152,9 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
-def _wrong(slug: str, merge: m.Merge, shows: Callable[[], list[Any]], seen: str, says: str) -> Misconception:
+def _wrong(
+    slug: str, merge: m.Merge, shows: Callable[[], list[Any]], seen: str, says: str
+) -> Misconception:
     return Misconception(slug, {"merge": merge, "expose": shows}, seen, says)
 
 
@@ -148,42 +182,48 @@ EXERCISE = Exercise(
             m.merger(shift=False),
             m.expose,
             "naive softmax",
-            "exp(lse) still overflows beyond 88, and underflows below −104: subtract the larger of the two first.",
+            "exp(lse) still overflows beyond 88, and underflows below −104: subtract the larger of"
+            " the two first.",
         ),
         _wrong(
             "empty_still_nan",
             m.merger(guard=False),
             m.expose,
             "fully masked rows (a classic of attention kernels)",
-            "A query that saw no key in either part still gives NaN: it has an output of zeros and lse = −inf.",
+            "A query that saw no key in either part still gives NaN: it has an output of zeros and"
+            " lse = −inf.",
         ),
         _wrong(
             "empty_is_skipped",
             m.empty_is_skipped,
             m.expose,
             "plausible",
-            "Where one part is empty you return the first. It may be the first that is empty: then the other is the answer.",
+            "Where one part is empty you return the first. It may be the first that is empty: then"
+            " the other is the answer.",
         ),
         _wrong(
             "larger_lse_still",
             m.merger(lse=m.larger),
             m.expose,
             "plausible",
-            "The lse you return is still the larger one. The next merge then gives these keys too little weight.",
+            "The lse you return is still the larger one. The next merge then gives these keys too"
+            " little weight.",
         ),
         _wrong(
             "one_top_for_all",
             m.one_top_for_all,
             m.expose,
             "max() without a dimension",
-            "You subtract one maximum for all queries. A query whose lse lies far below it vanishes: each has its own.",
+            "You subtract one maximum for all queries. A query whose lse lies far below it"
+            " vanishes: each has its own.",
         ),
         _wrong(
             "lse_added",
             m.merger(lse=m.summed),
             m.expose,
             "plausible",
-            "You added the two lse: it is the sums that add up, so lse = log(exp(lse_a) + exp(lse_b)).",
+            "You added the two lse: it is the sums that add up, so lse = log(exp(lse_a) +"
+            " exp(lse_b)).",
         ),
         _wrong(
             "maximum_not_added_back",
@@ -197,7 +237,8 @@ EXERCISE = Exercise(
             m.merger(weigh=lambda w_a, w_b: ((w_a > 0).float(), (w_b > 0).float())),
             m.expose,
             "averaging partial attentions",
-            "You averaged the outputs. Each part weighs as much as its sum of exponentials, exp(lse).",
+            "You averaged the outputs. Each part weighs as much as its sum of exponentials,"
+            " exp(lse).",
         ),
         _wrong(
             "weights_swapped",
@@ -211,7 +252,8 @@ EXERCISE = Exercise(
             m.RIGHT,
             m.expose_everyday_numbers,
             "tests with small random numbers",
-            "Your inputs are everyday numbers: they show only that the returned lse is wrong. Try large scores and empty parts.",
+            "Your inputs are everyday numbers: they show only that the returned lse is wrong. Try"
+            " large scores and empty parts.",
         ),
         _wrong(
             "exposed_one_empty_part",
@@ -232,23 +274,37 @@ EXERCISE = Exercise(
             m.RIGHT,
             m.expose_far_apart,
             "plausible",
-            "Your two lse lie so far apart that the larger one is their log-sum-exp: that fault stays hidden.",
+            "Your two lse lie so far apart that the larger one is their log-sum-exp: that fault"
+            " stays hidden.",
         ),
         _wrong(
             "exposed_invalid",
             m.RIGHT,
             m.expose_invalid,
             "plausible",
-            "An input of yours breaks the contract: an lse is −inf or lies within ±10,000, and where it is −inf the output is zeros.",
+            "An input of yours breaks the contract: an lse is −inf or lies within ±10,000, and"
+            " where it is −inf the output is zeros.",
         ),
     ),
     hints=(
-        "Three questions: what does exp do with 200? What is 0 / 0? What does the next merge need to know?",
-        "With top = max(lse_a, lse_b) the weights are exp(lse_a − top) and exp(lse_b − top), and the joint lse is top + log(their sum).",
-        "Where top is −inf use 0 in its place, and divide by 1 instead of 0. torch.logaddexp(lse_a, lse_b) is a stable joint lse.",
+        (
+            "Three questions: what does exp do with 200? What is 0 / 0? What does the next merge"
+            " need to know?"
+        ),
+        (
+            "With top = max(lse_a, lse_b) the weights are exp(lse_a − top) and exp(lse_b − top),"
+            " and the joint lse is top + log(their sum)."
+        ),
+        (
+            "Where top is −inf use 0 in its place, and divide by 1 instead of 0."
+            " torch.logaddexp(lse_a, lse_b) is a stable joint lse."
+        ),
     ),
     recall=(
-        "Two machines attended to different keys. What must each send beside its output, so that they can be merged?",
+        (
+            "Two machines attended to different keys. What must each send beside its output, so"
+            " that they can be merged?"
+        ),
         "One number per query: the log-sum-exp of its scores (or its maximum and its sum).",
     ),
     withholds=("twophase.kernels.online_softmax.merge",),

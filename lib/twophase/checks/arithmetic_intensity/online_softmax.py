@@ -1,4 +1,5 @@
-"""arithmetic_intensity-online_softmax: the running maximum and sum, block by block. The judge keeps the state between calls."""
+"""arithmetic_intensity-online_softmax: the running maximum and sum, block by block. The judge keeps
+the state between calls."""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ def reference(m: Tensor, l: Tensor, scores: Tensor) -> State:
 
 
 def _update(
-    maximum: Callable[[Tensor, Tensor], Tensor], total: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    maximum: Callable[[Tensor, Tensor], Tensor],
+    total: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
 ) -> Callable[[Tensor, Tensor, Tensor], State]:
-    """A wrong answer: how it finds the new maximum, how the new sum (from m, l, scores and the new maximum made finite)."""
+    """A wrong answer: how it finds the new maximum, how the new sum (from m, l, scores and the new
+    maximum made finite)."""
 
     def update(m: Tensor, l: Tensor, scores: Tensor) -> State:
         m_new = maximum(m, scores)
@@ -69,7 +72,8 @@ def first_maximum_kept(m: Tensor, l: Tensor, scores: Tensor) -> State:
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """The state after every block, each computed from the state that the answer itself returned before."""
+    """The state after every block, each computed from the state that the answer itself returned
+    before."""
     (blocks,) = case.args
     T = len(blocks[0])
     state: Any = (torch.full((T,), NEG_INF), torch.zeros(T))
@@ -77,13 +81,19 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     for i, block in enumerate(blocks):
         state = answer.call("update", *state, block)
         if not isinstance(state, list | tuple) or len(state) != 2:
-            raise AnswerError("unusable", f"update must return a pair (m, l), and returned {describe(state)}")
+            raise AnswerError(
+                "unusable", f"update must return a pair (m, l), and returned {describe(state)}"
+            )
         seen |= {f"m after block {i + 1}": state[0], f"l after block {i + 1}": state[1]}
     return seen
 
 
 def _blocks(
-    rng: random.Random, T: int, widths: list[int], scale: float = 2.0, shifts: tuple[float, ...] = ()
+    rng: random.Random,
+    T: int,
+    widths: list[int],
+    scale: float = 2.0,
+    shifts: tuple[float, ...] = (),
 ) -> list[Tensor]:
     """Blocks of scores [T, width], shifted as given."""
     shifts = shifts or (0.0,) * len(widths)
@@ -91,7 +101,8 @@ def _blocks(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One block; maxima that rise and that fall; scores far from zero; masks, first for one row, then for all."""
+    """One block; maxima that rise and that fall; scores far from zero; masks, first for one row,
+    then for all."""
     masked = _blocks(rng, 3, [3, 2, 4])
     masked[0][1] = NEG_INF  # this row sees nothing in the first block
     masked[1][0, 1] = NEG_INF
@@ -102,7 +113,10 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("one block of two scores", (_blocks(rng, 1, [2]),)),
         Case("two blocks, the second larger", (_blocks(rng, 2, [2, 3], shifts=(0.0, 3.0)),)),
-        Case("three blocks, the largest scores first", (_blocks(rng, 2, [3, 1, 2], shifts=(6.0, 0.0, 3.0)),)),
+        Case(
+            "three blocks, the largest scores first",
+            (_blocks(rng, 2, [3, 1, 2], shifts=(6.0, 0.0, 3.0)),),
+        ),
         Case("scores around 300", (_blocks(rng, 2, [2, 3, 2], shifts=(300.0, 290.0, 310.0)),)),
         Case("scores around −300", (_blocks(rng, 2, [2, 2], shifts=(-300.0, -310.0)),)),
         Case("one row has nothing but −inf in the first block", (masked,)),
@@ -122,44 +136,56 @@ EXERCISE = Exercise(
     observe=observe,
     reference=reference,
     compare=Tolerance(
-        rtol=1e-4, atol=1e-7, dtype=True, why="fp32 exponentials of scores of some hundreds, in any order"
+        rtol=1e-4,
+        atol=1e-7,
+        dtype=True,
+        why="fp32 exponentials of scores of some hundreds, in any order",
     ),
     misconceptions=(
         Misconception(
             "old_sum_not_rescaled",
             _update(_running, lambda m, l, s, new: l + _fresh_sum(s, new)),
             "first attempts at online softmax",
-            "The old sum still belongs to the old maximum: multiply it by exp(m − m_new) before you add to it.",
+            "The old sum still belongs to the old maximum: multiply it by exp(m − m_new) before you"
+            " add to it.",
         ),
         Misconception(
             "rescaled_the_wrong_way",
             _update(
-                _running, lambda m, l, s, new: torch.where(l > 0, l * torch.exp(new - m), 0.0) + _fresh_sum(s, new)
+                _running,
+                lambda m, l, s, new: (
+                    torch.where(l > 0, l * torch.exp(new - m), 0.0) + _fresh_sum(s, new)
+                ),
             ),
             "plausible",
-            "You rescaled by exp(m_new − m), which is never below 1. The maximum rose, so old terms shrink: exp(m − m_new).",
+            "You rescaled by exp(m_new − m), which is never below 1. The maximum rose, so old terms"
+            " shrink: exp(m − m_new).",
         ),
         Misconception(
             "maximum_not_subtracted",
             _update(_running, lambda m, l, s, new: l + torch.exp(s).sum(-1)),
             "naive softmax",
-            "You add up exp(score) itself: beyond 88 that is infinite in fp32. Subtract the running maximum.",
+            "You add up exp(score) itself: beyond 88 that is infinite in fp32. Subtract the running"
+            " maximum.",
         ),
         Misconception(
             "block_maximum",
             _update(lambda m, s: s.amax(-1), lambda m, l, s, new: l + _fresh_sum(s, new)),
             "softmax applied to each block alone",
-            "You subtract the maximum of the block, not of everything so far, so that the terms of the sum have different units.",
+            "You subtract the maximum of the block, not of everything so far, so that the terms of"
+            " the sum have different units.",
         ),
         Misconception(
             "block_maximum_rescaled",
             _update(
                 lambda m, s: s.amax(-1),
-                lambda m, l, s, new: torch.where(l > 0, l * torch.exp(m - new), 0.0) + _fresh_sum(s, new),
+                lambda m, l, s, new: (
+                    torch.where(l > 0, l * torch.exp(m - new), 0.0) + _fresh_sum(s, new)
+                ),
             ),
             "plausible",
-            "m is the maximum of the block only. Take the larger of the old one and the block's: else a falling maximum makes "
-            "the old sum explode.",
+            "m is the maximum of the block only. Take the larger of the old one and the block's:"
+            " else a falling maximum makes the old sum explode.",
         ),
         Misconception(
             "sum_restarted",
@@ -169,7 +195,10 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "new_terms_rescaled",
-            _update(_running, lambda m, l, s, new: (l + _fresh_sum(s, finite(s.amax(-1)))) * torch.exp(m - new)),
+            _update(
+                _running,
+                lambda m, l, s, new: (l + _fresh_sum(s, finite(s.amax(-1)))) * torch.exp(m - new),
+            ),
             "plausible",
             "You rescaled the new terms as well: only the old sum was taken with another maximum.",
         ),
@@ -177,35 +206,48 @@ EXERCISE = Exercise(
             "first_maximum_kept",
             first_maximum_kept,
             "plausible",
-            "The maximum never moves after the first block. A later, larger score overflows, and m is no longer the largest.",
+            "The maximum never moves after the first block. A later, larger score overflows, and m"
+            " is no longer the largest.",
         ),
         Misconception(
             "one_maximum_for_all_rows",
             _update(lambda m, s: torch.maximum(m, s.amax().expand_as(m)), _right_sum),
             "amax() without a dimension",
-            "You took one maximum over all rows: every row has its own, and a row far below the others would underflow to 0.",
+            "You took one maximum over all rows: every row has its own, and a row far below the"
+            " others would underflow to 0.",
         ),
         Misconception(
             "nan_before_the_first_score",
             nan_before_the_first_score,
             "fully masked rows (a classic of attention kernels)",
-            "A row that has seen nothing but −inf became NaN: −inf − (−inf). It has m = −inf and l = 0 until a score turns up.",
+            "A row that has seen nothing but −inf became NaN: −inf − (−inf). It has m = −inf and l"
+            " = 0 until a score turns up.",
         ),
         Misconception(
             "masked_stay_in_the_sum",
             masked_stay_in_the_sum,
             "masks of −50 or −1e4 for −inf",
-            "Masked scores count as small numbers here. For scores around −300 these would be the largest of all.",
+            "Masked scores count as small numbers here. For scores around −300 these would be the"
+            " largest of all.",
         ),
     ),
     hints=(
         "First the new maximum: m_new = max(m, largest of the block), row by row.",
-        "l was taken relative to m. Relative to m_new it is l · exp(m − m_new). Then add Σ exp(score − m_new).",
-        "Where m_new is still −inf, subtract 0 instead: exp(−inf − 0) is 0, while −inf − (−inf) is NaN.",
+        (
+            "l was taken relative to m. Relative to m_new it is l · exp(m − m_new). Then add Σ"
+            " exp(score − m_new)."
+        ),
+        (
+            "Where m_new is still −inf, subtract 0 instead: exp(−inf − 0) is 0, while −inf − (−inf)"
+            " is NaN."
+        ),
     ),
     recall=(
         "A larger score turns up. What happens to the sum so far in online softmax?",
         "It is multiplied by exp(old maximum − new maximum), a number below 1.",
     ),
-    withholds=("twophase.kernels.online_softmax.merge", "twophase.kernels.online_softmax.partial_attention"),
+    withholds=(
+        "twophase.kernels.online_softmax.merge",
+        "twophase.kernels.online_softmax.partial_attention",
+    ),
 )

@@ -55,7 +55,9 @@ def largest_pair(kernels: Kernels, C: float, W: float) -> float:
 Part = Callable[[Kernels, float, float], float]
 
 
-def _times(a: Part = across, b: Part = within, c: Part = nothing) -> Callable[[Kernels, float, float], Times]:
+def _times(
+    a: Part = across, b: Part = within, c: Part = nothing
+) -> Callable[[Kernels, float, float], Times]:
     """The three times with some replaced; with none replaced they are right."""
 
     def step_times(kernels: Kernels, flops_per_s: float, bytes_per_s: float) -> Times:
@@ -81,13 +83,31 @@ def cases(rng: random.Random) -> list[Case]:
         step = []
         for _ in range(rng.randrange(3, 7)):
             n_bytes = rng.uniform(1e6, 1e9)
-            step.append((n_bytes * C / W * rng.choice((0.01, 0.3, 0.9, 1.2, 5.0)) * rng.uniform(0.9, 1.1), n_bytes))
+            step.append(
+                (
+                    n_bytes
+                    * C
+                    / W
+                    * rng.choice((0.01, 0.3, 0.9, 1.2, 5.0))
+                    * rng.uniform(0.9, 1.1),
+                    n_bytes,
+                )
+            )
         fresh.append(Case(f"fresh {i + 1}", (step, C, W), public=i < 2))
     return [
         Case("one kernel: 200 FLOPs, 50 bytes; 100 FLOP/s, 10 B/s", ([(200.0, 50.0)], 100.0, 10.0)),
-        Case("two kernels, the second bound by compute", ([(200.0, 50.0), (900.0, 20.0)], 100.0, 10.0)),
-        Case("three, the last only copies", ([(200.0, 50.0), (900.0, 20.0), (0.0, 30.0)], 100.0, 10.0)),
-        Case("two layers, each of the same two kernels", ([(200.0, 50.0), (900.0, 20.0)] * 2, 100.0, 10.0)),
+        Case(
+            "two kernels, the second bound by compute",
+            ([(200.0, 50.0), (900.0, 20.0)], 100.0, 10.0),
+        ),
+        Case(
+            "three, the last only copies",
+            ([(200.0, 50.0), (900.0, 20.0), (0.0, 30.0)], 100.0, 10.0),
+        ),
+        Case(
+            "two layers, each of the same two kernels",
+            ([(200.0, 50.0), (900.0, 20.0)] * 2, 100.0, 10.0),
+        ),
         *fresh,
     ]
 
@@ -108,13 +128,15 @@ EXERCISE = Exercise(
             "sums_then_max",
             _times(b=across),
             "step times as one max(compute, memory)",
-            "You gave the first time twice. Kernels that run one after another each take their own maximum: add those up.",
+            "You gave the first time twice. Kernels that run one after another each take their own"
+            " maximum: add those up.",
         ),
         Misconception(
             "max_each_time",
             _times(a=within),
             "plausible",
-            "Your first time hides traffic behind its own kernel only. Across the step it is the larger of two totals.",
+            "Your first time hides traffic behind its own kernel only. Across the step it is the"
+            " larger of two totals.",
         ),
         Misconception(
             "first_two_swapped",
@@ -138,7 +160,8 @@ EXERCISE = Exercise(
             "twice_the_overlapped",
             _times(c=twice),
             "“without overlap it takes twice as long”",
-            "Twice the overlapped time is the worst case, at the ridge. In general it is the sum of computing and traffic.",
+            "Twice the overlapped time is the worst case, at the ridge. In general it is the sum of"
+            " computing and traffic.",
         ),
         Misconception(
             "largest_sum",
@@ -159,7 +182,10 @@ EXERCISE = Exercise(
         "Inside a kernel it is max(c, m), and kernels wait for each other: Σ max(c, m).",
     ),
     recall=(
-        "How much longer can a kernel take without any overlap than with perfect overlap, at most, and where?",
+        (
+            "How much longer can a kernel take without any overlap than with perfect overlap, at"
+            " most, and where?"
+        ),
         "Twice as long, at the ridge, where computing and traffic take equally long.",
     ),
     withholds=(),

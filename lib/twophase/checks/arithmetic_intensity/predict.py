@@ -17,7 +17,9 @@ DTYPES = {2: torch.bfloat16, 4: torch.float32}
 Counts = dict[str, int]
 
 
-def measured(B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, bytes_per_value: int) -> Counts:
+def measured(
+    B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, bytes_per_value: int
+) -> Counts:
     """The right answer is not computed but counted, while both kernels run."""
 
     def made(*shape: int) -> torch.Tensor:
@@ -43,11 +45,15 @@ def _predict(
     mlp_flops: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 6 * B * T * D * F,
     mlp_values: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 3 * D * F,
     attention_flops: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 4 * B * T * S * N * H,
-    attention_values: Callable[..., int] = lambda B, T, S, D, F, N, K, H: 2 * B * T * N * H + 2 * B * S * K * H,
+    attention_values: Callable[..., int] = lambda B, T, S, D, F, N, K, H: (
+        2 * B * T * N * H + 2 * B * S * K * H
+    ),
 ) -> Callable[..., Counts]:
     """The prediction with parts replaced; with none replaced it is what the meter counts."""
 
-    def predict(B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, bytes_per_value: int) -> Counts:
+    def predict(
+        B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, bytes_per_value: int
+    ) -> Counts:
         sizes = (B, T, S, D, F, N, K, H)
         return {
             "mlp_flops": mlp_flops(*sizes),
@@ -67,7 +73,8 @@ def _wrong(slug: str, answer: Callable[..., Counts], seen: str, says: str) -> Mi
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """A tiny decode step, prefill, a few queries over a longer cache; then shapes that nobody has seen."""
+    """A tiny decode step, prefill, a few queries over a longer cache; then shapes that nobody has
+    seen."""
 
     def case(*sizes: int, public: bool = True) -> Case:
         names = ("B", "T", "S", "D", "F", "N", "K", "H")
@@ -78,7 +85,13 @@ def cases(rng: random.Random) -> list[Case]:
     for i in range(4):
         T, K = rng.randrange(2, 12), rng.randrange(2, 4)
         N, H = K * rng.randrange(2, 5), 2 * rng.randrange(2, 9)
-        sizes = (rng.randrange(2, 5), T, T + rng.randrange(3, 40), N * H + rng.randrange(1, 9), rng.randrange(60, 200))
+        sizes = (
+            rng.randrange(2, 5),
+            T,
+            T + rng.randrange(3, 40),
+            N * H + rng.randrange(1, 9),
+            rng.randrange(60, 200),
+        )
         unseen.append(case(*sizes, N, K, H, rng.choice((2, 4)), public=i < 2))
     return [
         case(1, 1, 5, 10, 7, 4, 2, 2, 4),
@@ -116,7 +129,9 @@ EXERCISE = Exercise(
         ),
         _wrong(
             "middle_stored",
-            _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * T * F + 3 * D * F),
+            _predict(
+                mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * T * F + 3 * D * F
+            ),
             "a public lecture, which writes up and gate to memory",
             "You stored the F-wide middle. In one fused kernel it never leaves the chip.",
         ),
@@ -124,13 +139,15 @@ EXERCISE = Exercise(
             "three_separate_products",
             _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 3 * B * T * (D + F) + 3 * D * F),
             "adding up three matrix products",
-            "You added up three separate products. In one fused kernel x is read once, the output written once, and nothing between.",
+            "You added up three separate products. In one fused kernel x is read once, the output"
+            " written once, and nothing between.",
         ),
         _wrong(
             "mlp_weights_per_sequence",
             _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 3 * B * D * F),
             "plausible",
-            "You read the MLP's weights once for each sequence: the whole batch shares one reading.",
+            "You read the MLP's weights once for each sequence: the whole batch shares one"
+            " reading.",
         ),
         _wrong(
             "width_for_heads",
@@ -139,7 +156,8 @@ EXERCISE = Exercise(
                 attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * S * D,
             ),
             "public notes: “4 * B * S * T * D”, “4 * B * S * D + 4 * B * T * D”",
-            "You took D for attention's widths. Queries are N·H wide and keys K·H, and neither need be D.",
+            "You took D for attention's widths. Queries are N·H wide and keys K·H, and neither need"
+            " be D.",
         ),
         _wrong(
             "query_heads_read",
@@ -151,20 +169,26 @@ EXERCISE = Exercise(
             "kv_heads_computed",
             _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * K * H),
             "plausible",
-            "You counted attention's FLOPs with K heads: each of the N query heads has scores of its own.",
+            "You counted attention's FLOPs with K heads: each of the N query heads has scores of"
+            " its own.",
         ),
         _wrong(
             "values_left_out",
             _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 2 * B * T * S * N * H),
             "public notes that count Q·K only",
-            "These are half of the FLOPs. There are two products, the scores and the weighted sum of the values, and this "
-            "meter counts all T·S pairs of both.",
+            "These are half of the FLOPs. There are two products, the scores and the weighted sum"
+            " of the values, and this meter counts all T·S pairs of both.",
         ),
         _wrong(
             "mask_saves_work",
-            _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * N * H * (T * S - T * (T - 1) // 2)),
+            _predict(
+                attention_flops=lambda B, T, S, D, F, N, K, H: (
+                    4 * B * N * H * (T * S - T * (T - 1) // 2)
+                )
+            ),
             "plausible",
-            "You counted only the pairs that the mask lets through: a fair count, but this meter counts all T·S.",
+            "You counted only the pairs that the mask lets through: a fair count, but this meter"
+            " counts all T·S.",
         ),
         _wrong(
             "scores_stored",
@@ -180,17 +204,27 @@ EXERCISE = Exercise(
             "queries_left_out",
             _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * S * K * H),
             "the estimate for decode",
-            "Queries and output are missing from attention's bytes: little in decode, and half of all in prefill.",
+            "Queries and output are missing from attention's bytes: little in decode, and half of"
+            " all in prefill.",
         ),
     ),
     hints=(
-        "For each of the two kernels list what enters, what leaves, and which matrix products run inside.",
+        (
+            "For each of the two kernels list what enters, what leaves, and which matrix products"
+            " run inside."
+        ),
         "MLP: x and y are [B, T, D], three D × F matrices, 2·B·T·D·F FLOPs each.",
-        "Attention: q and output [B, T, N, H], keys and values [B, S, K, H]; two products of 2·B·N·T·S·H FLOPs.",
+        (
+            "Attention: q and output [B, T, N, H], keys and values [B, S, K, H]; two products of"
+            " 2·B·N·T·S·H FLOPs."
+        ),
     ),
     recall=(
         "Which of attention's two counts, FLOPs and bytes, does GQA change?",
-        "The bytes: K heads are read instead of N. The FLOPs stay, every query head has its own scores.",
+        (
+            "The bytes: K heads are read instead of N. The FLOPs stay, every query head has its own"
+            " scores."
+        ),
     ),
     withholds=(),
 )

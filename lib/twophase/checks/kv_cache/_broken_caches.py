@@ -1,4 +1,5 @@
-"""The caches of kv_cache-cache_tests: two right ones, and one broken in each way that its scripts must catch."""
+"""The caches of kv_cache-cache_tests: two right ones, and one broken in each way that its scripts
+must catch."""
 
 from __future__ import annotations
 

@@ -19,50 +19,74 @@ def reference(
     activation_bytes: int,
     overhead_percent: int,
 ) -> int:
-    """The right answer: (weights + activations + cache) · (1 + overhead) ≤ memory, in whole numbers."""
+    """The right answer: (weights + activations + cache) · (1 + overhead) ≤ memory, in whole
+    numbers."""
     fixed = n_params * bytes_per_param + activation_bytes
     free_times_100 = 100 * memory_bytes - (100 + overhead_percent) * fixed
     return max(0, free_times_100 // ((100 + overhead_percent) * B * kv_bytes_per_token))
 
 
-def overhead_left_out(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
+def overhead_left_out(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
     return max(0, (memory - n * width - activations) // (B * kv))
 
 
-def overhead_of_the_chip(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
+def overhead_of_the_chip(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
     return max(0, ((100 - percent) * memory - 100 * (n * width + activations)) // (100 * B * kv))
 
 
-def overhead_of_the_weights(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
-    return max(0, (100 * memory - (100 + percent) * n * width - 100 * activations) // (100 * B * kv))
+def overhead_of_the_weights(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
+    return max(
+        0, (100 * memory - (100 + percent) * n * width - 100 * activations) // (100 * B * kv)
+    )
 
 
-def activations_left_out(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
+def activations_left_out(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
     return reference(memory, n, width, B, kv, 0, percent)
 
 
-def params_not_bytes(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
+def params_not_bytes(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
     return reference(memory, n, 1, B, kv, activations, percent)
 
 
-def one_sequence(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
+def one_sequence(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
     return reference(memory, n, width, 1, kv, activations, percent)
 
 
-def weights_per_sequence(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
+def weights_per_sequence(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
     return reference(memory, n * B, width, B, kv, activations, percent)
 
 
-def not_rounded(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> float:
+def not_rounded(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> float:
     return max(0.0, (memory / (1 + percent / 100) - n * width - activations) / (B * kv))
 
 
-def negative_context(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> int:
-    return (100 * memory - (100 + percent) * (n * width + activations)) // ((100 + percent) * B * kv)
+def negative_context(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
+    return (100 * memory - (100 + percent) * (n * width + activations)) // (
+        (100 + percent) * B * kv
+    )
 
 
 def _fresh(rng: random.Random) -> Sizes:
-    """A budget whose answer ends in the middle of a token, so that floating-point arithmetic cannot tip it over."""
+    """A budget whose answer ends in the middle of a token, so that floating-point arithmetic cannot
+    tip it over."""
     n_params, width = rng.randrange(10**8, 10**10), rng.choice((1, 2, 4, 2))
     B, kv = rng.randrange(2, 40), rng.randrange(1_000, 400_000)
     activations, percent = rng.randrange(10**7, 10**9), rng.randrange(3, 25)
@@ -72,17 +96,28 @@ def _fresh(rng: random.Random) -> Sizes:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """An exact fit without overhead, weights that do not fit, the chapter's models, then fresh ones."""
+    """An exact fit without overhead, weights that do not fit, the chapter's models, then fresh
+    ones."""
     fresh = [Case(f"fresh {i + 1}", _fresh(rng), public=i < 3) for i in range(6)]
     return [
-        Case("tiny: 100 bytes of memory, 20 of weights, 4 of activations, no overhead", (100, 10, 2, 2, 2, 4, 0)),
+        Case(
+            "tiny: 100 bytes of memory, 20 of weights, 4 of activations, no overhead",
+            (100, 10, 2, 2, 2, 4, 0),
+        ),
         Case("the same with 15 % overhead", (100, 10, 2, 2, 2, 4, 15)),
         Case("the weights do not fit", (100, 60, 2, 2, 2, 4, 10)),
-        Case("Llama-2-7B in fp16 on 24 GB", (24 * 10**9, 6_738_415_616, 2, 1, 524_288, 500_000_000, 15)),
         Case(
-            "Mistral-7B in fp16 on 24 GB, four sequences", (24 * 10**9, 7_241_732_096, 2, 4, 131_072, 750_000_000, 10)
+            "Llama-2-7B in fp16 on 24 GB",
+            (24 * 10**9, 6_738_415_616, 2, 1, 524_288, 500_000_000, 15),
         ),
-        Case("a cache of 1,000 bytes per token on 80 GB", (80 * 10**9, 6_738_415_616, 2, 1, 1_000, 10**9, 20)),
+        Case(
+            "Mistral-7B in fp16 on 24 GB, four sequences",
+            (24 * 10**9, 7_241_732_096, 2, 4, 131_072, 750_000_000, 10),
+        ),
+        Case(
+            "a cache of 1,000 bytes per token on 80 GB",
+            (80 * 10**9, 6_738_415_616, 2, 1, 1_000, 10**9, 20),
+        ),
         *fresh,
     ]
 
@@ -102,19 +137,22 @@ EXERCISE = Exercise(
             "overhead_left_out",
             overhead_left_out,
             "plausible",
-            "The overhead is missing: context, allocator and fragmentation take overhead_percent on top of the rest.",
+            "The overhead is missing: context, allocator and fragmentation take overhead_percent on"
+            " top of the rest.",
         ),
         Misconception(
             "overhead_of_the_chip",
             overhead_of_the_chip,
             "plausible",
-            "You took the percentage of the chip's memory. Here it is a percentage of weights, activations and cache together.",
+            "You took the percentage of the chip's memory. Here it is a percentage of weights,"
+            " activations and cache together.",
         ),
         Misconception(
             "overhead_of_the_weights",
             overhead_of_the_weights,
             "plausible",
-            "You put the overhead on the weights alone: it also comes on top of activations and cache.",
+            "You put the overhead on the weights alone: it also comes on top of activations and"
+            " cache.",
         ),
         Misconception(
             "activations_left_out",
@@ -150,13 +188,20 @@ EXERCISE = Exercise(
             "negative_context",
             negative_context,
             "plausible",
-            "If weights and activations alone do not fit, the answer is 0 tokens, not a negative number.",
+            "If weights and activations alone do not fit, the answer is 0 tokens, not a negative"
+            " number.",
         ),
     ),
     hints=(
         "Write the four terms of the budget as one inequality before you solve for anything.",
-        "(weights + activations + B · S · kv_bytes_per_token) · (1 + overhead_percent / 100) ≤ memory_bytes.",
-        "Divide the memory by (1 + overhead), subtract what is fixed, divide by what one more token costs all B sequences.",
+        (
+            "(weights + activations + B · S · kv_bytes_per_token) · (1 + overhead_percent / 100) ≤"
+            " memory_bytes."
+        ),
+        (
+            "Divide the memory by (1 + overhead), subtract what is fixed, divide by what one more"
+            " token costs all B sequences."
+        ),
     ),
     recall=(
         "A chip has 10 % less room than its label says. Which term of the budget shrinks?",

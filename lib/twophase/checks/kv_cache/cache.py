@@ -27,7 +27,9 @@ class Right:
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         end = self.length + k.shape[1]
         if end > self.S_max:
-            raise ValueError(f"{self.length} of {self.S_max} tokens are taken: {k.shape[1]} more do not fit")
+            raise ValueError(
+                f"{self.length} of {self.S_max} tokens are taken: {k.shape[1]} more do not fit"
+            )
         self.store(k, v, end)
         self.length = end
         return self.held()
@@ -129,12 +131,15 @@ class AlwaysFloat32(Right):
 
 
 def observe(answer: Answer, case: Case) -> list[Any]:
-    """What each step showed: the keys and values returned, or whether an append that does not fit was refused; the length."""
+    """What each step showed: the keys and values returned, or whether an append that does not fit
+    was refused; the length."""
     sizes, steps = case.args
     cache = answer.new("KVCache", *sizes)
     S_max, filled, seen = sizes[1], 0, []
     for step in steps:
-        seen.append(_step(cache, step, fits=step is not None and filled + step[0].shape[1] <= S_max))
+        seen.append(
+            _step(cache, step, fits=step is not None and filled + step[0].shape[1] <= S_max)
+        )
         if step is None:
             filled = 0
         elif filled + step[0].shape[1] <= S_max:
@@ -148,14 +153,19 @@ def _step(cache: Handle, step: Pair | None, fits: bool) -> dict[str, Any]:
         return {"length after reset": cache.get("length")}
     if not fits:
         refused = refuses(lambda: cache.call("append", *step))
-        return {"an append that does not fit raises ValueError": refused, "length": cache.get("length")}
+        return {
+            "an append that does not fit raises ValueError": refused,
+            "length": cache.get("length"),
+        }
     held = cache.call("append", *step)
     if not isinstance(held, list | tuple) or len(held) != 2:
         return {"append returned": "something that is not a pair (keys, values)"}
     return {"keys": held[0], "values": held[1], "length": cache.get("length")}
 
 
-def _script(rng: random.Random, name: str, sizes: tuple[int, int, int, int, str], blocks: list[int]) -> Case:
+def _script(
+    rng: random.Random, name: str, sizes: tuple[int, int, int, int, str], blocks: list[int]
+) -> Case:
     """Appends of these many tokens; 0 stands for a reset."""
     B, _, K, H, dtype = sizes
 
@@ -170,13 +180,33 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         _script(rng, "room for 3 tokens: one append of 2", (1, 3, 1, 2, "float32"), [2]),
         _script(rng, "room for 3 tokens: append 1, 2 (now full)", (1, 3, 1, 2, "float32"), [1, 2]),
-        _script(rng, "room for 3 tokens: append 2, 1, then one too many", (1, 3, 2, 2, "float32"), [2, 1, 1]),
-        _script(rng, "room for 7: append 3, 1, then 4 that do not fit, then 2", (2, 7, 3, 5, "float32"), [3, 1, 4, 2]),
-        _script(rng, "room for 5: append 4, reset, append 3, 1", (3, 5, 2, 4, "float32"), [4, 0, 3, 1]),
-        _script(rng, "room for 2: append 3 at once, then 2, reset, 2, 1", (1, 2, 3, 2, "float32"), [3, 2, 0, 2, 1]),
+        _script(
+            rng,
+            "room for 3 tokens: append 2, 1, then one too many",
+            (1, 3, 2, 2, "float32"),
+            [2, 1, 1],
+        ),
+        _script(
+            rng,
+            "room for 7: append 3, 1, then 4 that do not fit, then 2",
+            (2, 7, 3, 5, "float32"),
+            [3, 1, 4, 2],
+        ),
+        _script(
+            rng, "room for 5: append 4, reset, append 3, 1", (3, 5, 2, 4, "float32"), [4, 0, 3, 1]
+        ),
+        _script(
+            rng,
+            "room for 2: append 3 at once, then 2, reset, 2, 1",
+            (1, 2, 3, 2, "float32"),
+            [3, 2, 0, 2, 1],
+        ),
         _script(rng, "float64, room for 4: append 2, 1", (2, 4, 1, 2, "float64"), [2, 1]),
         _script(
-            rng, "bfloat16, room for 6: append 1, 4, then 2 that do not fit, 1", (2, 6, 1, 3, "bfloat16"), [1, 4, 2, 1]
+            rng,
+            "bfloat16, room for 6: append 1, 4, then 2 that do not fit, 1",
+            (2, 6, 1, 3, "bfloat16"),
+            [1, 4, 2, 1],
         ),
     ]
 
@@ -197,31 +227,36 @@ EXERCISE = Exercise(
             "new_tokens_left_out",
             NewTokensLeftOut,
             "the cached step that excluded the current token",
-            "append returned what was there before: a query also attends to its own key, so the new tokens belong in it.",
+            "append returned what was there before: a query also attends to its own key, so the new"
+            " tokens belong in it.",
         ),
         Misconception(
             "only_new_tokens",
             OnlyNewTokens,
             "plausible",
-            "append returned only the tokens that it was given: attention needs all that the cache holds.",
+            "append returned only the tokens that it was given: attention needs all that the cache"
+            " holds.",
         ),
         Misconception(
             "whole_buffer",
             WholeBuffer,
             "static caches without a mask",
-            "append returned the whole buffer: the empty places are keys of zeros, and softmax gives them weight.",
+            "append returned the whole buffer: the empty places are keys of zeros, and softmax"
+            " gives them weight.",
         ),
         Misconception(
             "reset_keeps_pointer",
             ResetKeepsPointer,
             "pointer not reset between generations (rasbt/LLMs-from-scratch #697)",
-            "reset emptied the buffer and kept the pointer: the next generation starts after a stretch of zeros.",
+            "reset emptied the buffer and kept the pointer: the next generation starts after a"
+            " stretch of zeros.",
         ),
         Misconception(
             "one_token_at_a_time",
             OneTokenAtATime,
             "plausible",
-            "The pointer moved by one for a block of T tokens: a prompt arrives many tokens at once.",
+            "The pointer moved by one for a block of T tokens: a prompt arrives many tokens at"
+            " once.",
         ),
         Misconception(
             "always_from_zero",
@@ -229,19 +264,22 @@ EXERCISE = Exercise(
             "plausible",
             "Every append wrote to the start of the buffer: write after what the cache holds.",
         ),
-        Misconception("keys_twice", KeysTwice, "plausible", "The values that come back are the keys."),
+        Misconception(
+            "keys_twice", KeysTwice, "plausible", "The values that come back are the keys."
+        ),
         Misconception(
             "truncates",
             Truncates,
             "plausible",
-            "You stored what fits and dropped the rest: a token that is silently missing makes wrong text. Refuse it.",
+            "You stored what fits and dropped the rest: a token that is silently missing makes"
+            " wrong text. Refuse it.",
         ),
         Misconception(
             "no_check",
             NoCheck,
             "a blog's cache class",
-            "Nothing checks the room. One token too many is lost without a word (a slice past the end is empty), two raise "
-            "RuntimeError.",
+            "Nothing checks the room. One token too many is lost without a word (a slice past the"
+            " end is empty), two raise RuntimeError.",
         ),
         Misconception(
             "counts_before_refusing",
@@ -259,23 +297,37 @@ EXERCISE = Exercise(
             "wraps_around",
             WrapsAround,
             "ring buffers of sliding-window attention",
-            "A full cache started again at 0: that is a ring buffer for sliding windows, and here it forgets the prompt.",
+            "A full cache started again at 0: that is a ring buffer for sliding windows, and here"
+            " it forgets the prompt.",
         ),
         Misconception(
             "always_float32",
             AlwaysFloat32,
             "a blog's cache class",
-            "The cache ignores dtype: torch.zeros is float32 unless told otherwise, twice the bytes of bfloat16.",
+            "The cache ignores dtype: torch.zeros is float32 unless told otherwise, twice the bytes"
+            " of bfloat16.",
         ),
     ),
     hints=(
-        "Two buffers [B, S_max, K, H] of the right dtype, and one number: how many tokens they hold.",
-        "In append compute end = length + T first. Compare it with S_max before you touch a buffer.",
-        "getattr(torch, dtype) is the dtype. Write to [:, length:end], then move the pointer, then return [:, :length].",
+        (
+            "Two buffers [B, S_max, K, H] of the right dtype, and one number: how many tokens they"
+            " hold."
+        ),
+        (
+            "In append compute end = length + T first. Compare it with S_max before you touch a"
+            " buffer."
+        ),
+        (
+            "getattr(torch, dtype) is the dtype. Write to [:, length:end], then move the pointer,"
+            " then return [:, :length]."
+        ),
     ),
     recall=(
         "A slice assignment past the end of a torch buffer, one token long: what happens?",
-        "Nothing, and no error: the slice is empty and the token is lost. So a cache must check its room itself.",
+        (
+            "Nothing, and no error: the slice is empty and the token is lost. So a cache must check"
+            " its room itself."
+        ),
     ),
     withholds=("twophase.kernels.kv_cache.KVCache", "twophase.kernels.kv_cache.RaggedKVCache"),
 )

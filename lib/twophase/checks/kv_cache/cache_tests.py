@@ -13,7 +13,8 @@ from twophase.checks.kv_cache._broken_caches import MUTANTS, Buffer, Cache
 
 
 def failure(make: Callable[[int], Cache], script: dict[str, Any]) -> str:
-    """What a script expects and the cache does not do, at the first such step; empty if the cache passes."""
+    """What a script expects and the cache does not do, at the first such step; empty if the cache
+    passes."""
     cache = make(script["S_max"])
     for i, step in enumerate(script["steps"]):
         if step == "reset":
@@ -27,7 +28,11 @@ def failure(make: Callable[[int], Cache], script: dict[str, Any]) -> str:
             return "tokens in place of a refusal"
         if expected == "refused":
             return "a refusal of tokens that fit"
-        return "the new tokens only" if expected == tokens else f"{expected} at step {i}, in place of {said}"
+        return (
+            "the new tokens only"
+            if expected == tokens
+            else f"{expected} at step {i}, in place of {said}"
+        )
     return ""
 
 
@@ -47,7 +52,10 @@ def problem(scripts: Any) -> str:
             return '"S_max" must be a whole number from 1 to 50'
         steps = script["steps"]
         if not isinstance(steps, list | tuple) or len(steps) > 50 or not all(map(_is_step, steps)):
-            return 'a step is "reset", (tokens, expected) or (tokens, "refused"), with lists of up to 60 whole numbers'
+            return (
+                'a step is "reset", (tokens, expected) or (tokens, "refused"), with lists of up to'
+                " 60 whole numbers"
+            )
     return ""
 
 
@@ -57,11 +65,17 @@ def _is_step(step: Any) -> bool:
     if not isinstance(step, list | tuple) or len(step) != 2:
         return False
     tokens, expected = step
-    return _is_tokens(tokens) and len(tokens) > 0 and (expected == "refused" or _is_tokens(expected))
+    return (
+        _is_tokens(tokens) and len(tokens) > 0 and (expected == "refused" or _is_tokens(expected))
+    )
 
 
 def _is_tokens(tokens: Any) -> bool:
-    return isinstance(tokens, list | tuple) and len(tokens) <= 60 and all(type(t) is int for t in tokens)
+    return (
+        isinstance(tokens, list | tuple)
+        and len(tokens) <= 60
+        and all(type(t) is int for t in tokens)
+    )
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
@@ -89,7 +103,12 @@ def _script(S_max: int, *steps: Any) -> dict[str, Any]:
 
 
 OVERFLOW = _script(
-    5, ([1, 2, 3], [1, 2, 3]), ([4, 5, 6], "refused"), ([7], [1, 2, 3, 7]), ([8], [1, 2, 3, 7, 8]), ([9], "refused")
+    5,
+    ([1, 2, 3], [1, 2, 3]),
+    ([4, 5, 6], "refused"),
+    ([7], [1, 2, 3, 7]),
+    ([8], [1, 2, 3, 7, 8]),
+    ([9], "refused"),
 )
 RESET = _script(4, ([1, 2, 3], [1, 2, 3]), "reset", ([4, 5], [4, 5]))
 
@@ -113,7 +132,14 @@ def single_tokens() -> list[dict[str, Any]]:
 
 
 def equal_tokens() -> list[dict[str, Any]]:
-    steps = [([7, 7], [7, 7]), ([7, 7], "refused"), ([7], [7, 7, 7]), ([7], "refused"), "reset", ([7, 7], [7, 7])]
+    steps = [
+        ([7, 7], [7, 7]),
+        ([7, 7], "refused"),
+        ([7], [7, 7, 7]),
+        ([7], "refused"),
+        "reset",
+        ([7, 7], [7, 7]),
+    ]
     return [_script(3, *steps)]
 
 
@@ -150,7 +176,8 @@ EXERCISE = Exercise(
             "happy_path",
             happy_path,
             "graded tests that looked at shapes (TinyTorch #1953)",
-            "Your scripts never fill a cache and never reset one: most of what can break lies there.",
+            "Your scripts never fill a cache and never reset one: most of what can break lies"
+            " there.",
         ),
         Misconception(
             "no_reset",
@@ -162,19 +189,22 @@ EXERCISE = Exercise(
             "single_tokens",
             single_tokens,
             "tests of the decode step only",
-            "Every append has one token: a prompt is a block, and blocks have faults of their own. Refuse one and go on.",
+            "Every append has one token: a prompt is a block, and blocks have faults of their own."
+            " Refuse one and go on.",
         ),
         Misconception(
             "equal_tokens",
             equal_tokens,
             "constant inputs that accept a wrong index (mojo-gpu-puzzles #31)",
-            "All tokens are alike: a cache that mixes up their order passes. Use different numbers.",
+            "All tokens are alike: a cache that mixes up their order passes. Use different"
+            " numbers.",
         ),
         Misconception(
             "stops_at_the_refusal",
             stops_at_the_refusal,
             "plausible",
-            "Your scripts end with the refusal: go on after it, and see whether the cache is as it was.",
+            "Your scripts end with the refusal: go on after it, and see whether the cache is as it"
+            " was.",
         ),
         Misconception(
             "far_from_the_edge",
@@ -186,20 +216,30 @@ EXERCISE = Exercise(
             "expects_only_the_new",
             expects_only_the_new,
             "plausible",
-            "You expect an append to return the new tokens only: right caches return all they hold, and fail your test.",
+            "You expect an append to return the new tokens only: right caches return all they hold,"
+            " and fail your test.",
         ),
         Misconception(
             "expects_truncation",
             expects_truncation,
             "plausible",
-            "You expect a block that does not fit to be cut: right caches refuse it whole, and fail your test.",
+            "You expect a block that does not fit to be cut: right caches refuse it whole, and fail"
+            " your test.",
         ),
     ),
     hints=(
-        "Think of the edges: the token that fills the cache, the one after it, a block that half fits, the time after a reset.",
-        "After a refusal append something that fits: only then you see whether the refusal left a trace.",
-        'One script can do most of it: S_max 5; append 3 (fine), 3 more ("refused"), 1, 1 (now full), 1 ("refused"). Another '
-        "one resets and goes on.",
+        (
+            "Think of the edges: the token that fills the cache, the one after it, a block that"
+            " half fits, the time after a reset."
+        ),
+        (
+            "After a refusal append something that fits: only then you see whether the refusal left"
+            " a trace."
+        ),
+        (
+            'One script can do most of it: S_max 5; append 3 (fine), 3 more ("refused"), 1, 1 (now'
+            ' full), 1 ("refused"). Another one resets and goes on.'
+        ),
     ),
     recall=(
         "A cache refuses a block that is too long. What must a test do next?",

@@ -25,14 +25,21 @@ def _attend(
     neighbors: bool = True,
     axis: int = -1,
 ) -> Tensor:
-    """The right answer, with a switch for each way to get it wrong. `first`: position of the first query."""
+    """The right answer, with a switch for each way to get it wrong. `first`: position of the first
+    query."""
     T, N, H, S = q.shape[1], q.shape[2], q.shape[3], k.shape[1]
     first = S - T if first is None else first
-    group = torch.arange(N) // (N // k.shape[2]) if neighbors else torch.arange(N) % k.shape[2]  # [N]
+    group = (
+        torch.arange(N) // (N // k.shape[2]) if neighbors else torch.arange(N) % k.shape[2]
+    )  # [N]
     k, v = k[:, :, group], v[:, :, group]  # [B, S, N, H]
-    scores = torch.einsum("btnh,bsnh->bnts", q, k) * (H**-0.5 if scale is None else scale)  # [B, N, T, S]
+    scores = torch.einsum("btnh,bsnh->bnts", q, k) * (
+        H**-0.5 if scale is None else scale
+    )  # [B, N, T, S]
     hidden = torch.arange(S) > first + ahead + torch.arange(T)[:, None]  # [T, S]
-    return torch.einsum("bnts,bsnh->btnh", scores.masked_fill(hidden, -math.inf).softmax(axis), v)  # [B, T, N, H]
+    return torch.einsum(
+        "bnts,bsnh->btnh", scores.masked_fill(hidden, -math.inf).softmax(axis), v
+    )  # [B, T, N, H]
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -50,9 +57,15 @@ def mask_top_left_of_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def overflows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     G = q.shape[2] // k.shape[2]
-    scores = torch.einsum("btnh,bsnh->bnts", q, k.repeat_interleave(G, 2)) / math.sqrt(q.shape[3])  # [B, N, T, S]
-    weights = scores.exp() * torch.ones(scores.shape[2:]).tril(scores.shape[3] - scores.shape[2])  # [B, N, T, S]
-    return torch.einsum("bnts,bsnh->btnh", weights / weights.sum(-1, keepdim=True), v.repeat_interleave(G, 2))
+    scores = torch.einsum("btnh,bsnh->bnts", q, k.repeat_interleave(G, 2)) / math.sqrt(
+        q.shape[3]
+    )  # [B, N, T, S]
+    weights = scores.exp() * torch.ones(scores.shape[2:]).tril(
+        scores.shape[3] - scores.shape[2]
+    )  # [B, N, T, S]
+    return torch.einsum(
+        "bnts,bsnh->btnh", weights / weights.sum(-1, keepdim=True), v.repeat_interleave(G, 2)
+    )
 
 
 def no_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -87,20 +100,26 @@ def softmax_over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, axis=-2)
 
 
-def _case(rng: random.Random, B: int, T: int, S: int, N: int, K: int, H: int, public: bool = True) -> Case:
+def _case(
+    rng: random.Random, B: int, T: int, S: int, N: int, K: int, H: int, public: bool = True
+) -> Case:
     q, k, v = normal(rng, B, T, N, H), normal(rng, B, S, K, H), normal(rng, B, S, K, H)
     return Case(f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}", (q, k, v), public=public)
 
 
 def _large_scores(rng: random.Random, B: int, T: int, S: int, N: int, K: int, H: int) -> Case:
-    """The largest score is 150: too much for float32's exponential, and a mask of -10 is no mask."""
+    """The largest score is 150: too much for float32's exponential, and a mask of -10 is no
+    mask."""
     q, k, v = normal(rng, B, T, N, H), normal(rng, B, S, K, H), normal(rng, B, S, K, H)
     scores = torch.einsum("btnh,bskh->btnks", q, k) / math.sqrt(H)  # [B, T, N, K, S]
-    return Case(f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}, large scores", (q * (150 / scores.max()), k, v))
+    return Case(
+        f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}, large scores", (q * (150 / scores.max()), k, v)
+    )
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One query over a cache, a prompt, a block after a cache; one head, grouped heads, one KV head; N·H like no other size."""
+    """One query over a cache, a prompt, a block after a cache; one head, grouped heads, one KV
+    head; N·H like no other size."""
     return [
         _case(rng, 1, 1, 1, 1, 1, 3),
         _case(rng, 1, 1, 4, 1, 1, 2),
@@ -133,21 +152,22 @@ EXERCISE = Exercise(
             "mask_top_left",
             mask_top_left,
             "F.scaled_dot_product_attention(is_causal=True) with T < S",
-            "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last of S: "
-            "query t sees keys up to S − T + t.",
+            "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last"
+            " of S: query t sees keys up to S − T + t.",
         ),
         Misconception(
             "mask_top_left_of_blocks",
             mask_top_left_of_blocks,
             "is_causal=T > 1 in F.scaled_dot_product_attention",
-            "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask at the bottom right: "
-            "query t sees keys up to S − T + t.",
+            "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask"
+            " at the bottom right: query t sees keys up to S − T + t.",
         ),
         Misconception(
             "overflows",
             overflows,
             "softmax written as exp over sum",
-            "Large scores overflow in the exponential: subtract each query's largest score first, as torch.softmax does.",
+            "Large scores overflow in the exponential: subtract each query's largest score first,"
+            " as torch.softmax does.",
         ),
         Misconception(
             "no_mask",
@@ -165,7 +185,8 @@ EXERCISE = Exercise(
             "itself_hidden",
             itself_hidden,
             "the cached step that excluded the current token",
-            "Each query is kept from its own key: the mask is off by one, and the very first token has nothing to look at (NaN).",
+            "Each query is kept from its own key: the mask is off by one, and the very first token"
+            " has nothing to look at (NaN).",
         ),
         Misconception(
             "heads_in_turn",
@@ -177,26 +198,42 @@ EXERCISE = Exercise(
             "scaled_by_width",
             scaled_by_width,
             "√D read for √H",
-            "You divided by the root of all heads' width: each head's scores are divided by the root of its own width H.",
+            "You divided by the root of all heads' width: each head's scores are divided by the"
+            " root of its own width H.",
         ),
         Misconception(
-            "not_scaled", not_scaled, "plausible", "The scores are not divided by √H: softmax becomes too sharp."
+            "not_scaled",
+            not_scaled,
+            "plausible",
+            "The scores are not divided by √H: softmax becomes too sharp.",
         ),
         Misconception(
-            "root_forgotten", root_forgotten, "plausible", "You divided by H instead of √H: softmax becomes too flat."
+            "root_forgotten",
+            root_forgotten,
+            "plausible",
+            "You divided by H instead of √H: softmax becomes too flat.",
         ),
         Misconception(
             "softmax_over_queries",
             softmax_over_queries,
             "softmax on the wrong axis",
-            "The weights sum to 1 over the queries: each query's weights must sum to 1 over its keys.",
+            "The weights sum to 1 over the queries: each query's weights must sum to 1 over its"
+            " keys.",
         ),
     ),
     hints=(
-        "Draw the mask for T = 2, S = 5 on paper: two rows, five columns. Which crosses does each row have?",
-        "Query t stands at position S − T + t and sees keys up to there. Query head n reads KV head n // G with G = N // K.",
-        "k.repeat_interleave(G, dim=2) gives every query head its keys; then scores [B, N, T, S], divide by √H, mask, softmax "
-        "over S, weights times values.",
+        (
+            "Draw the mask for T = 2, S = 5 on paper: two rows, five columns. Which crosses does"
+            " each row have?"
+        ),
+        (
+            "Query t stands at position S − T + t and sees keys up to there. Query head n reads KV"
+            " head n // G with G = N // K."
+        ),
+        (
+            "k.repeat_interleave(G, dim=2) gives every query head its keys; then scores [B, N, T,"
+            " S], divide by √H, mask, softmax over S, weights times values."
+        ),
     ),
     recall=(
         "Four new tokens, a cache of 96: which keys does the second new token see?",

@@ -41,7 +41,8 @@ def width_per_group(L: int, D: int, N: int, K: int, H: int, bytes_per_value: flo
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """A tiny model, the models of the chapter, then fresh ones with N·H unlike D and every width of number."""
+    """A tiny model, the models of the chapter, then fresh ones with N·H unlike D and every width of
+    number."""
     fresh = []
     for i in range(6):
         K, G = rng.randrange(1, 9), rng.randrange(2, 9)
@@ -72,7 +73,8 @@ EXERCISE = Exercise(
             "query_heads",
             query_heads,
             "KV calculators: LMCache #688; lecture notes on Mistral-7B",
-            "You counted the query heads. Queries are used once and forgotten; only the K key and value heads are cached.",
+            "You counted the query heads. Queries are used once and forgotten; only the K key and "
+            "value heads are cached.",
         ),
         Misconception(
             "keys_only",
@@ -102,7 +104,8 @@ EXERCISE = Exercise(
             "model_width",
             model_width,
             "the rule of thumb 2·L·D for multi-head attention",
-            "D is the width of the residual stream. Keys and values have width K·H, and it need not be D.",
+            "D is the width of the residual stream. Keys and values have width K·H, and it need "
+            "not be D.",
         ),
         Misconception(
             "width_per_group",
@@ -113,12 +116,14 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Which projections of a token does a later token need again?",
-        "A key and a value, for each KV head, in each layer: count the numbers, then turn them into bytes.",
+        "A key and a value, for each KV head, in each layer: count the numbers, then turn them "
+        "into bytes.",
         "2 · L · K · H numbers. N and D do not occur.",
     ),
     recall=(
         "Which sizes of a model decide what one cached token costs?",
-        "Layers, KV heads, head width and bytes per value, times two for key and value; neither D nor the query heads.",
+        "Layers, KV heads, head width and bytes per value, times two for key and value; neither D "
+        "nor the query heads.",
     ),
     withholds=(
         "twophase.theory.kv_cache.kv_bytes_per_token",

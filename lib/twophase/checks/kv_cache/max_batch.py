@@ -13,7 +13,9 @@ def reference(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_t
     return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))
 
 
-def weights_left_out(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+def weights_left_out(
+    memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
+) -> int:
     return memory_bytes // (kv_bytes_per_token * n_tokens)
 
 
@@ -21,21 +23,31 @@ def rounded_up(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_
     return max(0, -((weight_bytes - memory_bytes) // (kv_bytes_per_token * n_tokens)))
 
 
-def not_rounded(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> float:
+def not_rounded(
+    memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
+) -> float:
     return max(0.0, (memory_bytes - weight_bytes) / (kv_bytes_per_token * n_tokens))
 
 
-def weights_per_sequence(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+def weights_per_sequence(
+    memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
+) -> int:
     return memory_bytes // (weight_bytes + kv_bytes_per_token * n_tokens)
 
 
-def negative_batch(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
+def negative_batch(
+    memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
+) -> int:
     return (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens)
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """The worked numbers; weights that do not fit; an exact fit and one byte less; then fresh ones."""
-    worked = Case("18.4B in int8 on 16 chips, 128,000 tokens", (16 * 16 * 10**9, 18_400_000_000, 262_144, 128_000))
+    """The worked numbers; weights that do not fit; an exact fit and one byte less; then fresh
+    ones."""
+    worked = Case(
+        "18.4B in int8 on 16 chips, 128,000 tokens",
+        (16 * 16 * 10**9, 18_400_000_000, 262_144, 128_000),
+    )
     fresh = []
     for i in range(6):
         kv, tokens = rng.randrange(1_000, 400_000), rng.randrange(100, 9_000)
@@ -48,8 +60,14 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the weights fit, and no sequence does", (59, 40, 2, 10)),
         Case("one byte short of three", (99, 40, 2, 10)),
         worked,
-        Case("40 sequences on 80 GB, to the last byte", (80 * 10**9, 80 * 10**9 - 40 * 10**9, 125_000, 8_000)),
-        Case("one byte short of 40 sequences on 80 GB", (80 * 10**9 - 1, 80 * 10**9 - 40 * 10**9, 125_000, 8_000)),
+        Case(
+            "40 sequences on 80 GB, to the last byte",
+            (80 * 10**9, 80 * 10**9 - 40 * 10**9, 125_000, 8_000),
+        ),
+        Case(
+            "one byte short of 40 sequences on 80 GB",
+            (80 * 10**9 - 1, 80 * 10**9 - 40 * 10**9, 125_000, 8_000),
+        ),
         *fresh,
     ]
 
@@ -69,13 +87,15 @@ EXERCISE = Exercise(
             "weights_left_out",
             weights_left_out,
             "plausible",
-            "This is the batch for a memory that holds no weights: subtract them before you divide.",
+            "This is the batch for a memory that holds no weights: subtract them before you"
+            " divide.",
         ),
         Misconception(
             "rounded_up",
             rounded_up,
             "plausible",
-            "You rounded up: the last sequence does not fit. A batch is the largest whole number that does.",
+            "You rounded up: the last sequence does not fit. A batch is the largest whole number"
+            " that does.",
         ),
         Misconception(
             "not_rounded",
@@ -93,18 +113,26 @@ EXERCISE = Exercise(
             "negative_batch",
             negative_batch,
             "plausible",
-            "If the weights alone do not fit, the answer is 0 sequences, not a negative number of them.",
+            "If the weights alone do not fit, the answer is 0 sequences, not a negative number of"
+            " them.",
         ),
     ),
     hints=(
-        "Write down what must be in memory at once: something that is there once, and something that each sequence brings.",
+        (
+            "Write down what must be in memory at once: something that is there once, and something"
+            " that each sequence brings."
+        ),
         "weights + B × (bytes per token × tokens) ≤ memory. Solve for B.",
-        "Use integer division, so that nothing is lost to rounding, and think of weights that do not fit at all.",
+        (
+            "Use integer division, so that nothing is lost to rounding, and think of weights that"
+            " do not fit at all."
+        ),
     ),
     recall=(
         "Which part of the memory budget does not grow with the batch?",
         "The weights: one copy serves every sequence.",
     ),
-    # (memory - weights) / (bytes × tokens) is also the longest context of a batch: the same formula under another name
+    # (memory - weights) / (bytes × tokens) is also the longest context of a batch: the same formula
+    # under another name
     withholds=("twophase.theory.kv_cache.max_batch", "twophase.theory.kv_cache.max_context"),
 )

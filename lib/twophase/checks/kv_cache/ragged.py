@@ -32,7 +32,9 @@ class Right:
 
     def check(self, n_new: list[int]) -> None:
         if any(length + n > self.S_max for length, n in zip(self.lengths, n_new, strict=True)):
-            raise ValueError(f"room for {self.S_max}, holding {self.lengths}: {n_new} more do not fit")
+            raise ValueError(
+                f"room for {self.S_max}, holding {self.lengths}: {n_new} more do not fit"
+            )
 
     def store(self, b: int, k: torch.Tensor, v: torch.Tensor) -> None:
         start, end = self.lengths[b], self.lengths[b] + len(k)
@@ -118,7 +120,8 @@ class OldLengthsReturned(Right):
 
 
 def observe(answer: Answer, case: Case) -> list[Any]:
-    """Each append: the lengths returned and what lies within them, or whether it was refused. Nothing behind a length counts."""
+    """Each append: the lengths returned and what lies within them, or whether it was refused.
+    Nothing behind a length counts."""
     sizes, steps = case.args
     B, S_max = sizes[:2]
     cache = answer.new("RaggedKVCache", *sizes)
@@ -130,7 +133,9 @@ def observe(answer: Answer, case: Case) -> list[Any]:
             continue
         after = [n + new for n, new in zip(lengths, step[2], strict=True)]
         if max(after) > S_max:
-            seen.append({"an append that does not fit raises ValueError": refuses(_append(cache, step))})
+            seen.append(
+                {"an append that does not fit raises ValueError": refuses(_append(cache, step))}
+            )
         else:
             lengths = after
             seen.append(_held(_append(cache, step)(), lengths))
@@ -147,7 +152,10 @@ def _held(found: Any, lengths: list[int]) -> dict[str, Any]:
         return {"append returned": "something that is not (keys, values, lengths)"}
     keys, values, told = found
     told = plain(told)
-    if not all(isinstance(x, torch.Tensor) and x.ndim == 4 and len(x) == len(lengths) for x in (keys, values)):
+    if not all(
+        isinstance(x, torch.Tensor) and x.ndim == 4 and len(x) == len(lengths)
+        for x in (keys, values)
+    ):
         return {"append returned": "keys and values that are not tensors [B, S, K, H]"}
     return {
         "lengths": told,
@@ -156,8 +164,11 @@ def _held(found: Any, lengths: list[int]) -> dict[str, Any]:
     }
 
 
-def _script(rng: random.Random, name: str, sizes: tuple[int, int, int, int], steps: list[list[int] | int]) -> Case:
-    """Appends by their n_new, every second one padded by a token more than the longest; a whole number frees that sequence."""
+def _script(
+    rng: random.Random, name: str, sizes: tuple[int, int, int, int], steps: list[list[int] | int]
+) -> Case:
+    """Appends by their n_new, every second one padded by a token more than the longest; a whole
+    number frees that sequence."""
     B, _, K, H = sizes
 
     def made(i: int, step: list[int] | int) -> Step:
@@ -170,26 +181,42 @@ def _script(rng: random.Random, name: str, sizes: tuple[int, int, int, int], ste
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Prompts of different lengths, a sequence without a new token, an overflow in the last one only, a slot used again."""
+    """Prompts of different lengths, a sequence without a new token, an overflow in the last one
+    only, a slot used again."""
     return [
         _script(rng, "two prompts of 2 and 1 tokens", (2, 5, 1, 2), [[2, 1]]),
         _script(rng, "prompts of 1 and 3, then one token each", (2, 6, 1, 2), [[1, 3], [1, 1]]),
         _script(rng, "prompts of 3, 1, 2; then 0, 2, 1 more", (3, 5, 2, 3), [[3, 1, 2], [0, 2, 1]]),
-        _script(rng, "room for 4: the second sequence becomes full, to the last place", (2, 4, 2, 3), [[1, 3], [1, 1]]),
+        _script(
+            rng,
+            "room for 4: the second sequence becomes full, to the last place",
+            (2, 4, 2, 3),
+            [[1, 3], [1, 1]],
+        ),
         _script(
             rng,
             "room for 4: the last sequence overflows, then all but it go on",
             (3, 4, 1, 3),
             [[1, 2, 4], [1, 1, 1], [2, 1, 0]],
         ),
-        _script(rng, "a sequence ends and another takes its slot", (2, 6, 2, 2), [[4, 2], 0, [3, 1], [1, 1]]),
+        _script(
+            rng,
+            "a sequence ends and another takes its slot",
+            (2, 6, 2, 2),
+            [[4, 2], 0, [3, 1], [1, 1]],
+        ),
         _script(
             rng,
             "one sequence: 2 tokens, none, one, one too many; then the next",
             (1, 3, 1, 2),
             [[2], [0], [1], [1], 0, [3]],
         ),
-        _script(rng, "all of it", (3, 8, 3, 5), [[3, 5, 1], [1, 0, 2], [2, 4, 1], 1, [1, 7, 1], [2, 1, 1], [1, 1, 4]]),
+        _script(
+            rng,
+            "all of it",
+            (3, 8, 3, 5),
+            [[3, 5, 1], [1, 0, 2], [2, 4, 1], 1, [1, 7, 1], [2, 1, 1], [1, 1, 4]],
+        ),
     ]
 
 
@@ -209,7 +236,8 @@ EXERCISE = Exercise(
             "one_length_for_all",
             OneLengthForAll,
             "a blog's cache class",
-            "You keep one length for all sequences: the shorter ones get holes, which attention takes for keys.",
+            "You keep one length for all sequences: the shorter ones get holes, which attention"
+            " takes for keys.",
         ),
         Misconception(
             "padding_stored",
@@ -227,7 +255,8 @@ EXERCISE = Exercise(
             "half_refused",
             HalfRefused,
             "plausible",
-            "The append was refused after earlier sequences had been written: check all of them first.",
+            "The append was refused after earlier sequences had been written: check all of them"
+            " first.",
         ),
         Misconception(
             "truncates",
@@ -245,7 +274,8 @@ EXERCISE = Exercise(
             "padding_counted_in_the_check",
             PaddingCountedInTheCheck,
             "plausible",
-            "You refused an append because its padding would not fit: only the n_new[b] real tokens need room.",
+            "You refused an append because its padding would not fit: only the n_new[b] real tokens"
+            " need room.",
         ),
         Misconception(
             "free_does_nothing",
@@ -267,12 +297,24 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Keep one length per sequence. What does an append do that leaves some sequences as they are?",
-        "First pass: is there room in every sequence? Second pass: write k[b, :n] to [b, length:length + n] and move that length.",
-        "Return the buffers cut at the longest length, and a copy of the lengths: a list of B whole numbers.",
+        (
+            "Keep one length per sequence. What does an append do that leaves some sequences as"
+            " they are?"
+        ),
+        (
+            "First pass: is there room in every sequence? Second pass: write k[b, :n] to [b,"
+            " length:length + n] and move that length."
+        ),
+        (
+            "Return the buffers cut at the longest length, and a copy of the lengths: a list of B"
+            " whole numbers."
+        ),
     ),
     recall=(
-        "Sequences of different length share a batch. What must attention be told besides keys and values?",
+        (
+            "Sequences of different length share a batch. What must attention be told besides keys"
+            " and values?"
+        ),
         "The length of each sequence: whatever lies behind it is padding and must be masked.",
     ),
     withholds=("twophase.kernels.kv_cache.RaggedKVCache", "twophase.kernels.kv_cache.KVCache"),

@@ -30,7 +30,8 @@ def _positions(q: Tensor, n_cached: int) -> Tensor:
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
-    """The right answer: positions n_cached … n_cached + T − 1, queries and keys turned, values as they are."""
+    """The right answer: positions n_cached … n_cached + T − 1, queries and keys turned, values as
+    they are."""
     angles = _angles(_positions(q, n_cached), q.shape[-1], theta)
     return _turn(q, angles), _turn(k, angles), v
 
@@ -81,7 +82,15 @@ def interleaved(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) ->
 
 
 def _case(
-    rng: random.Random, B: int, T: int, N: int, K: int, H: int, n_cached: int, theta: float, public: bool = True
+    rng: random.Random,
+    B: int,
+    T: int,
+    N: int,
+    K: int,
+    H: int,
+    n_cached: int,
+    theta: float,
+    public: bool = True,
 ) -> Case:
     q, k, v = normal(rng, B, T, N, H), normal(rng, B, T, K, H), normal(rng, B, T, K, H)
     name = f"B={B}, T={T}, N={N}, K={K}, H={H}, {n_cached} cached, theta={theta:g}"
@@ -89,7 +98,8 @@ def _case(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """An empty cache, one new token, a block of new tokens; positions where every pair has turned visibly."""
+    """An empty cache, one new token, a block of new tokens; positions where every pair has turned
+    visibly."""
     return [
         _case(rng, 1, 1, 1, 1, 4, 0, 10_000.0),
         _case(rng, 1, 1, 2, 1, 4, 3, 10_000.0),
@@ -113,20 +123,25 @@ EXERCISE = Exercise(
         rtol=0.0,
         atol=2e-3,
         dtype=True,
-        why="angles in fp32 are good to 2e-4 at the positions used here; wrong ones miss by 0.1 and more",
+        why=(
+            "angles in fp32 are good to 2e-4 at the positions used here; wrong ones miss by 0.1 and"
+            " more"
+        ),
     ),
     misconceptions=(
         Misconception(
             "offset_restarts",
             offset_restarts,
             "cached generation in which every step ran at position 0 (TinyTorch #1953)",
-            "Positions restart at 0 in every call: the first new token stands at position n_cached.",
+            "Positions restart at 0 in every call: the first new token stands at position"
+            " n_cached.",
         ),
         Misconception(
             "one_indexed",
             one_indexed,
             "a course's text against its own test (CS336 A1 #4)",
-            "You counted positions from 1: the first token of all stands at position 0, and is not turned.",
+            "You counted positions from 1: the first token of all stands at position 0, and is not"
+            " turned.",
         ),
         Misconception(
             "one_position_for_all",
@@ -144,13 +159,15 @@ EXERCISE = Exercise(
             "queries_left",
             queries_left,
             "plausible",
-            "The queries were not turned: only with both turned does the product depend on the distance alone.",
+            "The queries were not turned: only with both turned does the product depend on the"
+            " distance alone.",
         ),
         Misconception(
             "backwards",
             backwards,
             "a sign in the rotation matrix",
-            "You turned the other way. Products stay right within your code, and a trained checkpoint breaks.",
+            "You turned the other way. Products stay right within your code, and a trained"
+            " checkpoint breaks.",
         ),
         Misconception(
             "half_the_exponent",
@@ -172,14 +189,25 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Which position does the first of the T new tokens have, if n_cached tokens came before it?",
-        "angles[t, i] = (n_cached + t) · theta^(−2i/H). Split the last axis in two halves: "
-        "(a, b) → (a·cos − b·sin, b·cos + a·sin).",
-        "cos and sin are [T, H/2] and the heads lie between: index them [:, None]. Turn q and k, hand v back as it came.",
+        (
+            "Which position does the first of the T new tokens have, if n_cached tokens came"
+            " before it?"
+        ),
+        (
+            "angles[t, i] = (n_cached + t) · theta^(−2i/H). Split the last axis in two halves: "
+            "(a, b) → (a·cos − b·sin, b·cos + a·sin)."
+        ),
+        (
+            "cos and sin are [T, H/2] and the heads lie between: index them [:, None]. Turn q and"
+            " k, hand v back as it came."
+        ),
     ),
     recall=(
         "Why can turned keys stay in the cache untouched, whatever comes later?",
-        "A product of turned query and key depends on their distance only, and absolute positions never change.",
+        (
+            "A product of turned query and key depends on their distance only, and absolute"
+            " positions never change."
+        ),
     ),
     withholds=("twophase.kernels.rope.apply_rope", "twophase.kernels.rope.rope_tables"),
 )

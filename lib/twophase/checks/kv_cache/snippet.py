@@ -1,4 +1,5 @@
-"""kv_cache-snippet: a cache class as it circulates, its three faults exposed and repaired. The notebook prints `Printed`."""
+"""kv_cache-snippet: a cache class as it circulates, its three faults exposed and repaired. The
+notebook prints `Printed`."""
 
 from __future__ import annotations
 
@@ -23,10 +24,13 @@ COMPARE = Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS)
 
 
 def _play(make: Callable[..., Right], script: Script) -> list[Any]:
-    """What a cache of the judge's own shows of a script, with numbers that differ from place to place."""
+    """What a cache of the judge's own shows of a script, with numbers that differ from place to
+    place."""
     cache, seen = make(script["n_sequences"], script["S_max"], 1, 2, script["dtype"]), []
     for i, (rows, T) in enumerate(script["blocks"]):
-        block = (torch.arange(len(rows) * T * 2) + 1000 * i).view(len(rows), T, 1, 2)  # [n, T, 1, 2]
+        block = (torch.arange(len(rows) * T * 2) + 1000 * i).view(
+            len(rows), T, 1, 2
+        )  # [n, T, 1, 2]
         block = block.to(getattr(torch, script["dtype"]))
         try:
             cache.update(list(rows), block, -block)
@@ -59,7 +63,11 @@ def _block_problem(block: Any, n_sequences: int) -> str:
     if not isinstance(block, list | tuple) or len(block) != 2 or not _between(1, block[1], 64):
         return "a block is a pair [rows, T], T a whole number from 1 to 64"
     rows = block[0]
-    if not isinstance(rows, list | tuple) or not rows or not all(_between(0, b, n_sequences - 1) for b in rows):
+    if (
+        not isinstance(rows, list | tuple)
+        or not rows
+        or not all(_between(0, b, n_sequences - 1) for b in rows)
+    ):
         return "rows must be a list of sequences, each from 0 to n_sequences − 1, at least one"
     return "" if len(set(rows)) == len(rows) else "rows must not name a sequence twice"
 
@@ -69,24 +77,32 @@ def _between(low: int, value: Any, high: int) -> bool:
 
 
 def observe(answer: Answer, case: Case) -> Any:
-    """A case with a fault's name asks whether `expose` shows it; one with sizes and blocks runs the repaired cache."""
+    """A case with a fault's name asks whether `expose` shows it; one with sizes and blocks runs the
+    repaired cache."""
     if isinstance(case.args[0], str):
         scripts = plain(answer.call("expose"))
         found = problem(scripts)
         fault = FAULTS[case.args[0]]
-        shown = not found and any(difference(_play(fault, s), _play(Right, s), COMPARE) for s in scripts)
+        shown = not found and any(
+            difference(_play(fault, s), _play(Right, s), COMPARE) for s in scripts
+        )
         return {"the inputs": found or "valid", "one shows it": shown}
     return _repaired(answer, *case.args)
 
 
-def _repaired(answer: Answer, sizes: Sizes, blocks: list[tuple[list[int], Tensor, Tensor]]) -> dict[str, Any]:
+def _repaired(
+    answer: Answer, sizes: Sizes, blocks: list[tuple[list[int], Tensor, Tensor]]
+) -> dict[str, Any]:
     cache = answer.new("Cache", *sizes)
     updates: list[str] = []
     for block in blocks:
         said = outcome(lambda block=block: tell(cache, "update", *block))  # type: ignore[misc]
         raised = said["raised"] if isinstance(said, dict) and "raised" in said else []
         updates.append("refused" if "ValueError" in raised else raised[0] if raised else "taken")
-    return {"updates": updates, "read": {f"sequence {b}": _pair(cache.call("read", b)) for b in range(sizes[0])}}
+    return {
+        "updates": updates,
+        "read": {f"sequence {b}": _pair(cache.call("read", b)) for b in range(sizes[0])},
+    }
 
 
 def _pair(found: Any) -> Any:
@@ -99,7 +115,10 @@ def _run(rng: random.Random, name: str, sizes: Sizes, blocks: list[tuple[list[in
     def made(n: int, T: int) -> Tensor:
         return normal(rng, n, T, K, H, dtype=dtype)
 
-    return Case(f"repaired: {name}", (sizes, [(rows, made(len(rows), T), made(len(rows), T)) for rows, T in blocks]))
+    return Case(
+        f"repaired: {name}",
+        (sizes, [(rows, made(len(rows), T), made(len(rows), T)) for rows, T in blocks]),
+    )
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -107,7 +126,12 @@ def cases(rng: random.Random) -> list[Case]:
     both, all3, ends = [0, 1], [0, 1, 2], [0, 2]
     return [
         _run(rng, "one sequence, 2 tokens, then 1", (1, 4, 1, 2, "float32"), [([0], 2), ([0], 1)]),
-        _run(rng, "two sequences, then one token for the first only", (2, 4, 1, 2, "float32"), [(both, 2), ([0], 1)]),
+        _run(
+            rng,
+            "two sequences, then one token for the first only",
+            (2, 4, 1, 2, "float32"),
+            [(both, 2), ([0], 1)],
+        ),
         _run(
             rng,
             "one token for the second, then one for both",
@@ -115,9 +139,17 @@ def cases(rng: random.Random) -> list[Case]:
             [(both, 2), ([1], 1), (both, 1)],
         ),
         _run(
-            rng, "room for 3: filled, then one token too many", (1, 3, 2, 2, "float32"), [([0], 2), ([0], 1), ([0], 1)]
+            rng,
+            "room for 3: filled, then one token too many",
+            (1, 3, 2, 2, "float32"),
+            [([0], 2), ([0], 1), ([0], 1)],
         ),
-        _run(rng, "room for 3: 2 tokens, then 2 more", (1, 3, 2, 2, "float32"), [([0], 2), ([0], 2), ([0], 1)]),
+        _run(
+            rng,
+            "room for 3: 2 tokens, then 2 more",
+            (1, 3, 2, 2, "float32"),
+            [([0], 2), ([0], 2), ([0], 1)],
+        ),
         _run(rng, "bfloat16", (2, 6, 1, 4, "bfloat16"), [(both, 3), ([0], 1)]),
         _run(rng, "float64, and nothing for the first", (2, 6, 1, 4, "float64"), [([1], 2)]),
         _run(
@@ -165,7 +197,9 @@ def expose_too_many_sequences() -> list[Script]:
     return [_script(2, 4, "bfloat16", ([0, 1, 2], 2), ([0], 3))]
 
 
-def _wrong(slug: str, cache: type, shows: Callable[[], list[Script]], seen: str, says: str) -> Misconception:
+def _wrong(
+    slug: str, cache: type, shows: Callable[[], list[Script]], seen: str, says: str
+) -> Misconception:
     return Misconception(slug, {"Cache": cache, "expose": shows}, seen, says)
 
 
@@ -193,7 +227,8 @@ EXERCISE = Exercise(
             caches.LengthStillShared,
             expose,
             "a blog's cache class",
-            "One length serves all sequences: a sequence left out of an update gets a hole of zeros. Keep one length for each.",
+            "One length serves all sequences: a sequence left out of an update gets a hole of"
+            " zeros. Keep one length for each.",
         ),
         _wrong(
             "overflow_still_lost",
@@ -221,14 +256,16 @@ EXERCISE = Exercise(
             caches.HalfRefused,
             expose,
             "plausible",
-            "The update is refused after earlier sequences were written: look at the room of all rows first.",
+            "The update is refused after earlier sequences were written: look at the room of all"
+            " rows first.",
         ),
         _wrong(
             "all_must_have_room",
             caches.AllMustHaveRoom,
             expose,
             "plausible",
-            "A full sequence that is not in rows must not refuse the update: only those in rows need room.",
+            "A full sequence that is not in rows must not refuse the update: only those in rows"
+            " need room.",
         ),
         _wrong(
             "first_must_have_room",
@@ -249,7 +286,8 @@ EXERCISE = Exercise(
             Right,
             expose_full_batches,
             "tests with one batch size",
-            "All your updates are for all sequences: then one shared length is right, and that fault stays hidden.",
+            "All your updates are for all sequences: then one shared length is right, and that"
+            " fault stays hidden.",
         ),
         _wrong(
             "exposed_no_overflow",
@@ -263,21 +301,28 @@ EXERCISE = Exercise(
             Right,
             expose_default_dtype,
             "tests in float32",
-            "All your scripts use float32, which is what the printed code always stores: ask for another dtype.",
+            "All your scripts use float32, which is what the printed code always stores: ask for"
+            " another dtype.",
         ),
         _wrong(
             "exposed_too_many_sequences",
             Right,
             expose_too_many_sequences,
             "plausible",
-            "Your script breaks the contract (a sequence that does not exist): a failure on invalid input shows nothing.",
+            "Your script breaks the contract (a sequence that does not exist): a failure on invalid"
+            " input shows nothing.",
         ),
     ),
     hints=(
         "Read the contract sentence by sentence, and ask of each what in the code keeps it.",
-        "Three scripts: an update for some of the sequences; one token after the last place; a dtype other than float32.",
-        "Repair: a list of lengths, one per sequence; before anything is written, check that each of the rows has room for T; "
-        "torch.zeros(…, dtype=getattr(torch, dtype)).",
+        (
+            "Three scripts: an update for some of the sequences; one token after the last place; a"
+            " dtype other than float32."
+        ),
+        (
+            "Repair: a list of lengths, one per sequence; before anything is written, check that"
+            " each of the rows has room for T; torch.zeros(…, dtype=getattr(torch, dtype))."
+        ),
     ),
     recall=(
         "Which fault of a cache never raises an error and only makes the text worse?",

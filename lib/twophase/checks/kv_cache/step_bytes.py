@@ -20,7 +20,11 @@ def measured(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value
     dtype = DTYPES[bytes_per_value]
     cache = KVCache(1, B, S_max, K, H, dtype=dtype)
     cache.append(0, torch.randn(B, S, K, H).to(dtype), torch.randn(B, S, K, H).to(dtype))
-    q, k, v = torch.randn(B, 1, N, H).to(dtype), torch.randn(B, 1, K, H).to(dtype), torch.randn(B, 1, K, H).to(dtype)
+    q, k, v = (
+        torch.randn(B, 1, N, H).to(dtype),
+        torch.randn(B, 1, K, H).to(dtype),
+        torch.randn(B, 1, K, H).to(dtype),
+    )
     with Meter() as meter:
         keys, values = cache.append(0, k, v)
         with meter.fused("attention"):
@@ -28,7 +32,9 @@ def measured(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value
     return meter.bytes
 
 
-def _predicted(B: int, kv_values: int, query_values: int, new_values: int, bytes_per_value: int) -> int:
+def _predicted(
+    B: int, kv_values: int, query_values: int, new_values: int, bytes_per_value: int
+) -> int:
     """Keys and values read, q read and output written, new keys and values read and written."""
     return B * bytes_per_value * (kv_values + 2 * query_values + 2 * new_values)
 
@@ -37,7 +43,9 @@ def query_heads(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_va
     return _predicted(B, 2 * (S + 1) * N * H, N * H, 2 * N * H, bytes_per_value)
 
 
-def one_token_short(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+def one_token_short(
+    B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int
+) -> int:
     return _predicted(B, 2 * S * K * H, N * H, 2 * K * H, bytes_per_value)
 
 
@@ -53,16 +61,22 @@ def cache_alone(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_va
     return _predicted(B, 2 * (S + 1) * K * H, 0, 0, bytes_per_value)
 
 
-def append_left_out(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+def append_left_out(
+    B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int
+) -> int:
     return _predicted(B, 2 * (S + 1) * K * H, N * H, 0, bytes_per_value)
 
 
-def cache_rewritten(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+def cache_rewritten(
+    B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int
+) -> int:
     return _predicted(B, 2 * (S + 1) * K * H, N * H, 2 * (S + 1) * K * H, bytes_per_value)
 
 
 def cache_shared(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
-    return 2 * (S + 1) * K * H * bytes_per_value + _predicted(B, 0, N * H, 2 * K * H, bytes_per_value)
+    return 2 * (S + 1) * K * H * bytes_per_value + _predicted(
+        B, 0, N * H, 2 * K * H, bytes_per_value
+    )
 
 
 def scores_stored(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
@@ -72,7 +86,9 @@ def scores_stored(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_
 def cases(rng: random.Random) -> list[Case]:
     """Tiny shapes, then shapes that nobody has seen; S_max is always larger than what is held."""
 
-    def case(B: int, S: int, S_max: int, N: int, K: int, H: int, width: int, public: bool = True) -> Case:
+    def case(
+        B: int, S: int, S_max: int, N: int, K: int, H: int, width: int, public: bool = True
+    ) -> Case:
         return Case(
             f"B={B}, S={S}, S_max={S_max}, N={N}, K={K}, H={H}, {width} bytes",
             (B, S, S_max, N, K, H, width),
@@ -82,9 +98,21 @@ def cases(rng: random.Random) -> list[Case]:
     unseen = []
     for i in range(4):
         K, S = rng.randrange(2, 5), rng.randrange(10, 200)
-        sizes = (rng.randrange(2, 6), S, S + rng.randrange(5, 60), K * rng.randrange(2, 6), K, 2 * rng.randrange(3, 20))
+        sizes = (
+            rng.randrange(2, 6),
+            S,
+            S + rng.randrange(5, 60),
+            K * rng.randrange(2, 6),
+            K,
+            2 * rng.randrange(3, 20),
+        )
         unseen.append(case(*sizes, rng.choice((2, 4, 8)), public=i < 2))
-    return [case(1, 3, 8, 2, 1, 4, 4), case(1, 9, 32, 4, 2, 8, 2), case(3, 9, 32, 6, 2, 8, 2), *unseen]
+    return [
+        case(1, 3, 8, 2, 1, 4, 4),
+        case(1, 9, 32, 4, 2, 8, 2),
+        case(3, 9, 32, 6, 2, 8, 2),
+        *unseen,
+    ]
 
 
 EXERCISE = Exercise(
@@ -102,13 +130,15 @@ EXERCISE = Exercise(
             "query_heads",
             query_heads,
             "KV calculators (modular handbook #131, LMCache #688)",
-            "You counted N heads for the cache: it holds K key and value heads, each read once for its whole group.",
+            "You counted N heads for the cache: it holds K key and value heads, each read once for"
+            " its whole group.",
         ),
         Misconception(
             "one_token_short",
             one_token_short,
             "the cached step that excluded the current token",
-            "You are short by one token: attention reads S + 1 keys and values, and the append both reads and writes one.",
+            "You are short by one token: attention reads S + 1 keys and values, and the append both"
+            " reads and writes one.",
         ),
         Misconception(
             "whole_buffer",
@@ -116,12 +146,18 @@ EXERCISE = Exercise(
             "static caches without views",
             "You let attention read all S_max places: it reads the filled part, a view.",
         ),
-        Misconception("keys_only", keys_only, "plausible", "Keys are half of it: values are stored and read as well."),
+        Misconception(
+            "keys_only",
+            keys_only,
+            "plausible",
+            "Keys are half of it: values are stored and read as well.",
+        ),
         Misconception(
             "cache_alone",
             cache_alone,
             "the usual estimate, 2·B·S·K·H values",
-            "This is the cache being read, nearly all of it. Exactly, q is read, the output written, and the new token stored.",
+            "This is the cache being read, nearly all of it. Exactly, q is read, the output"
+            " written, and the new token stored.",
         ),
         Misconception(
             "append_left_out",
@@ -133,7 +169,8 @@ EXERCISE = Exercise(
             "cache_rewritten",
             cache_rewritten,
             "caches grown by torch.cat",
-            "You let the append copy the whole cache, as torch.cat would: here it writes one token in place.",
+            "You let the append copy the whole cache, as torch.cat would: here it writes one token"
+            " in place.",
         ),
         Misconception(
             "cache_shared",
@@ -149,9 +186,15 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Go through the step: append (read the new k and v, write them into the cache), then attention (q, keys, values → output).",
+        (
+            "Go through the step: append (read the new k and v, write them into the cache), then"
+            " attention (q, keys, values → output)."
+        ),
         "Attention reads 2·B·(S + 1)·K·H numbers of the cache and B·N·H of q, and writes B·N·H.",
-        "The append reads 2·B·K·H numbers and writes as many. Add up and multiply by bytes_per_value.",
+        (
+            "The append reads 2·B·K·H numbers and writes as many. Add up and multiply by"
+            " bytes_per_value."
+        ),
     ),
     recall=(
         "Which part of what a decode step moves grows with the context?",

@@ -1,4 +1,5 @@
-"""KV calculators for latency_throughput-calculator: the printed one, its faults one by one, and what a valid call is."""
+"""KV calculators for latency_throughput-calculator: the printed one, its faults one by one, and
+what a valid call is."""
 
 from __future__ import annotations
 
@@ -45,7 +46,15 @@ def calculator(
     """The calculator with parts replaced; with none replaced it is right."""
 
     def kv_cache_bytes(config: Config, B: int, S: int) -> int:
-        return 2 * B * S * int(config["num_hidden_layers"]) * heads(config) * width(config) * size(config)
+        return (
+            2
+            * B
+            * S
+            * int(config["num_hidden_layers"])
+            * heads(config)
+            * width(config)
+            * size(config)
+        )
 
     return kv_cache_bytes
 
@@ -77,7 +86,10 @@ def _call_problem(call: Any) -> str:
 
 def _config_problem(c: Any) -> str:
     if not isinstance(c, dict) or not set(REQUIRED) <= set(c) <= {*REQUIRED, *OPTIONAL}:
-        return f"a config is a dict with the keys {', '.join(REQUIRED)} and perhaps {' and '.join(OPTIONAL)}"
+        return (
+            f"a config is a dict with the keys {', '.join(REQUIRED)} and perhaps"
+            f" {' and '.join(OPTIONAL)}"
+        )
     if c["torch_dtype"] not in list(BYTES):  # a list: it may be something that cannot be hashed
         return f"torch_dtype must be one of {', '.join(BYTES)}"
     sizes = [c[k] for k in REQUIRED[:3]] + [c[k] for k in OPTIONAL if c.get(k) is not None]

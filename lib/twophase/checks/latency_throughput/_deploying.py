@@ -1,4 +1,5 @@
-"""Ways to choose a deployment for latency_throughput-deployment: the cheapest one, and what people take for it."""
+"""Ways to choose a deployment for latency_throughput-deployment: the cheapest one, and what people
+take for it."""
 
 from __future__ import annotations
 
@@ -31,12 +32,15 @@ def _largest(good: Callable[[int], bool], limit: int) -> int:
 def _candidates(
     w: Workload, machines: list[Machine], room: Fits, time: Value
 ) -> Iterator[tuple[Machine, int, str, int]]:
-    """For every machine, number and format the largest batch allowed, beside which no smaller one is cheaper."""
+    """For every machine, number and format the largest batch allowed, beside which no smaller one
+    is cheaper."""
     for m in machines:
         for n in range(1, m["max_chips"] + 1):
             for fmt in w["formats"]:
                 batch = _largest(
-                    lambda b, m=m, n=n, fmt=fmt: room(w, m, n, fmt, b) and time(w, m, n, fmt, b) <= w["tpot_limit_s"],  # type: ignore[misc]
+                    lambda b, m=m, n=n, fmt=fmt: (
+                        room(w, m, n, fmt, b) and time(w, m, n, fmt, b) <= w["tpot_limit_s"]
+                    ),  # type: ignore[misc]
                     w["max_batch"],
                 )
                 if batch:
@@ -44,7 +48,8 @@ def _candidates(
 
 
 def chooser(room: Fits = fits, time: Value = step_s, value: Value = price) -> Callable[..., Choice]:
-    """The least `value` among what has `room` and `time`; with nothing replaced it is the cheapest choice."""
+    """The least `value` among what has `room` and `time`; with nothing replaced it is the cheapest
+    choice."""
 
     def choose(workload: Workload, machines: list[Machine]) -> Choice:
         found = list(_candidates(workload, machines, room, time))
@@ -173,10 +178,16 @@ WRONG: dict[str, tuple[Callable[..., Choice], dict[str, Any]]] = {
     "smallest_batch": (smallest_batch, {}),
     "sync_left_out": (chooser(time=_no_sync, value=_no_sync_price), {"tpot_limit_s": 0.012}),
     "cache_left_out": (chooser(time=_weights_only), {}),
-    "compute_left_out": (chooser(time=_no_compute), {"context": 300, "max_batch": 4000, "tpot_limit_s": 0.02}),
+    "compute_left_out": (
+        chooser(time=_no_compute),
+        {"context": 300, "max_batch": 4000, "tpot_limit_s": 0.02},
+    ),
     "forbidden_format": (forbidden_format, {"formats": ["bf16"]}),
     "per_hour_and_sequence": (chooser(value=_per_hour_and_sequence), {}),
-    "fewest_chips": (fewest_chips, {"n_params": 210 * 10**9, "formats": ["bf16"], "tpot_limit_s": 0.08}),
+    "fewest_chips": (
+        fewest_chips,
+        {"n_params": 210 * 10**9, "formats": ["bf16"], "tpot_limit_s": 0.08},
+    ),
     "chips_in_powers_of_two": (chips_in_powers_of_two, {"tpot_limit_s": 0.02}),
     "last_number_left_out": (last_number_left_out, {"tpot_limit_s": 0.02}),
     "max_batch_left_out": (max_batch_left_out, {}),
@@ -193,5 +204,8 @@ TRAPS: dict[str, tuple[Callable[..., Choice], dict[str, Any]]] = {
         chooser(time=_sync_of_every_chip, value=_price_with_sync_of_every_chip),
         {"tpot_limit_s": 0.012},
     ),
-    "four_fifths_of_memory": (chooser(room=_four_fifths), {"formats": ["bf16"], "tpot_limit_s": 0.1}),
+    "four_fifths_of_memory": (
+        chooser(room=_four_fifths),
+        {"formats": ["bf16"], "tpot_limit_s": 0.1},
+    ),
 }

@@ -1,4 +1,5 @@
-"""Engine logs for latency_throughput-step_log: the time of a step, servers, and scenes of which the label is known."""
+"""Engine logs for latency_throughput-step_log: the time of a step, servers, and scenes of which the
+label is known."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ Step = dict[str, Any]
 
 
 def memory_s(e: Step, s: Server) -> float:
-    return float((s["weight_bytes"] + e["cached_tokens"] * s["kv_bytes_per_token"]) / s["bytes_per_s"])
+    return float(
+        (s["weight_bytes"] + e["cached_tokens"] * s["kv_bytes_per_token"]) / s["bytes_per_s"]
+    )
 
 
 def compute_s(e: Step, s: Server) -> float:
@@ -23,7 +26,8 @@ def free(e: Step, s: Server) -> float:
 
 
 def fresh_server(rng: random.Random) -> Server:
-    """A model of 6 to 15 billion parameters on a large accelerator; the critical batch lies between 150 and 300."""
+    """A model of 6 to 15 billion parameters on a large accelerator; the critical batch lies between
+    150 and 300."""
     n_params = rng.randrange(6_000, 15_000) * 1_000_000
     bytes_per_s = rng.uniform(1.5e12, 4e12)
     made = {
@@ -46,7 +50,8 @@ def _step(
     waiting: int = 0,
     slow: float = 1.15,
 ) -> Step:
-    """`tokens` in critical batches, `held` is the filled share of the cache, `slow` times the roofline's time."""
+    """`tokens` in critical batches, `held` is the filled share of the cache, `slow` times the
+    roofline's time."""
     critical = s["flops_per_s"] / s["bytes_per_s"]
     e: Step = {
         "step": number,
@@ -71,12 +76,15 @@ def fresh_log(
     spikes: int = 0,
     **step: Any,
 ) -> Events:
-    """A log of `n` steps, all alike or in phases, each a share of the steps and what is special about them."""
+    """A log of `n` steps, all alike or in phases, each a share of the steps and what is special
+    about them."""
     events: Events = []
     done = 0.0
     for share, special in phases or ((1.0, {}),):
         done += share
-        events += [_step(rng, s, 100 + i, **step | special) for i in range(len(events), round(n * done))]
+        events += [
+            _step(rng, s, 100 + i, **step | special) for i in range(len(events), round(n * done))
+        ]
     for e in rng.sample(events, preemptions + round(preempted_share * n)):
         e["preempted"] = evicted + rng.randrange(2) * (evicted > 1)
     for e in rng.sample(events, spikes):
@@ -98,7 +106,9 @@ SCENES: dict[str, dict[str, Any]] = {
     "steps longer than they must be, but not twice as long": {"slow": 1.6, "tokens": 0.1},
     "two hiccups": {"spikes": 2},
     "a third of the steps very slow": {"phases": ((0.35, {"slow": 9.0}), (0.65, {}))},
-    "slow steps, and long ones": {"phases": ((0.3, {}), (0.25, {"tokens": 12.0}), (0.45, {"slow": 8.0}))},
+    "slow steps, and long ones": {
+        "phases": ((0.3, {}), (0.25, {"tokens": 12.0}), (0.45, {"slow": 8.0}))
+    },
     "one sequence preempted once": {"held": 0.95, "preemptions": 1},
     "many sequences preempted in one step": {"held": 0.95, "preemptions": 1, "evicted": 9},
     "preempting": {"held": 0.96, "waiting": 4, "preemptions": 6},
@@ -107,14 +117,22 @@ SCENES: dict[str, dict[str, Any]] = {
     "overhead": {"held": 0.05, "tokens": 0.02, "slow": 6.0},
     "overhead of one and a half times": {"held": 0.4, "tokens": 0.1, "slow": 2.6},
     "overhead after a good start": {"phases": ((0.35, {}), (0.65, {"slow": 4.0}))},
-    "overhead where reading and computing take equally long": {"held": 0.2, "tokens": 2.0, "slow": 2.7},
+    "overhead where reading and computing take equally long": {
+        "held": 0.2,
+        "tokens": 2.0,
+        "slow": 2.7,
+    },
     "overhead, and a cap on the batch": {"held": 0.1, "tokens": 0.05, "slow": 4.0, "waiting": 9},
     "a cap on the batch": {"held": 0.15, "tokens": 0.1, "waiting": 12},
     "a cap on the batch, felt in a third of the steps": {"phases": ((0.65, {}), (0.35, CAPPED))},
-    "a cap on the batch, felt in two thirds of the steps": {"phases": ((0.35, {"held": 0.9}), (0.65, CAPPED))},
+    "a cap on the batch, felt in two thirds of the steps": {
+        "phases": ((0.35, {"held": 0.9}), (0.65, CAPPED))
+    },
     "a cap on the batch, long prompts": {"held": 0.2, "tokens": 3.2, "waiting": 5},
     "large chunks of prompts": {"held": 0.2, "tokens": 3.5},
-    "large chunks of prompts in a third of the steps": {"phases": ((0.65, {"tokens": 0.1}), (0.35, {"tokens": 9.0}))},
+    "large chunks of prompts in a third of the steps": {
+        "phases": ((0.65, {"tokens": 0.1}), (0.35, {"tokens": 9.0}))
+    },
     "large chunks in two thirds, long contexts in the others": {
         "phases": ((0.35, {"held": 0.9, "tokens": 0.05}), (0.65, {"tokens": 2.7}))
     },

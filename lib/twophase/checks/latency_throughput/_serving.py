@@ -1,4 +1,5 @@
-"""The small world of latency_throughput-deployment: what a choice uses, takes and costs; fresh workloads and machines."""
+"""The small world of latency_throughput-deployment: what a choice uses, takes and costs; fresh
+workloads and machines."""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ def price(w: Workload, m: Machine, n: int, fmt: str, batch: int) -> float:
 
 def fresh_machines(rng: random.Random) -> list[Machine]:
     """Three chips with round but fresh numbers; the newest is dear per hour, the oldest cheap."""
-    kinds = [("old", 40, 1.5, 300, 1.2), ("middle", 80, 3.3, 900, 3.2), ("new", 180, 7.5, 2200, 7.5)]
+    kinds = [
+        ("old", 40, 1.5, 300, 1.2),
+        ("middle", 80, 3.3, 900, 3.2),
+        ("new", 180, 7.5, 2200, 7.5),
+    ]
     return [
         {
             "name": name,

@@ -1,4 +1,5 @@
-"""latency_throughput-bytes_read: predict what one decode step of a whole transformer reads; the meter decides."""
+"""latency_throughput-bytes_read: predict what one decode step of a whole transformer reads; the
+meter decides."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
 
 
 def measured(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
-    """The right answer is not computed but counted, while a transformer runs one step as if it were one kernel."""
+    """The right answer is not computed but counted, while a transformer runs one step as if it were
+    one kernel."""
     transformer = Transformer(Config(**model)).to(DTYPES[bytes_per_value]).eval()
     cache = transformer.new_cache(B, S + 3)
     with torch.inference_mode():
@@ -112,22 +114,41 @@ def heads_as_wide_as_the_model(model: Sizes, B: int, S: int, bytes_per_value: in
 def _model(rng: random.Random, tied: bool) -> Sizes:
     K, G, H = rng.randrange(2, 4), rng.randrange(2, 4), rng.choice((4, 6, 10))
     D = K * G * H + rng.choice((-5, -3, 3, 7))
-    sizes = {"L": rng.randrange(2, 4), "D": D, "F": rng.randrange(20, 60), "N": K * G, "K": K, "H": H}
+    sizes = {
+        "L": rng.randrange(2, 4),
+        "D": D,
+        "F": rng.randrange(20, 60),
+        "N": K * G,
+        "K": K,
+        "H": H,
+    }
     return {**sizes, "V": rng.randrange(30, 90), "tied": tied}
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Small enough for pencil and paper, tied and not; then shapes that nobody has seen. N·H is never D."""
+    """Small enough for pencil and paper, tied and not; then shapes that nobody has seen. N·H is
+    never D."""
 
     def case(model: Sizes, B: int, S: int, width: int, public: bool = True) -> Case:
         return Case(f"{model}, B={B}, S={S}, {width} bytes", (model, B, S, width), public=public)
 
     tiny = {"L": 1, "D": 3, "F": 5, "N": 2, "K": 1, "H": 2, "V": 7, "tied": True}
     unseen = [
-        case(_model(rng, tied), rng.randrange(2, 9), rng.randrange(5, 90), rng.choice((2, 4, 8)), public=i < 2)
+        case(
+            _model(rng, tied),
+            rng.randrange(2, 9),
+            rng.randrange(5, 90),
+            rng.choice((2, 4, 8)),
+            public=i < 2,
+        )
         for i, tied in enumerate([True, False, False, True])
     ]
-    return [case(tiny, 1, 4, 2), case({**tiny, "tied": False}, 1, 4, 2), case(tiny, 3, 4, 4), *unseen]
+    return [
+        case(tiny, 1, 4, 2),
+        case({**tiny, "tied": False}, 1, 4, 2),
+        case(tiny, 3, 4, 4),
+        *unseen,
+    ]
 
 
 EXERCISE = Exercise(
@@ -145,7 +166,8 @@ EXERCISE = Exercise(
             "query_heads",
             query_heads,
             "notes that know only multi-head attention",
-            "You gave every query head keys and values of its own: there are K of them, in the projections and in the cache.",
+            "You gave every query head keys and values of its own: there are K of them, in the"
+            " projections and in the cache.",
         ),
         Misconception(
             "query_heads_cached",
@@ -157,13 +179,15 @@ EXERCISE = Exercise(
             "all_parameters",
             all_parameters,
             "the rule “all weights once”",
-            "Nearly: of an untied embedding the step reads only the rows of its B tokens, not the whole table.",
+            "Nearly: of an untied embedding the step reads only the rows of its B tokens, not the"
+            " whole table.",
         ),
         Misconception(
             "two_tables",
             two_tables,
             "plausible",
-            "You read two whole tables of V × D. Tied, there is one; untied, only B rows of the embedding are read.",
+            "You read two whole tables of V × D. Tied, there is one; untied, only B rows of the"
+            " embedding are read.",
         ),
         Misconception(
             "rows_left_out",
@@ -175,7 +199,8 @@ EXERCISE = Exercise(
             "rows_read_twice",
             rows_read_twice,
             "plausible",
-            "With tied tables the rows looked up are part of the output matrix, which is read anyway: count them once.",
+            "With tied tables the rows looked up are part of the output matrix, which is read"
+            " anyway: count them once.",
         ),
         Misconception(
             "head_left_out",
@@ -187,7 +212,8 @@ EXERCISE = Exercise(
             "new_token_left_out",
             new_token_left_out,
             "the cached step that excluded the current token",
-            "The new token is appended to the cache and attended to: each sequence reads S + 1 keys and values.",
+            "The new token is appended to the cache and attended to: each sequence reads S + 1 keys"
+            " and values.",
         ),
         Misconception(
             "one_cache",
@@ -227,13 +253,25 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Two kinds of things are read: weights, once, and caches, one per sequence. List the matrices of a layer first.",
-        "A layer: q and o of D × N·H, k and v of D × K·H, three of D × F, two norms of D. At the end a norm and the output matrix V × D.",
-        "An untied embedding gives B rows more. Each sequence's cache: (S + 1) × L × 2 × K·H. Times bytes_per_value.",
+        (
+            "Two kinds of things are read: weights, once, and caches, one per sequence. List the"
+            " matrices of a layer first."
+        ),
+        (
+            "A layer: q and o of D × N·H, k and v of D × K·H, three of D × F, two norms of D. At"
+            " the end a norm and the output matrix V × D."
+        ),
+        (
+            "An untied embedding gives B rows more. Each sequence's cache: (S + 1) × L × 2 × K·H."
+            " Times bytes_per_value."
+        ),
     ),
     recall=(
         "Which part of a model's weights does a decode step not read?",
-        "The embedding table, if it is not tied to the output matrix: only the rows of the B tokens are looked up.",
+        (
+            "The embedding table, if it is not tied to the output matrix: only the rows of the B"
+            " tokens are looked up."
+        ),
     ),
     withholds=(),
 )

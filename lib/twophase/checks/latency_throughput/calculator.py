@@ -1,4 +1,5 @@
-"""latency_throughput-calculator: a KV calculator as it circulates, eight times too big; exposed and repaired."""
+"""latency_throughput-calculator: a KV calculator as it circulates, eight times too big; exposed and
+repaired."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Call = list[Any]
 
 
 def observe(answer: Answer, case: Case) -> Any:
-    """A case with a fault's name asks whether `expose` shows it; one with a config runs the repaired function."""
+    """A case with a fault's name asks whether `expose` shows it; one with a config runs the
+    repaired function."""
     if not isinstance(case.args[0], str):
         return answer.call("kv_cache_bytes", *case.args)
     calls = plain(answer.call("expose"))
@@ -23,11 +25,19 @@ def observe(answer: Answer, case: Case) -> Any:
     if found:
         return {"the calls": found, "a call shows it": False}
     fault = k.FAULTS[case.args[0]]
-    return {"the calls": "valid", "a call shows it": any(fault(*call) != k.RIGHT(*call) for call in calls)}
+    return {
+        "the calls": "valid",
+        "a call shows it": any(fault(*call) != k.RIGHT(*call) for call in calls),
+    }
 
 
 def _config(L: int, D: int, N: int, dtype: str, **optional: int | None) -> k.Config:
-    required = {"num_hidden_layers": L, "hidden_size": D, "num_attention_heads": N, "torch_dtype": dtype}
+    required = {
+        "num_hidden_layers": L,
+        "hidden_size": D,
+        "num_attention_heads": N,
+        "torch_dtype": dtype,
+    }
     return {**required, **optional}
 
 
@@ -36,7 +46,11 @@ def _fresh(rng: random.Random, i: int) -> Case:
     given: dict[str, int | None] = {"num_key_value_heads": K, "head_dim": H}
     D = K * G * rng.randrange(30, 150)
     config = _config(rng.randrange(4, 90), D, K * G, rng.choice(list(k.BYTES)), **given)
-    return Case(f"repaired: fresh {i + 1}", (config, rng.randrange(2, 60), rng.randrange(100, 9000)), public=i < 1)
+    return Case(
+        f"repaired: fresh {i + 1}",
+        (config, rng.randrange(2, 60), rng.randrange(100, 9000)),
+        public=i < 1,
+    )
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -48,7 +62,10 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("repaired: neither optional key", (plain, 1, 5)),
         Case("repaired: float32", (_config(2, 12, 3, "float32"), 2, 5)),
-        Case("repaired: both optional keys are None", ({**plain, "num_key_value_heads": None, "head_dim": None}, 1, 5)),
+        Case(
+            "repaired: both optional keys are None",
+            ({**plain, "num_key_value_heads": None, "head_dim": None}, 1, 5),
+        ),
         Case("repaired: Llama-2-13B, 64 sequences of 1,024", (llama2, 64, 1024)),
         Case("repaired: Llama-3-70B, one sequence of 8,192", (llama3, 1, 8192)),
         Case("repaired: Gemma-2-9B, whose heads are not D / N wide", (gemma, 3, 4096)),
@@ -63,7 +80,10 @@ def expose() -> list[Call]:
 
 
 def expose_mha_only() -> list[Call]:
-    return [[_config(1, 64, 8, "bfloat16", head_dim=16), 1, 10], [_config(1, 64, 8, "float16"), 2, 10]]
+    return [
+        [_config(1, 64, 8, "bfloat16", head_dim=16), 1, 10],
+        [_config(1, 64, 8, "float16"), 2, 10],
+    ]
 
 
 def expose_square_heads() -> list[Call]:
@@ -119,14 +139,16 @@ EXERCISE = Exercise(
             k.calculator(width=k.width_over_heads),
             expose,
             "calculators tried on Llama only",
-            "You still take hidden_size / num_attention_heads for the head's width: where head_dim is given, it decides.",
+            "You still take hidden_size / num_attention_heads for the head's width: where head_dim"
+            " is given, it decides.",
         ),
         _wrong(
             "width_over_kv_heads",
             k.calculator(width=k.width_over_kv_heads),
             expose,
             "plausible",
-            "You divide the width by the KV heads. A head is hidden_size / num_attention_heads wide, GQA or not.",
+            "You divide the width by the KV heads. A head is hidden_size / num_attention_heads"
+            " wide, GQA or not.",
         ),
         _wrong(
             "bfloat16_still",
@@ -144,32 +166,37 @@ EXERCISE = Exercise(
         ),
         _wrong(
             "keys_required",
-            k.calculator(heads=lambda c: int(c["num_key_value_heads"]), width=lambda c: int(c["head_dim"])),
+            k.calculator(
+                heads=lambda c: int(c["num_key_value_heads"]), width=lambda c: int(c["head_dim"])
+            ),
             expose,
             "plausible",
-            "num_key_value_heads and head_dim may be missing: then K = N, and a head is hidden_size / N wide.",
+            "num_key_value_heads and head_dim may be missing: then K = N, and a head is hidden_size"
+            " / N wide.",
         ),
         _wrong(
             "none_not_expected",
             k.calculator(heads=k.get_kv_heads, width=k.get_head_dim),
             expose,
             "plausible",
-            "A key may be there and hold None, which get(key, default) returns as it is: treat None like a missing key.",
+            "A key may be there and hold None, which get(key, default) returns as it is: treat None"
+            " like a missing key.",
         ),
         _wrong(
             "exposed_mha_only",
             k.RIGHT,
             expose_mha_only,
             "tests on Llama-2",
-            "In all your configs every query head has its own keys: there the two numbers of heads are equal, and the "
-            "first fault stays hidden.",
+            "In all your configs every query head has its own keys: there the two numbers of heads"
+            " are equal, and the first fault stays hidden.",
         ),
         _wrong(
             "exposed_square_heads",
             k.RIGHT,
             expose_square_heads,
             "tests on Llama",
-            "In none of your configs is head_dim other than hidden_size / num_attention_heads: that fault stays hidden.",
+            "In none of your configs is head_dim other than hidden_size / num_attention_heads: that"
+            " fault stays hidden.",
         ),
         _wrong(
             "exposed_float16_only",
@@ -183,16 +210,29 @@ EXERCISE = Exercise(
             k.RIGHT,
             expose_uneven_groups,
             "plausible",
-            "The query heads of your config cannot be shared evenly among its KV heads: an invalid config shows nothing.",
+            "The query heads of your config cannot be shared evenly among its KV heads: an invalid"
+            " config shows nothing.",
         ),
     ),
     hints=(
-        "Go through the contract key by key. Which keys does the printed code never look at, which values of torch_dtype?",
-        "One config can show all three: fewer KV heads than query heads, a head_dim that is not hidden_size / heads, bfloat16.",
-        "K = config.get('num_key_value_heads'), and if that is None, K = num_attention_heads; likewise head_dim.",
+        (
+            "Go through the contract key by key. Which keys does the printed code never look at,"
+            " which values of torch_dtype?"
+        ),
+        (
+            "One config can show all three: fewer KV heads than query heads, a head_dim that is not"
+            " hidden_size / heads, bfloat16."
+        ),
+        (
+            "K = config.get('num_key_value_heads'), and if that is None, K = num_attention_heads;"
+            " likewise head_dim."
+        ),
     ),
     recall=(
-        "By how much does a calculator that counts query heads overstate the cache of Llama-3-70B (N = 64, K = 8)?",
+        (
+            "By how much does a calculator that counts query heads overstate the cache of"
+            " Llama-3-70B (N = 64, K = 8)?"
+        ),
         "By G = N / K = 8 times.",
     ),
     withholds=("twophase.theory.architecture.Architecture",),

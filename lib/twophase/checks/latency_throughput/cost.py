@@ -12,13 +12,17 @@ from twophase.checks.exercise import Case, Exercise, Misconception
 MILLION = 1_000_000
 
 
-def reference(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+def reference(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
     """The right answer."""
     hours = MILLION / (tokens_per_s * busy) / 3600 * n_chips
     return hours, hours * price_per_chip_hour
 
 
-def wall_clock_hours(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+def wall_clock_hours(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
     hours = MILLION / (tokens_per_s * busy) / 3600
     return hours, hours * price_per_chip_hour
 
@@ -37,12 +41,16 @@ def seconds_for_hours(
     return seconds, seconds * price_per_chip_hour
 
 
-def inverted(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+def inverted(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
     hours = tokens_per_s * busy * 3600 / MILLION * n_chips
     return hours, hours * price_per_chip_hour
 
 
-def idle_hours_free(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+def idle_hours_free(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
     return reference(tokens_per_s, n_chips, price_per_chip_hour, 1.0)
 
 
@@ -53,7 +61,9 @@ def idleness_makes_cheap(
     return hours, hours * price_per_chip_hour
 
 
-def one_token(tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float) -> tuple[float, float]:
+def one_token(
+    tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
+) -> tuple[float, float]:
     hours, price = reference(tokens_per_s, n_chips, price_per_chip_hour, busy)
     return hours / MILLION, price / MILLION
 
@@ -67,7 +77,12 @@ def cases(rng: random.Random) -> list[Case]:
     """An hour for a million tokens; the chapter's batches; several chips, busy part of the time."""
     fresh = []
     for i in range(5):
-        given = (rng.uniform(50, 40_000), rng.randrange(2, 33), rng.uniform(0.5, 9), rng.uniform(0.1, 0.95))
+        given = (
+            rng.uniform(50, 40_000),
+            rng.randrange(2, 33),
+            rng.uniform(0.5, 9),
+            rng.uniform(0.1, 0.95),
+        )
         fresh.append(Case(f"fresh {i + 1}", given, public=i < 2))
     return [
         Case("a million tokens an hour on one chip at 2 per hour", (MILLION / 3600, 1, 2, 1)),
@@ -100,7 +115,8 @@ EXERCISE = Exercise(
             "price_of_one_chip",
             price_of_one_chip,
             "plausible",
-            "Your chip-hours are right, but the price is for one of the chips: multiply the chip-hours by the price.",
+            "Your chip-hours are right, but the price is for one of the chips: multiply the"
+            " chip-hours by the price.",
         ),
         Misconception(
             "seconds_for_hours",
@@ -112,19 +128,22 @@ EXERCISE = Exercise(
             "inverted",
             inverted,
             "plausible",
-            "This is how many million tokens an hour gives. A higher throughput must make a million tokens cheaper.",
+            "This is how many million tokens an hour gives. A higher throughput must make a million"
+            " tokens cheaper.",
         ),
         Misconception(
             "idle_hours_free",
             idle_hours_free,
             "price tables that divide by the peak throughput",
-            "You charge for busy time only. Idle chips are paid, too: a million tokens take 1 / busy times as long.",
+            "You charge for busy time only. Idle chips are paid, too: a million tokens take 1 /"
+            " busy times as long.",
         ),
         Misconception(
             "idleness_makes_cheap",
             idleness_makes_cheap,
             "plausible",
-            "You multiplied by the busy share, so that idle chips make tokens cheaper: divide by it.",
+            "You multiplied by the busy share, so that idle chips make tokens cheaper: divide"
+            " by it.",
         ),
         Misconception(
             "one_token",
@@ -134,9 +153,15 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "How many seconds until a million tokens are there? The rate is reached only a share `busy` of the time.",
+        (
+            "How many seconds until a million tokens are there? The rate is reached only a share"
+            " `busy` of the time."
+        ),
         "Seconds: 1,000,000 / (tokens_per_s × busy). Hours: that over 3,600.",
-        "Every hour on the clock is n_chips chip-hours; the price is chip-hours × price_per_chip_hour.",
+        (
+            "Every hour on the clock is n_chips chip-hours; the price is chip-hours ×"
+            " price_per_chip_hour."
+        ),
     ),
     recall=(
         "A server is busy a fifth of the time. What does that do to the price of a token?",

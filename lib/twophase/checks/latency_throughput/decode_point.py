@@ -1,4 +1,5 @@
-"""latency_throughput-decode_point: latency and throughput of a decode step from the model's sizes, if it fits."""
+"""latency_throughput-decode_point: latency and throughput of a decode step from the model's sizes,
+if it fits."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def _point(
 ) -> Callable[..., Point]:
     """The calculation with one part replaced; with none replaced it is right."""
 
-    def decode_point(model: Sizes, B: int, S: int, memory_bytes: float, bytes_per_s: float) -> Point:
+    def decode_point(
+        model: Sizes, B: int, S: int, memory_bytes: float, bytes_per_s: float
+    ) -> Point:
         w, caches = weight_bytes(model), B * cache_bytes(model, S)
         if not fits(w, caches, memory_bytes):
             return None
@@ -66,7 +69,9 @@ def cases(rng: random.Random) -> list[Case]:
         m, B, S = _model(rng), rng.randrange(2, 40), rng.randrange(200, 5000)
         need = weights(m) + B * cache(m, S)
         memory = need * (rng.uniform(0.9, 0.99) if i == 3 else rng.uniform(1.01, 1.1))
-        fresh.append(Case(f"fresh {i + 1}", (m, B, S, memory, rng.uniform(1e12, 8e12)), public=i < 2))
+        fresh.append(
+            Case(f"fresh {i + 1}", (m, B, S, memory, rng.uniform(1e12, 8e12)), public=i < 2)
+        )
     return [
         Case(f"{tiny}, B=2, S=3: memory is just enough", (tiny, 2, 3, full, 100)),
         Case(f"{tiny}, B=2, S=3: one byte short", (tiny, 2, 3, full - 1, 100)),
@@ -97,7 +102,8 @@ EXERCISE = Exercise(
             "query_heads_cached",
             _point(cache_bytes=lambda m, S: cache(m, S, heads="N")),
             "KV calculators (modular handbook #131, LMCache #688)",
-            "You cached N heads: only the K key and value heads are stored, and the query heads of a group share them.",
+            "You cached N heads: only the K key and value heads are stored, and the query heads of"
+            " a group share them.",
         ),
         Misconception(
             "query_heads_projected",
@@ -133,13 +139,15 @@ EXERCISE = Exercise(
             "throughput_of_one",
             _point(rate=lambda B, step_s: 1 / step_s),
             "plausible",
-            "1 / latency is the rate of one sequence. A step gives one token to each of B sequences.",
+            "1 / latency is the rate of one sequence. A step gives one token to each of B"
+            " sequences.",
         ),
         Misconception(
             "one_table",
             _point(weight_bytes=lambda m: weights(m, tables=1)),
             "plausible",
-            "There are two tables of V × D here, the embedding and the output matrix: they are not tied.",
+            "There are two tables of V × D here, the embedding and the output matrix: they are not"
+            " tied.",
         ),
         Misconception(
             "two_matrix_mlp",
@@ -155,9 +163,18 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Three numbers first: bytes of the weights, bytes of one sequence's cache, and their sum for the batch.",
-        "Weights: L × (2·D·N·H + 2·D·K·H + 3·D·F) + 2·V·D numbers. One cache: S × L × 2·K·H numbers. Two bytes each.",
-        "If the sum is above memory_bytes: None. Else step = sum / bytes_per_s, and B tokens per step.",
+        (
+            "Three numbers first: bytes of the weights, bytes of one sequence's cache, and their"
+            " sum for the batch."
+        ),
+        (
+            "Weights: L × (2·D·N·H + 2·D·K·H + 3·D·F) + 2·V·D numbers. One cache: S × L × 2·K·H"
+            " numbers. Two bytes each."
+        ),
+        (
+            "If the sum is above memory_bytes: None. Else step = sum / bytes_per_s, and B tokens"
+            " per step."
+        ),
     ),
     recall=(
         "Why does GQA raise throughput twice over?",

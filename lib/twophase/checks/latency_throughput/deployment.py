@@ -1,4 +1,5 @@
-"""latency_throughput-deployment: choose chip, number of chips, format and batch: the cheapest that fits and is fast enough."""
+"""latency_throughput-deployment: choose chip, number of chips, format and batch: the cheapest that
+fits and is fast enough."""
 
 from __future__ import annotations
 
@@ -49,21 +50,41 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
         return {"the choice": found, "memory": "", "step": "", "price": ""}
 
     def sizes(c: Choice) -> tuple[Machine, int, str, int]:
-        return next(m for m in machines if m["name"] == c["machine"]), c["n_chips"], c["format"], c["batch"]
+        return (
+            next(m for m in machines if m["name"] == c["machine"]),
+            c["n_chips"],
+            c["format"],
+            c["batch"],
+        )
 
     m, n, fmt, batch = sizes(choice)
     need, room = used_bytes(w, fmt, batch), USABLE * n * m["memory_bytes"]
-    took, ratio = step_s(w, m, n, fmt, batch), price(w, m, n, fmt, batch) / price(w, *sizes(best(w, machines)))
+    took, ratio = (
+        step_s(w, m, n, fmt, batch),
+        price(w, m, n, fmt, batch) / price(w, *sizes(best(w, machines))),
+    )
     limit = w["tpot_limit_s"]
     return {
         "the choice": "valid",
-        "memory": "fits" if need <= room * SLACK else f"needs {need / 1e9:.1f} GB, {room / 1e9:.1f} GB are usable",
-        "step": "in time" if took <= limit * SLACK else f"takes {took * 1e3:.2f} ms, allowed are {limit * 1e3:.2f} ms",
-        "price": "within 5 % of the best" if ratio <= NEAR * SLACK else f"{ratio:.3f} times the best",
+        "memory": (
+            "fits"
+            if need <= room * SLACK
+            else f"needs {need / 1e9:.1f} GB, {room / 1e9:.1f} GB are usable"
+        ),
+        "step": (
+            "in time"
+            if took <= limit * SLACK
+            else f"takes {took * 1e3:.2f} ms, allowed are {limit * 1e3:.2f} ms"
+        ),
+        "price": (
+            "within 5 % of the best" if ratio <= NEAR * SLACK else f"{ratio:.3f} times the best"
+        ),
     }
 
 
-def _trap(rng: random.Random, name: str, wrong: Callable[..., Choice], public: bool = True, **fixed: Any) -> Case:
+def _trap(
+    rng: random.Random, name: str, wrong: Callable[..., Choice], public: bool = True, **fixed: Any
+) -> Case:
     """A fresh workload on which this wrong answer fails, and some choice is possible."""
     while True:
         case = Case(name, (fresh_workload(rng, **fixed), fresh_machines(rng)), public=public)
@@ -86,8 +107,12 @@ def _fails(wrong: Callable[..., Choice], case: Case) -> bool:
 def cases(rng: random.Random) -> list[Case]:
     """A workload for every trap, then others."""
     every = [*WRONG.values(), *TRAPS.values()]
-    traps = [_trap(rng, f"workload {i + 1}", wrong, **fixed) for i, (wrong, fixed) in enumerate(every)]
-    more = [_trap(rng, f"workload {len(traps) + i + 1}", smallest_batch, public=False) for i in range(4)]
+    traps = [
+        _trap(rng, f"workload {i + 1}", wrong, **fixed) for i, (wrong, fixed) in enumerate(every)
+    ]
+    more = [
+        _trap(rng, f"workload {len(traps) + i + 1}", smallest_batch, public=False) for i in range(4)
+    ]
     return traps + more
 
 
@@ -108,9 +133,15 @@ EXERCISE = Exercise(
     compare=EXACT,
     misconceptions=(
         _misconception(
-            "any_step_time", "plausible", "The batch is too large: its steps take longer than the limit allows."
+            "any_step_time",
+            "plausible",
+            "The batch is too large: its steps take longer than the limit allows.",
         ),
-        _misconception("any_memory", "plausible", "You never look at the memory: weights and caches must fit into it."),
+        _misconception(
+            "any_memory",
+            "plausible",
+            "You never look at the memory: weights and caches must fit into it.",
+        ),
         _misconception(
             "no_reserve",
             "sizing by the data sheet",
@@ -119,32 +150,38 @@ EXERCISE = Exercise(
         _misconception(
             "fastest_step",
             "plausible",
-            "This is the fastest step. Within the limit faster is worth nothing here: the price decides.",
+            "This is the fastest step. Within the limit faster is worth nothing here: the price"
+            " decides.",
         ),
         _misconception(
             "most_tokens",
             "plausible",
-            "This is the highest throughput. It may cost more chips than it is worth: divide by their price.",
+            "This is the highest throughput. It may cost more chips than it is worth: divide by"
+            " their price.",
         ),
         _misconception(
             "cheapest_hour",
             "plausible",
-            "This has the lowest price per hour. What counts is the price per token: a dearer chip may make far more of them.",
+            "This has the lowest price per hour. What counts is the price per token: a dearer chip"
+            " may make far more of them.",
         ),
         _misconception(
             "one_chip",
             "plausible",
-            "You never take more than one chip: sharding holds a larger batch, and meets limits that one chip cannot.",
+            "You never take more than one chip: sharding holds a larger batch, and meets limits"
+            " that one chip cannot.",
         ),
         _misconception(
             "smallest_batch",
             "plausible",
-            "A batch of one has the lowest latency and the highest price: every read of the weights serves one token.",
+            "A batch of one has the lowest latency and the highest price: every read of the weights"
+            " serves one token.",
         ),
         _misconception(
             "sync_left_out",
             "linear scaling assumed",
-            "You left out what the chips wait for each other: sync_s for each chip beyond the first, in every step.",
+            "You left out what the chips wait for each other: sync_s for each chip beyond the"
+            " first, in every step.",
         ),
         _misconception(
             "cache_left_out",
@@ -159,12 +196,14 @@ EXERCISE = Exercise(
         _misconception(
             "per_hour_and_sequence",
             "plausible",
-            "You divide the price of an hour by the batch. A token costs the price of a step, and steps differ in length.",
+            "You divide the price of an hour by the batch. A token costs the price of a step, and"
+            " steps differ in length.",
         ),
         _misconception(
             "fewest_chips",
             "“as few chips as fit”",
-            "You stop at the fewest chips that will do: more of them may hold so large a batch that a token is cheaper.",
+            "You stop at the fewest chips that will do: more of them may hold so large a batch that"
+            " a token is cheaper.",
         ),
         _misconception(
             "chips_in_powers_of_two",
@@ -177,20 +216,34 @@ EXERCISE = Exercise(
             "You never try max_chips itself: range(1, n) ends at n − 1.",
         ),
         _misconception(
-            "max_batch_left_out", "plausible", "There are no more than max_batch requests to put in a batch."
+            "max_batch_left_out",
+            "plausible",
+            "There are no more than max_batch requests to put in a batch.",
         ),
         _misconception(
             "last_batch_left_out",
             "range without its end",
             "You never try max_batch itself: range(1, n) ends at n − 1.",
         ),
-        _misconception("forbidden_format", "plausible", "The workload does not allow this format: read `formats`."),
+        _misconception(
+            "forbidden_format",
+            "plausible",
+            "The workload does not allow this format: read `formats`.",
+        ),
     ),
     hints=(
-        "Write three functions of (machine, n, format, batch): bytes used, step time, price of a million tokens.",
-        "With machine, n and format fixed, a larger batch is never dearer per token: take the largest that fits and is in time.",
-        "Try every machine, every n from 1 to max_chips and every allowed format; keep the cheapest. Two loops over a few dozen "
-        "combinations and a search for the batch.",
+        (
+            "Write three functions of (machine, n, format, batch): bytes used, step time, price of"
+            " a million tokens."
+        ),
+        (
+            "With machine, n and format fixed, a larger batch is never dearer per token: take the"
+            " largest that fits and is in time."
+        ),
+        (
+            "Try every machine, every n from 1 to max_chips and every allowed format; keep the"
+            " cheapest. Two loops over a few dozen combinations and a search for the batch."
+        ),
     ),
     recall=(
         "Machine and number of chips are fixed. Which batch gives the cheapest tokens?",

@@ -22,7 +22,9 @@ def _front(beats: Callable[[Points, int, int], bool]) -> Callable[[Points], list
 
     def front(points: Points) -> list[int]:
         n = range(len(points))
-        return _by_latency(points, [i for i in n if not any(beats(points, j, i) for j in n if j != i)])
+        return _by_latency(
+            points, [i for i in n if not any(beats(points, j, i) for j in n if j != i)]
+        )
 
     return front
 
@@ -89,7 +91,11 @@ def _cloud(rng: random.Random, n: int) -> Points:
     points = [(s / 1000, float(round(s * rng.uniform(20, 40) + 400))) for s in steps]
     twin, tied, level = (rng.randrange(n) for _ in range(3))
     best = max(range(n), key=lambda i: points[i][1])
-    points += [points[twin], (points[tied][0], points[tied][1] - 50), (points[level][0] + 0.003, points[level][1])]
+    points += [
+        points[twin],
+        (points[tied][0], points[tied][1] - 50),
+        (points[level][0] + 0.003, points[level][1]),
+    ]
     points += [points[best], (points[best][0] + 0.004, points[best][1])]
     rng.shuffle(points)
     return points
@@ -109,13 +115,16 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same latency, less throughput", ([(0.01, 200.0), (0.01, 100.0), (0.03, 300.0)],)),
         Case("the same throughput, more latency", ([(0.02, 200.0), (0.01, 200.0), (0.03, 300.0)],)),
         Case("two equal points", ([(0.03, 300.0), (0.01, 200.0), (0.01, 200.0)],)),
-        Case("below the line between its neighbors", ([(0.01, 100.0), (0.05, 120.0), (0.06, 600.0)],)),
+        Case(
+            "below the line between its neighbors", ([(0.01, 100.0), (0.05, 120.0), (0.06, 600.0)],)
+        ),
         Case(
             "a poor point followed by a better one, both beaten",
             ([(0.01, 500.0), (0.02, 100.0), (0.03, 300.0), (0.04, 900.0)],),
         ),
         Case(
-            "hardly more latency for hardly more", ([(0.0202, 502.0), (0.0201, 501.0), (0.02, 500.0), (0.0203, 501.5)],)
+            "hardly more latency for hardly more",
+            ([(0.0202, 502.0), (0.0201, 501.0), (0.02, 500.0), (0.0203, 501.5)],),
         ),
         *(Case(f"cloud {i + 1}", (_cloud(rng, 6 + 9 * i),), public=i < 2) for i in range(4)),
     ]
@@ -137,19 +146,22 @@ EXERCISE = Exercise(
             "worse_in_both",
             _front(_worse_in_both),
             "fronts with two strict comparisons",
-            "You drop a point only if another is better in both. It is beaten as soon as one is better in one and no worse in the other.",
+            "You drop a point only if another is better in both. It is beaten as soon as one is"
+            " better in one and no worse in the other.",
         ),
         Misconception(
             "all_equals_kept",
             _front(_all_equals_kept),
             "plausible",
-            "You keep every copy of equal points: of those, the task asks for the one with the smallest index.",
+            "You keep every copy of equal points: of those, the task asks for the one with the"
+            " smallest index.",
         ),
         Misconception(
             "equals_beat_each_other",
             _front(_equals_beat_each_other),
             "fronts with two comparisons ≤ and ≥",
-            "Equal points beat each other in your code, so that none is left: to beat, a point must be better in one of the two.",
+            "Equal points beat each other in your code, so that none is left: to beat, a point must"
+            " be better in one of the two.",
         ),
         Misconception(
             "most_of_both",
@@ -161,14 +173,15 @@ EXERCISE = Exercise(
             "better_than_the_one_before",
             better_than_the_one_before,
             "plausible",
-            "You compare each point with the one just before it: it must be better than the best of all with less latency.",
+            "You compare each point with the one just before it: it must be better than the best of"
+            " all with less latency.",
         ),
         Misconception(
             "hull",
             hull,
             "plausible",
-            "This is the convex hull. A point under the line between two others is still the best at its latency: a server "
-            "cannot run at a mixture.",
+            "This is the convex hull. A point under the line between two others is still the best"
+            " at its latency: a server cannot run at a mixture.",
         ),
         Misconception(
             "given_order",
@@ -184,13 +197,19 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "When does a point lose? When some other has latency ≤, throughput ≥, and is strictly better in one of the two.",
+        (
+            "When does a point lose? When some other has latency ≤, throughput ≥, and is strictly"
+            " better in one of the two."
+        ),
         "Sort by latency, highest throughput first where latencies are equal, then smallest index.",
         "Walk through that order and keep a point if its throughput is above the best so far.",
     ),
     recall=(
         "What does it mean that a batch size is on the latency-throughput front?",
-        "No other one gives at least its throughput at no more latency: to gain in one you must lose in the other.",
+        (
+            "No other one gives at least its throughput at no more latency: to gain in one you must"
+            " lose in the other."
+        ),
     ),
     withholds=("twophase.theory.latency_throughput.pareto_front",),
 )

@@ -39,8 +39,11 @@ SIGNS: Signs = {
 }
 
 
-def _diagnosis(otherwise: str = "healthy", **replaced: Callable[[Events, Server], bool]) -> Callable[..., str]:
-    """The first sign that applies, with signs replaced (`overhead_bound=...`); with none replaced it is right."""
+def _diagnosis(
+    otherwise: str = "healthy", **replaced: Callable[[Events, Server], bool]
+) -> Callable[..., str]:
+    """The first sign that applies, with signs replaced (`overhead_bound=...`); with none replaced
+    it is right."""
     signs = SIGNS | {label.replace("_bound", "-bound"): sign for label, sign in replaced.items()}
 
     def diagnose(events: Events, server: Server) -> str:
@@ -64,11 +67,21 @@ def _above_the_critical_batch(es: Events, s: Server) -> bool:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Every scene once, named; then those that change on the way and some others again, longer and unnamed."""
-    shown = [Case(name, (fresh_log(rng, s := fresh_server(rng), 24, **scene), s)) for name, scene in SCENES.items()]
-    again = [scene for scene in SCENES.values() if "phases" in scene] + rng.sample(list(SCENES.values()), 4)
+    """Every scene once, named; then those that change on the way and some others again, longer and
+    unnamed."""
+    shown = [
+        Case(name, (fresh_log(rng, s := fresh_server(rng), 24, **scene), s))
+        for name, scene in SCENES.items()
+    ]
+    again = [scene for scene in SCENES.values() if "phases" in scene] + rng.sample(
+        list(SCENES.values()), 4
+    )
     hidden = [
-        Case(f"log {i + 1}", (fresh_log(rng, s := fresh_server(rng), rng.randrange(40, 70), **scene), s), public=False)
+        Case(
+            f"log {i + 1}",
+            (fresh_log(rng, s := fresh_server(rng), rng.randrange(40, 70), **scene), s),
+            public=False,
+        )
         for i, scene in enumerate(again)
     ]
     return shown + hidden
@@ -89,7 +102,8 @@ EXERCISE = Exercise(
             "any_preemption",
             _diagnosis(preempting=lambda es, s: any(e["preempted"] for e in es)),
             "plausible",
-            "One preempted step is nothing to act on: it must happen in more than 5 % of the steps.",
+            "One preempted step is nothing to act on: it must happen in more than 5 % of the"
+            " steps.",
         ),
         Misconception(
             "sequences_counted",
@@ -101,21 +115,26 @@ EXERCISE = Exercise(
             "mean_ratio",
             _diagnosis(overhead_bound=lambda es, s: mean(_ratios(es, s)) > 2),
             "dashboards that average",
-            "A few very slow steps lift the mean of a whole log, as they lift its maximum. Take the median.",
+            "A few very slow steps lift the mean of a whole log, as they lift its maximum. Take the"
+            " median.",
         ),
         Misconception(
             "cache_left_out",
             _diagnosis(overhead_bound=_weights_only),
             "the pop quiz of a public set of notes, first attempt",
-            "You compare with the weights' floor. Long caches are read, too: that time is not overhead.",
+            "You compare with the weights' floor. Long caches are read, too: that time is not"
+            " overhead.",
         ),
         Misconception(
             "sum_for_max",
             _diagnosis(
-                overhead_bound=lambda es, s: median(e["step_s"] / (memory_s(e, s) + compute_s(e, s)) for e in es) > 2
+                overhead_bound=lambda es, s: (
+                    median(e["step_s"] / (memory_s(e, s) + compute_s(e, s)) for e in es) > 2
+                )
             ),
             "plausible",
-            "You compare with the sum of reading and computing. They overlap: the rule compares with the larger.",
+            "You compare with the sum of reading and computing. They overlap: the rule compares"
+            " with the larger.",
         ),
         Misconception(
             "free_is_underfilled",
@@ -127,37 +146,51 @@ EXERCISE = Exercise(
             "waiting_is_underfilled",
             _diagnosis(underfilled=lambda es, s: most(es, lambda e: e["waiting"] > 0)),
             "alerts on the queue alone",
-            "A queue before a full server is load, not a fault. Underfilled means: they wait although there is room.",
+            "A queue before a full server is load, not a fault. Underfilled means: they wait"
+            " although there is room.",
         ),
         Misconception(
             "critical_batch_alone",
             _diagnosis(compute_bound=_above_the_critical_batch),
             "the rule “above the critical batch, compute-bound”",
-            "Above the critical batch the weights' products take longer than reading the weights; with long caches reading all "
-            "of it still takes longer.",
+            "Above the critical batch the weights' products take longer than reading the weights;"
+            " with long caches reading all of it still takes longer.",
         ),
         Misconception(
             "never_healthy",
             _diagnosis(otherwise="memory-bound"),
             "plausible",
-            "Decode bound by memory is its healthy state, and memory-bound is not one of the labels.",
+            "Decode bound by memory is its healthy state, and memory-bound is not one of the"
+            " labels.",
         ),
         Misconception(
             "least_specific_first",
             least_specific_first,
             "plausible",
-            "You ask the four questions in another order. The first that applies in the order of the task decides.",
+            "You ask the four questions in another order. The first that applies in the order of"
+            " the task decides.",
         ),
     ),
     hints=(
-        "For every step compute two times: reading (weights + cached tokens × bytes per token) and computing (2 FLOPs per "
-        "parameter and new token).",
-        "Then four questions in the task's order; the first yes gives the label. Shares are counted over steps, the ratio is a median.",
-        "sum(e['preempted'] > 0 for e in events) > 0.05·n; median(step_s / max(read, compute)) > 2; waiting and 1 − cached/capacity "
-        "> 0.5 in more than half; compute > read in more than half.",
+        (
+            "For every step compute two times: reading (weights + cached tokens × bytes per token)"
+            " and computing (2 FLOPs per parameter and new token)."
+        ),
+        (
+            "Then four questions in the task's order; the first yes gives the label. Shares are"
+            " counted over steps, the ratio is a median."
+        ),
+        (
+            "sum(e['preempted'] > 0 for e in events) > 0.05·n; median(step_s / max(read, compute))"
+            " > 2; waiting and 1 − cached/capacity > 0.5 in more than half; compute > read in more"
+            " than half."
+        ),
     ),
     recall=(
         "Requests wait, and half of the KV cache is free. What do you look at first?",
-        "The scheduler's cap on the batch (max_num_seqs and the like): there is room, and it is not used.",
+        (
+            "The scheduler's cap on the batch (max_num_seqs and the like): there is room, and it is"
+            " not used."
+        ),
     ),
 )

@@ -12,62 +12,108 @@ CACHE_GB = WORKED[1] * WORKED[2] * WORKED[3] / 1e9
 
 
 def reference(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     """The right answer."""
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
 def cache_left_out(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return weight_bytes / (n_chips * bytes_per_s)
 
 
 def weights_per_sequence(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return B * (weight_bytes + n_tokens * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
 def weights_left_out(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return B * n_tokens * kv_bytes_per_token / (n_chips * bytes_per_s)
 
 
 def one_token_of_cache(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return (weight_bytes + B * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
 def one_sequence_of_cache(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return (weight_bytes + n_tokens * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
 def chips_forgotten(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) / bytes_per_s
 
 
 def cache_on_every_chip(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return (weight_bytes / n_chips + B * n_tokens * kv_bytes_per_token) / bytes_per_s
 
 
 def milliseconds(
-    weight_bytes: int, B: int, n_tokens: int, kv_bytes_per_token: int, n_chips: int, bytes_per_s: float
+    weight_bytes: int,
+    B: int,
+    n_tokens: int,
+    kv_bytes_per_token: int,
+    n_chips: int,
+    bytes_per_s: float,
 ) -> float:
     return 1000 * reference(weight_bytes, B, n_tokens, kv_bytes_per_token, n_chips, bytes_per_s)
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Numbers for the head, one chip, the quiz itself, then fresh ones on both sides of cache = weights."""
+    """Numbers for the head, one chip, the quiz itself, then fresh ones on both sides of cache =
+    weights."""
     fresh = []
     for i in range(6):
         sizes = (
@@ -80,8 +126,14 @@ def cases(rng: random.Random) -> list[Case]:
         )
         fresh.append(Case(f"fresh {i + 1}", sizes, public=i < 3))
     return [
-        Case("100 bytes of weights, 2 sequences of 5 tokens of 3 bytes, 2 chips of 10 bytes/s", (100, 2, 5, 3, 2, 10)),
-        Case("13B in bf16, one sequence of 1,024 tokens, one H100", (26_000_000_000, 1, 1024, 819_200, 1, 3.35e12)),
+        Case(
+            "100 bytes of weights, 2 sequences of 5 tokens of 3 bytes, 2 chips of 10 bytes/s",
+            (100, 2, 5, 3, 2, 10),
+        ),
+        Case(
+            "13B in bf16, one sequence of 1,024 tokens, one H100",
+            (26_000_000_000, 1, 1024, 819_200, 1, 3.35e12),
+        ),
         Case("the quiz: 30B in int8, 4 sequences of 8,192 tokens, 16 chips", WORKED),
         *fresh,
     ]
@@ -109,7 +161,8 @@ EXERCISE = Exercise(
             "weights_per_sequence",
             weights_per_sequence,
             "plausible",
-            "You read the weights once for each sequence: one read serves the whole batch, that is what batches are for.",
+            "You read the weights once for each sequence: one read serves the whole batch, that is"
+            " what batches are for.",
         ),
         Misconception(
             "weights_left_out",
@@ -121,7 +174,8 @@ EXERCISE = Exercise(
             "one_token_of_cache",
             one_token_of_cache,
             "plausible",
-            "You read one token of each cache: attention reads the keys and values of all n_tokens.",
+            "You read one token of each cache: attention reads the keys and values of all"
+            " n_tokens.",
         ),
         Misconception(
             "one_sequence_of_cache",
@@ -133,13 +187,15 @@ EXERCISE = Exercise(
             "chips_forgotten",
             chips_forgotten,
             "plausible",
-            "This is one chip reading everything: n_chips of them read their shares at the same time.",
+            "This is one chip reading everything: n_chips of them read their shares at the same"
+            " time.",
         ),
         Misconception(
             "cache_on_every_chip",
             cache_on_every_chip,
             "plausible",
-            "You divided the weights among the chips and let each chip read the whole cache: it is divided, too.",
+            "You divided the weights among the chips and let each chip read the whole cache: it is"
+            " divided, too.",
         ),
         Misconception(
             "milliseconds",
@@ -149,7 +205,10 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "A decode step limited by memory takes as long as reading what it needs. What does it read once, what once per sequence?",
+        (
+            "A decode step limited by memory takes as long as reading what it needs. What does it"
+            " read once, what once per sequence?"
+        ),
         "Bytes: weights + B × n_tokens × kv_bytes_per_token.",
         "All chips read at once: divide by n_chips × bytes_per_s.",
     ),

@@ -1,4 +1,5 @@
-"""two_phases-forward_flops: predict what the meter counts when a transformer runs T new tokens on a cache."""
+"""two_phases-forward_flops: predict what the meter counts when a transformer runs T new tokens on a
+cache."""
 
 from __future__ import annotations
 
@@ -96,12 +97,19 @@ def _model(rng: random.Random) -> Shape:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Small enough to count by hand, a decode step, a prefill, a chunk on top of a cache; N·H is never D."""
+    """Small enough to count by hand, a decode step, a prefill, a chunk on top of a cache; N·H is
+    never D."""
     tiny = {"L": 1, "D": 3, "F": 5, "N": 2, "K": 1, "H": 2, "V": 7}
     fresh = []
     for i, (T, n_cached) in enumerate([(1, 7), (6, 0), (4, 9), (3, 17)]):
         model = _model(rng)
-        fresh.append(Case(f"fresh {i + 1}: {model}, T={T}, {n_cached} cached", (model, T, n_cached), public=i < 2))
+        fresh.append(
+            Case(
+                f"fresh {i + 1}: {model}, T={T}, {n_cached} cached",
+                (model, T, n_cached),
+                public=i < 2,
+            )
+        )
     return [
         Case(f"{tiny}, one token, nothing cached", (tiny, 1, 0)),
         Case(f"{tiny}, one token, 4 cached", (tiny, 1, 4)),
@@ -126,7 +134,8 @@ EXERCISE = Exercise(
             "attention_left_out",
             attention_left_out,
             "the rule of thumb 2 × parameters",
-            "2 × parameters is the weights' share. Scores and weighted values cost FLOPs too, and they grow with the context.",
+            "2 × parameters is the weights' share. Scores and weighted values cost FLOPs too, and"
+            " they grow with the context.",
         ),
         Misconception(
             "cache_not_attended",
@@ -144,7 +153,8 @@ EXERCISE = Exercise(
             "kv_heads_in_attention",
             kv_heads_in_attention,
             "plausible",
-            "Scores are computed for every query head. GQA shares keys between heads, it does not save their products.",
+            "Scores are computed for every query head. GQA shares keys between heads, it does not"
+            " save their products.",
         ),
         Misconception(
             "width_for_heads",
@@ -174,16 +184,29 @@ EXERCISE = Exercise(
             "cached_tokens_run_again",
             cached_tokens_run_again,
             "generation loops without a cache",
-            "You run the cached tokens through the model again: not doing that is what the cache is for.",
+            "You run the cached tokens through the model again: not doing that is what the cache is"
+            " for.",
         ),
     ),
     hints=(
-        "Two kinds of products: tokens with weights, and queries with keys and values. Count the first kind by listing the matrices.",
-        "Weights: per layer q and o [D, N·H], k and v [D, K·H], three of [D, F]; once [D, V]. Each costs 2 FLOPs per number and token.",
-        "Attention: per layer and query head, T × (n_cached + T) pairs, each 2·H FLOPs for the score and 2·H for the value.",
+        (
+            "Two kinds of products: tokens with weights, and queries with keys and values. Count"
+            " the first kind by listing the matrices."
+        ),
+        (
+            "Weights: per layer q and o [D, N·H], k and v [D, K·H], three of [D, F]; once [D, V]."
+            " Each costs 2 FLOPs per number and token."
+        ),
+        (
+            "Attention: per layer and query head, T × (n_cached + T) pairs, each 2·H FLOPs for the"
+            " score and 2·H for the value."
+        ),
     ),
     recall=(
         "Which part of a forward pass's FLOPs grows with the number of cached tokens?",
-        "Scores and weighted values: 4 × L × N × H for each pair of query and key. The weights' part does not.",
+        (
+            "Scores and weighted values: 4 × L × N × H for each pair of query and key. The weights'"
+            " part does not."
+        ),
     ),
 )

@@ -1,4 +1,5 @@
-"""two_phases-generate: the generation loop over a model that keeps its cache; the judge keeps the log of its calls."""
+"""two_phases-generate: the generation loop over a model that keeps its cache; the judge keeps the
+log of its calls."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def reference(model: Model, prompt: list[int], max_new_tokens: int, stop_token: 
     return generated
 
 
-def whole_text_again(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def whole_text_again(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     text = list(prompt)
     while len(text) - len(prompt) < max_new_tokens:
         token = best(model(text))
@@ -40,7 +43,9 @@ def whole_text_again(model: Model, prompt: list[int], max_new_tokens: int, stop_
     return text[len(prompt) :]
 
 
-def one_call_too_many(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def one_call_too_many(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     generated: list[int] = []
     scores = model(prompt)
     while len(generated) < max_new_tokens:
@@ -52,7 +57,9 @@ def one_call_too_many(model: Model, prompt: list[int], max_new_tokens: int, stop
     return generated
 
 
-def stop_token_kept(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def stop_token_kept(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     generated: list[int] = []
     fed = prompt
     while len(generated) < max_new_tokens and (not generated or generated[-1] != stop_token):
@@ -61,7 +68,9 @@ def stop_token_kept(model: Model, prompt: list[int], max_new_tokens: int, stop_t
     return generated
 
 
-def stop_ignored(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def stop_ignored(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     generated: list[int] = []
     fed = prompt
     for _ in range(max_new_tokens):
@@ -70,7 +79,9 @@ def stop_ignored(model: Model, prompt: list[int], max_new_tokens: int, stop_toke
     return generated
 
 
-def prompt_one_by_one(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def prompt_one_by_one(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     if max_new_tokens == 0:
         return []
     for token in prompt[:-1]:
@@ -78,22 +89,30 @@ def prompt_one_by_one(model: Model, prompt: list[int], max_new_tokens: int, stop
     return reference(model, prompt[-1:], max_new_tokens, stop_token)
 
 
-def last_prompt_token_twice(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def last_prompt_token_twice(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     if max_new_tokens == 0:
         return []
     model(prompt)
     return reference(model, prompt[-1:], max_new_tokens, stop_token)
 
 
-def prompt_returned(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def prompt_returned(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     return prompt + reference(model, prompt, max_new_tokens, stop_token)
 
 
-def stop_token_0_is_none(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def stop_token_0_is_none(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     return reference(model, prompt, max_new_tokens, stop_token or -1)
 
 
-def best_starts_at_0(model: Model, prompt: list[int], max_new_tokens: int, stop_token: int) -> list[int]:
+def best_starts_at_0(
+    model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
+) -> list[int]:
     def positive(tokens: list[int]) -> list[float]:
         return [max(x, 0.0) for x in model(tokens)]
 
@@ -113,12 +132,18 @@ class ScriptedModel:
             raise ValueError("the model was called 200 times: does the loop ever end?")
         tokens = plain(tokens)  # np.argmax and tensor.argmax give numbers of their own
         if isinstance(tokens, list) and len(tokens) > 1000:
-            raise ValueError(f"the model was given {len(tokens)} tokens at once: no text here is that long")
-        if not isinstance(tokens, list | tuple) or not all(type(t) is int and 0 <= t < self.V for t in tokens):
+            raise ValueError(
+                f"the model was given {len(tokens)} tokens at once: no text here is that long"
+            )
+        if not isinstance(tokens, list | tuple) or not all(
+            type(t) is int and 0 <= t < self.V for t in tokens
+        ):
             raise ValueError(f"model(tokens) wants a list of token numbers from 0 to {self.V - 1}")
         self.calls.append(list(tokens))
         self.seen += tokens
-        scores = [-1 - i / 4 for i in range(self.V)]  # logits may all be negative; no two are equal in any float type
+        scores = [
+            -1 - i / 4 for i in range(self.V)
+        ]  # logits may all be negative; no two are equal in any float type
         random.Random(f"{self.salt}/{self.seen}").shuffle(scores)
         return scores
 
@@ -144,19 +169,27 @@ def _case(
     stop: int | None = None,
     shown: bool = True,
 ) -> Case:
-    """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token that is."""
+    """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token
+    that is."""
     V = 40
     while True:
         salt, prompt = rng.getrandbits(30), [rng.randrange(1, V) for _ in range(n_prompt)]
         said = _first_tokens(V, salt, prompt, n)
-        if stop_at is not None and said.index(said[stop_at]) == stop_at and stop in (None, said[stop_at]):
+        if (
+            stop_at is not None
+            and said.index(said[stop_at]) == stop_at
+            and stop in (None, said[stop_at])
+        ):
             return Case(name, (prompt, n, said[stop_at], V, salt), public=shown)
-        if stop_at is None and prompt[0] not in said:  # that the prompt holds the stop token does not matter
+        if (
+            stop_at is None and prompt[0] not in said
+        ):  # that the prompt holds the stop token does not matter
             return Case(name, (prompt, n, prompt[0], V, salt), public=shown)
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """No token at all; the limit ends it; the stop token ends it, at once or later, and may be token 0."""
+    """No token at all; the limit ends it; the stop token ends it, at once or later, and may be
+    token 0."""
     return [
         _case(rng, "no token wanted: the model is not called", 3, 0, None),
         _case(rng, "one token", 4, 1, None),
@@ -187,13 +220,15 @@ EXERCISE = Exercise(
             "whole_text_again",
             whole_text_again,
             "generation loops without a cache",
-            "You feed the whole text at every step. The model keeps a cache: after the prompt it wants the new token only.",
+            "You feed the whole text at every step. The model keeps a cache: after the prompt it"
+            " wants the new token only.",
         ),
         Misconception(
             "one_call_too_many",
             one_call_too_many,
             "loops that prefill first and call the model at the end of the body",
-            "You call the model after the last token, though nobody needs what comes next: one wasted step per request.",
+            "You call the model after the last token, though nobody needs what comes next: one"
+            " wasted step per request.",
         ),
         Misconception(
             "stop_token_kept",
@@ -211,13 +246,15 @@ EXERCISE = Exercise(
             "prompt_one_by_one",
             prompt_one_by_one,
             "plausible",
-            "You feed the prompt a token at a time: right tokens, but prefill became decode. One call takes the whole prompt.",
+            "You feed the prompt a token at a time: right tokens, but prefill became decode. One"
+            " call takes the whole prompt.",
         ),
         Misconception(
             "last_prompt_token_twice",
             last_prompt_token_twice,
             "loops that start decoding from the prompt's last token",
-            "The prompt's last token went in twice: the scores that prefill returns already are those for the first new token.",
+            "The prompt's last token went in twice: the scores that prefill returns already are"
+            " those for the first new token.",
         ),
         Misconception(
             "prompt_returned",
@@ -229,19 +266,27 @@ EXERCISE = Exercise(
             "stop_token_0_is_none",
             stop_token_0_is_none,
             "plausible",
-            "Token 0 is a token like any other, but it counts as false: compare with stop_token, do not ask whether there is one.",
+            "Token 0 is a token like any other, but it counts as false: compare with stop_token, do"
+            " not ask whether there is one.",
         ),
         Misconception(
             "best_starts_at_0",
             best_starts_at_0,
             "plausible",
-            "All scores may be negative: start the search for the largest at the first score, not at 0.",
+            "All scores may be negative: start the search for the largest at the first score, not"
+            " at 0.",
         ),
     ),
     hints=(
         "What do you feed first, and what at every later step? Keep it in one variable.",
-        "One call of the model per token, the prompt's call included. Look at the limit before you call, at the stop token after.",
-        "fed = prompt; while there is room: token = argmax(model(fed)); stop?; append; fed = [token].",
+        (
+            "One call of the model per token, the prompt's call included. Look at the limit before"
+            " you call, at the stop token after."
+        ),
+        (
+            "fed = prompt; while there is room: token = argmax(model(fed)); stop?; append; fed ="
+            " [token]."
+        ),
     ),
     recall=(
         "How many times does a cached loop call the model for n output tokens?",

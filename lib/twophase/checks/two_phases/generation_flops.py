@@ -48,11 +48,17 @@ def cache_changes_nothing(n_params: int, n_prompt: int, n_output: int, cached: b
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One parameter, so that the tokens can be counted by hand; one token in or out; Llama-2-7B; fresh ones."""
+    """One parameter, so that the tokens can be counted by hand; one token in or out; Llama-2-7B;
+    fresh ones."""
     fresh = [
         Case(
             f"fresh {i + 1}",
-            (rng.randrange(10**6, 10**11), rng.randrange(2, 4000), rng.randrange(2, 900), i % 2 == 0),
+            (
+                rng.randrange(10**6, 10**11),
+                rng.randrange(2, 4000),
+                rng.randrange(2, 900),
+                i % 2 == 0,
+            ),
             public=i < 2,
         )
         for i in range(6)
@@ -85,7 +91,8 @@ EXERCISE = Exercise(
             "six_per_parameter",
             six_per_parameter,
             "lecture notes that give 6 × tokens × parameters for a forward pass",
-            "6 FLOPs per parameter is training: 2 forward, 4 backward. Inference has no backward pass.",
+            "6 FLOPs per parameter is training: 2 forward, 4 backward. Inference has no backward"
+            " pass.",
         ),
         Misconception(
             "one_per_parameter",
@@ -97,31 +104,44 @@ EXERCISE = Exercise(
             "last_token_fed_back",
             last_token_fed_back,
             "generation loops that run the model once more after the last token",
-            "You ran the model on the last token too. Once it is sampled, the generation is over: nobody needs what comes next.",
+            "You ran the model on the last token too. Once it is sampled, the generation is over:"
+            " nobody needs what comes next.",
         ),
         Misconception(
             "prompt_left_out",
             prompt_left_out,
             "plausible",
-            "The prompt is missing: its tokens go through the model as well, once with a cache, at every step without.",
+            "The prompt is missing: its tokens go through the model as well, once with a cache, at"
+            " every step without.",
         ),
         Misconception(
             "prompt_every_step",
             prompt_every_step,
             "plausible",
-            "Without a cache each step runs the prompt and all tokens generated so far, not the prompt alone.",
+            "Without a cache each step runs the prompt and all tokens generated so far, not the"
+            " prompt alone.",
         ),
         Misconception(
             "cache_changes_nothing",
             cache_changes_nothing,
             "plausible",
-            "This is the cached cost in both cases. Without a cache step i runs the whole text again: n_prompt + i tokens.",
+            "This is the cached cost in both cases. Without a cache step i runs the whole text"
+            " again: n_prompt + i tokens.",
         ),
     ),
     hints=(
-        "Count tokens first: how many go through the model in all the calls together? Then multiply.",
-        "With a cache: the prompt in one call, then one token per call. How many calls follow the first?",
-        "Without a cache call i (from 0) runs n_prompt + i tokens. Sum over i from 0 to n_output − 1.",
+        (
+            "Count tokens first: how many go through the model in all the calls together? Then"
+            " multiply."
+        ),
+        (
+            "With a cache: the prompt in one call, then one token per call. How many calls follow"
+            " the first?"
+        ),
+        (
+            "Without a cache call i (from 0) runs n_prompt + i tokens. Sum over i from 0 to"
+            " n_output − 1."
+        ),
     ),
     recall=(
         "How many FLOPs does one token cost in a forward pass, attention's pairs left out?",

@@ -11,7 +11,12 @@ Metrics = dict[str, float | None]
 
 
 def _metrics(ttft_s: float, tpot_s: float | None, latency_s: float, tokens_per_s: float) -> Metrics:
-    return {"ttft_s": ttft_s, "tpot_s": tpot_s, "latency_s": latency_s, "tokens_per_s": tokens_per_s}
+    return {
+        "ttft_s": ttft_s,
+        "tpot_s": tpot_s,
+        "latency_s": latency_s,
+        "tokens_per_s": tokens_per_s,
+    }
 
 
 def reference(arrival_s: float, token_times_s: list[float]) -> Metrics:
@@ -64,7 +69,9 @@ def _request(rng: random.Random, n: int) -> tuple[float, list[float]]:
 
 def cases(rng: random.Random) -> list[Case]:
     """By hand; one token only; fresh ones."""
-    fresh = [Case(f"fresh {i + 1}", _request(rng, rng.randrange(2, 40)), public=i < 2) for i in range(4)]
+    fresh = [
+        Case(f"fresh {i + 1}", _request(rng, rng.randrange(2, 40)), public=i < 2) for i in range(4)
+    ]
     return [
         Case("arrives at 10 s, tokens at 10.5, 10.6, 10.7 s", (10.0, [10.5, 10.6, 10.7])),
         Case("one token only", (3.0, [3.25])),
@@ -94,7 +101,8 @@ EXERCISE = Exercise(
             "ttft_in_tpot",
             ttft_in_tpot,
             "dashboards that report latency over tokens as time per output token",
-            "Your TPOT contains the wait for the first token. It is the time between tokens: start at the first one.",
+            "Your TPOT contains the wait for the first token. It is the time between tokens: start"
+            " at the first one.",
         ),
         Misconception(
             "clock_for_duration",
@@ -112,17 +120,22 @@ EXERCISE = Exercise(
             "rate_is_inverse_tpot",
             rate_is_inverse_tpot,
             "lecture notes that call tokens per second a latency",
-            "1 / TPOT is the rate after the first token. The request's tokens per second count the wait for it too.",
+            "1 / TPOT is the rate after the first token. The request's tokens per second count the"
+            " wait for it too.",
         ),
         Misconception(
             "zero_for_undefined",
             zero_for_undefined,
             "plausible",
-            "With one token there is no time between tokens. 0 would mean infinitely fast: return None.",
+            "With one token there is no time between tokens. 0 would mean infinitely fast: return"
+            " None.",
         ),
     ),
     hints=(
-        "Draw a line of time: arrival, first token, last token. Each metric is the length of a stretch, or a count over one.",
+        (
+            "Draw a line of time: arrival, first token, last token. Each metric is the length of a"
+            " stretch, or a count over one."
+        ),
         "TPOT: the stretch from the first token to the last, over the number of gaps in it.",
         "tokens_per_s is all tokens over the whole latency. One token has no gap: tpot_s is None.",
     ),

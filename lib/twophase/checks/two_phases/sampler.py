@@ -41,7 +41,8 @@ def keep_top_k(probs: list[float], top_k: int | None) -> list[float]:
 def keep_top_p(
     probs: list[float], top_p: float | None, order: list[int] | None = None, crossing: bool = True
 ) -> list[float]:
-    """Keep tokens in `order` until their mass reaches top_p; `crossing` keeps the one that reaches it."""
+    """Keep tokens in `order` until their mass reaches top_p; `crossing` keeps the one that reaches
+    it."""
     if top_p is None:
         return probs
     kept: set[int] = set()
@@ -68,7 +69,13 @@ def _sampler(
 ) -> Callable[..., int]:
     """The sampler with one step replaced; with none replaced it is right."""
 
-    def sample(logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose) -> int:
+    def sample(
+        logits: list[float],
+        temperature: float,
+        top_k: int | None,
+        top_p: float | None,
+        choose: Choose,
+    ) -> int:
         if temperature == 0:
             return greedy(logits)
         probs = softmax(logits, scale(temperature))
@@ -93,11 +100,16 @@ def _smallest_k(probs: list[float], top_k: int | None) -> list[float]:
     return [p if i in kept else 0.0 for i, p in enumerate(probs)]
 
 
-def _possible(logits: list[float], temperature: float, top_k: int | None, top_p: float | None) -> int:
+def _possible(
+    logits: list[float], temperature: float, top_k: int | None, top_p: float | None
+) -> int:
     """How many tokens can come out."""
     if temperature == 0:
         return 1
-    return sum(p > 0 for p in keep_top_p(normalized(keep_top_k(softmax(logits, temperature), top_k)), top_p))
+    return sum(
+        p > 0
+        for p in keep_top_p(normalized(keep_top_k(softmax(logits, temperature), top_k)), top_p)
+    )
 
 
 def observe(answer: Answer, case: Case) -> Any:
@@ -118,12 +130,16 @@ def observe(answer: Answer, case: Case) -> Any:
 
     found = law(run)
     if not draws and _possible(*case.args) > 1:
-        raise AnswerError("raised", "sample never called choose: hand it the probabilities, and let it draw")
+        raise AnswerError(
+            "raised", "sample never called choose: hand it the probabilities, and let it draw"
+        )
     tokens: list[Any] = [found.pop(i, 0.0) for i in range(len(logits))]
     return {"returned and no token": sorted(map(str, found)), "probabilities": tokens}
 
 
-def _fresh(rng: random.Random, name: str, top_k: int | None, top_p: float | None, public: bool) -> Case:
+def _fresh(
+    rng: random.Random, name: str, top_k: int | None, top_p: float | None, public: bool
+) -> Case:
     """Logits on which no mass is near top_p, and on which top_k before top_p shows."""
     while True:
         logits = [round(rng.gauss(0, 1.6), 6) for _ in range(rng.randrange(5, 9))]
@@ -131,7 +147,9 @@ def _fresh(rng: random.Random, name: str, top_k: int | None, top_p: float | None
         probs = sorted(softmax(logits, temperature), reverse=True)
         left = normalized(probs[:top_k])
         clear = top_p is None or min(abs(mass - top_p) for mass in accumulate(left)) > 1e-3
-        shows = None in (top_k, top_p) or keep_top_p(left, top_p).count(0) != keep_top_p(probs[:top_k], top_p).count(0)
+        shows = None in (top_k, top_p) or keep_top_p(left, top_p).count(0) != keep_top_p(
+            probs[:top_k], top_p
+        ).count(0)
         if clear and shows and min(map(sub, probs, probs[1:])) > 1e-3:
             return Case(name, (logits, temperature, top_k, top_p), public=public)
 
@@ -159,7 +177,9 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
-def _unstable(logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose) -> int:
+def _unstable(
+    logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
+) -> int:
     if temperature == 0:
         return _greedy(logits)
     weights = [math.exp(x / temperature) for x in logits]  # overflows above 709
@@ -182,37 +202,43 @@ EXERCISE = Exercise(
             "temperature_multiplied",
             _sampler(scale=lambda t: 1 / t),
             "plausible",
-            "You multiplied by the temperature. Logits are divided by it: a high temperature flattens.",
+            "You multiplied by the temperature. Logits are divided by it: a high temperature"
+            " flattens.",
         ),
         Misconception(
             "crossing_token_dropped",
             _sampler(p_of=lambda p, t: keep_top_p(p, t, crossing=False)),
             "samplers that cut where the running sum exceeds top_p",
-            "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the line stays in.",
+            "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the"
+            " line stays in.",
         ),
         Misconception(
             "not_renormalized",
             _sampler(after=lambda p: p),
             "plausible",
-            "After the filters the probabilities no longer sum to 1: divide by what is left before you draw.",
+            "After the filters the probabilities no longer sum to 1: divide by what is left before"
+            " you draw.",
         ),
         Misconception(
             "top_p_of_everything",
             _sampler(between=lambda p: p),
             "samplers that filter twice and normalize once",
-            "Top-p works on what top-k left, renormalized; you compared with the mass before top-k, or applied top-p first.",
+            "Top-p works on what top-k left, renormalized; you compared with the mass before top-k,"
+            " or applied top-p first.",
         ),
         Misconception(
             "filters_before_temperature",
             filters_before_temperature,
             "samplers that differ in the order of their steps",
-            "You chose the tokens before applying the temperature. The order here is temperature, top-k, top-p.",
+            "You chose the tokens before applying the temperature. The order here is temperature,"
+            " top-k, top-p.",
         ),
         Misconception(
             "vocabulary_order",
             _sampler(p_of=lambda p, t: keep_top_p(p, t, order=list(range(len(p))))),
             "plausible",
-            "You summed the probabilities in the order of the vocabulary. Top-p sums from the largest down.",
+            "You summed the probabilities in the order of the vocabulary. Top-p sums from the"
+            " largest down.",
         ),
         Misconception(
             "smallest_k",
@@ -224,13 +250,23 @@ EXERCISE = Exercise(
             "overflow",
             _unstable,
             "softmax written as exp over sum",
-            "Large logits overflow: subtract the largest logit before the exponential; the law stays the same.",
+            "Large logits overflow: subtract the largest logit before the exponential; the law"
+            " stays the same.",
         ),
     ),
     hints=(
-        "Four steps, in this order: temperature, top-k, top-p, draw. Each turns a list of probabilities into another.",
-        "For top-p sort from the largest down, add up, and keep a token as long as the ones before it have not reached top_p.",
-        "Renormalize after top-k and after top-p. If temperature is 0, return the index of the largest logit and draw nothing.",
+        (
+            "Four steps, in this order: temperature, top-k, top-p, draw. Each turns a list of"
+            " probabilities into another."
+        ),
+        (
+            "For top-p sort from the largest down, add up, and keep a token as long as the ones"
+            " before it have not reached top_p."
+        ),
+        (
+            "Renormalize after top-k and after top-p. If temperature is 0, return the index of the"
+            " largest logit and draw nothing."
+        ),
     ),
     recall=(
         "Does top-p keep the token with which the running mass crosses p?",

@@ -35,13 +35,17 @@ def reference(events: Events) -> str:
     """The right answer."""
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
-    return _label(waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * median(gaps))
+    return _label(
+        waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * median(gaps)
+    )
 
 
 def long_ttft_is_queue(events: Events) -> str:
     _, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
-    return _label(ttft > 20 * median(gaps), median(late) > 2 * median(early), max(gaps) > 10 * median(gaps))
+    return _label(
+        ttft > 20 * median(gaps), median(late) > 2 * median(early), max(gaps) > 10 * median(gaps)
+    )
 
 
 def mean_of_the_quarters(events: Events) -> str:
@@ -64,7 +68,11 @@ def largest_against_smallest(events: Events) -> str:
 def prefill_is_a_gap(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
-    return _label(waited > ttft / 2, median(late) > 2 * median(early), max([ttft - waited, *gaps]) > 10 * median(gaps))
+    return _label(
+        waited > ttft / 2,
+        median(late) > 2 * median(early),
+        max([ttft - waited, *gaps]) > 10 * median(gaps),
+    )
 
 
 def never_healthy(events: Events) -> str:
@@ -75,7 +83,9 @@ def never_healthy(events: Events) -> str:
 def halves_for_quarters(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     n = len(gaps) // 2
-    return _label(waited > ttft / 2, median(gaps[-n:]) > 2 * median(gaps[:n]), max(gaps) > 10 * median(gaps))
+    return _label(
+        waited > ttft / 2, median(gaps[-n:]) > 2 * median(gaps[:n]), max(gaps) > 10 * median(gaps)
+    )
 
 
 def stall_first(events: Events) -> str:
@@ -88,7 +98,11 @@ def stall_first(events: Events) -> str:
 def wait_against_prefill(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
-    return _label(waited > (ttft - waited) / 2, median(late) > 2 * median(early), max(gaps) > 10 * median(gaps))
+    return _label(
+        waited > (ttft - waited) / 2,
+        median(late) > 2 * median(early),
+        max(gaps) > 10 * median(gaps),
+    )
 
 
 def far_above_the_mean(events: Events) -> str:
@@ -98,7 +112,8 @@ def far_above_the_mean(events: Events) -> str:
 
 
 def _events(rng: random.Random, wait: float, prefill: float, gaps: Gaps) -> Events:
-    """The log of a request: the wait before its prefill, the prefill, the gaps between its tokens."""
+    """The log of a request: the wait before its prefill, the prefill, the gaps between its
+    tokens."""
     now = rng.uniform(100, 900)
     events: Events = [{"event": "arrived", "t_s": now}, {"event": "started", "t_s": now + wait}]
     now += wait + prefill
@@ -113,7 +128,8 @@ def _steady(rng: random.Random, step: float, n: int) -> Gaps:
 
 
 def _growing(rng: random.Random, step: float, n: int, by: float = 3.0) -> Gaps:
-    """From `step` to `1 + by` times as much. By 3 the last quarter is at more than twice the first, the halves are not."""
+    """From `step` to `1 + by` times as much. By 3 the last quarter is at more than twice the first,
+    the halves are not."""
     return [g * (1 + by * i / (n - 1)) for i, g in enumerate(_steady(rng, step, n))]
 
 
@@ -130,7 +146,8 @@ def _stalled(gaps: Gaps, times: float, *, late: bool = True) -> Gaps:
 
 
 def _logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
-    """One log for each way to be slow, and for two at once. n gaps. Faults are clear of their thresholds, but not far."""
+    """One log for each way to be slow, and for two at once. n gaps. Faults are clear of their
+    thresholds, but not far."""
     step = rng.uniform(0.008, 0.03)
     short, long = step * rng.uniform(3, 5), step * rng.uniform(40, 80)
 
@@ -158,12 +175,16 @@ def _logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
         ("stalled early, a long prefill", log(0.02, long, _stalled(steady(), 14, late=False))),
         ("queued, and the gaps grow", log(5.0, short, growing())),
         ("queued, and stalled", log(3.0, long, _stalled(steady(), 40))),
-        ("no_cache, and one early gap is long", log(0.1, short, _stalled(growing(), 40, late=False))),
+        (
+            "no_cache, and one early gap is long",
+            log(0.1, short, _stalled(growing(), 40, late=False)),
+        ),
     ]
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Every kind of log with the fewest tokens, then longer and not shown. The right answer makes the label."""
+    """Every kind of log with the fewest tokens, then longer and not shown. The right answer makes
+    the label."""
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(_logs(rng, 16))]
     longer = enumerate(_logs(rng, rng.randrange(20, 80)), start=len(shown) + 1)
     hidden = [Case(f"log {i}", (log,), public=False) for i, (_, log) in longer]
@@ -185,7 +206,8 @@ EXERCISE = Exercise(
             "long_ttft_is_queue",
             long_ttft_is_queue,
             "alerts on TTFT alone",
-            "A long time to first token may be a long prompt. It was queued only if it waited for most of that time before it started.",
+            "A long time to first token may be a long prompt. It was queued only if it waited for"
+            " most of that time before it started.",
         ),
         Misconception(
             "mean_of_the_quarters",
@@ -203,13 +225,15 @@ EXERCISE = Exercise(
             "largest_against_smallest",
             largest_against_smallest,
             "plausible",
-            "The smallest gap may be a fluke. A stall is a gap far above the typical one: compare with the median.",
+            "The smallest gap may be a fluke. A stall is a gap far above the typical one: compare"
+            " with the median.",
         ),
         Misconception(
             "prefill_is_a_gap",
             prefill_is_a_gap,
             "plausible",
-            "The time from start to first token is prefill, not a gap between tokens: a long prompt is no stall.",
+            "The time from start to first token is prefill, not a gap between tokens: a long prompt"
+            " is no stall.",
         ),
         Misconception(
             "never_healthy",
@@ -221,31 +245,44 @@ EXERCISE = Exercise(
             "halves_for_quarters",
             halves_for_quarters,
             "plausible",
-            "You compare the halves of the gaps. The growth shows best between the first quarter and the last.",
+            "You compare the halves of the gaps. The growth shows best between the first quarter"
+            " and the last.",
         ),
         Misconception(
             "stall_first",
             stall_first,
             "plausible",
-            "You look for a stall before you look for growth. The first rule that holds counts, in the order of the task.",
+            "You look for a stall before you look for growth. The first rule that holds counts, in"
+            " the order of the task.",
         ),
         Misconception(
             "wait_against_prefill",
             wait_against_prefill,
             "plausible",
-            "The time to first token runs from the arrival: wait and prefill together. You compared the wait with half of the prefill.",
+            "The time to first token runs from the arrival: wait and prefill together. You compared"
+            " the wait with half of the prefill.",
         ),
         Misconception(
             "far_above_the_mean",
             far_above_the_mean,
             "plausible",
-            "The stall lifts the mean that you compare it with, most of all in a short log. Compare with the median.",
+            "The stall lifts the mean that you compare it with, most of all in a short log. Compare"
+            " with the median.",
         ),
     ),
     hints=(
-        "Turn the events into three things first: the wait before the start, the time to first token, the list of gaps between tokens.",
-        "queued: the wait is more than half of the time to first token. stalled: one gap is more than 10 times the median gap.",
-        "no_cache: the median of the last quarter of the gaps is more than twice the median of the first quarter.",
+        (
+            "Turn the events into three things first: the wait before the start, the time to first"
+            " token, the list of gaps between tokens."
+        ),
+        (
+            "queued: the wait is more than half of the time to first token. stalled: one gap is"
+            " more than 10 times the median gap."
+        ),
+        (
+            "no_cache: the median of the last quarter of the gaps is more than twice the median of"
+            " the first quarter."
+        ),
     ),
     recall=(
         "In a log the time between tokens grows steadily with the position. What do you suspect?",

@@ -1,4 +1,5 @@
-"""two_phases-top_p_cases: write test cases for a top-p filter, as data, that catch the wrong ones."""
+"""two_phases-top_p_cases: write test cases for a top-p filter, as data, that catch the wrong
+ones."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def right_by_loop(probs: list[float], top_p: float) -> list[int]:
 def right_by_count(probs: list[float], top_p: float) -> list[int]:
     """The same, by trying sets of 1, 2, 3 ... largest."""
     ranked = by_size(probs)
-    sizes = (n for n in range(1, len(probs) + 1) if sum(probs[i] for i in ranked[:n]) >= top_p - 1e-12)
+    sizes = (
+        n for n in range(1, len(probs) + 1) if sum(probs[i] for i in ranked[:n]) >= top_p - 1e-12
+    )
     return sorted(ranked[: next(sizes, len(probs))])
 
 
@@ -90,7 +93,8 @@ MUTANTS: dict[str, Kept] = {
 
 
 def _index(k: Any) -> int:
-    """An index, also one that numpy or torch holds. Raises TypeError for a truth value or a fraction."""
+    """An index, also one that numpy or torch holds. Raises TypeError for a truth value or a
+    fraction."""
     k = k.item() if hasattr(k, "item") else k
     if type(k) is not int:
         raise TypeError
@@ -98,9 +102,13 @@ def _index(k: Any) -> int:
 
 
 def _plain(cases: Any) -> list[TestCase]:
-    """The learner's cases, checked for their form. Raises AnswerError with one sentence if one is no test case."""
+    """The learner's cases, checked for their form. Raises AnswerError with one sentence if one is
+    no test case."""
     if not isinstance(cases, list | tuple) or not cases:
-        raise AnswerError("raised", "cases() should return a list of (probs, top_p, kept), with at least one entry")
+        raise AnswerError(
+            "raised",
+            "cases() should return a list of (probs, top_p, kept), with at least one entry",
+        )
     if len(cases) > 100:
         raise AnswerError("raised", f"cases() returned {len(cases)} cases; 100 are enough")
     plain = []
@@ -111,17 +119,28 @@ def _plain(cases: Any) -> list[TestCase]:
             plain.append((law, float(top_p), sorted(_index(k) for k in few(kept, MANY))))
         except (TypeError, ValueError):
             raise AnswerError(
-                "raised", f"case {i} is not (list of probabilities, top_p, list of indices, which are ints)"
+                "raised",
+                f"case {i} is not (list of probabilities, top_p, list of indices, which are ints)",
             ) from None
         if len(set(plain[-1][2])) < len(plain[-1][2]):
             raise AnswerError("raised", f"case {i} names an index twice: {plain[-1][2][:20]}")
         if len(law) > MANY:
-            raise AnswerError("raised", f"case {i} has {len(law)} probabilities; a handful is enough")
-        if not law or not min(law) >= 0 or not abs(sum(law) - 1) <= 1e-6 or not 0 < plain[-1][1] <= 1:  # NaN is neither
-            raise AnswerError("raised", f"case {i}: the probabilities must sum to 1 and top_p must lie in (0, 1]")
+            raise AnswerError(
+                "raised", f"case {i} has {len(law)} probabilities; a handful is enough"
+            )
+        if (
+            not law
+            or not min(law) >= 0
+            or not abs(sum(law) - 1) <= 1e-6
+            or not 0 < plain[-1][1] <= 1
+        ):  # NaN is neither
+            raise AnswerError(
+                "raised", f"case {i}: the probabilities must sum to 1 and top_p must lie in (0, 1]"
+            )
         if len(set(law)) < len(law):
             raise AnswerError(
-                "raised", f"case {i} has equal probabilities, of which either may be kept: make them differ"
+                "raised",
+                f"case {i} has equal probabilities, of which either may be kept: make them differ",
             )
     return plain
 
@@ -129,7 +148,9 @@ def _plain(cases: Any) -> list[TestCase]:
 def observe(answer: Answer, case: Case) -> Any:
     """Whether the right filters pass the learner's cases, and which wrong ones do not."""
     tests = _plain(answer.call("cases"))
-    passing = [n for n, f in MUTANTS.items() if all(sorted(f(p, t)) == kept for p, t, kept in tests)]
+    passing = [
+        n for n, f in MUTANTS.items() if all(sorted(f(p, t)) == kept for p, t, kept in tests)
+    ]
     for i, (p, t, kept) in enumerate(tests):
         right = [f(p, t) for f in RIGHT]
         if any(r != kept for r in right):
@@ -152,7 +173,8 @@ def _only(*names: str) -> Callable[[], list[TestCase]]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One situation: the learner's cases meet all filters. The number tells one seed's case from another's."""
+    """One situation: the learner's cases meet all filters. The number tells one seed's case from
+    another's."""
     return [Case(f"your cases against every filter (round {rng.randrange(10**6)})")]
 
 
@@ -172,19 +194,22 @@ EXERCISE = Exercise(
             "never_exact",
             _only("crosses", "one is enough"),
             "plausible",
-            "No case of yours has a mass that is exactly top_p: there “reaches” and “exceeds” part ways.",
+            "No case of yours has a mass that is exactly top_p: there “reaches” and “exceeds” part"
+            " ways.",
         ),
         Misconception(
             "never_one",
             _only("crosses", "exactly"),
             "plausible",
-            "In none of your cases is the largest probability alone above top_p: a filter that keeps nothing would pass.",
+            "In none of your cases is the largest probability alone above top_p: a filter that"
+            " keeps nothing would pass.",
         ),
         Misconception(
             "never_crosses",
             _only("one is enough", "exactly"),
             "plausible",
-            "In none of your cases does a second or later token cross top_p: a filter that drops it would pass.",
+            "In none of your cases does a second or later token cross top_p: a filter that drops it"
+            " would pass.",
         ),
         Misconception(
             "sorted_already",
@@ -194,7 +219,8 @@ EXERCISE = Exercise(
                 ([0.5, 0.25, 0.125, 0.09375, 0.03125], 0.75, [0, 1]),
             ],
             "tests with constant, sorted inputs",
-            "All your probabilities are sorted from large to small, so a filter that never sorts would pass.",
+            "All your probabilities are sorted from large to small, so a filter that never sorts"
+            " would pass.",
         ),
         Misconception(
             "everything_kept",
@@ -206,13 +232,23 @@ EXERCISE = Exercise(
             "crossing_token_excluded",
             lambda: [(MIXED, 0.6, [1]), (MIXED, 0.3, [1])],
             "plausible",
-            "Your cases expect the crossing token to be dropped; top-p keeps the smallest set whose mass reaches top_p.",
+            "Your cases expect the crossing token to be dropped; top-p keeps the smallest set whose"
+            " mass reaches top_p.",
         ),
     ),
     hints=(
-        "A good case is one that a wrong filter gets wrong. List the wrong filters you can think of; each wants a case.",
-        "Three places where filters differ: a token that crosses, a first token that is enough, a mass that is exactly top_p.",
-        "For an exact mass use halves and quarters, which floats hold exactly: 0.5 + 0.25 = 0.75. And never sort your inputs.",
+        (
+            "A good case is one that a wrong filter gets wrong. List the wrong filters you can"
+            " think of; each wants a case."
+        ),
+        (
+            "Three places where filters differ: a token that crosses, a first token that is enough,"
+            " a mass that is exactly top_p."
+        ),
+        (
+            "For an exact mass use halves and quarters, which floats hold exactly: 0.5 + 0.25 ="
+            " 0.75. And never sort your inputs."
+        ),
     ),
     recall=(
         "Why are probabilities like 0.5 and 0.25 good for testing a threshold exactly?",

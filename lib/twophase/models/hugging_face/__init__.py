@@ -1,9 +1,10 @@
 """Hugging Face directories (config.json, safetensors, tokenizer.json) as models of ours.
 
-`load(folder)` is the Transformer. `open_checkpoint(folder)` checks everything and reads no weight; `read_config` turns
-the content of a config.json into a Config; `Tokenizer(folder)` reads tokenizer.json. Supported: Llama 2 and 3, Mistral,
-Mixtral, Qwen2, Qwen3 and its mixture of experts, Gemma 2, Gemma 3 (of those that see, the text part), DeepSeek-V2 and
-V3. What changes a result and is not built here is refused with a sentence that names it (`keys.py` says how).
+`load(folder)` is the Transformer. `open_checkpoint(folder)` checks everything and reads no weight;
+`read_config` turns the content of a config.json into a Config; `Tokenizer(folder)` reads
+tokenizer.json. Supported: Llama 2 and 3, Mistral, Mixtral, Qwen2, Qwen3 and its mixture of experts,
+Gemma 2, Gemma 3 (of those that see, the text part), DeepSeek-V2 and V3. What changes a result and
+is not built here is refused with a sentence that names it (`keys.py` says how).
 """
 
 import warnings
@@ -26,9 +27,11 @@ def load(
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Transformer:
-    """The model in a Hugging Face directory: `open_checkpoint`, then `Checkpoint.load`; their notes become warnings.
+    """The model in a Hugging Face directory: `open_checkpoint`, then `Checkpoint.load`; their notes
+    become warnings.
 
-    Raises ValueError, in one sentence, for whatever is missing, damaged or unsupported, before any weight is read.
+    Raises ValueError, in one sentence, for whatever is missing, damaged or unsupported, before any
+    weight is read.
     """
     checkpoint = open_checkpoint(folder)
     for note in checkpoint.notes:

@@ -16,7 +16,8 @@ Fields = dict[str, Any]  # of a Config
 
 @dataclass(frozen=True)
 class Family:
-    """How its classes begin, what its Config has beyond the sizes, and which keys it reads that others must not have."""
+    """How its classes begin, what its Config has beyond the sizes, and which keys it reads that
+    others must not have."""
 
     prefix: str
     more: Callable[[Json], Fields] = rope_fields
@@ -29,11 +30,14 @@ def _mixtral(text: Json) -> Fields:
 
 
 def _qwen3_moe(text: Json) -> Fields:
-    return rope_fields(text) | {"routing": Routing(score="softmax", normalize=bool(text["norm_topk_prob"]))}
+    return rope_fields(text) | {
+        "routing": Routing(score="softmax", normalize=bool(text["norm_topk_prob"]))
+    }
 
 
 def _gemma2(text: Json) -> Fields:
-    """Norm weights stored minus one, embeddings times sqrt(D), scores by a number of their own, caps on both logits."""
+    """Norm weights stored minus one, embeddings times sqrt(D), scores by a number of their own,
+    caps on both logits."""
     return rope_fields(text) | {
         "norm_offset": 1.0,
         "embedding_scale": sqrt(size(text, "hidden_size")),
@@ -47,8 +51,8 @@ def _gemma3(text: Json) -> Fields:
     """Gemma 2 without a cap on scores."""
     if text.get("attn_logit_softcapping") is not None:
         raise ValueError(
-            f"attn_logit_softcapping {text['attn_logit_softcapping']!r} is not supported for Gemma 3: its "
-            "implementations read it and do not use it."
+            f"attn_logit_softcapping {text['attn_logit_softcapping']!r} is not supported for Gemma"
+            " 3: its implementations read it and do not use it."
         )
     return _gemma2(text)
 
@@ -65,21 +69,30 @@ def _deepseek(text: Json) -> Fields:
 
 
 def _deepseek_v2(text: Json) -> Fields:
-    """Interleaved RoPE; softmax scores, all experts or those of the groups with the best single expert."""
+    """Interleaved RoPE; softmax scores, all experts or those of the groups with the best single
+    expert."""
     _expect(text, "scoring_func", "softmax")
     _expect(text, "rope_interleave", True)
     method = text.get("topk_method")
     if method not in ("greedy", "group_limited_greedy"):
-        raise ValueError(f"topk_method {method!r} is not supported; supported: greedy, group_limited_greedy.")
+        raise ValueError(
+            f"topk_method {method!r} is not supported; supported: greedy, group_limited_greedy."
+        )
     if text.get("norm_topk_prob"):
-        raise ValueError("norm_topk_prob true is not supported for deepseek_v2: its implementations disagree about it.")
+        raise ValueError(
+            "norm_topk_prob true is not supported for deepseek_v2: its implementations disagree"
+            " about it."
+        )
     groups = _groups(text, group_top=1) if method == "group_limited_greedy" else {}
-    routing = Routing("softmax", normalize=False, scale=number(text, "routed_scaling_factor", 1.0), **groups)
+    routing = Routing(
+        "softmax", normalize=False, scale=number(text, "routed_scaling_factor", 1.0), **groups
+    )
     return _deepseek(text) | {"rope_pairing": "interleaved", "routing": routing}
 
 
 def _deepseek_v3(text: Json) -> Fields:
-    """Sigmoid scores with a correction for the choice; groups by the sum of their two best experts."""
+    """Sigmoid scores with a correction for the choice; groups by the sum of their two best
+    experts."""
     _expect(text, "scoring_func", "sigmoid")
     _expect(text, "topk_method", "noaux_tc")
     groups = _groups(text, group_top=2) if count(text, "n_group") > 1 else {}
@@ -94,16 +107,21 @@ def _deepseek_v3(text: Json) -> Fields:
 
 
 def _groups(text: Json, group_top: int) -> dict[str, int]:
-    """Experts in groups, of which a token visits the best, judged by their `group_top` best experts."""
+    """Experts in groups, of which a token visits the best, judged by their `group_top` best
+    experts."""
     groups, kept = size(text, "n_group"), size(text, "topk_group")
-    check_routing(size(text, "n_routed_experts"), size(text, "num_experts_per_tok"), groups, kept, group_top)
+    check_routing(
+        size(text, "n_routed_experts"), size(text, "num_experts_per_tok"), groups, kept, group_top
+    )
     return {"groups": groups, "groups_kept": kept, "group_top": group_top}
 
 
 def _expect(text: Json, key: str, value: Any) -> None:
     """A key that says what this family does anyway; ValueError if it says something else."""
     if need({**text, key: value} if text.get(key) is None else text, key) != value:
-        raise ValueError(f"{key} {text[key]!r} is not supported for {text['model_type']}; supported: {value!r}.")
+        raise ValueError(
+            f"{key} {text[key]!r} is not supported for {text['model_type']}; supported: {value!r}."
+        )
 
 
 _WINDOW = frozenset({"sliding_window", "layer_types"})
@@ -129,7 +147,9 @@ FAMILIES = {
     "qwen3": Family("Qwen3", reads=_QWEN),
     "qwen3_moe": Family("Qwen3Moe", _qwen3_moe, _QWEN | {"norm_topk_prob"}),
     "gemma2": Family("Gemma2", _gemma2, _GEMMA),
-    "gemma3_text": Family("Gemma3", _gemma3, _GEMMA | {"rope_local_base_freq", "sliding_window_pattern"}),
+    "gemma3_text": Family(
+        "Gemma3", _gemma3, _GEMMA | {"rope_local_base_freq", "sliding_window_pattern"}
+    ),
     "deepseek_v2": Family("DeepseekV2", _deepseek_v2, _DEEPSEEK),
     "deepseek_v3": Family("DeepseekV3", _deepseek_v3, _DEEPSEEK),
 }

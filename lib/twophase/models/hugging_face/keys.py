@@ -1,10 +1,11 @@
 """Which keys of a config.json change what a model computes, and which do not.
 
-How the lists were made. Every field of these families' config classes in transformers 5.23 was looked up in the code
-that uses it (`tests/test_hugging_face_config.py` proves that none of them is on no list), and so were the keys that
-published files of these families have besides. REFUSED adds what other families, forks and quantizers write where the
-result would change without the name or the shape of a tensor betraying it. A key on no list is ignored, and a warning
-names it. What adds or removes a tensor needs no list: every tensor must find its place, and every parameter its tensor.
+How the lists were made. Every field of these families' config classes in transformers 5.23 was
+looked up in the code that uses it (`tests/test_hugging_face_config.py` proves that none of them is
+on no list), and so were the keys that published files of these families have besides. REFUSED adds
+what other families, forks and quantizers write where the result would change without the name or
+the shape of a tensor betraying it. A key on no list is ignored, and a warning names it. What adds
+or removes a tensor needs no list: every tensor must find its place, and every parameter its tensor.
 """
 
 from typing import Any
@@ -28,7 +29,8 @@ READ = _words("""
     kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim qk_head_dim
 """)
 
-# Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that changes a logit.
+# Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that
+# changes a logit.
 HARMLESS = _words("""
     transformers_version _name_or_path name_or_path auto_map torch_dtype dtype _commit_hash _attn_implementation_autoset
     attn_implementation _attn_implementation experts_implementation _experts_implementation use_cache
@@ -47,7 +49,8 @@ HARMLESS = _words("""
 
 # Keys that change results in ways not built here, with the values that ask for nothing.
 REFUSED: dict[str, tuple[Any, ...]] = {
-    # Read in some families (see `families.py`), and meant to do something in whatever other file has them.
+    # Read in some families (see `families.py`), and meant to do something in whatever other file
+    # has them.
     "sliding_window": (None,),
     "use_sliding_window": (None, False),
     "layer_types": (None,),

@@ -1,14 +1,20 @@
 """What Hugging Face files call a tensor, and where our Transformer keeps it.
 
-Our parameters have the names of Llama's files, without the "model." before them. What differs elsewhere: Mixtral's words
-for an expert and its matrices, experts that are stored one by one where we keep them stacked, or gate and up as one
-tensor, and the prefix of the part that speaks in models that also see.
+Our parameters have the names of Llama's files, without the "model." before them. What differs
+elsewhere: Mixtral's words for an expert and its matrices, experts that are stored one by one where
+we keep them stacked, or gate and up as one tensor, and the prefix of the part that speaks in models
+that also see.
 """
 
 import re
 from dataclasses import dataclass
 
-PREFIXES = ("language_model.model.", "model.language_model.", "language_model.", "model.")  # the longest first
+PREFIXES = (
+    "language_model.model.",
+    "model.language_model.",
+    "language_model.",
+    "model.",
+)  # the longest first
 EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
 MIXTRAL = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
@@ -31,7 +37,8 @@ class Place:
 
 
 def places(key: str) -> list[Place]:
-    """Where the tensor that a file calls `key` goes; whether there is such a parameter is another question."""
+    """Where the tensor that a file calls `key` goes; whether there is such a parameter is another
+    question."""
     prefix = next((p for p in PREFIXES if key.startswith(p)), "")
     key = key.removeprefix(prefix).replace(".block_sparse_moe.", ".mlp.")
     if match := EXPERT.fullmatch(key):

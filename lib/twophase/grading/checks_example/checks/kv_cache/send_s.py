@@ -29,7 +29,11 @@ def cases(rng: random.Random) -> list[Case]:
     """A cache of 100 bytes, one that could be real, then fresh ones."""
     fresh = []
     for i in range(5):
-        sizes = rng.randrange(1_000, 400_000), rng.randrange(2, 100_000), 1e9 * rng.randrange(1, 400)
+        sizes = (
+            rng.randrange(1_000, 400_000),
+            rng.randrange(2, 100_000),
+            1e9 * rng.randrange(1, 400),
+        )
         fresh.append(Case(f"fresh {i + 1}", sizes, public=i < 2))
     return [
         Case("10 tokens of 10 bytes over 100 bit/s", (10, 10, 100.0)),

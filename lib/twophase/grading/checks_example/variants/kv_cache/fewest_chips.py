@@ -1,4 +1,5 @@
-"""kv_cache-fewest_chips: how many chips a batch needs. Held back; stands where kv_cache-max_batch stood."""
+"""kv_cache-fewest_chips: how many chips a batch needs. Held back; stands where kv_cache-max_batch
+stood."""
 
 from __future__ import annotations
 
@@ -8,28 +9,40 @@ from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise, Misconception
 
 
-def reference(chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int) -> int:
+def reference(
+    chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
+) -> int:
     """The right answer."""
     return -(-(weight_bytes + B * n_tokens * kv_bytes_per_token) // chip_bytes)
 
 
-def rounded_down(chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int) -> int:
+def rounded_down(
+    chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
+) -> int:
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) // chip_bytes
 
 
-def always_one_more(chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int) -> int:
+def always_one_more(
+    chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
+) -> int:
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) // chip_bytes + 1
 
 
-def weights_left_out(chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int) -> int:
+def weights_left_out(
+    chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
+) -> int:
     return -(-B * n_tokens * kv_bytes_per_token // chip_bytes)
 
 
-def weights_per_sequence(chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int) -> int:
+def weights_per_sequence(
+    chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
+) -> int:
     return -(-B * (weight_bytes + n_tokens * kv_bytes_per_token) // chip_bytes)
 
 
-def rounded_twice(chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int) -> int:
+def rounded_twice(
+    chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
+) -> int:
     return -(-weight_bytes // chip_bytes) - (-B * n_tokens * kv_bytes_per_token // chip_bytes)
 
 
@@ -37,11 +50,18 @@ def cases(rng: random.Random) -> list[Case]:
     """Numbers to do in the head; an exact fit and one byte more; then fresh ones."""
     fresh = []
     for i in range(6):
-        kv, tokens, B = rng.randrange(1_000, 400_000), rng.randrange(100, 9_000), rng.randrange(2, 90)
+        kv, tokens, B = (
+            rng.randrange(1_000, 400_000),
+            rng.randrange(100, 9_000),
+            rng.randrange(2, 90),
+        )
         weights, chip = rng.randrange(10**9, 10**11), rng.randrange(16, 193) * 10**9
         fresh.append(Case(f"fresh {i + 1}", (chip, weights, kv, tokens, B), public=i < 3))
     return [
-        Case("tiny: chips of 100 bytes, 40 of weights, 3 sequences of 10 tokens of 2 bytes", (100, 40, 2, 10, 3)),
+        Case(
+            "tiny: chips of 100 bytes, 40 of weights, 3 sequences of 10 tokens of 2 bytes",
+            (100, 40, 2, 10, 3),
+        ),
         Case("one byte more than one chip has", (99, 40, 2, 10, 3)),
         Case("two chips, full to the last byte", (50, 40, 2, 10, 3)),
         Case("weights and cache share a chip", (100, 130, 2, 10, 3)),
@@ -60,7 +80,12 @@ EXERCISE = Exercise(
     reference=reference,
     compare=EXACT,
     misconceptions=(
-        Misconception("rounded_down", rounded_down, "plausible", "You rounded down: the last bytes have no chip."),
+        Misconception(
+            "rounded_down",
+            rounded_down,
+            "plausible",
+            "You rounded down: the last bytes have no chip.",
+        ),
         Misconception(
             "always_one_more",
             always_one_more,
@@ -83,7 +108,8 @@ EXERCISE = Exercise(
             "rounded_twice",
             rounded_twice,
             "plausible",
-            "You rounded weights and cache up one by one: they may share a chip, so round their sum.",
+            "You rounded weights and cache up one by one: they may share a chip, so round their"
+            " sum.",
         ),
     ),
     hints=(
