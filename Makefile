@@ -7,12 +7,14 @@ BIN := .venv/bin
 READY := .venv/.ready
 # two test processes with one thread each: faster than one with two, and the times in the reports do not fight
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help book test lint lab exercises train bench clean
+.PHONY: help book test test-more lint lab exercises train bench clean
 
 help:
 	@echo "make book       build the book: _build/html/index.html"
-	@echo "make test       every test: lint, types, pytest, notebooks"
+	@echo "make test       lint, types, pytest, notebooks: the same answer every time"
+	@echo "make test-more  what needs chance or patience: fresh draws, many seeds, mutants"
 	@echo "make lab        the exercises in JupyterLab, in my/"
 	@echo "make exercises  for authors: solutions/ -> exercises/"
 	@echo "make clean      remove what was built (never .venv, never my/)"
@@ -30,7 +32,10 @@ book: $(READY)
 	$(BIN)/python tools/book.py
 
 test: $(READY) lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile tests
+	$(ONE_THREAD) PYTHONHASHSEED=0 $(PYTEST) tests
+
+test-more: $(READY)
+	$(ONE_THREAD) $(PYTEST) -m 'more or hypothesis' --draws=fresh --timeout 1200 tests
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from nbformat import NotebookNode
 from notebook_tools import exercise_cells, small_solution
@@ -197,7 +198,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@draws(150)
 @given(edits=EDITS, which=st.sampled_from(range(4)))
 def test_whatever_a_learner_did_to_the_notebook_their_text_survives_and_a_second_update_is_idle(
     edits: list[tuple[str, int, str]], which: int

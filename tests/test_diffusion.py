@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.kernels.diffusion import (
@@ -139,7 +140,7 @@ def test_who_knows_the_conditionals_needs_the_entropy_and_each_sequence_its_own_
     )
 
 
-@settings(deadline=None, max_examples=15)
+@draws(15)
 @given(st.integers(0, 10_000))
 def test_the_loss_is_an_upper_bound(seed):
     joint, network = markov(seed=seed), any_network(seed)
@@ -169,7 +170,7 @@ def test_only_hidden_tokens_cost_anything_and_the_mask_is_no_guess():
         hidden_nats(logits[:, 1:], tokens, masked)
 
 
-@settings(deadline=None, max_examples=50)
+@draws(50)
 @given(B=st.integers(1, 65), epsilon=st.sampled_from([0.0, 1e-3, 0.3]), seed=st.integers(0, 1000))
 def test_every_part_of_the_range_of_times_gets_one(B, epsilon, seed):
     t = stratified_times(B, seeded(seed), epsilon)

@@ -7,7 +7,8 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.grading.deadlines import (
@@ -200,7 +201,7 @@ moments = st.datetimes(datetime(2000, 1, 1), datetime(2037, 1, 1), timezones=st.
 
 
 @given(zones, walls, st.timedeltas(timedelta(0), timedelta(days=2)))
-@settings(max_examples=200, deadline=None)
+@draws(200)
 def test_a_later_time_on_the_wall_is_never_an_earlier_instant(
     zone: ZoneInfo, wall: datetime, more: timedelta
 ) -> None:
@@ -208,7 +209,7 @@ def test_a_later_time_on_the_wall_is_never_an_earlier_instant(
 
 
 @given(zones, walls)
-@settings(max_examples=200, deadline=None)
+@draws(200)
 def test_an_instant_shows_its_time_on_the_wall_if_the_wall_ever_does(
     zone: ZoneInfo, wall: datetime
 ) -> None:
@@ -222,7 +223,7 @@ def test_an_instant_shows_its_time_on_the_wall_if_the_wall_ever_does(
     st.timedeltas(timedelta(0), timedelta(days=40)),
     st.timedeltas(timedelta(0), timedelta(days=9)),
 )
-@settings(max_examples=200, deadline=None)
+@draws(200)
 def test_started_days_never_fall_with_time_and_each_ends_when_the_wall_says(
     zone: ZoneInfo, end: datetime, late: timedelta, more: timedelta
 ) -> None:

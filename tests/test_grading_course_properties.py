@@ -13,8 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from draws import draws
 from grading_course_tools import NOW, question, record
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from twophase.grading import exports, gradebook
@@ -28,7 +29,7 @@ from twophase.grading.sheets import Marks
 
 ZONE = ZoneInfo("Europe/Berlin")
 TOPICS, STUDENTS = ("t", "u", "v"), ("ann", "bob", "cy")
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = draws(40)
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 ANSWERS = ("right", "right", "wrong", "not_yet", "failed", "off_by_one")
@@ -288,7 +289,7 @@ items = st.lists(
 
 
 @given(items, st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@draws(150)
 def test_what_is_left_out_is_the_best_choice_of_all(found: list[Item], drop: int) -> None:
     """Against every subset, tried one by one."""
     assume(any(i.out_of for i in found))

@@ -18,7 +18,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from draws import draws
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from layout_tools import CANVAS, GRADESCOPE, MOODLE, MOODLE_FLAT, NOTEBOOK, lay, seen, zipped
 
@@ -29,9 +30,7 @@ from twophase.grading.submissions import Submission, describe, find
 
 ANN = ("1001", "2026-10-30T20:14:03.123456+00:00", True)
 LAID = {"gradescope": GRADESCOPE, "canvas": CANVAS, "moodle": MOODLE}
-BROKEN = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+BROKEN = draws(60, HealthCheck.function_scoped_fixture)
 
 
 def trouble(found: list[Submission]) -> dict[str, str]:
@@ -565,7 +564,7 @@ class TestAnythingAtAll:
         assert sorted(s.members[0] for s in found if not s.trouble) == wanted
         assert len({s.name for s in found}) == len(found)
 
-    @settings(BROKEN, max_examples=300)
+    @draws(300, HealthCheck.function_scoped_fixture)
     @given(st.data())
     def test_bytes_that_were_once_a_zip_never_raise_but_a_sentence(
         self, tmp_path: Path, data: st.DataObject

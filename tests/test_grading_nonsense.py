@@ -10,9 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from draws import draws
 from hostile.child import LIMITS, NonsenseZygote, Say, nonsense, scripts
 from hostile.course import EXERCISES, RIGHT, TOPIC, cells, dump, release
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.checks.compare import EXACT, Tolerance, describe, difference
@@ -32,7 +33,7 @@ BENCHES = {i: Bench(e, 1) for i, e in QUICK.items()}
 AT_ONCE = (
     30.0  # seconds; the limits below are a hundredth of it, and a loaded machine must not fail us
 )
-few = settings(max_examples=60, deadline=None)
+few = draws(60)
 
 
 @pytest.mark.parametrize("exercise_id", QUICK)
@@ -74,7 +75,7 @@ def grade(zygote: NonsenseZygote) -> Grade:
 
 
 @given(said=st.lists(scripts, max_size=6), polite=st.booleans())
-@settings(max_examples=20, deadline=None)
+@draws(20)
 def test_a_supervisor_among_processes_of_nonsense_ends_in_time_and_awards_nothing(
     said: list[Any], polite: bool
 ) -> None:

@@ -12,8 +12,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from draws import draws
 from grading_course_tools import question, record, scored
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.grading import class_plots, class_report, class_stats
@@ -171,7 +172,7 @@ def test_who_handed_nothing_in_does_not_count_against_an_exercise(tmp_path: Path
 
 
 @given(st.lists(st.integers(0, 400).map(lambda n: Fraction(n, 4)), min_size=2, max_size=30))
-@settings(max_examples=60, deadline=None)
+@draws(60)
 def test_quartiles_are_those_of_the_standard_library(values: list[Fraction]) -> None:
     found = class_stats.spread(values)
     assert found is not None
@@ -186,7 +187,7 @@ def test_quartiles_are_those_of_the_standard_library(values: list[Fraction]) -> 
 
 
 @given(st.lists(st.integers(0, 600).map(lambda n: Fraction(n, 4)), max_size=30))
-@settings(max_examples=60, deadline=None)
+@draws(60)
 def test_a_histogram_counts_everybody_once_in_the_tenth_they_are_in(values: list[Fraction]) -> None:
     bars = dict(class_stats.histogram(values))
     assert sum(bars.values()) == len(values)
@@ -196,7 +197,7 @@ def test_a_histogram_counts_everybody_once_in_the_tenth_they_are_in(values: list
 
 
 @given(st.floats(0.001, 1e6))
-@settings(max_examples=60, deadline=None)
+@draws(60)
 def test_an_axis_has_few_round_ticks_and_reaches_its_longest_bar(most: float) -> None:
     marks = class_plots.ticks(most)
     assert marks[0] == 0

@@ -4,8 +4,9 @@ of."""
 from pathlib import Path
 
 import pytest
+from draws import draws
 from hugging_face_folders import byte_level, sentence_piece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.models.hugging_face import Tokenizer, stop_tokens
@@ -58,7 +59,7 @@ def test_a_text_begins_with_the_token_that_the_file_says(kind, tokenizers, tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@draws(60)
 @given(
     parts=st.lists(st.sampled_from([*LINES, " ", "\n", "é", "x y"]), min_size=1, max_size=6),
     at=st.integers(0, 80),

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -198,7 +199,7 @@ def test_windows_caps_and_scales_equal_those_of_transformers(attention, options,
     )
 
 
-@settings(deadline=None, max_examples=60)
+@draws(60)
 @given(st.data())
 def test_causal_attention_equals_the_naive_one_whatever_the_options(data):
     size = st.integers(1, 9)

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.kernels.kv_cache import KVCache, RaggedKVCache
@@ -13,7 +14,7 @@ def block(B: int, T: int, start: float = 0.0) -> tuple[torch.Tensor, torch.Tenso
     return k, -k
 
 
-@settings(deadline=None, max_examples=30)
+@draws(30)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6))
 def test_the_cache_returns_everything_appended_in_order(blocks):
     cache = KVCache(L=2, B=3, S_max=30, K=2, H=4)
@@ -79,7 +80,7 @@ def test_overflow_of_one_ragged_sequence_leaves_all_of_them_unchanged():
     assert cache.lengths.tolist() == [1, 3]
 
 
-@settings(deadline=None, max_examples=30)
+@draws(30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5))
 def test_each_ragged_sequence_holds_its_own_tokens(steps):
     cache = RaggedKVCache(L=1, B=2, S_max=15, K=2, H=4)

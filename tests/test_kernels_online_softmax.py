@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.kernels.attention import naive_attention
@@ -28,7 +29,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=200)
+@draws(200)
 @given(rows, st.integers(1, 41))
 def test_online_softmax_equals_torch_for_any_scores_and_block_size(row, block_size):
     x = torch.tensor(row)
@@ -36,7 +37,7 @@ def test_online_softmax_equals_torch_for_any_scores_and_block_size(row, block_si
     same(online_softmax(x, block_size), expected)
 
 
-@settings(deadline=None, max_examples=100)
+@draws(100)
 @given(rows, rows)
 def test_merged_halves_equal_the_whole_in_either_order(left, right):
     whole = torch.tensor([left + right])  # [1, S]: one query

@@ -6,7 +6,8 @@ import json
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Gemma3TextConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -32,7 +33,7 @@ def turn(
     ).flatten()
 
 
-@settings(deadline=None, max_examples=50)
+@draws(50)
 @given(
     st.integers(0, 5000),
     st.integers(0, 5000),

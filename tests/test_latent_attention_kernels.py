@@ -5,7 +5,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -14,7 +15,7 @@ from twophase.measure import Meter
 from twophase.theory.kv_cache import latent_bytes_per_sequence
 
 FORMS = [expanded_attention, absorbed_attention]
-FAST = settings(deadline=None, max_examples=30)
+FAST = draws(30)
 SIZE = st.integers(1, 7)
 WIDTH = st.integers(2, 7)  # a sum over one number is no matrix product to torch, nor to the meter
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -62,7 +63,7 @@ def new_state(q: torch.Tensor, v: torch.Tensor, dtype: torch.dtype = torch.float
     return LinearState(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype)
 
 
-@settings(deadline=None, max_examples=50)
+@draws(50)
 @given(f=st.integers(1, 9), seed=st.integers(0, 1000))
 def test_products_of_features_are_the_taylor_polynomial_of_the_score(f, seed):
     q, k = draw(2, 3, 2, f, 1, seed)[:2]
@@ -73,7 +74,7 @@ def test_products_of_features_are_the_taylor_polynomial_of_the_score(f, seed):
     assert taylor_features(q).shape[-1] == n_features(f)
 
 
-@settings(deadline=None, max_examples=40)
+@draws(40)
 @given(
     B=st.integers(1, 2),
     N=st.integers(1, 3),

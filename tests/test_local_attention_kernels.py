@@ -3,7 +3,8 @@ the theory's."""
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.kernels.attention import causal_attention, naive_attention
@@ -25,7 +26,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> None:
 BLOCKS = st.lists(st.one_of(st.just(1), st.integers(0, 9)), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=80)
+@draws(80)
 @given(BLOCKS, st.integers(1, 12), st.integers(1, 2), st.integers(1, 3), st.integers(1, 2))
 def test_any_split_into_blocks_gives_the_attention_without_a_cache(blocks, window, B, G, K):
     q, k, v = draw(B, sum(blocks), G * K, K, K)
@@ -41,7 +42,7 @@ def test_any_split_into_blocks_gives_the_attention_without_a_cache(blocks, windo
         assert keys.shape[1] <= (window if T == 1 else window - 1 + T)
 
 
-@settings(deadline=None, max_examples=80)
+@draws(80)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(1, 7)), min_size=1, max_size=12),
     st.integers(1, 6),
@@ -121,7 +122,7 @@ def test_a_decode_step_gets_the_ring_itself_and_a_block_gets_a_copy():
     assert torch.equal(keys, k[:, 5:])
 
 
-@settings(deadline=None, max_examples=40)
+@draws(40)
 @given(
     *[st.integers(1, 9)] * 4, st.sampled_from([torch.float32, torch.bfloat16]), st.integers(0, 20)
 )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.measure import Count, Meter, UnknownOperator, counted, record, register, tensor_bytes
@@ -15,7 +16,7 @@ from twophase.theory import arithmetic_intensity as theory
 SIZE = st.integers(1, 13)
 DTYPE = st.sampled_from([torch.float32, torch.bfloat16])
 GRADIENTS = st.sampled_from([torch.no_grad, torch.inference_mode])
-FAST = settings(max_examples=25, deadline=None)
+FAST = draws(25)
 
 
 def values(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -3,7 +3,8 @@ token, by identities."""
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
@@ -46,7 +47,7 @@ def every_expert_on_every_token(x, experts, weights, w_gate, w_up, w_down) -> to
 # Running experts.
 
 
-@settings(max_examples=40, deadline=None)
+@draws(40)
 @given(st.data())
 def test_sorted_by_expert_equals_every_expert_on_every_token(data):
     E, n = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 30))
@@ -131,7 +132,7 @@ def by_hand(
     )
 
 
-@settings(max_examples=40, deadline=None)
+@draws(40)
 @given(st.data())
 def test_routing_in_groups_picks_what_sorting_by_hand_picks(data):
     groups, size = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))

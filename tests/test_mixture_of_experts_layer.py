@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
@@ -219,7 +220,7 @@ def test_one_expert_is_the_plain_mlp():
     torch.testing.assert_close(ours(x), mlp(x), **SAME)
 
 
-@settings(max_examples=20, deadline=None)
+@draws(20)
 @given(
     st.integers(1, 24).flatmap(lambda n: st.tuples(st.permutations(range(n)), st.integers(0, n)))
 )

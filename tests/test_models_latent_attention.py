@@ -5,7 +5,8 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import DeepseekV2Config, DeepseekV3Config
 from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
@@ -144,7 +145,7 @@ def test_the_layer_is_deepseeks_expanded_absorbed_and_cached(version, interleave
         torch.testing.assert_close(in_blocks(layer, x, [4, 1, 1, 7]), expected, **TOLERANCE)
 
 
-@settings(deadline=None, max_examples=25)
+@draws(25)
 @given(
     cuts=st.lists(st.integers(1, 4), min_size=1, max_size=8),
     absorbed=st.sampled_from([None, False, True]),
@@ -229,7 +230,7 @@ def test_training_in_bf16_gives_the_gradients_of_fp32_within_roundings():
         assert (gradients[1][name] - exact).norm() < 0.03 * exact.norm(), name
 
 
-@settings(deadline=None, max_examples=20)
+@draws(20)
 @given(
     D=st.integers(1, 9),
     N=st.integers(1, 4),

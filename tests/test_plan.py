@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -130,7 +131,7 @@ def test_experts_are_read_as_far_as_the_batch_touches_them() -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@draws(40)
 @given(
     st.sampled_from(sorted(catalog.MODELS)),
     st.sampled_from(sorted(catalog.HARDWARE)),

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -183,7 +184,7 @@ def test_the_standard_librarys_lists_and_dicts_arrive_as_plain_ones() -> None:
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=300)
+@draws(300)
 def test_no_bytes_make_the_decoder_raise_anything_else(data: bytes) -> None:
     _decodes_or_protocol_error(data)
 
@@ -216,7 +217,7 @@ json_like = st.recursive(
 
 
 @given(json_like, st.binary(max_size=24))
-@settings(max_examples=300)
+@draws(300)
 def test_no_header_makes_the_decoder_raise_anything_else(header: Any, body: bytes) -> None:
     text = json.dumps(header).encode()
     _decodes_or_protocol_error(struct.pack(">I", len(text)) + text + body)
@@ -264,7 +265,7 @@ def _edited(frame: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
 
 
 @given(plain | arrays | st.tuples(plain, arrays), edits)
-@settings(max_examples=400)
+@draws(400)
 def test_no_accident_to_a_frame_makes_the_decoder_raise_anything_else(
     value: Any, changes: Any
 ) -> None:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 from transformers import DynamicCache, MambaConfig
@@ -164,7 +165,7 @@ def test_a_very_long_step_forgets_all_that_was_before(scan):
     torch.testing.assert_close((y[:, 3:], last), later, **EXACT)
 
 
-@settings(deadline=None, max_examples=25)
+@draws(25)
 @given(
     blocks=st.lists(st.integers(1, 2 * CHUNK + 1), min_size=1, max_size=4),
     seed=st.integers(0, 1000),
@@ -418,7 +419,7 @@ STACKS = pytest.mark.parametrize("name", list(MODELS))
 
 
 @STACKS
-@settings(deadline=None, max_examples=12)
+@draws(12)
 @given(blocks=st.lists(st.integers(1, 12), min_size=1, max_size=5), seed=st.integers(0, 1000))
 def test_cached_logits_equal_uncached_ones_however_the_tokens_are_fed(name, blocks, seed):
     model, ids = MODELS[name], tokens(2, sum(blocks), seed)

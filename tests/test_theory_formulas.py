@@ -9,7 +9,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.theory import (
@@ -75,7 +76,7 @@ def test_there_are_formulas_to_test() -> None:
 
 
 @pytest.mark.parametrize("function", FORMULAS, ids=IDS)
-@settings(max_examples=12, deadline=None)
+@draws(12)
 @given(data=st.data())
 def test_arrays_give_elementwise_what_scalars_give(function: Callable, data: st.DataObject) -> None:
     draws = [draw_arguments(function, lambda: data.draw(st.integers(2, 2**20))) for _ in range(3)]
@@ -88,7 +89,7 @@ def test_arrays_give_elementwise_what_scalars_give(function: Callable, data: st.
 
 
 @pytest.mark.parametrize("function", FORMULAS, ids=IDS)
-@settings(max_examples=6, deadline=None)
+@draws(6)
 @given(data=st.data())
 def test_symbols_give_after_substitution_what_numbers_give(
     function: Callable, data: st.DataObject
@@ -140,7 +141,7 @@ def test_python_integers_stay_exact() -> None:
     ) == two_phases.naive_generation_flops_sum(10**9, 3, 1, 1, 1, 1)
 
 
-@settings(deadline=None)
+@draws(100)
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**4))
 def test_whole_divisions_agree_over_ints_arrays_and_symbols(a: int, b: int) -> None:
     for ours, exact in ((_ops.floor_div, a // b), (_ops.ceil_div, -(-a // b))):

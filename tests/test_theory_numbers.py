@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.theory import arithmetic_intensity as ai
@@ -22,7 +23,7 @@ from twophase.theory import (
 V5E = catalog.hardware("v5e")
 H100 = catalog.hardware("h100")
 size = st.integers(1, 40)
-unhurried = settings(max_examples=60, deadline=None)  # shared machines stall
+unhurried = draws(60)
 
 
 # Arithmetic intensity
