@@ -210,7 +210,7 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
     "no Python": (
         text(MODULE, "def reference(", "def reference(("),
         MODULE,
-        "line 11: this is no Python",
+        "line 14: this is no Python",
     ),
     "raises when imported": (module("1 / 0\n"), MODULE, "cannot be imported: ZeroDivisionError"),
     "ends when imported": (

@@ -87,5 +87,9 @@ class Exercise:
         return call_entry(answer, case, self.entries[0])
 
     def namespace(self, answer: Any) -> Namespace:
-        """The names that a reference or a misconception stands for."""
-        return answer if isinstance(answer, Mapping) else {self.entries[0]: answer}
+        """The names that a reference or a misconception stands for: a dict of some of the entries
+        leaves the others to the reference."""
+        if not isinstance(answer, Mapping):
+            answer = {self.entries[0]: answer}
+        whole = self.reference if isinstance(self.reference, Mapping) else {}
+        return {**whole, **answer}

@@ -20,7 +20,10 @@ from twophase.checks.arithmetic_intensity._batches import (
     weight_bytes,
 )
 from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 NEAR = 0.95
 SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
@@ -142,6 +145,104 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "single",
+    b.single,
+    "plausible",
+    "A batch of one has the shortest step and wastes it: reading the weights then serves one"
+    " token.",
+)
+wrong.add(
+    "critical_batch",
+    b.critical_batch,
+    "“run at the critical batch”",
+    "You took the critical batch. It says where computing overtakes reading the weights, not what"
+    " fits or is in time.",
+)
+wrong.add(
+    "fills_memory",
+    b.fills_memory,
+    "plausible",
+    "You filled the memory: the step must also end within tpot_limit_s, and more is not always"
+    " faster.",
+)
+wrong.add(
+    "cache_time_left_out",
+    b.cache_time_left_out,
+    "step times from the weights alone",
+    "You left out reading the caches, which every step does: B · cache_bytes_per_sequence bytes.",
+)
+wrong.add(
+    "room_left_out",
+    b.room_left_out,
+    "plausible",
+    "Weights and caches must fit in memory_bytes together.",
+)
+wrong.add(
+    "tile_left_out",
+    b.tile_left_out,
+    "rooflines without tiles",
+    "The machine computes whole tiles: a batch of tile + 1 costs as much as 2 · tile.",
+)
+wrong.add(
+    "compute_left_out",
+    b.compute_left_out,
+    "“decode is always memory bound”",
+    "You left out computing: above the critical batch it takes longer than reading the weights.",
+)
+wrong.add(
+    "largest_allowed",
+    b.largest_allowed,
+    "plausible",
+    "You took the largest batch allowed. Just past a multiple of tile the step takes longer and"
+    " gives hardly more tokens.",
+)
+wrong.add(
+    "everything_overlaps",
+    b.everything_overlaps,
+    "step times as one max(compute, memory)",
+    "You let the caches be read while the products are computed. Here attention comes after them:"
+    " its time is added.",
+)
+wrong.add(
+    "power_of_two",
+    b.power_of_two,
+    "plausible",
+    "You rounded down to a power of two: up to half of the throughput is lost.",
+)
+wrong.add(
+    "limit_left_out",
+    b.limit_left_out,
+    "plausible",
+    "You never look at tpot_limit_s: the step must not take longer.",
+)
+wrong.add(
+    "max_batch_left_out",
+    b.max_batch_left_out,
+    "plausible",
+    "No more than max_batch sequences are there.",
+)
+wrong.add(
+    "last_batch_left_out",
+    b.last_batch_left_out,
+    "range without its end",
+    "You never try max_batch itself: range(1, n) ends at n − 1.",
+)
+wrong.add(
+    "whole_tiles",
+    b.whole_tiles,
+    "“batch sizes should be multiples of the tile”",
+    "You round down to whole tiles. While reading the weights takes longer than computing, a"
+    " partial tile costs nothing.",
+)
+wrong.add(
+    "limit_for_the_batch",
+    b.limit_for_the_batch,
+    "plausible",
+    "You multiplied the step of one sequence by B: a step serves the whole batch at once.",
+)
+
+
 EXERCISE = Exercise(
     id="arithmetic_intensity-choose",
     title="A batch for a machine",
@@ -153,106 +254,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=best,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "single",
-            b.single,
-            "plausible",
-            "A batch of one has the shortest step and wastes it: reading the weights then serves"
-            " one token.",
-        ),
-        Misconception(
-            "critical_batch",
-            b.critical_batch,
-            "“run at the critical batch”",
-            "You took the critical batch. It says where computing overtakes reading the weights,"
-            " not what fits or is in time.",
-        ),
-        Misconception(
-            "fills_memory",
-            b.fills_memory,
-            "plausible",
-            "You filled the memory: the step must also end within tpot_limit_s, and more is not"
-            " always faster.",
-        ),
-        Misconception(
-            "cache_time_left_out",
-            b.cache_time_left_out,
-            "step times from the weights alone",
-            "You left out reading the caches, which every step does: B · cache_bytes_per_sequence"
-            " bytes.",
-        ),
-        Misconception(
-            "room_left_out",
-            b.room_left_out,
-            "plausible",
-            "Weights and caches must fit in memory_bytes together.",
-        ),
-        Misconception(
-            "tile_left_out",
-            b.tile_left_out,
-            "rooflines without tiles",
-            "The machine computes whole tiles: a batch of tile + 1 costs as much as 2 · tile.",
-        ),
-        Misconception(
-            "compute_left_out",
-            b.compute_left_out,
-            "“decode is always memory bound”",
-            "You left out computing: above the critical batch it takes longer than reading the"
-            " weights.",
-        ),
-        Misconception(
-            "largest_allowed",
-            b.largest_allowed,
-            "plausible",
-            "You took the largest batch allowed. Just past a multiple of tile the step takes longer"
-            " and gives hardly more tokens.",
-        ),
-        Misconception(
-            "everything_overlaps",
-            b.everything_overlaps,
-            "step times as one max(compute, memory)",
-            "You let the caches be read while the products are computed. Here attention comes after"
-            " them: its time is added.",
-        ),
-        Misconception(
-            "power_of_two",
-            b.power_of_two,
-            "plausible",
-            "You rounded down to a power of two: up to half of the throughput is lost.",
-        ),
-        Misconception(
-            "limit_left_out",
-            b.limit_left_out,
-            "plausible",
-            "You never look at tpot_limit_s: the step must not take longer.",
-        ),
-        Misconception(
-            "max_batch_left_out",
-            b.max_batch_left_out,
-            "plausible",
-            "No more than max_batch sequences are there.",
-        ),
-        Misconception(
-            "last_batch_left_out",
-            b.last_batch_left_out,
-            "range without its end",
-            "You never try max_batch itself: range(1, n) ends at n − 1.",
-        ),
-        Misconception(
-            "whole_tiles",
-            b.whole_tiles,
-            "“batch sizes should be multiples of the tile”",
-            "You round down to whole tiles. While reading the weights takes longer than computing,"
-            " a partial tile costs nothing.",
-        ),
-        Misconception(
-            "limit_for_the_batch",
-            b.limit_for_the_batch,
-            "plausible",
-            "You multiplied the step of one sequence by B: a step serves the whole batch at once.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "Write step_s(B) from the three terms of the task, and a test whether B is allowed.",
         (

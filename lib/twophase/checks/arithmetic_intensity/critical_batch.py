@@ -6,7 +6,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import FORMULA
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def reference(
@@ -21,48 +24,81 @@ def reference(
     return flops_per_s / bytes_per_s * (bits_per_param / 16) * E / k
 
 
+@wrong(
+    "public notes: C/W × (bits per param) / (bits per activation)",
+    "You divided by the bits of an activation. FLOPs have no width: the activations' format enters"
+    " only through flops_per_s, so with int8 products this is twice too much.",
+)
 def bits_ratio(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return C / W * (param / activation) * E / k
 
 
+@wrong(
+    "the rule “compute bound above 295”",
+    "C / W is the critical batch of 16-bit weights: narrower ones are read sooner.",
+)
 def format_left_out(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return C / W * E / k
 
 
+@wrong(
+    "plausible",
+    "The width is upside down: narrower weights are read sooner, so a smaller batch keeps up.",
+)
 def format_upside_down(
     C: float, W: float, param: float, activation: float, E: int, k: int
 ) -> float:
     return C / W * (16 / param) * E / k
 
 
+@wrong("plausible", "You used the width of the activations: what is read here are the weights.")
 def activation_bits(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return C / W * (activation / 16) * E / k
 
 
+@wrong(
+    "dense formulas used for MoE",
+    "The experts are missing: all E are read, and a token computes with k of them only.",
+)
 def experts_left_out(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return reference(C, W, param, activation, 1, 1)
 
 
+@wrong(
+    "plausible",
+    "E and k are swapped: with more experts a token uses a smaller share of what is read, so it"
+    " takes more tokens.",
+)
 def experts_upside_down(
     C: float, W: float, param: float, activation: float, E: int, k: int
 ) -> float:
     return reference(C, W, param, activation, k, E)
 
 
+@wrong("plausible", "You multiplied by E alone: a token computes with k experts, so divide by k.")
 def all_experts(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return reference(C, W, param, activation, E, 1)
 
 
+@wrong(
+    "plausible",
+    "The rates are upside down: FLOP/s over B/s. A chip that computes faster needs more tokens.",
+)
 def rates_upside_down(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return reference(W, C, param, activation, E, k)
 
 
+@wrong(
+    "counting multiply-adds",
+    "A token costs two FLOPs per parameter, a multiply and an add; you counted one.",
+)
 def one_flop_per_param(
     C: float, W: float, param: float, activation: float, E: int, k: int
 ) -> float:
     return 2 * reference(C, W, param, activation, E, k)
 
 
+@wrong("plausible", "You used bits where bytes belong: bytes_per_s counts bytes of eight bits.")
 def bits_for_bytes(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
     return 8 * reference(C, W, param, activation, E, k)
 
@@ -101,72 +137,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "bits_ratio",
-            bits_ratio,
-            "public notes: C/W × (bits per param) / (bits per activation)",
-            "You divided by the bits of an activation. FLOPs have no width: the activations' format"
-            " enters only through flops_per_s, so with int8 products this is twice too much.",
-        ),
-        Misconception(
-            "format_left_out",
-            format_left_out,
-            "the rule “compute bound above 295”",
-            "C / W is the critical batch of 16-bit weights: narrower ones are read sooner.",
-        ),
-        Misconception(
-            "format_upside_down",
-            format_upside_down,
-            "plausible",
-            "The width is upside down: narrower weights are read sooner, so a smaller batch"
-            " keeps up.",
-        ),
-        Misconception(
-            "activation_bits",
-            activation_bits,
-            "plausible",
-            "You used the width of the activations: what is read here are the weights.",
-        ),
-        Misconception(
-            "experts_left_out",
-            experts_left_out,
-            "dense formulas used for MoE",
-            "The experts are missing: all E are read, and a token computes with k of them only.",
-        ),
-        Misconception(
-            "experts_upside_down",
-            experts_upside_down,
-            "plausible",
-            "E and k are swapped: with more experts a token uses a smaller share of what is read,"
-            " so it takes more tokens.",
-        ),
-        Misconception(
-            "all_experts",
-            all_experts,
-            "plausible",
-            "You multiplied by E alone: a token computes with k experts, so divide by k.",
-        ),
-        Misconception(
-            "rates_upside_down",
-            rates_upside_down,
-            "plausible",
-            "The rates are upside down: FLOP/s over B/s. A chip that computes faster needs more"
-            " tokens.",
-        ),
-        Misconception(
-            "one_flop_per_param",
-            one_flop_per_param,
-            "counting multiply-adds",
-            "A token costs two FLOPs per parameter, a multiply and an add; you counted one.",
-        ),
-        Misconception(
-            "bits_for_bytes",
-            bits_for_bytes,
-            "plausible",
-            "You used bits where bytes belong: bytes_per_s counts bytes of eight bits.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Take one stored parameter. How long does reading it take? How many FLOPs do B tokens"

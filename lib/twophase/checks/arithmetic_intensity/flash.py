@@ -14,7 +14,10 @@ from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity import _blockwise as b
 from twophase.checks.arithmetic_intensity._data import normal
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 SPARE = 16  # numbers that a state may hold beside T·(H + 2)
 
@@ -115,6 +118,105 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "out_not_rescaled",
+    b.blockwise(merge=b.out_not_rescaled),
+    "first attempts at FlashAttention",
+    "You rescaled the sum and not the output: both were taken relative to the old maximum.",
+)
+wrong.add(
+    "nothing_rescaled",
+    b.blockwise(merge=b.nothing_rescaled),
+    "first attempts at FlashAttention",
+    "Output and sum still belong to the old maximum: multiply both by exp(m − m_new) before you"
+    " add to them.",
+)
+wrong.add(
+    "divided_per_block",
+    b.blockwise(merge=b.divided_per_block),
+    "averaging partial attentions",
+    "You averaged the softmaxes of the blocks. A block with larger scores must weigh more: add up"
+    " undivided, divide once.",
+)
+wrong.add(
+    "never_divided",
+    b.blockwise(last=lambda state: state[0]),
+    "plausible",
+    "finish returned the weighted sum: divide it by the sum of the weights.",
+)
+wrong.add(
+    "maximum_not_subtracted",
+    b.blockwise(merge=b.maximum_not_subtracted),
+    "naive softmax",
+    "exp of a score beyond 88 is infinite in fp32: subtract the running maximum.",
+)
+wrong.add(
+    "maximum_starts_at_zero",
+    {**b.blockwise(), "start": b.start_from_zero},
+    "plausible",
+    "Your maximum starts at 0, as if a score of 0 had been seen: when all scores are far below,"
+    " every exp is 0. Start at −inf.",
+)
+wrong.add(
+    "one_maximum_for_all",
+    b.blockwise(merge=b.one_maximum_for_all),
+    "amax() without a dimension",
+    "You subtract one maximum for all queries: every query has its own, and one far below the"
+    " others would become 0 / 0.",
+)
+wrong.add(
+    "masked_block_is_nan",
+    b.blockwise(merge=b.masked_block_is_nan),
+    "fully masked rows (a classic of attention kernels)",
+    "A query that sees no key of a block became NaN: with m still −inf, −inf − (−inf) has no"
+    " value.",
+)
+wrong.add(
+    "no_scale",
+    b.blockwise(scores=b.no_scale),
+    "plausible",
+    "The scores are not scaled: divide q·k by √H.",
+)
+wrong.add(
+    "scale_by_width",
+    b.blockwise(scores=b.scale_by_width),
+    "attention scaled by the wrong width",
+    "You divided by H; the scale is √H, which keeps the variance of a score near 1.",
+)
+wrong.add(
+    "no_mask",
+    b.blockwise(scores=b.no_mask),
+    "plausible",
+    "There is no mask: a query must not see keys after its own position.",
+)
+wrong.add(
+    "top_left_mask",
+    b.blockwise(scores=b.top_left_mask),
+    "causal mask aligned top-left when S > T",
+    "Query t sits at position query_start + t, not at t: with a cache the queries are the last"
+    " positions.",
+)
+wrong.add(
+    "keys_from_zero",
+    b.blockwise(scores=b.keys_from_zero),
+    "masks made per block",
+    "You counted the keys of every block from 0: the first key of a block sits at key_start.",
+)
+wrong.add(
+    "own_key_hidden",
+    b.blockwise(scores=b.own_key_hidden),
+    "the cached step that excluded the current token",
+    "A query sees its own key as well: positions up to and including query_start + t.",
+)
+wrong.add(
+    "keeps_the_keys",
+    b.keeps_the_keys(),
+    "plausible",
+    "The numbers are right, but the state grows with the keys: that is what FlashAttention avoids."
+    " Keep out, m and l.",
+)
+
+
 EXERCISE = Exercise(
     id="arithmetic_intensity-flash",
     title="Attention that never stores its scores",
@@ -131,106 +233,7 @@ EXERCISE = Exercise(
         dtype=True,
         why="fp32 scores of some hundreds leave four digits of an exponential",
     ),
-    misconceptions=(
-        Misconception(
-            "out_not_rescaled",
-            b.blockwise(merge=b.out_not_rescaled),
-            "first attempts at FlashAttention",
-            "You rescaled the sum and not the output: both were taken relative to the old maximum.",
-        ),
-        Misconception(
-            "nothing_rescaled",
-            b.blockwise(merge=b.nothing_rescaled),
-            "first attempts at FlashAttention",
-            "Output and sum still belong to the old maximum: multiply both by exp(m − m_new) before"
-            " you add to them.",
-        ),
-        Misconception(
-            "divided_per_block",
-            b.blockwise(merge=b.divided_per_block),
-            "averaging partial attentions",
-            "You averaged the softmaxes of the blocks. A block with larger scores must weigh more:"
-            " add up undivided, divide once.",
-        ),
-        Misconception(
-            "never_divided",
-            b.blockwise(last=lambda state: state[0]),
-            "plausible",
-            "finish returned the weighted sum: divide it by the sum of the weights.",
-        ),
-        Misconception(
-            "maximum_not_subtracted",
-            b.blockwise(merge=b.maximum_not_subtracted),
-            "naive softmax",
-            "exp of a score beyond 88 is infinite in fp32: subtract the running maximum.",
-        ),
-        Misconception(
-            "maximum_starts_at_zero",
-            {**b.blockwise(), "start": b.start_from_zero},
-            "plausible",
-            "Your maximum starts at 0, as if a score of 0 had been seen: when all scores are far"
-            " below, every exp is 0. Start at −inf.",
-        ),
-        Misconception(
-            "one_maximum_for_all",
-            b.blockwise(merge=b.one_maximum_for_all),
-            "amax() without a dimension",
-            "You subtract one maximum for all queries: every query has its own, and one far below"
-            " the others would become 0 / 0.",
-        ),
-        Misconception(
-            "masked_block_is_nan",
-            b.blockwise(merge=b.masked_block_is_nan),
-            "fully masked rows (a classic of attention kernels)",
-            "A query that sees no key of a block became NaN: with m still −inf, −inf − (−inf) has"
-            " no value.",
-        ),
-        Misconception(
-            "no_scale",
-            b.blockwise(scores=b.no_scale),
-            "plausible",
-            "The scores are not scaled: divide q·k by √H.",
-        ),
-        Misconception(
-            "scale_by_width",
-            b.blockwise(scores=b.scale_by_width),
-            "attention scaled by the wrong width",
-            "You divided by H; the scale is √H, which keeps the variance of a score near 1.",
-        ),
-        Misconception(
-            "no_mask",
-            b.blockwise(scores=b.no_mask),
-            "plausible",
-            "There is no mask: a query must not see keys after its own position.",
-        ),
-        Misconception(
-            "top_left_mask",
-            b.blockwise(scores=b.top_left_mask),
-            "causal mask aligned top-left when S > T",
-            "Query t sits at position query_start + t, not at t: with a cache the queries are the"
-            " last positions.",
-        ),
-        Misconception(
-            "keys_from_zero",
-            b.blockwise(scores=b.keys_from_zero),
-            "masks made per block",
-            "You counted the keys of every block from 0: the first key of a block sits at"
-            " key_start.",
-        ),
-        Misconception(
-            "own_key_hidden",
-            b.blockwise(scores=b.own_key_hidden),
-            "the cached step that excluded the current token",
-            "A query sees its own key as well: positions up to and including query_start + t.",
-        ),
-        Misconception(
-            "keeps_the_keys",
-            b.keeps_the_keys(),
-            "plausible",
-            "The numbers are right, but the state grows with the keys: that is what FlashAttention"
-            " avoids. Keep out, m and l.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "State: out [T, H], m [T], l [T], starting from 0, −inf, 0. It is online softmax with"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import FORMULA
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def reference(B: int, D: int, F: int, bytes_per_param: float, bytes_per_activation: float) -> float:
@@ -14,42 +17,72 @@ def reference(B: int, D: int, F: int, bytes_per_param: float, bytes_per_activati
     return 2 * B * D * F / moved
 
 
+@wrong("plausible", "The output is missing from the bytes: its B·F numbers are written to memory.")
 def output_left_out(B: int, D: int, F: int, param: float, activation: float) -> float:
     return 2 * B * D * F / (activation * B * D + param * D * F)
 
 
+@wrong("plausible", "The input is missing from the bytes: its B·D numbers are read.")
 def input_left_out(B: int, D: int, F: int, param: float, activation: float) -> float:
     return 2 * B * D * F / (activation * B * F + param * D * F)
 
 
+@wrong(
+    "the usual approximation, 2·B / bytes per weight",
+    "You left the activations out. That is the approximation for B much smaller than D and F; here"
+    " the exact ratio is asked for.",
+)
 def weights_only(B: int, D: int, F: int, param: float, activation: float) -> float:
     return 2 * B / param
 
 
+@wrong(
+    "a public lecture's rule",
+    "B is the limit for bf16 and for D and F without end: put the formats and the activations in.",
+)
 def simply_the_batch(B: int, D: int, F: int, param: float, activation: float) -> float:
     return float(B)
 
 
+@wrong(
+    "counting multiply-adds",
+    "A multiply and an add are two FLOPs: 2·B·D·F. Peak rates on data sheets count them so.",
+)
 def one_flop_per_term(B: int, D: int, F: int, param: float, activation: float) -> float:
     return reference(B, D, F, param, activation) / 2
 
 
+@wrong(
+    "plausible",
+    "You read the weights once for each row. All B rows share one reading: that is what a batch is"
+    " for.",
+)
 def weights_per_row(B: int, D: int, F: int, param: float, activation: float) -> float:
     return 2 * B * D * F / (activation * B * D + param * B * D * F + activation * B * F)
 
 
+@wrong(
+    "formulas in one format",
+    "Activations have their own width: input and output take bytes_per_activation.",
+)
 def one_width_for_all(B: int, D: int, F: int, param: float, activation: float) -> float:
     return reference(B, D, F, param, param)
 
 
+@wrong(
+    "formulas with the 2 of bf16 written in",
+    "You took two bytes for everything, whatever the arguments say.",
+)
 def always_bf16(B: int, D: int, F: int, param: float, activation: float) -> float:
     return reference(B, D, F, 2, 2)
 
 
+@wrong("plausible", "The two widths are swapped: the weights are the D × F matrix.")
 def widths_swapped(B: int, D: int, F: int, param: float, activation: float) -> float:
     return reference(B, D, F, activation, param)
 
 
+@wrong("plausible", "This is bytes per FLOP, upside down: intensity is FLOPs divided by bytes.")
 def bytes_per_flop(B: int, D: int, F: int, param: float, activation: float) -> float:
     return 1 / reference(B, D, F, param, activation)
 
@@ -80,72 +113,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "output_left_out",
-            output_left_out,
-            "plausible",
-            "The output is missing from the bytes: its B·F numbers are written to memory.",
-        ),
-        Misconception(
-            "input_left_out",
-            input_left_out,
-            "plausible",
-            "The input is missing from the bytes: its B·D numbers are read.",
-        ),
-        Misconception(
-            "weights_only",
-            weights_only,
-            "the usual approximation, 2·B / bytes per weight",
-            "You left the activations out. That is the approximation for B much smaller than D and "
-            "F; here the exact ratio is asked for.",
-        ),
-        Misconception(
-            "simply_the_batch",
-            simply_the_batch,
-            "a public lecture's rule",
-            "B is the limit for bf16 and for D and F without end: put the formats and the "
-            "activations in.",
-        ),
-        Misconception(
-            "one_flop_per_term",
-            one_flop_per_term,
-            "counting multiply-adds",
-            "A multiply and an add are two FLOPs: 2·B·D·F. Peak rates on data sheets count them "
-            "so.",
-        ),
-        Misconception(
-            "weights_per_row",
-            weights_per_row,
-            "plausible",
-            "You read the weights once for each row. All B rows share one reading: that is what a "
-            "batch is for.",
-        ),
-        Misconception(
-            "one_width_for_all",
-            one_width_for_all,
-            "formulas in one format",
-            "Activations have their own width: input and output take bytes_per_activation.",
-        ),
-        Misconception(
-            "always_bf16",
-            always_bf16,
-            "formulas with the 2 of bf16 written in",
-            "You took two bytes for everything, whatever the arguments say.",
-        ),
-        Misconception(
-            "widths_swapped",
-            widths_swapped,
-            "plausible",
-            "The two widths are swapped: the weights are the D × F matrix.",
-        ),
-        Misconception(
-            "bytes_per_flop",
-            bytes_per_flop,
-            "plausible",
-            "This is bytes per FLOP, upside down: intensity is FLOPs divided by bytes.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "Three matrices cross the border between chip and memory. Which, how many numbers has "
         "each, how wide is a number?",

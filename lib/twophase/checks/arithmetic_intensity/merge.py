@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,8 +13,11 @@ from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity import _merges as m
 from twophase.checks.arithmetic_intensity._data import NEG_INF, normal
 from twophase.checks.compare import Tolerance, describe, difference, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.protocol import AnswerError
+
+wrong = Misconceptions()
 
 LARGEST_OUT, LARGEST_LSE = 1e6, 1e4
 COMPARE = Tolerance(
@@ -152,10 +154,104 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
-def _wrong(
-    slug: str, merge: m.Merge, shows: Callable[[], list[Any]], seen: str, says: str
-) -> Misconception:
-    return Misconception(slug, {"merge": merge, "expose": shows}, seen, says)
+wrong.add(
+    "unrepaired",
+    {"merge": m.printed},
+    "plausible",
+    "The function is still the printed one: all three faults are in it.",
+)
+wrong.add(
+    "overflow_still",
+    {"merge": m.merger(shift=False)},
+    "naive softmax",
+    "exp(lse) still overflows beyond 88, and underflows below −104: subtract the larger of the two"
+    " first.",
+)
+wrong.add(
+    "empty_still_nan",
+    {"merge": m.merger(guard=False)},
+    "fully masked rows (a classic of attention kernels)",
+    "A query that saw no key in either part still gives NaN: it has an output of zeros and lse ="
+    " −inf.",
+)
+wrong.add(
+    "empty_is_skipped",
+    {"merge": m.empty_is_skipped},
+    "plausible",
+    "Where one part is empty you return the first. It may be the first that is empty: then the"
+    " other is the answer.",
+)
+wrong.add(
+    "larger_lse_still",
+    {"merge": m.merger(lse=m.larger)},
+    "plausible",
+    "The lse you return is still the larger one. The next merge then gives these keys too little"
+    " weight.",
+)
+wrong.add(
+    "one_top_for_all",
+    {"merge": m.one_top_for_all},
+    "max() without a dimension",
+    "You subtract one maximum for all queries. A query whose lse lies far below it vanishes: each"
+    " has its own.",
+)
+wrong.add(
+    "lse_added",
+    {"merge": m.merger(lse=m.summed)},
+    "plausible",
+    "You added the two lse: it is the sums that add up, so lse = log(exp(lse_a) + exp(lse_b)).",
+)
+wrong.add(
+    "maximum_not_added_back",
+    {"merge": m.merger(lse=m.without_top)},
+    "plausible",
+    "The maximum that you subtracted before exp must be added again after log.",
+)
+wrong.add(
+    "average",
+    {"merge": m.merger(weigh=lambda w_a, w_b: ((w_a > 0).float(), (w_b > 0).float()))},
+    "averaging partial attentions",
+    "You averaged the outputs. Each part weighs as much as its sum of exponentials, exp(lse).",
+)
+wrong.add(
+    "weights_swapped",
+    {"merge": m.merger(weigh=lambda w_a, w_b: (w_b, w_a))},
+    "plausible",
+    "The weights are swapped: out_a belongs with exp(lse_a).",
+)
+wrong.add(
+    "exposed_everyday_numbers",
+    {"expose": m.expose_everyday_numbers},
+    "tests with small random numbers",
+    "Your inputs are everyday numbers: they show only that the returned lse is wrong. Try large"
+    " scores and empty parts.",
+)
+wrong.add(
+    "exposed_one_empty_part",
+    {"expose": m.expose_one_empty_part},
+    "plausible",
+    "One empty part does no harm to the printed code: exp(−inf) is 0. Both must be empty.",
+)
+wrong.add(
+    "exposed_no_large_scores",
+    {"expose": m.expose_no_large_scores},
+    "tests with small random numbers",
+    "None of your inputs makes exp overflow: an lse beyond 88, or two below −104, does.",
+)
+wrong.add(
+    "exposed_far_apart",
+    {"expose": m.expose_far_apart},
+    "plausible",
+    "Your two lse lie so far apart that the larger one is their log-sum-exp: that fault stays"
+    " hidden.",
+)
+wrong.add(
+    "exposed_invalid",
+    {"expose": m.expose_invalid},
+    "plausible",
+    "An input of yours breaks the contract: an lse is −inf or lies within ±10,000, and where it is"
+    " −inf the output is zeros.",
+)
 
 
 EXERCISE = Exercise(
@@ -169,123 +265,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference={"merge": m.RIGHT, "expose": m.expose},
     compare=COMPARE,
-    misconceptions=(
-        _wrong(
-            "unrepaired",
-            m.printed,
-            m.expose,
-            "plausible",
-            "The function is still the printed one: all three faults are in it.",
-        ),
-        _wrong(
-            "overflow_still",
-            m.merger(shift=False),
-            m.expose,
-            "naive softmax",
-            "exp(lse) still overflows beyond 88, and underflows below −104: subtract the larger of"
-            " the two first.",
-        ),
-        _wrong(
-            "empty_still_nan",
-            m.merger(guard=False),
-            m.expose,
-            "fully masked rows (a classic of attention kernels)",
-            "A query that saw no key in either part still gives NaN: it has an output of zeros and"
-            " lse = −inf.",
-        ),
-        _wrong(
-            "empty_is_skipped",
-            m.empty_is_skipped,
-            m.expose,
-            "plausible",
-            "Where one part is empty you return the first. It may be the first that is empty: then"
-            " the other is the answer.",
-        ),
-        _wrong(
-            "larger_lse_still",
-            m.merger(lse=m.larger),
-            m.expose,
-            "plausible",
-            "The lse you return is still the larger one. The next merge then gives these keys too"
-            " little weight.",
-        ),
-        _wrong(
-            "one_top_for_all",
-            m.one_top_for_all,
-            m.expose,
-            "max() without a dimension",
-            "You subtract one maximum for all queries. A query whose lse lies far below it"
-            " vanishes: each has its own.",
-        ),
-        _wrong(
-            "lse_added",
-            m.merger(lse=m.summed),
-            m.expose,
-            "plausible",
-            "You added the two lse: it is the sums that add up, so lse = log(exp(lse_a) +"
-            " exp(lse_b)).",
-        ),
-        _wrong(
-            "maximum_not_added_back",
-            m.merger(lse=m.without_top),
-            m.expose,
-            "plausible",
-            "The maximum that you subtracted before exp must be added again after log.",
-        ),
-        _wrong(
-            "average",
-            m.merger(weigh=lambda w_a, w_b: ((w_a > 0).float(), (w_b > 0).float())),
-            m.expose,
-            "averaging partial attentions",
-            "You averaged the outputs. Each part weighs as much as its sum of exponentials,"
-            " exp(lse).",
-        ),
-        _wrong(
-            "weights_swapped",
-            m.merger(weigh=lambda w_a, w_b: (w_b, w_a)),
-            m.expose,
-            "plausible",
-            "The weights are swapped: out_a belongs with exp(lse_a).",
-        ),
-        _wrong(
-            "exposed_everyday_numbers",
-            m.RIGHT,
-            m.expose_everyday_numbers,
-            "tests with small random numbers",
-            "Your inputs are everyday numbers: they show only that the returned lse is wrong. Try"
-            " large scores and empty parts.",
-        ),
-        _wrong(
-            "exposed_one_empty_part",
-            m.RIGHT,
-            m.expose_one_empty_part,
-            "plausible",
-            "One empty part does no harm to the printed code: exp(−inf) is 0. Both must be empty.",
-        ),
-        _wrong(
-            "exposed_no_large_scores",
-            m.RIGHT,
-            m.expose_no_large_scores,
-            "tests with small random numbers",
-            "None of your inputs makes exp overflow: an lse beyond 88, or two below −104, does.",
-        ),
-        _wrong(
-            "exposed_far_apart",
-            m.RIGHT,
-            m.expose_far_apart,
-            "plausible",
-            "Your two lse lie so far apart that the larger one is their log-sum-exp: that fault"
-            " stays hidden.",
-        ),
-        _wrong(
-            "exposed_invalid",
-            m.RIGHT,
-            m.expose_invalid,
-            "plausible",
-            "An input of yours breaks the contract: an lse is −inf or lies within ±10,000, and"
-            " where it is −inf the output is zeros.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Three questions: what does exp do with 200? What is 0 / 0? What does the next merge"

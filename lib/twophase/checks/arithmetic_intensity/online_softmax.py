@@ -12,8 +12,11 @@ import torch
 from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity._data import NEG_INF, normal
 from twophase.checks.compare import Tolerance, describe
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.protocol import AnswerError
+
+wrong = Misconceptions()
 
 Tensor = torch.Tensor
 State = tuple[Tensor, Tensor]
@@ -57,15 +60,30 @@ def _right_sum(m: Tensor, l: Tensor, scores: Tensor, m_new: Tensor) -> Tensor:
     return l * torch.exp(m - m_new) + _fresh_sum(scores, m_new)
 
 
+@wrong(
+    "fully masked rows (a classic of attention kernels)",
+    "A row that has seen nothing but −inf became NaN: −inf − (−inf). It has m = −inf and l = 0"
+    " until a score turns up.",
+)
 def nan_before_the_first_score(m: Tensor, l: Tensor, scores: Tensor) -> State:
     m_new = _running(m, scores)
     return m_new, l * torch.exp(m - m_new) + _fresh_sum(scores, m_new)
 
 
+@wrong(
+    "masks of −50 or −1e4 for −inf",
+    "Masked scores count as small numbers here. For scores around −300 these would be the largest"
+    " of all.",
+)
 def masked_stay_in_the_sum(m: Tensor, l: Tensor, scores: Tensor) -> State:
     return reference(m, l, scores.clamp(min=-50.0))
 
 
+@wrong(
+    "plausible",
+    "The maximum never moves after the first block. A later, larger score overflows, and m is no"
+    " longer the largest.",
+)
 def first_maximum_kept(m: Tensor, l: Tensor, scores: Tensor) -> State:
     m_new = torch.where(m == NEG_INF, scores.amax(-1), m)
     return m_new, l + _fresh_sum(scores, finite(m_new))
@@ -125,6 +143,71 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "old_sum_not_rescaled",
+    _update(_running, lambda m, l, s, new: l + _fresh_sum(s, new)),
+    "first attempts at online softmax",
+    "The old sum still belongs to the old maximum: multiply it by exp(m − m_new) before you add to"
+    " it.",
+)
+wrong.add(
+    "rescaled_the_wrong_way",
+    _update(
+        _running,
+        lambda m, l, s, new: torch.where(l > 0, l * torch.exp(new - m), 0.0) + _fresh_sum(s, new),
+    ),
+    "plausible",
+    "You rescaled by exp(m_new − m), which is never below 1. The maximum rose, so old terms"
+    " shrink: exp(m − m_new).",
+)
+wrong.add(
+    "maximum_not_subtracted",
+    _update(_running, lambda m, l, s, new: l + torch.exp(s).sum(-1)),
+    "naive softmax",
+    "You add up exp(score) itself: beyond 88 that is infinite in fp32. Subtract the running"
+    " maximum.",
+)
+wrong.add(
+    "block_maximum",
+    _update(lambda m, s: s.amax(-1), lambda m, l, s, new: l + _fresh_sum(s, new)),
+    "softmax applied to each block alone",
+    "You subtract the maximum of the block, not of everything so far, so that the terms of the sum"
+    " have different units.",
+)
+wrong.add(
+    "block_maximum_rescaled",
+    _update(
+        lambda m, s: s.amax(-1),
+        lambda m, l, s, new: torch.where(l > 0, l * torch.exp(m - new), 0.0) + _fresh_sum(s, new),
+    ),
+    "plausible",
+    "m is the maximum of the block only. Take the larger of the old one and the block's: else a"
+    " falling maximum makes the old sum explode.",
+)
+wrong.add(
+    "sum_restarted",
+    _update(_running, lambda m, l, s, new: _fresh_sum(s, new)),
+    "plausible",
+    "The old sum is gone: l must keep what came before, rescaled.",
+)
+wrong.add(
+    "new_terms_rescaled",
+    _update(
+        _running,
+        lambda m, l, s, new: (l + _fresh_sum(s, finite(s.amax(-1)))) * torch.exp(m - new),
+    ),
+    "plausible",
+    "You rescaled the new terms as well: only the old sum was taken with another maximum.",
+)
+wrong.add(
+    "one_maximum_for_all_rows",
+    _update(lambda m, s: torch.maximum(m, s.amax().expand_as(m)), _right_sum),
+    "amax() without a dimension",
+    "You took one maximum over all rows: every row has its own, and a row far below the others"
+    " would underflow to 0.",
+)
+
+
 EXERCISE = Exercise(
     id="arithmetic_intensity-online_softmax",
     title="Softmax in one pass",
@@ -141,96 +224,7 @@ EXERCISE = Exercise(
         dtype=True,
         why="fp32 exponentials of scores of some hundreds, in any order",
     ),
-    misconceptions=(
-        Misconception(
-            "old_sum_not_rescaled",
-            _update(_running, lambda m, l, s, new: l + _fresh_sum(s, new)),
-            "first attempts at online softmax",
-            "The old sum still belongs to the old maximum: multiply it by exp(m − m_new) before you"
-            " add to it.",
-        ),
-        Misconception(
-            "rescaled_the_wrong_way",
-            _update(
-                _running,
-                lambda m, l, s, new: (
-                    torch.where(l > 0, l * torch.exp(new - m), 0.0) + _fresh_sum(s, new)
-                ),
-            ),
-            "plausible",
-            "You rescaled by exp(m_new − m), which is never below 1. The maximum rose, so old terms"
-            " shrink: exp(m − m_new).",
-        ),
-        Misconception(
-            "maximum_not_subtracted",
-            _update(_running, lambda m, l, s, new: l + torch.exp(s).sum(-1)),
-            "naive softmax",
-            "You add up exp(score) itself: beyond 88 that is infinite in fp32. Subtract the running"
-            " maximum.",
-        ),
-        Misconception(
-            "block_maximum",
-            _update(lambda m, s: s.amax(-1), lambda m, l, s, new: l + _fresh_sum(s, new)),
-            "softmax applied to each block alone",
-            "You subtract the maximum of the block, not of everything so far, so that the terms of"
-            " the sum have different units.",
-        ),
-        Misconception(
-            "block_maximum_rescaled",
-            _update(
-                lambda m, s: s.amax(-1),
-                lambda m, l, s, new: (
-                    torch.where(l > 0, l * torch.exp(m - new), 0.0) + _fresh_sum(s, new)
-                ),
-            ),
-            "plausible",
-            "m is the maximum of the block only. Take the larger of the old one and the block's:"
-            " else a falling maximum makes the old sum explode.",
-        ),
-        Misconception(
-            "sum_restarted",
-            _update(_running, lambda m, l, s, new: _fresh_sum(s, new)),
-            "plausible",
-            "The old sum is gone: l must keep what came before, rescaled.",
-        ),
-        Misconception(
-            "new_terms_rescaled",
-            _update(
-                _running,
-                lambda m, l, s, new: (l + _fresh_sum(s, finite(s.amax(-1)))) * torch.exp(m - new),
-            ),
-            "plausible",
-            "You rescaled the new terms as well: only the old sum was taken with another maximum.",
-        ),
-        Misconception(
-            "first_maximum_kept",
-            first_maximum_kept,
-            "plausible",
-            "The maximum never moves after the first block. A later, larger score overflows, and m"
-            " is no longer the largest.",
-        ),
-        Misconception(
-            "one_maximum_for_all_rows",
-            _update(lambda m, s: torch.maximum(m, s.amax().expand_as(m)), _right_sum),
-            "amax() without a dimension",
-            "You took one maximum over all rows: every row has its own, and a row far below the"
-            " others would underflow to 0.",
-        ),
-        Misconception(
-            "nan_before_the_first_score",
-            nan_before_the_first_score,
-            "fully masked rows (a classic of attention kernels)",
-            "A row that has seen nothing but −inf became NaN: −inf − (−inf). It has m = −inf and l"
-            " = 0 until a score turns up.",
-        ),
-        Misconception(
-            "masked_stay_in_the_sum",
-            masked_stay_in_the_sum,
-            "masks of −50 or −1e4 for −inf",
-            "Masked scores count as small numbers here. For scores around −300 these would be the"
-            " largest of all.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "First the new maximum: m_new = max(m, largest of the block), row by row.",
         (

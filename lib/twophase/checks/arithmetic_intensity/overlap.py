@@ -8,7 +8,10 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Kernels = Sequence[tuple[float, float]]
 Times = list[float]
@@ -66,6 +69,7 @@ def _times(
     return step_times
 
 
+@wrong("plausible", "The rates are swapped: FLOPs go with flops_per_s, bytes with bytes_per_s.")
 def rates_swapped(kernels: Kernels, C: float, W: float) -> Times:
     return _times()(kernels, W, C)
 
@@ -112,6 +116,53 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "sums_then_max",
+    _times(b=across),
+    "step times as one max(compute, memory)",
+    "You gave the first time twice. Kernels that run one after another each take their own"
+    " maximum: add those up.",
+)
+wrong.add(
+    "max_each_time",
+    _times(a=within),
+    "plausible",
+    "Your first time hides traffic behind its own kernel only. Across the step it is the larger of"
+    " two totals.",
+)
+wrong.add(
+    "first_two_swapped",
+    _times(a=within, b=across),
+    "plausible",
+    "The first two are swapped: the more may overlap, the shorter the time.",
+)
+wrong.add(
+    "slowest_kernel",
+    _times(b=slowest_kernel),
+    "plausible",
+    "You took the slowest kernel: they run one after another, so their times add up.",
+)
+wrong.add(
+    "smaller_not_larger",
+    _times(a=smaller_across, b=smaller),
+    "plausible",
+    "You took the smaller time: what overlaps is finished when the longer of the two is.",
+)
+wrong.add(
+    "twice_the_overlapped",
+    _times(c=twice),
+    "“without overlap it takes twice as long”",
+    "Twice the overlapped time is the worst case, at the ridge. In general it is the sum of"
+    " computing and traffic.",
+)
+wrong.add(
+    "largest_sum",
+    _times(c=largest_pair),
+    "plausible",
+    "Your third time is that of one kernel: add up all of them.",
+)
+
+
 EXERCISE = Exercise(
     id="arithmetic_intensity-overlap",
     title="Three times for one step",
@@ -123,59 +174,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=_times(),
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "sums_then_max",
-            _times(b=across),
-            "step times as one max(compute, memory)",
-            "You gave the first time twice. Kernels that run one after another each take their own"
-            " maximum: add those up.",
-        ),
-        Misconception(
-            "max_each_time",
-            _times(a=within),
-            "plausible",
-            "Your first time hides traffic behind its own kernel only. Across the step it is the"
-            " larger of two totals.",
-        ),
-        Misconception(
-            "first_two_swapped",
-            _times(a=within, b=across),
-            "plausible",
-            "The first two are swapped: the more may overlap, the shorter the time.",
-        ),
-        Misconception(
-            "slowest_kernel",
-            _times(b=slowest_kernel),
-            "plausible",
-            "You took the slowest kernel: they run one after another, so their times add up.",
-        ),
-        Misconception(
-            "smaller_not_larger",
-            _times(a=smaller_across, b=smaller),
-            "plausible",
-            "You took the smaller time: what overlaps is finished when the longer of the two is.",
-        ),
-        Misconception(
-            "twice_the_overlapped",
-            _times(c=twice),
-            "“without overlap it takes twice as long”",
-            "Twice the overlapped time is the worst case, at the ridge. In general it is the sum of"
-            " computing and traffic.",
-        ),
-        Misconception(
-            "largest_sum",
-            _times(c=largest_pair),
-            "plausible",
-            "Your third time is that of one kernel: add up all of them.",
-        ),
-        Misconception(
-            "rates_swapped",
-            rates_swapped,
-            "plausible",
-            "The rates are swapped: FLOPs go with flops_per_s, bytes with bytes_per_s.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "For each kernel write two numbers: c, seconds of computing, and m, seconds of traffic.",
         "Everything overlaps: max(Σ c, Σ m). Nothing does: Σ (c + m).",

@@ -8,10 +8,13 @@ from collections.abc import Callable
 import torch
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.mlp import gated_mlp
 from twophase.measure.meter import Meter
+
+wrong = Misconceptions()
 
 DTYPES = {2: torch.bfloat16, 4: torch.float32}
 Counts = dict[str, int]
@@ -68,10 +71,6 @@ def _predict(
 BY_FORMULA = _predict()
 
 
-def _wrong(slug: str, answer: Callable[..., Counts], seen: str, says: str) -> Misconception:
-    return Misconception(slug, answer, seen, says)
-
-
 def cases(rng: random.Random) -> list[Case]:
     """A tiny decode step, prefill, a few queries over a longer cache; then shapes that nobody has
     seen."""
@@ -101,6 +100,96 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "factor_f_missing",
+    _predict(mlp_flops=lambda B, T, S, D, F, N, K, H: 6 * B * T * D),
+    "public notes: “6 * B * T * D”",
+    "The MLP's FLOPs lack the factor F: each of its three products is D × F.",
+)
+wrong.add(
+    "two_matrix_mlp",
+    _predict(
+        lambda B, T, S, D, F, N, K, H: 4 * B * T * D * F,
+        lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * D * F,
+    ),
+    "formulas for the MLP of 2017",
+    "The MLP is gated: three matrices, up, gate and down.",
+)
+wrong.add(
+    "middle_stored",
+    _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * T * F + 3 * D * F),
+    "a public lecture, which writes up and gate to memory",
+    "You stored the F-wide middle. In one fused kernel it never leaves the chip.",
+)
+wrong.add(
+    "three_separate_products",
+    _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 3 * B * T * (D + F) + 3 * D * F),
+    "adding up three matrix products",
+    "You added up three separate products. In one fused kernel x is read once, the output written"
+    " once, and nothing between.",
+)
+wrong.add(
+    "mlp_weights_per_sequence",
+    _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 3 * B * D * F),
+    "plausible",
+    "You read the MLP's weights once for each sequence: the whole batch shares one reading.",
+)
+wrong.add(
+    "width_for_heads",
+    _predict(
+        attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * D,
+        attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * S * D,
+    ),
+    "public notes: “4 * B * S * T * D”, “4 * B * S * D + 4 * B * T * D”",
+    "You took D for attention's widths. Queries are N·H wide and keys K·H, and neither need be D.",
+)
+wrong.add(
+    "query_heads_read",
+    _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * (T + S) * N * H),
+    "KV calculators (modular handbook #131, LMCache #688)",
+    "You read N heads of keys and values: there are K, each read once for its whole group.",
+)
+wrong.add(
+    "kv_heads_computed",
+    _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * K * H),
+    "plausible",
+    "You counted attention's FLOPs with K heads: each of the N query heads has scores of its own.",
+)
+wrong.add(
+    "values_left_out",
+    _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 2 * B * T * S * N * H),
+    "public notes that count Q·K only",
+    "These are half of the FLOPs. There are two products, the scores and the weighted sum of the"
+    " values, and this meter counts all T·S pairs of both.",
+)
+wrong.add(
+    "mask_saves_work",
+    _predict(
+        attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * N * H * (T * S - T * (T - 1) // 2)
+    ),
+    "plausible",
+    "You counted only the pairs that the mask lets through: a fair count, but this meter counts"
+    " all T·S.",
+)
+wrong.add(
+    "scores_stored",
+    _predict(
+        attention_values=lambda B, T, S, D, F, N, K, H: (
+            2 * B * T * N * H + 2 * B * S * K * H + 4 * B * N * T * S
+        )
+    ),
+    "attention without a fused kernel",
+    "You counted the scores: in a fused kernel they never leave the chip.",
+)
+wrong.add(
+    "queries_left_out",
+    _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * S * K * H),
+    "the estimate for decode",
+    "Queries and output are missing from attention's bytes: little in decode, and half of all in"
+    " prefill.",
+)
+
+
 EXERCISE = Exercise(
     id="arithmetic_intensity-predict",
     title="Predict what the meter counts",
@@ -111,103 +200,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=measured,
     compare=EXACT,
-    misconceptions=(
-        _wrong(
-            "factor_f_missing",
-            _predict(mlp_flops=lambda B, T, S, D, F, N, K, H: 6 * B * T * D),
-            "public notes: “6 * B * T * D”",
-            "The MLP's FLOPs lack the factor F: each of its three products is D × F.",
-        ),
-        _wrong(
-            "two_matrix_mlp",
-            _predict(
-                lambda B, T, S, D, F, N, K, H: 4 * B * T * D * F,
-                lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * D * F,
-            ),
-            "formulas for the MLP of 2017",
-            "The MLP is gated: three matrices, up, gate and down.",
-        ),
-        _wrong(
-            "middle_stored",
-            _predict(
-                mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * T * F + 3 * D * F
-            ),
-            "a public lecture, which writes up and gate to memory",
-            "You stored the F-wide middle. In one fused kernel it never leaves the chip.",
-        ),
-        _wrong(
-            "three_separate_products",
-            _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 3 * B * T * (D + F) + 3 * D * F),
-            "adding up three matrix products",
-            "You added up three separate products. In one fused kernel x is read once, the output"
-            " written once, and nothing between.",
-        ),
-        _wrong(
-            "mlp_weights_per_sequence",
-            _predict(mlp_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 3 * B * D * F),
-            "plausible",
-            "You read the MLP's weights once for each sequence: the whole batch shares one"
-            " reading.",
-        ),
-        _wrong(
-            "width_for_heads",
-            _predict(
-                attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * D,
-                attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * T * D + 2 * B * S * D,
-            ),
-            "public notes: “4 * B * S * T * D”, “4 * B * S * D + 4 * B * T * D”",
-            "You took D for attention's widths. Queries are N·H wide and keys K·H, and neither need"
-            " be D.",
-        ),
-        _wrong(
-            "query_heads_read",
-            _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * (T + S) * N * H),
-            "KV calculators (modular handbook #131, LMCache #688)",
-            "You read N heads of keys and values: there are K, each read once for its whole group.",
-        ),
-        _wrong(
-            "kv_heads_computed",
-            _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 4 * B * T * S * K * H),
-            "plausible",
-            "You counted attention's FLOPs with K heads: each of the N query heads has scores of"
-            " its own.",
-        ),
-        _wrong(
-            "values_left_out",
-            _predict(attention_flops=lambda B, T, S, D, F, N, K, H: 2 * B * T * S * N * H),
-            "public notes that count Q·K only",
-            "These are half of the FLOPs. There are two products, the scores and the weighted sum"
-            " of the values, and this meter counts all T·S pairs of both.",
-        ),
-        _wrong(
-            "mask_saves_work",
-            _predict(
-                attention_flops=lambda B, T, S, D, F, N, K, H: (
-                    4 * B * N * H * (T * S - T * (T - 1) // 2)
-                )
-            ),
-            "plausible",
-            "You counted only the pairs that the mask lets through: a fair count, but this meter"
-            " counts all T·S.",
-        ),
-        _wrong(
-            "scores_stored",
-            _predict(
-                attention_values=lambda B, T, S, D, F, N, K, H: (
-                    2 * B * T * N * H + 2 * B * S * K * H + 4 * B * N * T * S
-                )
-            ),
-            "attention without a fused kernel",
-            "You counted the scores: in a fused kernel they never leave the chip.",
-        ),
-        _wrong(
-            "queries_left_out",
-            _predict(attention_values=lambda B, T, S, D, F, N, K, H: 2 * B * S * K * H),
-            "the estimate for decode",
-            "Queries and output are missing from attention's bytes: little in decode, and half of"
-            " all in prefill.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "For each of the two kernels list what enters, what leaves, and which matrix products"

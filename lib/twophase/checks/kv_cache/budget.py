@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Sizes = tuple[int, int, int, int, int, int, int]
 
@@ -26,18 +29,32 @@ def reference(
     return max(0, free_times_100 // ((100 + overhead_percent) * B * kv_bytes_per_token))
 
 
+@wrong(
+    "plausible",
+    "The overhead is missing: context, allocator and fragmentation take overhead_percent on top of"
+    " the rest.",
+)
 def overhead_left_out(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
     return max(0, (memory - n * width - activations) // (B * kv))
 
 
+@wrong(
+    "plausible",
+    "You took the percentage of the chip's memory. Here it is a percentage of weights, activations"
+    " and cache together.",
+)
 def overhead_of_the_chip(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
     return max(0, ((100 - percent) * memory - 100 * (n * width + activations)) // (100 * B * kv))
 
 
+@wrong(
+    "plausible",
+    "You put the overhead on the weights alone: it also comes on top of activations and cache.",
+)
 def overhead_of_the_weights(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
@@ -46,36 +63,51 @@ def overhead_of_the_weights(
     )
 
 
+@wrong("plausible", "The activations are missing: they must fit beside weights and cache.")
 def activations_left_out(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
     return reference(memory, n, width, B, kv, 0, percent)
 
 
+@wrong(
+    "plausible",
+    "You used the number of parameters as if it were bytes: multiply by bytes_per_param.",
+)
 def params_not_bytes(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
     return reference(memory, n, 1, B, kv, activations, percent)
 
 
+@wrong("plausible", "This is the context of one sequence alone: B of them share the memory.")
 def one_sequence(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
     return reference(memory, n, width, 1, kv, activations, percent)
 
 
+@wrong(
+    "plausible",
+    "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
+)
 def weights_per_sequence(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
     return reference(memory, n * B, width, B, kv, activations, percent)
 
 
+@wrong("plausible", "A context is a whole number of tokens: round down.")
 def not_rounded(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> float:
     return max(0.0, (memory / (1 + percent / 100) - n * width - activations) / (B * kv))
 
 
+@wrong(
+    "plausible",
+    "If weights and activations alone do not fit, the answer is 0 tokens, not a negative number.",
+)
 def negative_context(
     memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
 ) -> int:
@@ -132,66 +164,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "overhead_left_out",
-            overhead_left_out,
-            "plausible",
-            "The overhead is missing: context, allocator and fragmentation take overhead_percent on"
-            " top of the rest.",
-        ),
-        Misconception(
-            "overhead_of_the_chip",
-            overhead_of_the_chip,
-            "plausible",
-            "You took the percentage of the chip's memory. Here it is a percentage of weights,"
-            " activations and cache together.",
-        ),
-        Misconception(
-            "overhead_of_the_weights",
-            overhead_of_the_weights,
-            "plausible",
-            "You put the overhead on the weights alone: it also comes on top of activations and"
-            " cache.",
-        ),
-        Misconception(
-            "activations_left_out",
-            activations_left_out,
-            "plausible",
-            "The activations are missing: they must fit beside weights and cache.",
-        ),
-        Misconception(
-            "params_not_bytes",
-            params_not_bytes,
-            "plausible",
-            "You used the number of parameters as if it were bytes: multiply by bytes_per_param.",
-        ),
-        Misconception(
-            "one_sequence",
-            one_sequence,
-            "plausible",
-            "This is the context of one sequence alone: B of them share the memory.",
-        ),
-        Misconception(
-            "weights_per_sequence",
-            weights_per_sequence,
-            "plausible",
-            "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
-        ),
-        Misconception(
-            "not_rounded",
-            not_rounded,
-            "plausible",
-            "A context is a whole number of tokens: round down.",
-        ),
-        Misconception(
-            "negative_context",
-            negative_context,
-            "plausible",
-            "If weights and activations alone do not fit, the answer is 0 tokens, not a negative"
-            " number.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "Write the four terms of the budget as one inequality before you solve for anything.",
         (

@@ -9,8 +9,11 @@ import torch
 
 from twophase.checks.answer import Answer, Handle, refuses, tell
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
+from twophase.checks.misconceptions import Misconceptions, replaced
+
+wrong = Misconceptions()
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -45,6 +48,11 @@ class Right:
         self.length = 0
 
 
+@wrong(
+    "the cached step that excluded the current token",
+    "append returned what was there before: a query also attends to its own key, so the new tokens"
+    " belong in it.",
+)
 class NewTokensLeftOut(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         before = self.held()
@@ -52,23 +60,39 @@ class NewTokensLeftOut(Right):
         return before
 
 
-class OnlyNewTokens(Right):
-    def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
-        super().append(k, v)
-        return k, v
+wrong.add(
+    "only_new_tokens",
+    replaced(Right, {"return self.held()": "return k, v"}),
+    "plausible",
+    "append returned only the tokens that it was given: attention needs all that the cache holds.",
+)
 
 
+@wrong(
+    "static caches without a mask",
+    "append returned the whole buffer: the empty places are keys of zeros, and softmax gives them"
+    " weight.",
+)
 class WholeBuffer(Right):
     def held(self) -> Pair:
         return self.keys, self.values
 
 
+@wrong(
+    "pointer not reset between generations (rasbt/LLMs-from-scratch #697)",
+    "reset emptied the buffer and kept the pointer: the next generation starts after a stretch of"
+    " zeros.",
+)
 class ResetKeepsPointer(Right):
     def reset(self) -> None:
         self.keys.zero_()
         self.values.zero_()
 
 
+@wrong(
+    "plausible",
+    "The pointer moved by one for a block of T tokens: a prompt arrives many tokens at once.",
+)
 class OneTokenAtATime(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         super().append(k, v)
@@ -76,23 +100,37 @@ class OneTokenAtATime(Right):
         return self.held()
 
 
+@wrong(
+    "plausible", "Every append wrote to the start of the buffer: write after what the cache holds."
+)
 class AlwaysFromZero(Right):
     def store(self, k: torch.Tensor, v: torch.Tensor, end: int) -> None:
         self.keys[:, : k.shape[1]] = k
         self.values[:, : k.shape[1]] = v
 
 
+@wrong("plausible", "The values that come back are the keys.")
 class KeysTwice(Right):
     def store(self, k: torch.Tensor, v: torch.Tensor, end: int) -> None:
         super().store(k, k, end)
 
 
+@wrong(
+    "plausible",
+    "You stored what fits and dropped the rest: a token that is silently missing makes wrong text."
+    " Refuse it.",
+)
 class Truncates(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         room = self.S_max - self.length
         return super().append(k[:, :room], v[:, :room])
 
 
+@wrong(
+    "a blog's cache class",
+    "Nothing checks the room. One token too many is lost without a word (a slice past the end is"
+    " empty), two raise RuntimeError.",
+)
 class NoCheck(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         end = self.length + k.shape[1]
@@ -101,6 +139,9 @@ class NoCheck(Right):
         return self.held()
 
 
+@wrong(
+    "plausible", "The refused append moved the pointer: check the room before you change anything."
+)
 class CountsBeforeRefusing(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         start = self.length
@@ -111,13 +152,19 @@ class CountsBeforeRefusing(Right):
         return super().append(k, v)
 
 
-class RefusesTooEarly(Right):
-    def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
-        if self.length + k.shape[1] >= self.S_max:
-            raise ValueError("full")
-        return super().append(k, v)
+wrong.add(
+    "refuses_too_early",
+    replaced(Right, {"end > self.S_max": "end >= self.S_max"}),
+    "plausible",
+    "You refuse the token that would exactly fill the cache: S_max tokens fit.",
+)
 
 
+@wrong(
+    "ring buffers of sliding-window attention",
+    "A full cache started again at 0: that is a ring buffer for sliding windows, and here it"
+    " forgets the prompt.",
+)
 class WrapsAround(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
         if self.length + k.shape[1] > self.S_max:
@@ -125,6 +172,11 @@ class WrapsAround(Right):
         return super().append(k, v)
 
 
+@wrong(
+    "a blog's cache class",
+    "The cache ignores dtype: torch.zeros is float32 unless told otherwise, twice the bytes of"
+    " bfloat16.",
+)
 class AlwaysFloat32(Right):
     def __init__(self, B: int, S_max: int, K: int, H: int, dtype: str) -> None:
         super().__init__(B, S_max, K, H, "float32")
@@ -222,92 +274,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=Right,
     compare=Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS),
-    misconceptions=(
-        Misconception(
-            "new_tokens_left_out",
-            NewTokensLeftOut,
-            "the cached step that excluded the current token",
-            "append returned what was there before: a query also attends to its own key, so the new"
-            " tokens belong in it.",
-        ),
-        Misconception(
-            "only_new_tokens",
-            OnlyNewTokens,
-            "plausible",
-            "append returned only the tokens that it was given: attention needs all that the cache"
-            " holds.",
-        ),
-        Misconception(
-            "whole_buffer",
-            WholeBuffer,
-            "static caches without a mask",
-            "append returned the whole buffer: the empty places are keys of zeros, and softmax"
-            " gives them weight.",
-        ),
-        Misconception(
-            "reset_keeps_pointer",
-            ResetKeepsPointer,
-            "pointer not reset between generations (rasbt/LLMs-from-scratch #697)",
-            "reset emptied the buffer and kept the pointer: the next generation starts after a"
-            " stretch of zeros.",
-        ),
-        Misconception(
-            "one_token_at_a_time",
-            OneTokenAtATime,
-            "plausible",
-            "The pointer moved by one for a block of T tokens: a prompt arrives many tokens at"
-            " once.",
-        ),
-        Misconception(
-            "always_from_zero",
-            AlwaysFromZero,
-            "plausible",
-            "Every append wrote to the start of the buffer: write after what the cache holds.",
-        ),
-        Misconception(
-            "keys_twice", KeysTwice, "plausible", "The values that come back are the keys."
-        ),
-        Misconception(
-            "truncates",
-            Truncates,
-            "plausible",
-            "You stored what fits and dropped the rest: a token that is silently missing makes"
-            " wrong text. Refuse it.",
-        ),
-        Misconception(
-            "no_check",
-            NoCheck,
-            "a blog's cache class",
-            "Nothing checks the room. One token too many is lost without a word (a slice past the"
-            " end is empty), two raise RuntimeError.",
-        ),
-        Misconception(
-            "counts_before_refusing",
-            CountsBeforeRefusing,
-            "plausible",
-            "The refused append moved the pointer: check the room before you change anything.",
-        ),
-        Misconception(
-            "refuses_too_early",
-            RefusesTooEarly,
-            "plausible",
-            "You refuse the token that would exactly fill the cache: S_max tokens fit.",
-        ),
-        Misconception(
-            "wraps_around",
-            WrapsAround,
-            "ring buffers of sliding-window attention",
-            "A full cache started again at 0: that is a ring buffer for sliding windows, and here"
-            " it forgets the prompt.",
-        ),
-        Misconception(
-            "always_float32",
-            AlwaysFloat32,
-            "a blog's cache class",
-            "The cache ignores dtype: torch.zeros is float32 unless told otherwise, twice the bytes"
-            " of bfloat16.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Two buffers [B, S_max, K, H] of the right dtype, and one number: how many tokens they"

@@ -8,8 +8,11 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._broken_caches import MUTANTS, Buffer, Cache
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def failure(make: Callable[[int], Cache], script: dict[str, Any]) -> str:
@@ -118,19 +121,33 @@ def reference() -> list[dict[str, Any]]:
     return [OVERFLOW, RESET]
 
 
+@wrong(
+    "graded tests that looked at shapes (TinyTorch #1953)",
+    "Your scripts never fill a cache and never reset one: most of what can break lies there.",
+)
 def happy_path() -> list[dict[str, Any]]:
     return [_script(9, ([1, 2, 3], [1, 2, 3]), ([4], [1, 2, 3, 4]), ([5], [1, 2, 3, 4, 5]))]
 
 
+@wrong("plausible", "No script resets a cache and goes on: a pointer that survives is not noticed.")
 def no_reset() -> list[dict[str, Any]]:
     return [OVERFLOW]
 
 
+@wrong(
+    "tests of the decode step only",
+    "Every append has one token: a prompt is a block, and blocks have faults of their own. Refuse"
+    " one and go on.",
+)
 def single_tokens() -> list[dict[str, Any]]:
     steps = [([1], [1]), ([2], [1, 2]), ([3], [1, 2, 3]), ([4], "refused"), "reset", ([5], [5])]
     return [_script(3, *steps)]
 
 
+@wrong(
+    "constant inputs that accept a wrong index (mojo-gpu-puzzles #31)",
+    "All tokens are alike: a cache that mixes up their order passes. Use different numbers.",
+)
 def equal_tokens() -> list[dict[str, Any]]:
     steps = [
         ([7, 7], [7, 7]),
@@ -143,19 +160,37 @@ def equal_tokens() -> list[dict[str, Any]]:
     return [_script(3, *steps)]
 
 
+@wrong(
+    "plausible",
+    "Your scripts end with the refusal: go on after it, and see whether the cache is as it was.",
+)
 def stops_at_the_refusal() -> list[dict[str, Any]]:
     return [_script(4, ([1, 2], [1, 2]), ([3, 4], [1, 2, 3, 4]), ([5], "refused")), RESET]
 
 
+@wrong(
+    "plausible",
+    "Your scripts stay away from the edge: fill a cache exactly, then try one token more.",
+)
 def far_from_the_edge() -> list[dict[str, Any]]:
     steps = [([1, 2, 3], [1, 2, 3]), ([4, 5, 6, 7], "refused"), ([8], [1, 2, 3, 8])]
     return [_script(5, *steps), RESET]
 
 
+@wrong(
+    "plausible",
+    "You expect an append to return the new tokens only: right caches return all they hold, and"
+    " fail your test.",
+)
 def expects_only_the_new() -> list[dict[str, Any]]:
     return [_script(5, ([1, 2, 3], [1, 2, 3]), ([4, 5, 6], "refused"), ([7], [7])), RESET]
 
 
+@wrong(
+    "plausible",
+    "You expect a block that does not fit to be cut: right caches refuse it whole, and fail your"
+    " test.",
+)
 def expects_truncation() -> list[dict[str, Any]]:
     return [_script(4, ([1, 2, 3], [1, 2, 3]), ([4, 5], [1, 2, 3, 4])), RESET]
 
@@ -171,62 +206,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=reference,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "happy_path",
-            happy_path,
-            "graded tests that looked at shapes (TinyTorch #1953)",
-            "Your scripts never fill a cache and never reset one: most of what can break lies"
-            " there.",
-        ),
-        Misconception(
-            "no_reset",
-            no_reset,
-            "plausible",
-            "No script resets a cache and goes on: a pointer that survives is not noticed.",
-        ),
-        Misconception(
-            "single_tokens",
-            single_tokens,
-            "tests of the decode step only",
-            "Every append has one token: a prompt is a block, and blocks have faults of their own."
-            " Refuse one and go on.",
-        ),
-        Misconception(
-            "equal_tokens",
-            equal_tokens,
-            "constant inputs that accept a wrong index (mojo-gpu-puzzles #31)",
-            "All tokens are alike: a cache that mixes up their order passes. Use different"
-            " numbers.",
-        ),
-        Misconception(
-            "stops_at_the_refusal",
-            stops_at_the_refusal,
-            "plausible",
-            "Your scripts end with the refusal: go on after it, and see whether the cache is as it"
-            " was.",
-        ),
-        Misconception(
-            "far_from_the_edge",
-            far_from_the_edge,
-            "plausible",
-            "Your scripts stay away from the edge: fill a cache exactly, then try one token more.",
-        ),
-        Misconception(
-            "expects_only_the_new",
-            expects_only_the_new,
-            "plausible",
-            "You expect an append to return the new tokens only: right caches return all they hold,"
-            " and fail your test.",
-        ),
-        Misconception(
-            "expects_truncation",
-            expects_truncation,
-            "plausible",
-            "You expect a block that does not fit to be cut: right caches refuse it whole, and fail"
-            " your test.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Think of the edges: the token that fills the cache, the one after it, a block that"

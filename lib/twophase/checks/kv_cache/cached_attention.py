@@ -8,8 +8,11 @@ import random
 import torch
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Tensor = torch.Tensor
 
@@ -47,14 +50,29 @@ def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v)
 
 
+@wrong(
+    "F.scaled_dot_product_attention(is_causal=True) with T < S",
+    "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last of S:"
+    " query t sees keys up to S − T + t.",
+)
 def mask_top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, first=0)
 
 
+@wrong(
+    "is_causal=T > 1 in F.scaled_dot_product_attention",
+    "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask at the"
+    " bottom right: query t sees keys up to S − T + t.",
+)
 def mask_top_left_of_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, first=0) if q.shape[1] > 1 else _attend(q, k, v)
 
 
+@wrong(
+    "softmax written as exp over sum",
+    "Large scores overflow in the exponential: subtract each query's largest score first, as"
+    " torch.softmax does.",
+)
 def overflows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     G = q.shape[2] // k.shape[2]
     scores = torch.einsum("btnh,bsnh->bnts", q, k.repeat_interleave(G, 2)) / math.sqrt(
@@ -68,34 +86,62 @@ def overflows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     )
 
 
+@wrong(
+    "decode code used for a prompt",
+    "Nothing is masked: with T > 1 the earlier queries see keys of their own future.",
+)
 def no_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, ahead=k.shape[1])
 
 
+@wrong(
+    "torch.triu with diagonal one too large",
+    "Each query sees one key of its future: the mask is off by one.",
+)
 def one_ahead(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, ahead=1)
 
 
+@wrong(
+    "the cached step that excluded the current token",
+    "Each query is kept from its own key: the mask is off by one, and the very first token has"
+    " nothing to look at (NaN).",
+)
 def itself_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, ahead=-1)
 
 
+@wrong(
+    "h % K for h // G; torch.Tensor.repeat for repeat_interleave",
+    "Query head n was given KV head n % K. Heads of one group are neighbors: it is n // G.",
+)
 def heads_in_turn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, neighbors=False)
 
 
+@wrong(
+    "√D read for √H",
+    "You divided by the root of all heads' width: each head's scores are divided by the root of"
+    " its own width H.",
+)
 def scaled_by_width(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, scale=(q.shape[2] * q.shape[3]) ** -0.5)
 
 
+@wrong("plausible", "The scores are not divided by √H: softmax becomes too sharp.")
 def not_scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, scale=1.0)
 
 
+@wrong("plausible", "You divided by H instead of √H: softmax becomes too flat.")
 def root_forgotten(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, scale=1.0 / q.shape[3])
 
 
+@wrong(
+    "softmax on the wrong axis",
+    "The weights sum to 1 over the queries: each query's weights must sum to 1 over its keys.",
+)
 def softmax_over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, axis=-2)
 
@@ -147,80 +193,7 @@ EXERCISE = Exercise(
         dtype=True,
         why="fp32 sums in another order differ by 1e-6; wrong answers by 1e-2 and more",
     ),
-    misconceptions=(
-        Misconception(
-            "mask_top_left",
-            mask_top_left,
-            "F.scaled_dot_product_attention(is_causal=True) with T < S",
-            "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last"
-            " of S: query t sees keys up to S − T + t.",
-        ),
-        Misconception(
-            "mask_top_left_of_blocks",
-            mask_top_left_of_blocks,
-            "is_causal=T > 1 in F.scaled_dot_product_attention",
-            "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask"
-            " at the bottom right: query t sees keys up to S − T + t.",
-        ),
-        Misconception(
-            "overflows",
-            overflows,
-            "softmax written as exp over sum",
-            "Large scores overflow in the exponential: subtract each query's largest score first,"
-            " as torch.softmax does.",
-        ),
-        Misconception(
-            "no_mask",
-            no_mask,
-            "decode code used for a prompt",
-            "Nothing is masked: with T > 1 the earlier queries see keys of their own future.",
-        ),
-        Misconception(
-            "one_ahead",
-            one_ahead,
-            "torch.triu with diagonal one too large",
-            "Each query sees one key of its future: the mask is off by one.",
-        ),
-        Misconception(
-            "itself_hidden",
-            itself_hidden,
-            "the cached step that excluded the current token",
-            "Each query is kept from its own key: the mask is off by one, and the very first token"
-            " has nothing to look at (NaN).",
-        ),
-        Misconception(
-            "heads_in_turn",
-            heads_in_turn,
-            "h % K for h // G; torch.Tensor.repeat for repeat_interleave",
-            "Query head n was given KV head n % K. Heads of one group are neighbors: it is n // G.",
-        ),
-        Misconception(
-            "scaled_by_width",
-            scaled_by_width,
-            "√D read for √H",
-            "You divided by the root of all heads' width: each head's scores are divided by the"
-            " root of its own width H.",
-        ),
-        Misconception(
-            "not_scaled",
-            not_scaled,
-            "plausible",
-            "The scores are not divided by √H: softmax becomes too sharp.",
-        ),
-        Misconception(
-            "root_forgotten",
-            root_forgotten,
-            "plausible",
-            "You divided by H instead of √H: softmax becomes too flat.",
-        ),
-        Misconception(
-            "softmax_over_queries",
-            softmax_over_queries,
-            "softmax on the wrong axis",
-            "The weights sum to 1 over the queries: each query's weights must sum to 1 over its"
-            " keys.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Draw the mask for T = 2, S = 5 on paper: two rows, five columns. Which crosses does"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def reference(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
@@ -12,30 +15,50 @@ def reference(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) ->
     return 2 * L * K * H * bytes_per_value
 
 
+@wrong(
+    "KV calculators: LMCache #688; lecture notes on Mistral-7B",
+    "You counted the query heads. Queries are used once and forgotten; only the K key and value"
+    " heads are cached.",
+)
 def query_heads(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return 2 * L * N * H * bytes_per_value
 
 
+@wrong("plausible", "This is half of it: each head caches a key and a value.")
 def keys_only(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return L * K * H * bytes_per_value
 
 
+@wrong(
+    "lecture notes that give the size per layer",
+    "This is the cache of one layer. Every layer has keys and values of its own.",
+)
 def one_layer(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return 2 * K * H * bytes_per_value
 
 
+@wrong(
+    "a blog's formula 2·L·K·H·T, called bytes",
+    "You counted numbers, not bytes: multiply by the bytes of one number.",
+)
 def values_not_bytes(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return 2 * L * K * H
 
 
+@wrong("plausible", "You took two bytes per number whatever the format: use bytes_per_value.")
 def always_two_bytes(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return 2 * L * K * H * 2
 
 
+@wrong(
+    "the rule of thumb 2·L·D for multi-head attention",
+    "D is the width of the residual stream. Keys and values have width K·H, and it need not be D.",
+)
 def model_width(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return 2 * L * D * bytes_per_value
 
 
+@wrong("plausible", "You took D/N for the head width. H is given, and N·H need not be D.")
 def width_per_group(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
     return 2 * L * D * K / N * bytes_per_value
 
@@ -68,52 +91,7 @@ EXERCISE = Exercise(
     entries=("kv_bytes",),
     cases=cases,
     reference=reference,
-    misconceptions=(
-        Misconception(
-            "query_heads",
-            query_heads,
-            "KV calculators: LMCache #688; lecture notes on Mistral-7B",
-            "You counted the query heads. Queries are used once and forgotten; only the K key and "
-            "value heads are cached.",
-        ),
-        Misconception(
-            "keys_only",
-            keys_only,
-            "plausible",
-            "This is half of it: each head caches a key and a value.",
-        ),
-        Misconception(
-            "one_layer",
-            one_layer,
-            "lecture notes that give the size per layer",
-            "This is the cache of one layer. Every layer has keys and values of its own.",
-        ),
-        Misconception(
-            "values_not_bytes",
-            values_not_bytes,
-            "a blog's formula 2·L·K·H·T, called bytes",
-            "You counted numbers, not bytes: multiply by the bytes of one number.",
-        ),
-        Misconception(
-            "always_two_bytes",
-            always_two_bytes,
-            "plausible",
-            "You took two bytes per number whatever the format: use bytes_per_value.",
-        ),
-        Misconception(
-            "model_width",
-            model_width,
-            "the rule of thumb 2·L·D for multi-head attention",
-            "D is the width of the residual stream. Keys and values have width K·H, and it need "
-            "not be D.",
-        ),
-        Misconception(
-            "width_per_group",
-            width_per_group,
-            "plausible",
-            "You took D/N for the head width. H is given, and N·H need not be D.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "Which projections of a token does a later token need again?",
         "A key and a value, for each KV head, in each layer: count the numbers, then turn them "

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def reference(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
@@ -13,28 +16,46 @@ def reference(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_t
     return max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))
 
 
+@wrong(
+    "plausible",
+    "This is the batch for a memory that holds no weights: subtract them before you divide.",
+)
 def weights_left_out(
     memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
 ) -> int:
     return memory_bytes // (kv_bytes_per_token * n_tokens)
 
 
+@wrong(
+    "plausible",
+    "You rounded up: the last sequence does not fit. A batch is the largest whole number that"
+    " does.",
+)
 def rounded_up(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
     return max(0, -((weight_bytes - memory_bytes) // (kv_bytes_per_token * n_tokens)))
 
 
+@wrong("lecture notes that write B ≤ 7.08", "A batch is a whole number of sequences: round down.")
 def not_rounded(
     memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
 ) -> float:
     return max(0.0, (memory_bytes - weight_bytes) / (kv_bytes_per_token * n_tokens))
 
 
+@wrong(
+    "plausible",
+    "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
+)
 def weights_per_sequence(
     memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
 ) -> int:
     return memory_bytes // (weight_bytes + kv_bytes_per_token * n_tokens)
 
 
+@wrong(
+    "plausible",
+    "If the weights alone do not fit, the answer is 0 sequences, not a negative number of them.",
+)
 def negative_batch(
     memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int
 ) -> int:
@@ -82,41 +103,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "weights_left_out",
-            weights_left_out,
-            "plausible",
-            "This is the batch for a memory that holds no weights: subtract them before you"
-            " divide.",
-        ),
-        Misconception(
-            "rounded_up",
-            rounded_up,
-            "plausible",
-            "You rounded up: the last sequence does not fit. A batch is the largest whole number"
-            " that does.",
-        ),
-        Misconception(
-            "not_rounded",
-            not_rounded,
-            "lecture notes that write B ≤ 7.08",
-            "A batch is a whole number of sequences: round down.",
-        ),
-        Misconception(
-            "weights_per_sequence",
-            weights_per_sequence,
-            "plausible",
-            "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
-        ),
-        Misconception(
-            "negative_batch",
-            negative_batch,
-            "plausible",
-            "If the weights alone do not fit, the answer is 0 sequences, not a negative number of"
-            " them.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Write down what must be in memory at once: something that is there once, and something"

@@ -9,8 +9,11 @@ import torch
 
 from twophase.checks.answer import Answer, Handle, refuses, tell
 from twophase.checks.compare import Tolerance, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Held = tuple[torch.Tensor, torch.Tensor, list[int]]
 Step = tuple[torch.Tensor, torch.Tensor, list[int]] | int  # an append, or the sequence to free
@@ -49,6 +52,11 @@ class Right:
         self.lengths[b] = 0
 
 
+@wrong(
+    "a blog's cache class",
+    "You keep one length for all sequences: the shorter ones get holes, which attention takes for"
+    " keys.",
+)
 class OneLengthForAll(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         self.check(n_new)
@@ -61,11 +69,19 @@ class OneLengthForAll(Right):
         return self.held()
 
 
+@wrong(
+    "ragged padding attended to",
+    "The padding was stored too: only the first n_new[b] tokens of sequence b are real.",
+)
 class PaddingStored(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         return super().append(k, v, [k.shape[1]] * len(n_new))
 
 
+@wrong(
+    "padding on the left in one place, on the right in another",
+    "You took the last n_new[b] tokens of the block: here the padding is on the right.",
+)
 class LastTokensTaken(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         self.check(n_new)
@@ -75,6 +91,10 @@ class LastTokensTaken(Right):
         return self.held()
 
 
+@wrong(
+    "plausible",
+    "The append was refused after earlier sequences had been written: check all of them first.",
+)
 class HalfRefused(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         for b, n in enumerate(n_new):
@@ -84,34 +104,52 @@ class HalfRefused(Right):
         return self.held()
 
 
+@wrong("plausible", "A sequence without room lost its tokens silently: raise ValueError instead.")
 class Truncates(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         fits = [min(n, self.S_max - length) for n, length in zip(n_new, self.lengths, strict=True)]
         return super().append(k, v, fits)
 
 
+@wrong(
+    "plausible", "You checked the sum of the lengths: every sequence has S_max places of its own."
+)
 class SumOfLengthsChecked(Right):
     def check(self, n_new: list[int]) -> None:
         if sum(self.lengths) + sum(n_new) > self.S_max:
             raise ValueError("full")
 
 
+@wrong(
+    "plausible",
+    "You refused an append because its padding would not fit: only the n_new[b] real tokens need"
+    " room.",
+)
 class PaddingCountedInTheCheck(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         self.check([k.shape[1]] * len(n_new))
         return super().append(k, v, n_new)
 
 
+@wrong(
+    "stale page after free",
+    "After free the sequence goes on where it was: its length must return to 0.",
+)
 class FreeDoesNothing(Right):
     def free(self, b: int) -> None:
         self.keys[b], self.values[b] = 0.0, 0.0
 
 
+@wrong("plausible", "free(b) emptied every sequence: only sequence b has ended.")
 class FreeClearsAll(Right):
     def free(self, b: int) -> None:
         self.lengths = [0] * len(self.lengths)
 
 
+@wrong(
+    "the cached step that excluded the current token",
+    "The lengths are those from before the append: attention would not see the new tokens.",
+)
 class OldLengthsReturned(Right):
     def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Held:
         before = list(self.lengths)
@@ -231,71 +269,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=Right,
     compare=Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS),
-    misconceptions=(
-        Misconception(
-            "one_length_for_all",
-            OneLengthForAll,
-            "a blog's cache class",
-            "You keep one length for all sequences: the shorter ones get holes, which attention"
-            " takes for keys.",
-        ),
-        Misconception(
-            "padding_stored",
-            PaddingStored,
-            "ragged padding attended to",
-            "The padding was stored too: only the first n_new[b] tokens of sequence b are real.",
-        ),
-        Misconception(
-            "last_tokens_taken",
-            LastTokensTaken,
-            "padding on the left in one place, on the right in another",
-            "You took the last n_new[b] tokens of the block: here the padding is on the right.",
-        ),
-        Misconception(
-            "half_refused",
-            HalfRefused,
-            "plausible",
-            "The append was refused after earlier sequences had been written: check all of them"
-            " first.",
-        ),
-        Misconception(
-            "truncates",
-            Truncates,
-            "plausible",
-            "A sequence without room lost its tokens silently: raise ValueError instead.",
-        ),
-        Misconception(
-            "sum_of_lengths_checked",
-            SumOfLengthsChecked,
-            "plausible",
-            "You checked the sum of the lengths: every sequence has S_max places of its own.",
-        ),
-        Misconception(
-            "padding_counted_in_the_check",
-            PaddingCountedInTheCheck,
-            "plausible",
-            "You refused an append because its padding would not fit: only the n_new[b] real tokens"
-            " need room.",
-        ),
-        Misconception(
-            "free_does_nothing",
-            FreeDoesNothing,
-            "stale page after free",
-            "After free the sequence goes on where it was: its length must return to 0.",
-        ),
-        Misconception(
-            "free_clears_all",
-            FreeClearsAll,
-            "plausible",
-            "free(b) emptied every sequence: only sequence b has ended.",
-        ),
-        Misconception(
-            "old_lengths_returned",
-            OldLengthsReturned,
-            "the cached step that excluded the current token",
-            "The lengths are those from before the append: attention would not see the new tokens.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Keep one length per sequence. What does an append do that leaves some sequences as"

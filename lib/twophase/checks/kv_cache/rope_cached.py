@@ -7,8 +7,11 @@ import random
 import torch
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Tensor = torch.Tensor
 Three = tuple[Tensor, Tensor, Tensor]
@@ -36,43 +39,81 @@ def reference(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> T
     return _turn(q, angles), _turn(k, angles), v
 
 
+@wrong(
+    "cached generation in which every step ran at position 0 (TinyTorch #1953)",
+    "Positions restart at 0 in every call: the first new token stands at position n_cached.",
+)
 def offset_restarts(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     return reference(q, k, v, 0, theta)
 
 
+@wrong(
+    "a course's text against its own test (CS336 A1 #4)",
+    "You counted positions from 1: the first token of all stands at position 0, and is not turned.",
+)
 def one_indexed(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     return reference(q, k, v, n_cached + 1, theta)
 
 
+@wrong(
+    "decode code used for a prompt",
+    "All T tokens were turned by the same angle: token t stands at n_cached + t.",
+)
 def one_position_for_all(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     angles = _angles(torch.full((q.shape[1],), n_cached), q.shape[-1], theta)
     return _turn(q, angles), _turn(k, angles), v
 
 
+@wrong(
+    "plausible",
+    "The values were turned too: positions matter only in the product of query and key.",
+)
 def values_turned(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     angles = _angles(_positions(q, n_cached), q.shape[-1], theta)
     return _turn(q, angles), _turn(k, angles), _turn(v, angles)
 
 
+@wrong(
+    "plausible",
+    "The queries were not turned: only with both turned does the product depend on the distance"
+    " alone.",
+)
 def queries_left(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     angles = _angles(_positions(q, n_cached), q.shape[-1], theta)
     return q, _turn(k, angles), v
 
 
+@wrong(
+    "a sign in the rotation matrix",
+    "You turned the other way. Products stay right within your code, and a trained checkpoint"
+    " breaks.",
+)
 def backwards(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     angles = -_angles(_positions(q, n_cached), q.shape[-1], theta)
     return _turn(q, angles), _turn(k, angles), v
 
 
+@wrong(
+    "i/H read for 2i/H",
+    "The frequencies are theta^(−2i/H) for i = 0 … H/2 − 1; you used theta^(−i/H).",
+)
 def half_the_exponent(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     angles = _angles(_positions(q, n_cached), q.shape[-1], theta, power=1.0)
     return _turn(q, angles), _turn(k, angles), v
 
 
+@wrong(
+    "a default of 10,000 used for a model with another base",
+    "theta is an argument: you used 10,000.",
+)
 def theta_ignored(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     return reference(q, k, v, n_cached, 10_000.0)
 
 
+@wrong(
+    "the other pairing, in a course's own reference (tiny-llm #63)",
+    "You paired neighbors, 2i with 2i + 1. Here number i goes with number i + H/2.",
+)
 def interleaved(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
     H = q.shape[-1]
     order = torch.arange(H).view(H // 2, 2).T.reshape(-1)  # [H]: even places first, then odd ones
@@ -128,66 +169,7 @@ EXERCISE = Exercise(
             " more"
         ),
     ),
-    misconceptions=(
-        Misconception(
-            "offset_restarts",
-            offset_restarts,
-            "cached generation in which every step ran at position 0 (TinyTorch #1953)",
-            "Positions restart at 0 in every call: the first new token stands at position"
-            " n_cached.",
-        ),
-        Misconception(
-            "one_indexed",
-            one_indexed,
-            "a course's text against its own test (CS336 A1 #4)",
-            "You counted positions from 1: the first token of all stands at position 0, and is not"
-            " turned.",
-        ),
-        Misconception(
-            "one_position_for_all",
-            one_position_for_all,
-            "decode code used for a prompt",
-            "All T tokens were turned by the same angle: token t stands at n_cached + t.",
-        ),
-        Misconception(
-            "values_turned",
-            values_turned,
-            "plausible",
-            "The values were turned too: positions matter only in the product of query and key.",
-        ),
-        Misconception(
-            "queries_left",
-            queries_left,
-            "plausible",
-            "The queries were not turned: only with both turned does the product depend on the"
-            " distance alone.",
-        ),
-        Misconception(
-            "backwards",
-            backwards,
-            "a sign in the rotation matrix",
-            "You turned the other way. Products stay right within your code, and a trained"
-            " checkpoint breaks.",
-        ),
-        Misconception(
-            "half_the_exponent",
-            half_the_exponent,
-            "i/H read for 2i/H",
-            "The frequencies are theta^(−2i/H) for i = 0 … H/2 − 1; you used theta^(−i/H).",
-        ),
-        Misconception(
-            "theta_ignored",
-            theta_ignored,
-            "a default of 10,000 used for a model with another base",
-            "theta is an argument: you used 10,000.",
-        ),
-        Misconception(
-            "interleaved",
-            interleaved,
-            "the other pairing, in a course's own reference (tiny-llm #63)",
-            "You paired neighbors, 2i with 2i + 1. Here number i goes with number i + H/2.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Which position does the first of the T new tokens have, if n_cached tokens came"

@@ -11,15 +11,17 @@ import torch
 
 from twophase.checks.answer import Answer, outcome, tell
 from twophase.checks.compare import Tolerance, difference, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache import _snippet_caches as caches
 from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
 from twophase.checks.kv_cache._snippet_caches import FAULTS, Right
+from twophase.checks.kv_cache._snippet_scripts import Script, problem
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Tensor = torch.Tensor
-Script = dict[str, Any]
 Sizes = tuple[int, int, int, int, str]
-DTYPES = ("float32", "bfloat16", "float16", "float64")
 COMPARE = Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS)
 
 
@@ -37,43 +39,6 @@ def _play(make: Callable[..., Right], script: Script) -> list[Any]:
         except (ValueError, RuntimeError) as e:
             seen.append(type(e).__name__)
     return seen + [list(cache.read(b)) for b in range(script["n_sequences"])]
-
-
-def problem(scripts: Any) -> str:
-    """Why the scripts are no valid input, in one sentence; empty if they are."""
-    if not isinstance(scripts, list | tuple) or not 1 <= len(scripts) <= 10:
-        return "expose() must return a list of 1 to 10 inputs"
-    return next((p for p in map(_script_problem, scripts) if p), "")
-
-
-def _script_problem(script: Any) -> str:
-    if not isinstance(script, dict) or set(script) != {"n_sequences", "S_max", "dtype", "blocks"}:
-        return 'an input is a dict with the keys "n_sequences", "S_max", "dtype", "blocks"'
-    n_sequences, blocks = script["n_sequences"], script["blocks"]
-    if not _between(1, n_sequences, 8) or not _between(1, script["S_max"], 64):
-        return "n_sequences must be a whole number from 1 to 8, S_max one from 1 to 64"
-    if script["dtype"] not in DTYPES:
-        return f"dtype must be one of {', '.join(DTYPES)}"
-    if not isinstance(blocks, list | tuple) or not 1 <= len(blocks) <= 20:
-        return "blocks must be a list of 1 to 20 pairs [rows, T]"
-    return next((p for p in (_block_problem(block, n_sequences) for block in blocks) if p), "")
-
-
-def _block_problem(block: Any, n_sequences: int) -> str:
-    if not isinstance(block, list | tuple) or len(block) != 2 or not _between(1, block[1], 64):
-        return "a block is a pair [rows, T], T a whole number from 1 to 64"
-    rows = block[0]
-    if (
-        not isinstance(rows, list | tuple)
-        or not rows
-        or not all(_between(0, b, n_sequences - 1) for b in rows)
-    ):
-        return "rows must be a list of sequences, each from 0 to n_sequences − 1, at least one"
-    return "" if len(set(rows)) == len(rows) else "rows must not name a sequence twice"
-
-
-def _between(low: int, value: Any, high: int) -> bool:
-    return type(value) is int and low <= value <= high
 
 
 def observe(answer: Answer, case: Case) -> Any:
@@ -181,26 +146,101 @@ def expose() -> list[Script]:
     ]
 
 
-def expose_full_batches() -> list[Script]:
+@wrong(
+    "tests with one batch size",
+    "All your updates are for all sequences: then one shared length is right, and that fault stays"
+    " hidden.",
+    entry="expose",
+)
+def exposed_full_batches() -> list[Script]:
     return [_script(2, 3, "bfloat16", ([0, 1], 3), ([0, 1], 1))]
 
 
-def expose_no_overflow() -> list[Script]:
+@wrong(
+    "tests that never fill a cache",
+    "None of your scripts overfills a cache: the missing check stays hidden.",
+    entry="expose",
+)
+def exposed_no_overflow() -> list[Script]:
     return [_script(2, 4, "float16", ([0, 1], 3), ([0], 1))]
 
 
-def expose_default_dtype() -> list[Script]:
+@wrong(
+    "tests in float32",
+    "All your scripts use float32, which is what the printed code always stores: ask for another"
+    " dtype.",
+    entry="expose",
+)
+def exposed_default_dtype() -> list[Script]:
     return expose()[:2]
 
 
-def expose_too_many_sequences() -> list[Script]:
+@wrong(
+    "plausible",
+    "Your script breaks the contract (a sequence that does not exist): a failure on invalid input"
+    " shows nothing.",
+    entry="expose",
+)
+def exposed_too_many_sequences() -> list[Script]:
     return [_script(2, 4, "bfloat16", ([0, 1, 2], 2), ([0], 3))]
 
 
-def _wrong(
-    slug: str, cache: type, shows: Callable[[], list[Script]], seen: str, says: str
-) -> Misconception:
-    return Misconception(slug, {"Cache": cache, "expose": shows}, seen, says)
+wrong.add(
+    "unrepaired",
+    {"Cache": caches.Printed},
+    "a blog's cache class",
+    "The class is still the printed one: all three faults are in it.",
+)
+wrong.add(
+    "length_still_shared",
+    {"Cache": caches.LengthStillShared},
+    "a blog's cache class",
+    "One length serves all sequences: a sequence left out of an update gets a hole of zeros. Keep"
+    " one length for each.",
+)
+wrong.add(
+    "overflow_still_lost",
+    {"Cache": caches.OverflowStillLost},
+    "a blog's cache class",
+    "Nothing looks at the room yet: the token after the last vanishes without an error.",
+)
+wrong.add(
+    "still_float32",
+    {"Cache": caches.StillFloat32},
+    "a blog's cache class",
+    "The buffers are float32 whatever dtype says: hand it to torch.zeros.",
+)
+wrong.add(
+    "truncates",
+    {"Cache": caches.Truncates},
+    "plausible",
+    "You store what fits and drop the rest: the contract says ValueError.",
+)
+wrong.add(
+    "half_refused",
+    {"Cache": caches.HalfRefused},
+    "plausible",
+    "The update is refused after earlier sequences were written: look at the room of all rows"
+    " first.",
+)
+wrong.add(
+    "all_must_have_room",
+    {"Cache": caches.AllMustHaveRoom},
+    "plausible",
+    "A full sequence that is not in rows must not refuse the update: only those in rows need room.",
+)
+wrong.add(
+    "first_must_have_room",
+    {"Cache": caches.FirstMustHaveRoom},
+    "plausible",
+    "You look at the room of the first of the rows only: any of them may be full.",
+)
+wrong.add(
+    "first_rows_written",
+    {"Cache": caches.FirstRowsWritten},
+    "a blog's cache class, which writes to the first rows of the buffer",
+    "You write to the first len(rows) sequences: block i belongs to sequence rows[i].",
+)
 
 
 EXERCISE = Exercise(
@@ -214,105 +254,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference={"Cache": Right, "expose": expose},
     compare=COMPARE,
-    misconceptions=(
-        _wrong(
-            "unrepaired",
-            caches.Printed,
-            expose,
-            "a blog's cache class",
-            "The class is still the printed one: all three faults are in it.",
-        ),
-        _wrong(
-            "length_still_shared",
-            caches.LengthStillShared,
-            expose,
-            "a blog's cache class",
-            "One length serves all sequences: a sequence left out of an update gets a hole of"
-            " zeros. Keep one length for each.",
-        ),
-        _wrong(
-            "overflow_still_lost",
-            caches.OverflowStillLost,
-            expose,
-            "a blog's cache class",
-            "Nothing looks at the room yet: the token after the last vanishes without an error.",
-        ),
-        _wrong(
-            "still_float32",
-            caches.StillFloat32,
-            expose,
-            "a blog's cache class",
-            "The buffers are float32 whatever dtype says: hand it to torch.zeros.",
-        ),
-        _wrong(
-            "truncates",
-            caches.Truncates,
-            expose,
-            "plausible",
-            "You store what fits and drop the rest: the contract says ValueError.",
-        ),
-        _wrong(
-            "half_refused",
-            caches.HalfRefused,
-            expose,
-            "plausible",
-            "The update is refused after earlier sequences were written: look at the room of all"
-            " rows first.",
-        ),
-        _wrong(
-            "all_must_have_room",
-            caches.AllMustHaveRoom,
-            expose,
-            "plausible",
-            "A full sequence that is not in rows must not refuse the update: only those in rows"
-            " need room.",
-        ),
-        _wrong(
-            "first_must_have_room",
-            caches.FirstMustHaveRoom,
-            expose,
-            "plausible",
-            "You look at the room of the first of the rows only: any of them may be full.",
-        ),
-        _wrong(
-            "first_rows_written",
-            caches.FirstRowsWritten,
-            expose,
-            "a blog's cache class, which writes to the first rows of the buffer",
-            "You write to the first len(rows) sequences: block i belongs to sequence rows[i].",
-        ),
-        _wrong(
-            "exposed_full_batches",
-            Right,
-            expose_full_batches,
-            "tests with one batch size",
-            "All your updates are for all sequences: then one shared length is right, and that"
-            " fault stays hidden.",
-        ),
-        _wrong(
-            "exposed_no_overflow",
-            Right,
-            expose_no_overflow,
-            "tests that never fill a cache",
-            "None of your scripts overfills a cache: the missing check stays hidden.",
-        ),
-        _wrong(
-            "exposed_default_dtype",
-            Right,
-            expose_default_dtype,
-            "tests in float32",
-            "All your scripts use float32, which is what the printed code always stores: ask for"
-            " another dtype.",
-        ),
-        _wrong(
-            "exposed_too_many_sequences",
-            Right,
-            expose_too_many_sequences,
-            "plausible",
-            "Your script breaks the contract (a sequence that does not exist): a failure on invalid"
-            " input shows nothing.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "Read the contract sentence by sentence, and ask of each what in the code keeps it.",
         (

@@ -7,10 +7,13 @@ import random
 import torch
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.kv_cache import KVCache
 from twophase.measure.meter import Meter
+
+wrong = Misconceptions()
 
 DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
 
@@ -39,46 +42,77 @@ def _predicted(
     return B * bytes_per_value * (kv_values + 2 * query_values + 2 * new_values)
 
 
+@wrong(
+    "KV calculators (modular handbook #131, LMCache #688)",
+    "You counted N heads for the cache: it holds K key and value heads, each read once for its"
+    " whole group.",
+)
 def query_heads(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
     return _predicted(B, 2 * (S + 1) * N * H, N * H, 2 * N * H, bytes_per_value)
 
 
+@wrong(
+    "the cached step that excluded the current token",
+    "You are short by one token: attention reads S + 1 keys and values, and the append both reads"
+    " and writes one.",
+)
 def one_token_short(
     B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int
 ) -> int:
     return _predicted(B, 2 * S * K * H, N * H, 2 * K * H, bytes_per_value)
 
 
+@wrong(
+    "static caches without views",
+    "You let attention read all S_max places: it reads the filled part, a view.",
+)
 def whole_buffer(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
     return _predicted(B, 2 * S_max * K * H, N * H, 2 * K * H, bytes_per_value)
 
 
+@wrong("plausible", "Keys are half of it: values are stored and read as well.")
 def keys_only(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
     return _predicted(B, (S + 1) * K * H, N * H, K * H, bytes_per_value)
 
 
+@wrong(
+    "the usual estimate, 2·B·S·K·H values",
+    "This is the cache being read, nearly all of it. Exactly, q is read, the output written, and"
+    " the new token stored.",
+)
 def cache_alone(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
     return _predicted(B, 2 * (S + 1) * K * H, 0, 0, bytes_per_value)
 
 
+@wrong("plausible", "The append is missing: the new key and value are read once and written once.")
 def append_left_out(
     B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int
 ) -> int:
     return _predicted(B, 2 * (S + 1) * K * H, N * H, 0, bytes_per_value)
 
 
+@wrong(
+    "caches grown by torch.cat",
+    "You let the append copy the whole cache, as torch.cat would: here it writes one token in"
+    " place.",
+)
 def cache_rewritten(
     B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int
 ) -> int:
     return _predicted(B, 2 * (S + 1) * K * H, N * H, 2 * (S + 1) * K * H, bytes_per_value)
 
 
+@wrong("plausible", "The batch does not share the cache: each of the B sequences reads its own.")
 def cache_shared(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
     return 2 * (S + 1) * K * H * bytes_per_value + _predicted(
         B, 0, N * H, 2 * K * H, bytes_per_value
     )
 
 
+@wrong(
+    "attention without a fused kernel",
+    "You counted the scores: in a fused kernel they never leave the chip.",
+)
 def scores_stored(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
     return _predicted(B, 2 * (S + 1) * K * H + 2 * N * (S + 1), N * H, 2 * K * H, bytes_per_value)
 
@@ -125,66 +159,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=measured,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "query_heads",
-            query_heads,
-            "KV calculators (modular handbook #131, LMCache #688)",
-            "You counted N heads for the cache: it holds K key and value heads, each read once for"
-            " its whole group.",
-        ),
-        Misconception(
-            "one_token_short",
-            one_token_short,
-            "the cached step that excluded the current token",
-            "You are short by one token: attention reads S + 1 keys and values, and the append both"
-            " reads and writes one.",
-        ),
-        Misconception(
-            "whole_buffer",
-            whole_buffer,
-            "static caches without views",
-            "You let attention read all S_max places: it reads the filled part, a view.",
-        ),
-        Misconception(
-            "keys_only",
-            keys_only,
-            "plausible",
-            "Keys are half of it: values are stored and read as well.",
-        ),
-        Misconception(
-            "cache_alone",
-            cache_alone,
-            "the usual estimate, 2·B·S·K·H values",
-            "This is the cache being read, nearly all of it. Exactly, q is read, the output"
-            " written, and the new token stored.",
-        ),
-        Misconception(
-            "append_left_out",
-            append_left_out,
-            "plausible",
-            "The append is missing: the new key and value are read once and written once.",
-        ),
-        Misconception(
-            "cache_rewritten",
-            cache_rewritten,
-            "caches grown by torch.cat",
-            "You let the append copy the whole cache, as torch.cat would: here it writes one token"
-            " in place.",
-        ),
-        Misconception(
-            "cache_shared",
-            cache_shared,
-            "plausible",
-            "The batch does not share the cache: each of the B sequences reads its own.",
-        ),
-        Misconception(
-            "scores_stored",
-            scores_stored,
-            "attention without a fused kernel",
-            "You counted the scores: in a fused kernel they never leave the chip.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Go through the step: append (read the new k and v, write them into the cache), then"

@@ -9,9 +9,12 @@ from typing import Any
 import torch
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.measure.meter import Meter
 from twophase.models.transformer import Config, Transformer
+
+wrong = Misconceptions()
 
 Sizes = dict[str, Any]
 DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
@@ -54,59 +57,105 @@ def _values(
     return int(m["L"] * layer + m["D"] * norms + table + looked_up + cache)
 
 
+@wrong(
+    "notes that know only multi-head attention",
+    "You gave every query head keys and values of its own: there are K of them, in the projections"
+    " and in the cache.",
+)
 def query_heads(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, heads_cached="N", heads_projected="N")
 
 
+@wrong(
+    "KV calculators (modular handbook #131, LMCache #688)",
+    "The cache holds K heads, not N: with GQA you count it G times too large.",
+)
 def query_heads_cached(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, heads_cached="N")
 
 
+@wrong(
+    "the rule “all weights once”",
+    "Nearly: of an untied embedding the step reads only the rows of its B tokens, not the whole"
+    " table.",
+)
 def all_parameters(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, rows=0, tables=1 if model["tied"] else 2)
 
 
+@wrong(
+    "plausible",
+    "You read two whole tables of V × D. Tied, there is one; untied, only B rows of the embedding"
+    " are read.",
+)
 def two_tables(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, rows=0, tables=2)
 
 
+@wrong("plausible", "An untied embedding is looked up: B rows of D numbers are missing.")
 def rows_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, rows=0)
 
 
+@wrong(
+    "plausible",
+    "With tied tables the rows looked up are part of the output matrix, which is read anyway:"
+    " count them once.",
+)
 def rows_read_twice(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, rows=B * model["D"])
 
 
+@wrong("plausible", "The output matrix, V × D, is missing: each step scores the whole vocabulary.")
 def head_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, tables=0, rows=B * model["D"])
 
 
+@wrong(
+    "the cached step that excluded the current token",
+    "The new token is appended to the cache and attended to: each sequence reads S + 1 keys and"
+    " values.",
+)
 def new_token_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, tokens=0)
 
 
+@wrong("plausible", "Each of the B sequences has a cache of its own.")
 def one_cache(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, caches=1)
 
 
+@wrong(
+    "the pop quiz of a public set of notes, first attempt",
+    "These are the weights alone: the caches of all B sequences are read as well.",
+)
 def cache_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, caches=0)
 
 
+@wrong("plausible", "You read the weights once per sequence: one read serves the whole batch.")
 def weights_per_sequence(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     weights = _values(model, B, S, caches=0)
     return bytes_per_value * (B * weights + _values(model, B, S) - weights)
 
 
+@wrong(
+    "parameter counts of lecture notes",
+    "The norms are missing: two of D numbers in each layer, and one at the end.",
+)
 def norms_left_out(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, norms=False)
 
 
+@wrong("formulas for the MLP of 2017", "The MLP is gated: three matrices of D × F.")
 def two_matrix_mlp(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, mlp=2)
 
 
+@wrong(
+    "notes that state N × H = D",
+    "You used D for N·H: the heads together need not be as wide as the model.",
+)
 def heads_as_wide_as_the_model(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
     return bytes_per_value * _values(model, B, S, width=model["D"])
 
@@ -161,97 +210,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=measured,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "query_heads",
-            query_heads,
-            "notes that know only multi-head attention",
-            "You gave every query head keys and values of its own: there are K of them, in the"
-            " projections and in the cache.",
-        ),
-        Misconception(
-            "query_heads_cached",
-            query_heads_cached,
-            "KV calculators (modular handbook #131, LMCache #688)",
-            "The cache holds K heads, not N: with GQA you count it G times too large.",
-        ),
-        Misconception(
-            "all_parameters",
-            all_parameters,
-            "the rule “all weights once”",
-            "Nearly: of an untied embedding the step reads only the rows of its B tokens, not the"
-            " whole table.",
-        ),
-        Misconception(
-            "two_tables",
-            two_tables,
-            "plausible",
-            "You read two whole tables of V × D. Tied, there is one; untied, only B rows of the"
-            " embedding are read.",
-        ),
-        Misconception(
-            "rows_left_out",
-            rows_left_out,
-            "plausible",
-            "An untied embedding is looked up: B rows of D numbers are missing.",
-        ),
-        Misconception(
-            "rows_read_twice",
-            rows_read_twice,
-            "plausible",
-            "With tied tables the rows looked up are part of the output matrix, which is read"
-            " anyway: count them once.",
-        ),
-        Misconception(
-            "head_left_out",
-            head_left_out,
-            "plausible",
-            "The output matrix, V × D, is missing: each step scores the whole vocabulary.",
-        ),
-        Misconception(
-            "new_token_left_out",
-            new_token_left_out,
-            "the cached step that excluded the current token",
-            "The new token is appended to the cache and attended to: each sequence reads S + 1 keys"
-            " and values.",
-        ),
-        Misconception(
-            "one_cache",
-            one_cache,
-            "plausible",
-            "Each of the B sequences has a cache of its own.",
-        ),
-        Misconception(
-            "cache_left_out",
-            cache_left_out,
-            "the pop quiz of a public set of notes, first attempt",
-            "These are the weights alone: the caches of all B sequences are read as well.",
-        ),
-        Misconception(
-            "weights_per_sequence",
-            weights_per_sequence,
-            "plausible",
-            "You read the weights once per sequence: one read serves the whole batch.",
-        ),
-        Misconception(
-            "norms_left_out",
-            norms_left_out,
-            "parameter counts of lecture notes",
-            "The norms are missing: two of D numbers in each layer, and one at the end.",
-        ),
-        Misconception(
-            "two_matrix_mlp",
-            two_matrix_mlp,
-            "formulas for the MLP of 2017",
-            "The MLP is gated: three matrices of D × F.",
-        ),
-        Misconception(
-            "heads_as_wide_as_the_model",
-            heads_as_wide_as_the_model,
-            "notes that state N × H = D",
-            "You used D for N·H: the heads together need not be as wide as the model.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Two kinds of things are read: weights, once, and caches, one per sequence. List the"

@@ -4,13 +4,15 @@ repaired."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latency_throughput import _calculators as k
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Call = list[Any]
 
@@ -79,33 +81,104 @@ def expose() -> list[Call]:
     return [[_config(1, 64, 8, "bfloat16", num_key_value_heads=2, head_dim=16), 1, 10]]
 
 
-def expose_mha_only() -> list[Call]:
+@wrong(
+    "tests on Llama-2",
+    "In all your configs every query head has its own keys: there the two numbers of heads are"
+    " equal, and the first fault stays hidden.",
+    entry="expose",
+)
+def exposed_mha_only() -> list[Call]:
     return [
         [_config(1, 64, 8, "bfloat16", head_dim=16), 1, 10],
         [_config(1, 64, 8, "float16"), 2, 10],
     ]
 
 
-def expose_square_heads() -> list[Call]:
+@wrong(
+    "tests on Llama",
+    "In none of your configs is head_dim other than hidden_size / num_attention_heads: that fault"
+    " stays hidden.",
+    entry="expose",
+)
+def exposed_square_heads() -> list[Call]:
     return [[_config(1, 64, 8, "bfloat16", num_key_value_heads=2), 1, 10]]
 
 
-def expose_float16_only() -> list[Call]:
+@wrong(
+    "tests in float16",
+    "None of your configs is in bfloat16, so that fault stays hidden.",
+    entry="expose",
+)
+def exposed_float16_only() -> list[Call]:
     return [[_config(1, 64, 8, "float16", num_key_value_heads=2, head_dim=16), 1, 10]]
 
 
-def expose_uneven_groups() -> list[Call]:
+@wrong(
+    "plausible",
+    "The query heads of your config cannot be shared evenly among its KV heads: an invalid config"
+    " shows nothing.",
+    entry="expose",
+)
+def exposed_uneven_groups() -> list[Call]:
     return [[_config(1, 64, 8, "bfloat16", num_key_value_heads=3, head_dim=16), 1, 10]]
 
 
-def _wrong(
-    slug: str,
-    calculator: Callable[..., int],
-    shows: Callable[[], list[Call]],
-    seen: str,
-    says: str,
-) -> Misconception:
-    return Misconception(slug, {"kv_cache_bytes": calculator, "expose": shows}, seen, says)
+wrong.add(
+    "unrepaired",
+    {"kv_cache_bytes": k.PRINTED},
+    "KV calculators (modular handbook #131, LMCache #688)",
+    "The function is still the printed one: all three faults are in it.",
+)
+wrong.add(
+    "query_heads_still",
+    {"kv_cache_bytes": k.calculator(heads=k.query_heads)},
+    "KV calculators (modular handbook #131, LMCache #688)",
+    "You still multiply by the query heads. Only num_key_value_heads of them are stored.",
+)
+wrong.add(
+    "head_dim_still",
+    {"kv_cache_bytes": k.calculator(width=k.width_over_heads)},
+    "calculators tried on Llama only",
+    "You still take hidden_size / num_attention_heads for the head's width: where head_dim is"
+    " given, it decides.",
+)
+wrong.add(
+    "width_over_kv_heads",
+    {"kv_cache_bytes": k.calculator(width=k.width_over_kv_heads)},
+    "plausible",
+    "You divide the width by the KV heads. A head is hidden_size / num_attention_heads wide, GQA"
+    " or not.",
+)
+wrong.add(
+    "bfloat16_still",
+    {"kv_cache_bytes": k.calculator(size=k.only_float16_is_short)},
+    "plausible",
+    "bfloat16 is still taken for four bytes: it has two.",
+)
+wrong.add(
+    "always_two_bytes",
+    {"kv_cache_bytes": k.calculator(size=lambda c: 2)},
+    "calculators for half precision",
+    "float32 has four bytes; you take two for every dtype.",
+)
+wrong.add(
+    "keys_required",
+    {
+        "kv_cache_bytes": k.calculator(
+            heads=lambda c: int(c["num_key_value_heads"]), width=lambda c: int(c["head_dim"])
+        )
+    },
+    "plausible",
+    "num_key_value_heads and head_dim may be missing: then K = N, and a head is hidden_size / N"
+    " wide.",
+)
+wrong.add(
+    "none_not_expected",
+    {"kv_cache_bytes": k.calculator(heads=k.get_kv_heads, width=k.get_head_dim)},
+    "plausible",
+    "A key may be there and hold None, which get(key, default) returns as it is: treat None like a"
+    " missing key.",
+)
 
 
 EXERCISE = Exercise(
@@ -119,101 +192,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference={"kv_cache_bytes": k.RIGHT, "expose": expose},
     compare=EXACT,
-    misconceptions=(
-        _wrong(
-            "unrepaired",
-            k.PRINTED,
-            expose,
-            "KV calculators (modular handbook #131, LMCache #688)",
-            "The function is still the printed one: all three faults are in it.",
-        ),
-        _wrong(
-            "query_heads_still",
-            k.calculator(heads=k.query_heads),
-            expose,
-            "KV calculators (modular handbook #131, LMCache #688)",
-            "You still multiply by the query heads. Only num_key_value_heads of them are stored.",
-        ),
-        _wrong(
-            "head_dim_still",
-            k.calculator(width=k.width_over_heads),
-            expose,
-            "calculators tried on Llama only",
-            "You still take hidden_size / num_attention_heads for the head's width: where head_dim"
-            " is given, it decides.",
-        ),
-        _wrong(
-            "width_over_kv_heads",
-            k.calculator(width=k.width_over_kv_heads),
-            expose,
-            "plausible",
-            "You divide the width by the KV heads. A head is hidden_size / num_attention_heads"
-            " wide, GQA or not.",
-        ),
-        _wrong(
-            "bfloat16_still",
-            k.calculator(size=k.only_float16_is_short),
-            expose,
-            "plausible",
-            "bfloat16 is still taken for four bytes: it has two.",
-        ),
-        _wrong(
-            "always_two_bytes",
-            k.calculator(size=lambda c: 2),
-            expose,
-            "calculators for half precision",
-            "float32 has four bytes; you take two for every dtype.",
-        ),
-        _wrong(
-            "keys_required",
-            k.calculator(
-                heads=lambda c: int(c["num_key_value_heads"]), width=lambda c: int(c["head_dim"])
-            ),
-            expose,
-            "plausible",
-            "num_key_value_heads and head_dim may be missing: then K = N, and a head is hidden_size"
-            " / N wide.",
-        ),
-        _wrong(
-            "none_not_expected",
-            k.calculator(heads=k.get_kv_heads, width=k.get_head_dim),
-            expose,
-            "plausible",
-            "A key may be there and hold None, which get(key, default) returns as it is: treat None"
-            " like a missing key.",
-        ),
-        _wrong(
-            "exposed_mha_only",
-            k.RIGHT,
-            expose_mha_only,
-            "tests on Llama-2",
-            "In all your configs every query head has its own keys: there the two numbers of heads"
-            " are equal, and the first fault stays hidden.",
-        ),
-        _wrong(
-            "exposed_square_heads",
-            k.RIGHT,
-            expose_square_heads,
-            "tests on Llama",
-            "In none of your configs is head_dim other than hidden_size / num_attention_heads: that"
-            " fault stays hidden.",
-        ),
-        _wrong(
-            "exposed_float16_only",
-            k.RIGHT,
-            expose_float16_only,
-            "tests in float16",
-            "None of your configs is in bfloat16, so that fault stays hidden.",
-        ),
-        _wrong(
-            "exposed_uneven_groups",
-            k.RIGHT,
-            expose_uneven_groups,
-            "plausible",
-            "The query heads of your config cannot be shared evenly among its KV heads: an invalid"
-            " config shows nothing.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Go through the contract key by key. Which keys does the printed code never look at,"

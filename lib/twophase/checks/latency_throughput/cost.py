@@ -7,7 +7,10 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 MILLION = 1_000_000
 
@@ -20,6 +23,10 @@ def reference(
     return hours, hours * price_per_chip_hour
 
 
+@wrong(
+    "plausible",
+    "These are hours on the clock. All n_chips work, and are paid, during each of them.",
+)
 def wall_clock_hours(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
@@ -27,6 +34,11 @@ def wall_clock_hours(
     return hours, hours * price_per_chip_hour
 
 
+@wrong(
+    "plausible",
+    "Your chip-hours are right, but the price is for one of the chips: multiply the chip-hours by"
+    " the price.",
+)
 def price_of_one_chip(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
@@ -34,6 +46,7 @@ def price_of_one_chip(
     return hours * n_chips, hours * price_per_chip_hour
 
 
+@wrong("plausible", "These are chip-seconds; an hour has 3,600 of them.")
 def seconds_for_hours(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
@@ -41,6 +54,11 @@ def seconds_for_hours(
     return seconds, seconds * price_per_chip_hour
 
 
+@wrong(
+    "plausible",
+    "This is how many million tokens an hour gives. A higher throughput must make a million tokens"
+    " cheaper.",
+)
 def inverted(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
@@ -48,12 +66,21 @@ def inverted(
     return hours, hours * price_per_chip_hour
 
 
+@wrong(
+    "price tables that divide by the peak throughput",
+    "You charge for busy time only. Idle chips are paid, too: a million tokens take 1 / busy times"
+    " as long.",
+)
 def idle_hours_free(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
     return reference(tokens_per_s, n_chips, price_per_chip_hour, 1.0)
 
 
+@wrong(
+    "plausible",
+    "You multiplied by the busy share, so that idle chips make tokens cheaper: divide by it.",
+)
 def idleness_makes_cheap(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
@@ -61,6 +88,7 @@ def idleness_makes_cheap(
     return hours, hours * price_per_chip_hour
 
 
+@wrong("plausible", "This is for one token; the task asks for a million.")
 def one_token(
     tokens_per_s: float, n_chips: int, price_per_chip_hour: float, busy: float
 ) -> tuple[float, float]:
@@ -104,54 +132,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=reference,
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "wall_clock_hours",
-            wall_clock_hours,
-            "plausible",
-            "These are hours on the clock. All n_chips work, and are paid, during each of them.",
-        ),
-        Misconception(
-            "price_of_one_chip",
-            price_of_one_chip,
-            "plausible",
-            "Your chip-hours are right, but the price is for one of the chips: multiply the"
-            " chip-hours by the price.",
-        ),
-        Misconception(
-            "seconds_for_hours",
-            seconds_for_hours,
-            "plausible",
-            "These are chip-seconds; an hour has 3,600 of them.",
-        ),
-        Misconception(
-            "inverted",
-            inverted,
-            "plausible",
-            "This is how many million tokens an hour gives. A higher throughput must make a million"
-            " tokens cheaper.",
-        ),
-        Misconception(
-            "idle_hours_free",
-            idle_hours_free,
-            "price tables that divide by the peak throughput",
-            "You charge for busy time only. Idle chips are paid, too: a million tokens take 1 /"
-            " busy times as long.",
-        ),
-        Misconception(
-            "idleness_makes_cheap",
-            idleness_makes_cheap,
-            "plausible",
-            "You multiplied by the busy share, so that idle chips make tokens cheaper: divide"
-            " by it.",
-        ),
-        Misconception(
-            "one_token",
-            one_token,
-            "plausible",
-            "This is for one token; the task asks for a million.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "How many seconds until a million tokens are there? The rate is reached only a share"

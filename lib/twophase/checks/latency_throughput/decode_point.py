@@ -9,7 +9,10 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Sizes = dict[str, int]
 Point = tuple[float, float] | None
@@ -86,6 +89,69 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "query_heads_cached",
+    _point(cache_bytes=lambda m, S: cache(m, S, heads="N")),
+    "KV calculators (modular handbook #131, LMCache #688)",
+    "You cached N heads: only the K key and value heads are stored, and the query heads of a group"
+    " share them.",
+)
+wrong.add(
+    "query_heads_projected",
+    _point(weight_bytes=lambda m: weights(m, kv_heads="N")),
+    "tables that change the cache under GQA and not the weights",
+    "GQA shrinks the weights, too: the key and value projections are D × K·H, not D × N·H.",
+)
+wrong.add(
+    "does_not_fit_ignored",
+    _point(fits=lambda w, caches, memory: True),
+    "the lecture notes' row for B = 256",
+    "This batch does not fit in memory, so it has no latency: the task asks for None.",
+)
+wrong.add(
+    "cache_alone_fits",
+    _point(fits=lambda w, caches, memory: caches <= memory),
+    "plausible",
+    "You looked only for room for the caches: the weights are in the same memory.",
+)
+wrong.add(
+    "each_alone_fits",
+    _point(fits=lambda w, caches, memory: max(w, caches) <= memory),
+    "plausible",
+    "You compared weights and caches with the memory one by one: they must fit together.",
+)
+wrong.add(
+    "edge_refused",
+    _point(fits=lambda w, caches, memory: w + caches < memory),
+    "plausible",
+    "What fills the memory to the last byte still fits: ≤, not <.",
+)
+wrong.add(
+    "throughput_of_one",
+    _point(rate=lambda B, step_s: 1 / step_s),
+    "plausible",
+    "1 / latency is the rate of one sequence. A step gives one token to each of B sequences.",
+)
+wrong.add(
+    "one_table",
+    _point(weight_bytes=lambda m: weights(m, tables=1)),
+    "plausible",
+    "There are two tables of V × D here, the embedding and the output matrix: they are not tied.",
+)
+wrong.add(
+    "two_matrix_mlp",
+    _point(weight_bytes=lambda m: weights(m, mlp=2)),
+    "formulas for the MLP of 2017",
+    "The MLP is gated: three matrices of D × F.",
+)
+wrong.add(
+    "keys_only",
+    _point(cache_bytes=lambda m, S: cache(m, S, values=1)),
+    "plausible",
+    "You stored the keys and not the values: the factor 2 is missing from the cache.",
+)
+
+
 EXERCISE = Exercise(
     id="latency_throughput-decode_point",
     title="Latency and throughput of a batch, if it fits",
@@ -97,71 +163,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=_point(),
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "query_heads_cached",
-            _point(cache_bytes=lambda m, S: cache(m, S, heads="N")),
-            "KV calculators (modular handbook #131, LMCache #688)",
-            "You cached N heads: only the K key and value heads are stored, and the query heads of"
-            " a group share them.",
-        ),
-        Misconception(
-            "query_heads_projected",
-            _point(weight_bytes=lambda m: weights(m, kv_heads="N")),
-            "tables that change the cache under GQA and not the weights",
-            "GQA shrinks the weights, too: the key and value projections are D × K·H, not D × N·H.",
-        ),
-        Misconception(
-            "does_not_fit_ignored",
-            _point(fits=lambda w, caches, memory: True),
-            "the lecture notes' row for B = 256",
-            "This batch does not fit in memory, so it has no latency: the task asks for None.",
-        ),
-        Misconception(
-            "cache_alone_fits",
-            _point(fits=lambda w, caches, memory: caches <= memory),
-            "plausible",
-            "You looked only for room for the caches: the weights are in the same memory.",
-        ),
-        Misconception(
-            "each_alone_fits",
-            _point(fits=lambda w, caches, memory: max(w, caches) <= memory),
-            "plausible",
-            "You compared weights and caches with the memory one by one: they must fit together.",
-        ),
-        Misconception(
-            "edge_refused",
-            _point(fits=lambda w, caches, memory: w + caches < memory),
-            "plausible",
-            "What fills the memory to the last byte still fits: ≤, not <.",
-        ),
-        Misconception(
-            "throughput_of_one",
-            _point(rate=lambda B, step_s: 1 / step_s),
-            "plausible",
-            "1 / latency is the rate of one sequence. A step gives one token to each of B"
-            " sequences.",
-        ),
-        Misconception(
-            "one_table",
-            _point(weight_bytes=lambda m: weights(m, tables=1)),
-            "plausible",
-            "There are two tables of V × D here, the embedding and the output matrix: they are not"
-            " tied.",
-        ),
-        Misconception(
-            "two_matrix_mlp",
-            _point(weight_bytes=lambda m: weights(m, mlp=2)),
-            "formulas for the MLP of 2017",
-            "The MLP is gated: three matrices of D × F.",
-        ),
-        Misconception(
-            "keys_only",
-            _point(cache_bytes=lambda m, S: cache(m, S, values=1)),
-            "plausible",
-            "You stored the keys and not the values: the factor 2 is missing from the cache.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Three numbers first: bytes of the weights, bytes of one sequence's cache, and their"

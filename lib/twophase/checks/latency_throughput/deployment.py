@@ -9,7 +9,7 @@ from typing import Any
 
 from twophase.checks.answer import Answer, LocalAnswer
 from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latency_throughput._deploying import TRAPS, WRONG, Choice, best, smallest_batch
 from twophase.checks.latency_throughput._serving import (
     USABLE,
@@ -21,6 +21,9 @@ from twophase.checks.latency_throughput._serving import (
     step_s,
     used_bytes,
 )
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 NEAR = 1.05
 SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
@@ -116,8 +119,121 @@ def cases(rng: random.Random) -> list[Case]:
     return traps + more
 
 
-def _misconception(slug: str, seen: str, says: str) -> Misconception:
-    return Misconception(slug, WRONG[slug][0], seen, says)
+wrong.add(
+    "any_step_time",
+    WRONG["any_step_time"][0],
+    "plausible",
+    "The batch is too large: its steps take longer than the limit allows.",
+)
+wrong.add(
+    "any_memory",
+    WRONG["any_memory"][0],
+    "plausible",
+    "You never look at the memory: weights and caches must fit into it.",
+)
+wrong.add(
+    "no_reserve",
+    WRONG["no_reserve"][0],
+    "sizing by the data sheet",
+    "You fill all of the memory. A tenth of it is not for weights and caches.",
+)
+wrong.add(
+    "fastest_step",
+    WRONG["fastest_step"][0],
+    "plausible",
+    "This is the fastest step. Within the limit faster is worth nothing here: the price decides.",
+)
+wrong.add(
+    "most_tokens",
+    WRONG["most_tokens"][0],
+    "plausible",
+    "This is the highest throughput. It may cost more chips than it is worth: divide by their"
+    " price.",
+)
+wrong.add(
+    "cheapest_hour",
+    WRONG["cheapest_hour"][0],
+    "plausible",
+    "This has the lowest price per hour. What counts is the price per token: a dearer chip may"
+    " make far more of them.",
+)
+wrong.add(
+    "one_chip",
+    WRONG["one_chip"][0],
+    "plausible",
+    "You never take more than one chip: sharding holds a larger batch, and meets limits that one"
+    " chip cannot.",
+)
+wrong.add(
+    "smallest_batch",
+    WRONG["smallest_batch"][0],
+    "plausible",
+    "A batch of one has the lowest latency and the highest price: every read of the weights serves"
+    " one token.",
+)
+wrong.add(
+    "sync_left_out",
+    WRONG["sync_left_out"][0],
+    "linear scaling assumed",
+    "You left out what the chips wait for each other: sync_s for each chip beyond the first, in"
+    " every step.",
+)
+wrong.add(
+    "cache_left_out",
+    WRONG["cache_left_out"][0],
+    "the pop quiz of a public set of notes, first attempt",
+    "You left the cache out of the step's time: it is read in every step.",
+)
+wrong.add(
+    "compute_left_out",
+    WRONG["compute_left_out"][0],
+    "plausible",
+    "You left out computing: above the critical batch it takes longer than reading.",
+)
+wrong.add(
+    "per_hour_and_sequence",
+    WRONG["per_hour_and_sequence"][0],
+    "plausible",
+    "You divide the price of an hour by the batch. A token costs the price of a step, and steps"
+    " differ in length.",
+)
+wrong.add(
+    "fewest_chips",
+    WRONG["fewest_chips"][0],
+    "“as few chips as fit”",
+    "You stop at the fewest chips that will do: more of them may hold so large a batch that a"
+    " token is cheaper.",
+)
+wrong.add(
+    "chips_in_powers_of_two",
+    WRONG["chips_in_powers_of_two"][0],
+    "tensor parallel sizes of serving engines",
+    "You try 1, 2, 4 and 8 chips. Here any number up to max_chips is allowed.",
+)
+wrong.add(
+    "last_number_left_out",
+    WRONG["last_number_left_out"][0],
+    "range without its end",
+    "You never try max_chips itself: range(1, n) ends at n − 1.",
+)
+wrong.add(
+    "max_batch_left_out",
+    WRONG["max_batch_left_out"][0],
+    "plausible",
+    "There are no more than max_batch requests to put in a batch.",
+)
+wrong.add(
+    "last_batch_left_out",
+    WRONG["last_batch_left_out"][0],
+    "range without its end",
+    "You never try max_batch itself: range(1, n) ends at n − 1.",
+)
+wrong.add(
+    "forbidden_format",
+    WRONG["forbidden_format"][0],
+    "plausible",
+    "The workload does not allow this format: read `formats`.",
+)
 
 
 EXERCISE = Exercise(
@@ -131,106 +247,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=best,
     compare=EXACT,
-    misconceptions=(
-        _misconception(
-            "any_step_time",
-            "plausible",
-            "The batch is too large: its steps take longer than the limit allows.",
-        ),
-        _misconception(
-            "any_memory",
-            "plausible",
-            "You never look at the memory: weights and caches must fit into it.",
-        ),
-        _misconception(
-            "no_reserve",
-            "sizing by the data sheet",
-            "You fill all of the memory. A tenth of it is not for weights and caches.",
-        ),
-        _misconception(
-            "fastest_step",
-            "plausible",
-            "This is the fastest step. Within the limit faster is worth nothing here: the price"
-            " decides.",
-        ),
-        _misconception(
-            "most_tokens",
-            "plausible",
-            "This is the highest throughput. It may cost more chips than it is worth: divide by"
-            " their price.",
-        ),
-        _misconception(
-            "cheapest_hour",
-            "plausible",
-            "This has the lowest price per hour. What counts is the price per token: a dearer chip"
-            " may make far more of them.",
-        ),
-        _misconception(
-            "one_chip",
-            "plausible",
-            "You never take more than one chip: sharding holds a larger batch, and meets limits"
-            " that one chip cannot.",
-        ),
-        _misconception(
-            "smallest_batch",
-            "plausible",
-            "A batch of one has the lowest latency and the highest price: every read of the weights"
-            " serves one token.",
-        ),
-        _misconception(
-            "sync_left_out",
-            "linear scaling assumed",
-            "You left out what the chips wait for each other: sync_s for each chip beyond the"
-            " first, in every step.",
-        ),
-        _misconception(
-            "cache_left_out",
-            "the pop quiz of a public set of notes, first attempt",
-            "You left the cache out of the step's time: it is read in every step.",
-        ),
-        _misconception(
-            "compute_left_out",
-            "plausible",
-            "You left out computing: above the critical batch it takes longer than reading.",
-        ),
-        _misconception(
-            "per_hour_and_sequence",
-            "plausible",
-            "You divide the price of an hour by the batch. A token costs the price of a step, and"
-            " steps differ in length.",
-        ),
-        _misconception(
-            "fewest_chips",
-            "“as few chips as fit”",
-            "You stop at the fewest chips that will do: more of them may hold so large a batch that"
-            " a token is cheaper.",
-        ),
-        _misconception(
-            "chips_in_powers_of_two",
-            "tensor parallel sizes of serving engines",
-            "You try 1, 2, 4 and 8 chips. Here any number up to max_chips is allowed.",
-        ),
-        _misconception(
-            "last_number_left_out",
-            "range without its end",
-            "You never try max_chips itself: range(1, n) ends at n − 1.",
-        ),
-        _misconception(
-            "max_batch_left_out",
-            "plausible",
-            "There are no more than max_batch requests to put in a batch.",
-        ),
-        _misconception(
-            "last_batch_left_out",
-            "range without its end",
-            "You never try max_batch itself: range(1, n) ends at n − 1.",
-        ),
-        _misconception(
-            "forbidden_format",
-            "plausible",
-            "The workload does not allow this format: read `formats`.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Write three functions of (machine, n, format, batch): bytes used, step time, price of"

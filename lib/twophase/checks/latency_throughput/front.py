@@ -8,7 +8,10 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Points = list[tuple[float, float]]
 
@@ -57,15 +60,26 @@ def _most_of_both(points: Points, j: int, i: int) -> bool:
 reference = _front(_right)
 
 
+@wrong("plausible", "The right points in the order in which they were given: sort them by latency.")
 def given_order(points: Points) -> list[int]:
     return sorted(reference(points))
 
 
+@wrong(
+    "plausible",
+    "You compare each point with the one just before it: it must be better than the best of all"
+    " with less latency.",
+)
 def better_than_the_one_before(points: Points) -> list[int]:
     order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i))
     return [i for n, i in enumerate(order) if n == 0 or points[i][1] > points[order[n - 1]][1]]
 
 
+@wrong(
+    "plausible",
+    "This is the convex hull. A point under the line between two others is still the best at its"
+    " latency: a server cannot run at a mixture.",
+)
 def hull(points: Points) -> list[int]:
     """Only the corners of the upper hull."""
     kept: list[int] = []
@@ -81,6 +95,7 @@ def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
     return (c[1] - a[1]) * (b[0] - a[0]) >= (b[1] - a[1]) * (c[0] - a[0])
 
 
+@wrong("plausible", "These are the points; the task asks for their indices.")
 def the_points_themselves(points: Points) -> Points:
     return [points[i] for i in reference(points)]
 
@@ -130,6 +145,35 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+wrong.add(
+    "worse_in_both",
+    _front(_worse_in_both),
+    "fronts with two strict comparisons",
+    "You drop a point only if another is better in both. It is beaten as soon as one is better in"
+    " one and no worse in the other.",
+)
+wrong.add(
+    "all_equals_kept",
+    _front(_all_equals_kept),
+    "plausible",
+    "You keep every copy of equal points: of those, the task asks for the one with the smallest"
+    " index.",
+)
+wrong.add(
+    "equals_beat_each_other",
+    _front(_equals_beat_each_other),
+    "fronts with two comparisons ≤ and ≥",
+    "Equal points beat each other in your code, so that none is left: to beat, a point must be"
+    " better in one of the two.",
+)
+wrong.add(
+    "most_of_both",
+    _front(_most_of_both),
+    "plausible",
+    "You look for high latency: throughput is better when higher, latency when lower.",
+)
+
+
 EXERCISE = Exercise(
     id="latency_throughput-front",
     title="The front",
@@ -141,61 +185,7 @@ EXERCISE = Exercise(
     observe=observe,
     reference=reference,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "worse_in_both",
-            _front(_worse_in_both),
-            "fronts with two strict comparisons",
-            "You drop a point only if another is better in both. It is beaten as soon as one is"
-            " better in one and no worse in the other.",
-        ),
-        Misconception(
-            "all_equals_kept",
-            _front(_all_equals_kept),
-            "plausible",
-            "You keep every copy of equal points: of those, the task asks for the one with the"
-            " smallest index.",
-        ),
-        Misconception(
-            "equals_beat_each_other",
-            _front(_equals_beat_each_other),
-            "fronts with two comparisons ≤ and ≥",
-            "Equal points beat each other in your code, so that none is left: to beat, a point must"
-            " be better in one of the two.",
-        ),
-        Misconception(
-            "most_of_both",
-            _front(_most_of_both),
-            "plausible",
-            "You look for high latency: throughput is better when higher, latency when lower.",
-        ),
-        Misconception(
-            "better_than_the_one_before",
-            better_than_the_one_before,
-            "plausible",
-            "You compare each point with the one just before it: it must be better than the best of"
-            " all with less latency.",
-        ),
-        Misconception(
-            "hull",
-            hull,
-            "plausible",
-            "This is the convex hull. A point under the line between two others is still the best"
-            " at its latency: a server cannot run at a mixture.",
-        ),
-        Misconception(
-            "given_order",
-            given_order,
-            "plausible",
-            "The right points in the order in which they were given: sort them by latency.",
-        ),
-        Misconception(
-            "the_points_themselves",
-            the_points_themselves,
-            "plausible",
-            "These are the points; the task asks for their indices.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "When does a point lose? When some other has latency ≤, throughput ≥, and is strictly"

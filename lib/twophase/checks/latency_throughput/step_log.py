@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import mean, median
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latency_throughput._logs import (
     SCENES,
     Events,
@@ -19,6 +19,9 @@ from twophase.checks.latency_throughput._logs import (
     fresh_server,
     memory_s,
 )
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Signs = dict[str, Callable[[Events, Server], bool]]
 
@@ -52,6 +55,11 @@ def _diagnosis(
     return diagnose
 
 
+@wrong(
+    "plausible",
+    "You ask the four questions in another order. The first that applies in the order of the task"
+    " decides.",
+)
 def least_specific_first(events: Events, server: Server) -> str:
     return next((label for label in reversed(SIGNS) if SIGNS[label](events, server)), "healthy")
 
@@ -87,6 +95,70 @@ def cases(rng: random.Random) -> list[Case]:
     return shown + hidden
 
 
+wrong.add(
+    "any_preemption",
+    _diagnosis(preempting=lambda es, s: any(e["preempted"] for e in es)),
+    "plausible",
+    "One preempted step is nothing to act on: it must happen in more than 5 % of the steps.",
+)
+wrong.add(
+    "sequences_counted",
+    _diagnosis(preempting=lambda es, s: sum(e["preempted"] for e in es) > 0.05 * len(es)),
+    "plausible",
+    "You added up preempted sequences. The rule counts the steps in which there were any.",
+)
+wrong.add(
+    "mean_ratio",
+    _diagnosis(overhead_bound=lambda es, s: mean(_ratios(es, s)) > 2),
+    "dashboards that average",
+    "A few very slow steps lift the mean of a whole log, as they lift its maximum. Take the"
+    " median.",
+)
+wrong.add(
+    "cache_left_out",
+    _diagnosis(overhead_bound=_weights_only),
+    "the pop quiz of a public set of notes, first attempt",
+    "You compare with the weights' floor. Long caches are read, too: that time is not overhead.",
+)
+wrong.add(
+    "sum_for_max",
+    _diagnosis(
+        overhead_bound=lambda es, s: (
+            median(e["step_s"] / (memory_s(e, s) + compute_s(e, s)) for e in es) > 2
+        )
+    ),
+    "plausible",
+    "You compare with the sum of reading and computing. They overlap: the rule compares with the"
+    " larger.",
+)
+wrong.add(
+    "free_is_underfilled",
+    _diagnosis(underfilled=lambda es, s: most(es, lambda e: free(e, s) > 0.5)),
+    "alerts on memory alone",
+    "A half-empty cache is no fault when nobody waits: there is just little to do.",
+)
+wrong.add(
+    "waiting_is_underfilled",
+    _diagnosis(underfilled=lambda es, s: most(es, lambda e: e["waiting"] > 0)),
+    "alerts on the queue alone",
+    "A queue before a full server is load, not a fault. Underfilled means: they wait although"
+    " there is room.",
+)
+wrong.add(
+    "critical_batch_alone",
+    _diagnosis(compute_bound=_above_the_critical_batch),
+    "the rule “above the critical batch, compute-bound”",
+    "Above the critical batch the weights' products take longer than reading the weights; with"
+    " long caches reading all of it still takes longer.",
+)
+wrong.add(
+    "never_healthy",
+    _diagnosis(otherwise="memory-bound"),
+    "plausible",
+    "Decode bound by memory is its healthy state, and memory-bound is not one of the labels.",
+)
+
+
 EXERCISE = Exercise(
     id="latency_throughput-step_log",
     title="What limits this server?",
@@ -97,80 +169,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=_diagnosis(),
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "any_preemption",
-            _diagnosis(preempting=lambda es, s: any(e["preempted"] for e in es)),
-            "plausible",
-            "One preempted step is nothing to act on: it must happen in more than 5 % of the"
-            " steps.",
-        ),
-        Misconception(
-            "sequences_counted",
-            _diagnosis(preempting=lambda es, s: sum(e["preempted"] for e in es) > 0.05 * len(es)),
-            "plausible",
-            "You added up preempted sequences. The rule counts the steps in which there were any.",
-        ),
-        Misconception(
-            "mean_ratio",
-            _diagnosis(overhead_bound=lambda es, s: mean(_ratios(es, s)) > 2),
-            "dashboards that average",
-            "A few very slow steps lift the mean of a whole log, as they lift its maximum. Take the"
-            " median.",
-        ),
-        Misconception(
-            "cache_left_out",
-            _diagnosis(overhead_bound=_weights_only),
-            "the pop quiz of a public set of notes, first attempt",
-            "You compare with the weights' floor. Long caches are read, too: that time is not"
-            " overhead.",
-        ),
-        Misconception(
-            "sum_for_max",
-            _diagnosis(
-                overhead_bound=lambda es, s: (
-                    median(e["step_s"] / (memory_s(e, s) + compute_s(e, s)) for e in es) > 2
-                )
-            ),
-            "plausible",
-            "You compare with the sum of reading and computing. They overlap: the rule compares"
-            " with the larger.",
-        ),
-        Misconception(
-            "free_is_underfilled",
-            _diagnosis(underfilled=lambda es, s: most(es, lambda e: free(e, s) > 0.5)),
-            "alerts on memory alone",
-            "A half-empty cache is no fault when nobody waits: there is just little to do.",
-        ),
-        Misconception(
-            "waiting_is_underfilled",
-            _diagnosis(underfilled=lambda es, s: most(es, lambda e: e["waiting"] > 0)),
-            "alerts on the queue alone",
-            "A queue before a full server is load, not a fault. Underfilled means: they wait"
-            " although there is room.",
-        ),
-        Misconception(
-            "critical_batch_alone",
-            _diagnosis(compute_bound=_above_the_critical_batch),
-            "the rule “above the critical batch, compute-bound”",
-            "Above the critical batch the weights' products take longer than reading the weights;"
-            " with long caches reading all of it still takes longer.",
-        ),
-        Misconception(
-            "never_healthy",
-            _diagnosis(otherwise="memory-bound"),
-            "plausible",
-            "Decode bound by memory is its healthy state, and memory-bound is not one of the"
-            " labels.",
-        ),
-        Misconception(
-            "least_specific_first",
-            least_specific_first,
-            "plausible",
-            "You ask the four questions in another order. The first that applies in the order of"
-            " the task decides.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "For every step compute two times: reading (weights + cached tokens × bytes per token)"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import FORMULA
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 WORKED = (30_000_000_000, 4, 8192, 100_000, 16, 8.1e11)
 CACHE_GB = WORKED[1] * WORKED[2] * WORKED[3] / 1e9
@@ -23,6 +26,11 @@ def reference(
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
+@wrong(
+    "the pop quiz of a public set of notes, first attempt",
+    "This is what you get if the KV cache is left out: in the quiz, at B = 4, it adds "
+    f"{CACHE_GB:.1f} GB to every step.",
+)
 def cache_left_out(
     weight_bytes: int,
     B: int,
@@ -34,6 +42,11 @@ def cache_left_out(
     return weight_bytes / (n_chips * bytes_per_s)
 
 
+@wrong(
+    "plausible",
+    "You read the weights once for each sequence: one read serves the whole batch, that is what"
+    " batches are for.",
+)
 def weights_per_sequence(
     weight_bytes: int,
     B: int,
@@ -45,6 +58,7 @@ def weights_per_sequence(
     return B * (weight_bytes + n_tokens * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
+@wrong("plausible", "This is the cache alone: every step reads all the weights, too.")
 def weights_left_out(
     weight_bytes: int,
     B: int,
@@ -56,6 +70,10 @@ def weights_left_out(
     return B * n_tokens * kv_bytes_per_token / (n_chips * bytes_per_s)
 
 
+@wrong(
+    "plausible",
+    "You read one token of each cache: attention reads the keys and values of all n_tokens.",
+)
 def one_token_of_cache(
     weight_bytes: int,
     B: int,
@@ -67,6 +85,7 @@ def one_token_of_cache(
     return (weight_bytes + B * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
+@wrong("plausible", "You read the cache of one sequence: each of the B sequences has its own.")
 def one_sequence_of_cache(
     weight_bytes: int,
     B: int,
@@ -78,6 +97,10 @@ def one_sequence_of_cache(
     return (weight_bytes + n_tokens * kv_bytes_per_token) / (n_chips * bytes_per_s)
 
 
+@wrong(
+    "plausible",
+    "This is one chip reading everything: n_chips of them read their shares at the same time.",
+)
 def chips_forgotten(
     weight_bytes: int,
     B: int,
@@ -89,6 +112,11 @@ def chips_forgotten(
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) / bytes_per_s
 
 
+@wrong(
+    "plausible",
+    "You divided the weights among the chips and let each chip read the whole cache: it is"
+    " divided, too.",
+)
 def cache_on_every_chip(
     weight_bytes: int,
     B: int,
@@ -100,6 +128,7 @@ def cache_on_every_chip(
     return (weight_bytes / n_chips + B * n_tokens * kv_bytes_per_token) / bytes_per_s
 
 
+@wrong("plausible", "The task asks for seconds, and this is in milliseconds.")
 def milliseconds(
     weight_bytes: int,
     B: int,
@@ -149,61 +178,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "cache_left_out",
-            cache_left_out,
-            "the pop quiz of a public set of notes, first attempt",
-            "This is what you get if the KV cache is left out: in the quiz, at B = 4, it adds "
-            f"{CACHE_GB:.1f} GB to every step.",
-        ),
-        Misconception(
-            "weights_per_sequence",
-            weights_per_sequence,
-            "plausible",
-            "You read the weights once for each sequence: one read serves the whole batch, that is"
-            " what batches are for.",
-        ),
-        Misconception(
-            "weights_left_out",
-            weights_left_out,
-            "plausible",
-            "This is the cache alone: every step reads all the weights, too.",
-        ),
-        Misconception(
-            "one_token_of_cache",
-            one_token_of_cache,
-            "plausible",
-            "You read one token of each cache: attention reads the keys and values of all"
-            " n_tokens.",
-        ),
-        Misconception(
-            "one_sequence_of_cache",
-            one_sequence_of_cache,
-            "plausible",
-            "You read the cache of one sequence: each of the B sequences has its own.",
-        ),
-        Misconception(
-            "chips_forgotten",
-            chips_forgotten,
-            "plausible",
-            "This is one chip reading everything: n_chips of them read their shares at the same"
-            " time.",
-        ),
-        Misconception(
-            "cache_on_every_chip",
-            cache_on_every_chip,
-            "plausible",
-            "You divided the weights among the chips and let each chip read the whole cache: it is"
-            " divided, too.",
-        ),
-        Misconception(
-            "milliseconds",
-            milliseconds,
-            "plausible",
-            "The task asks for seconds, and this is in milliseconds.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "A decode step limited by memory takes as long as reading what it needs. What does it"

@@ -10,9 +10,12 @@ import torch
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.measure import Meter
 from twophase.models.transformer import Config, Transformer
+
+wrong = Misconceptions()
 
 Shape = dict[str, int]  # L, D, F, N, K, H, V of a model
 
@@ -40,38 +43,71 @@ def _right(model: Shape, T: int, n_cached: int) -> int:
     return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * T * (n_cached + T)
 
 
+@wrong(
+    "the rule of thumb 2 × parameters",
+    "2 × parameters is the weights' share. Scores and weighted values cost FLOPs too, and they"
+    " grow with the context.",
+)
 def attention_left_out(model: Shape, T: int, n_cached: int) -> int:
     return 2 * T * _weights(model)
 
 
+@wrong(
+    "plausible", "The new tokens attend to the cached ones as well: each meets n_cached + T keys."
+)
 def cache_not_attended(model: Shape, T: int, n_cached: int) -> int:
     return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * T * T
 
 
+@wrong(
+    "cached steps that leave out the current token",
+    "The new tokens' own keys are attended to as well: each query meets n_cached + T keys.",
+)
 def new_tokens_not_attended(model: Shape, T: int, n_cached: int) -> int:
     return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * T * n_cached
 
 
+@wrong(
+    "plausible",
+    "Scores are computed for every query head. GQA shares keys between heads, it does not save"
+    " their products.",
+)
 def kv_heads_in_attention(model: Shape, T: int, n_cached: int) -> int:
     return 2 * T * _weights(model) + 4 * model["L"] * model["K"] * model["H"] * T * (n_cached + T)
 
 
+@wrong(
+    "notes that state N × H = D",
+    "You used D where N·H belongs: the heads together need not be as wide as the model.",
+)
 def width_for_heads(model: Shape, T: int, n_cached: int) -> int:
     return 2 * T * _weights(model) + 4 * model["L"] * model["D"] * T * (n_cached + T)
 
 
+@wrong(
+    "calculators that count query heads for KV heads",
+    "The key and value projections are K·H wide, not N·H.",
+)
 def all_heads_have_keys(model: Shape, T: int, n_cached: int) -> int:
     return _right({**model, "K": model["N"]}, T, n_cached)
 
 
+@wrong(
+    "formulas for the MLP of 2017", "The MLP is gated: three matrices (gate, up, down), not two."
+)
 def two_matrix_mlp(model: Shape, T: int, n_cached: int) -> int:
     return _right(model, T, n_cached) - 2 * T * model["L"] * model["D"] * model["F"]
 
 
+@wrong("plausible", "The output matrix [D, V] is missing: it turns each position into V scores.")
 def head_left_out(model: Shape, T: int, n_cached: int) -> int:
     return _right(model, T, n_cached) - 2 * T * model["D"] * model["V"]
 
 
+@wrong(
+    "generation loops without a cache",
+    "You run the cached tokens through the model again: not doing that is what the cache is for.",
+)
 def cached_tokens_run_again(model: Shape, T: int, n_cached: int) -> int:
     return _right(model, T + n_cached, 0)
 
@@ -129,65 +165,7 @@ EXERCISE = Exercise(
     reference=metered,
     observe=observe,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "attention_left_out",
-            attention_left_out,
-            "the rule of thumb 2 × parameters",
-            "2 × parameters is the weights' share. Scores and weighted values cost FLOPs too, and"
-            " they grow with the context.",
-        ),
-        Misconception(
-            "cache_not_attended",
-            cache_not_attended,
-            "plausible",
-            "The new tokens attend to the cached ones as well: each meets n_cached + T keys.",
-        ),
-        Misconception(
-            "new_tokens_not_attended",
-            new_tokens_not_attended,
-            "cached steps that leave out the current token",
-            "The new tokens' own keys are attended to as well: each query meets n_cached + T keys.",
-        ),
-        Misconception(
-            "kv_heads_in_attention",
-            kv_heads_in_attention,
-            "plausible",
-            "Scores are computed for every query head. GQA shares keys between heads, it does not"
-            " save their products.",
-        ),
-        Misconception(
-            "width_for_heads",
-            width_for_heads,
-            "notes that state N × H = D",
-            "You used D where N·H belongs: the heads together need not be as wide as the model.",
-        ),
-        Misconception(
-            "all_heads_have_keys",
-            all_heads_have_keys,
-            "calculators that count query heads for KV heads",
-            "The key and value projections are K·H wide, not N·H.",
-        ),
-        Misconception(
-            "two_matrix_mlp",
-            two_matrix_mlp,
-            "formulas for the MLP of 2017",
-            "The MLP is gated: three matrices (gate, up, down), not two.",
-        ),
-        Misconception(
-            "head_left_out",
-            head_left_out,
-            "plausible",
-            "The output matrix [D, V] is missing: it turns each position into V scores.",
-        ),
-        Misconception(
-            "cached_tokens_run_again",
-            cached_tokens_run_again,
-            "generation loops without a cache",
-            "You run the cached tokens through the model again: not doing that is what the cache is"
-            " for.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Two kinds of products: tokens with weights, and queries with keys and values. Count"

@@ -9,7 +9,10 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Model = Callable[[list[int]], list[float]]
 
@@ -31,6 +34,11 @@ def reference(model: Model, prompt: list[int], max_new_tokens: int, stop_token: 
     return generated
 
 
+@wrong(
+    "generation loops without a cache",
+    "You feed the whole text at every step. The model keeps a cache: after the prompt it wants the"
+    " new token only.",
+)
 def whole_text_again(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -43,6 +51,11 @@ def whole_text_again(
     return text[len(prompt) :]
 
 
+@wrong(
+    "loops that prefill first and call the model at the end of the body",
+    "You call the model after the last token, though nobody needs what comes next: one wasted step"
+    " per request.",
+)
 def one_call_too_many(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -57,6 +70,10 @@ def one_call_too_many(
     return generated
 
 
+@wrong(
+    "plausible",
+    "The stop token ends the text; it is not part of it. Leave it out of what you return.",
+)
 def stop_token_kept(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -68,6 +85,7 @@ def stop_token_kept(
     return generated
 
 
+@wrong("plausible", "You never look at the stop token, so every request runs to its limit.")
 def stop_ignored(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -79,6 +97,11 @@ def stop_ignored(
     return generated
 
 
+@wrong(
+    "plausible",
+    "You feed the prompt a token at a time: right tokens, but prefill became decode. One call"
+    " takes the whole prompt.",
+)
 def prompt_one_by_one(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -89,6 +112,11 @@ def prompt_one_by_one(
     return reference(model, prompt[-1:], max_new_tokens, stop_token)
 
 
+@wrong(
+    "loops that start decoding from the prompt's last token",
+    "The prompt's last token went in twice: the scores that prefill returns already are those for"
+    " the first new token.",
+)
 def last_prompt_token_twice(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -98,18 +126,28 @@ def last_prompt_token_twice(
     return reference(model, prompt[-1:], max_new_tokens, stop_token)
 
 
+@wrong("plausible", "You return the prompt as well; the task asks for the new tokens only.")
 def prompt_returned(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
     return prompt + reference(model, prompt, max_new_tokens, stop_token)
 
 
+@wrong(
+    "plausible",
+    "Token 0 is a token like any other, but it counts as false: compare with stop_token, do not"
+    " ask whether there is one.",
+)
 def stop_token_0_is_none(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
     return reference(model, prompt, max_new_tokens, stop_token or -1)
 
 
+@wrong(
+    "plausible",
+    "All scores may be negative: start the search for the largest at the first score, not at 0.",
+)
 def best_starts_at_0(
     model: Model, prompt: list[int], max_new_tokens: int, stop_token: int
 ) -> list[int]:
@@ -215,68 +253,7 @@ EXERCISE = Exercise(
     reference=reference,
     observe=observe,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "whole_text_again",
-            whole_text_again,
-            "generation loops without a cache",
-            "You feed the whole text at every step. The model keeps a cache: after the prompt it"
-            " wants the new token only.",
-        ),
-        Misconception(
-            "one_call_too_many",
-            one_call_too_many,
-            "loops that prefill first and call the model at the end of the body",
-            "You call the model after the last token, though nobody needs what comes next: one"
-            " wasted step per request.",
-        ),
-        Misconception(
-            "stop_token_kept",
-            stop_token_kept,
-            "plausible",
-            "The stop token ends the text; it is not part of it. Leave it out of what you return.",
-        ),
-        Misconception(
-            "stop_ignored",
-            stop_ignored,
-            "plausible",
-            "You never look at the stop token, so every request runs to its limit.",
-        ),
-        Misconception(
-            "prompt_one_by_one",
-            prompt_one_by_one,
-            "plausible",
-            "You feed the prompt a token at a time: right tokens, but prefill became decode. One"
-            " call takes the whole prompt.",
-        ),
-        Misconception(
-            "last_prompt_token_twice",
-            last_prompt_token_twice,
-            "loops that start decoding from the prompt's last token",
-            "The prompt's last token went in twice: the scores that prefill returns already are"
-            " those for the first new token.",
-        ),
-        Misconception(
-            "prompt_returned",
-            prompt_returned,
-            "plausible",
-            "You return the prompt as well; the task asks for the new tokens only.",
-        ),
-        Misconception(
-            "stop_token_0_is_none",
-            stop_token_0_is_none,
-            "plausible",
-            "Token 0 is a token like any other, but it counts as false: compare with stop_token, do"
-            " not ask whether there is one.",
-        ),
-        Misconception(
-            "best_starts_at_0",
-            best_starts_at_0,
-            "plausible",
-            "All scores may be negative: start the search for the largest at the first score, not"
-            " at 0.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "What do you feed first, and what at every later step? Keep it in one variable.",
         (

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def _tokens_run(n_prompt: int, n_output: int, cached: bool) -> int:
@@ -19,30 +22,55 @@ def reference(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     return 2 * n_params * _tokens_run(n_prompt, n_output, cached)
 
 
+@wrong(
+    "lecture notes that give 6 × tokens × parameters for a forward pass",
+    "6 FLOPs per parameter is training: 2 forward, 4 backward. Inference has no backward pass.",
+)
 def six_per_parameter(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     return 6 * n_params * _tokens_run(n_prompt, n_output, cached)
 
 
+@wrong("plausible", "Each parameter is multiplied and then added: that is 2 FLOPs, not 1.")
 def one_per_parameter(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     return n_params * _tokens_run(n_prompt, n_output, cached)
 
 
+@wrong(
+    "generation loops that run the model once more after the last token",
+    "You ran the model on the last token too. Once it is sampled, the generation is over: nobody"
+    " needs what comes next.",
+)
 def last_token_fed_back(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     if cached:
         return 2 * n_params * (n_prompt + n_output)
     return 2 * n_params * (n_output * n_prompt + n_output * (n_output + 1) // 2)
 
 
+@wrong(
+    "plausible",
+    "The prompt is missing: its tokens go through the model as well, once with a cache, at every"
+    " step without.",
+)
 def prompt_left_out(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     return 2 * n_params * (n_output if cached else n_output * (n_output + 1) // 2)
 
 
+@wrong(
+    "plausible",
+    "Without a cache each step runs the prompt and all tokens generated so far, not the prompt"
+    " alone.",
+)
 def prompt_every_step(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     if cached:
         return 2 * n_params * (n_prompt + n_output - 1)
     return 2 * n_params * n_output * n_prompt
 
 
+@wrong(
+    "plausible",
+    "This is the cached cost in both cases. Without a cache step i runs the whole text again:"
+    " n_prompt + i tokens.",
+)
 def cache_changes_nothing(n_params: int, n_prompt: int, n_output: int, cached: bool) -> int:
     return 2 * n_params * (n_prompt + n_output - 1)
 
@@ -86,49 +114,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=Tolerance(rtol=1e-12, why="a sum of integers, perhaps carried as float64"),
-    misconceptions=(
-        Misconception(
-            "six_per_parameter",
-            six_per_parameter,
-            "lecture notes that give 6 × tokens × parameters for a forward pass",
-            "6 FLOPs per parameter is training: 2 forward, 4 backward. Inference has no backward"
-            " pass.",
-        ),
-        Misconception(
-            "one_per_parameter",
-            one_per_parameter,
-            "plausible",
-            "Each parameter is multiplied and then added: that is 2 FLOPs, not 1.",
-        ),
-        Misconception(
-            "last_token_fed_back",
-            last_token_fed_back,
-            "generation loops that run the model once more after the last token",
-            "You ran the model on the last token too. Once it is sampled, the generation is over:"
-            " nobody needs what comes next.",
-        ),
-        Misconception(
-            "prompt_left_out",
-            prompt_left_out,
-            "plausible",
-            "The prompt is missing: its tokens go through the model as well, once with a cache, at"
-            " every step without.",
-        ),
-        Misconception(
-            "prompt_every_step",
-            prompt_every_step,
-            "plausible",
-            "Without a cache each step runs the prompt and all tokens generated so far, not the"
-            " prompt alone.",
-        ),
-        Misconception(
-            "cache_changes_nothing",
-            cache_changes_nothing,
-            "plausible",
-            "This is the cached cost in both cases. Without a cache step i runs the whole text"
-            " again: n_prompt + i tokens.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Count tokens first: how many go through the model in all the calls together? Then"

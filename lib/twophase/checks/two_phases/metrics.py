@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Metrics = dict[str, float | None]
 
@@ -26,32 +29,55 @@ def reference(arrival_s: float, token_times_s: list[float]) -> Metrics:
     return _metrics(first - arrival_s, tpot_s, last - arrival_s, n / (last - arrival_s))
 
 
+@wrong(
+    "benchmark scripts that divide by the number of tokens",
+    "Between n tokens lie n − 1 gaps: TPOT divides by n − 1.",
+)
 def divided_by_n(arrival_s: float, token_times_s: list[float]) -> Metrics:
     right, n = reference(arrival_s, token_times_s), len(token_times_s)
     tpot_s = (token_times_s[-1] - token_times_s[0]) / n if n > 1 else None
     return {**right, "tpot_s": tpot_s}
 
 
+@wrong(
+    "dashboards that report latency over tokens as time per output token",
+    "Your TPOT contains the wait for the first token. It is the time between tokens: start at the"
+    " first one.",
+)
 def ttft_in_tpot(arrival_s: float, token_times_s: list[float]) -> Metrics:
     right, n = reference(arrival_s, token_times_s), len(token_times_s)
     return {**right, "tpot_s": (token_times_s[-1] - arrival_s) / n if n > 1 else None}
 
 
+@wrong("plausible", "Your TTFT is a time of day. It is a duration: subtract the arrival.")
 def clock_for_duration(arrival_s: float, token_times_s: list[float]) -> Metrics:
     right = reference(arrival_s, token_times_s)
     return {**right, "ttft_s": token_times_s[0]}
 
 
+@wrong(
+    "plausible",
+    "Latency runs from the arrival to the last token; you started it at the first token.",
+)
 def latency_from_first_token(arrival_s: float, token_times_s: list[float]) -> Metrics:
     right = reference(arrival_s, token_times_s)
     return {**right, "latency_s": token_times_s[-1] - token_times_s[0]}
 
 
+@wrong(
+    "lecture notes that call tokens per second a latency",
+    "1 / TPOT is the rate after the first token. The request's tokens per second count the wait"
+    " for it too.",
+)
 def rate_is_inverse_tpot(arrival_s: float, token_times_s: list[float]) -> Metrics:
     right = reference(arrival_s, token_times_s)
     return {**right, "tokens_per_s": 1 / right["tpot_s"] if right["tpot_s"] else 0.0}
 
 
+@wrong(
+    "plausible",
+    "With one token there is no time between tokens. 0 would mean infinitely fast: return None.",
+)
 def zero_for_undefined(arrival_s: float, token_times_s: list[float]) -> Metrics:
     right = reference(arrival_s, token_times_s)
     return {**right, "tpot_s": right["tpot_s"] or 0.0}
@@ -90,47 +116,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=Tolerance(rtol=1e-9, atol=1e-12, why="differences of float64 clock times"),
-    misconceptions=(
-        Misconception(
-            "divided_by_n",
-            divided_by_n,
-            "benchmark scripts that divide by the number of tokens",
-            "Between n tokens lie n − 1 gaps: TPOT divides by n − 1.",
-        ),
-        Misconception(
-            "ttft_in_tpot",
-            ttft_in_tpot,
-            "dashboards that report latency over tokens as time per output token",
-            "Your TPOT contains the wait for the first token. It is the time between tokens: start"
-            " at the first one.",
-        ),
-        Misconception(
-            "clock_for_duration",
-            clock_for_duration,
-            "plausible",
-            "Your TTFT is a time of day. It is a duration: subtract the arrival.",
-        ),
-        Misconception(
-            "latency_from_first_token",
-            latency_from_first_token,
-            "plausible",
-            "Latency runs from the arrival to the last token; you started it at the first token.",
-        ),
-        Misconception(
-            "rate_is_inverse_tpot",
-            rate_is_inverse_tpot,
-            "lecture notes that call tokens per second a latency",
-            "1 / TPOT is the rate after the first token. The request's tokens per second count the"
-            " wait for it too.",
-        ),
-        Misconception(
-            "zero_for_undefined",
-            zero_for_undefined,
-            "plausible",
-            "With one token there is no time between tokens. 0 would mean infinitely fast: return"
-            " None.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Draw a line of time: arrival, first token, last token. Each metric is the length of a"

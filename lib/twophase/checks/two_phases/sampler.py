@@ -11,9 +11,12 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.law import law
+from twophase.checks.misconceptions import Misconceptions
 from twophase.protocol import AnswerError
+
+wrong = Misconceptions()
 
 Choose = Callable[[list[float]], int]
 Filter = Callable[[list[float]], list[float]]
@@ -85,6 +88,11 @@ def _sampler(
     return sample
 
 
+@wrong(
+    "samplers that differ in the order of their steps",
+    "You chose the tokens before applying the temperature. The order here is temperature, top-k,"
+    " top-p.",
+)
 def filters_before_temperature(
     logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
 ) -> int:
@@ -177,13 +185,60 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
-def _unstable(
+@wrong(
+    "softmax written as exp over sum",
+    "Large logits overflow: subtract the largest logit before the exponential; the law stays the"
+    " same.",
+)
+def overflow(
     logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
 ) -> int:
     if temperature == 0:
         return _greedy(logits)
     weights = [math.exp(x / temperature) for x in logits]  # overflows above 709
     return choose(normalized(keep_top_p(normalized(keep_top_k(normalized(weights), top_k)), top_p)))
+
+
+wrong.add(
+    "temperature_multiplied",
+    _sampler(scale=lambda t: 1 / t),
+    "plausible",
+    "You multiplied by the temperature. Logits are divided by it: a high temperature flattens.",
+)
+wrong.add(
+    "crossing_token_dropped",
+    _sampler(p_of=lambda p, t: keep_top_p(p, t, crossing=False)),
+    "samplers that cut where the running sum exceeds top_p",
+    "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the line"
+    " stays in.",
+)
+wrong.add(
+    "not_renormalized",
+    _sampler(after=lambda p: p),
+    "plausible",
+    "After the filters the probabilities no longer sum to 1: divide by what is left before you"
+    " draw.",
+)
+wrong.add(
+    "top_p_of_everything",
+    _sampler(between=lambda p: p),
+    "samplers that filter twice and normalize once",
+    "Top-p works on what top-k left, renormalized; you compared with the mass before top-k, or"
+    " applied top-p first.",
+)
+wrong.add(
+    "vocabulary_order",
+    _sampler(p_of=lambda p, t: keep_top_p(p, t, order=list(range(len(p))))),
+    "plausible",
+    "You summed the probabilities in the order of the vocabulary. Top-p sums from the largest"
+    " down.",
+)
+wrong.add(
+    "smallest_k",
+    _sampler(k_of=_smallest_k),
+    "plausible",
+    "You kept the k smallest probabilities: check which way your sort goes.",
+)
 
 
 EXERCISE = Exercise(
@@ -197,63 +252,7 @@ EXERCISE = Exercise(
     reference=_sampler(),
     observe=observe,
     compare=Tolerance(rtol=1e-5, atol=1e-7, why="probabilities may pass through float32"),
-    misconceptions=(
-        Misconception(
-            "temperature_multiplied",
-            _sampler(scale=lambda t: 1 / t),
-            "plausible",
-            "You multiplied by the temperature. Logits are divided by it: a high temperature"
-            " flattens.",
-        ),
-        Misconception(
-            "crossing_token_dropped",
-            _sampler(p_of=lambda p, t: keep_top_p(p, t, crossing=False)),
-            "samplers that cut where the running sum exceeds top_p",
-            "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the"
-            " line stays in.",
-        ),
-        Misconception(
-            "not_renormalized",
-            _sampler(after=lambda p: p),
-            "plausible",
-            "After the filters the probabilities no longer sum to 1: divide by what is left before"
-            " you draw.",
-        ),
-        Misconception(
-            "top_p_of_everything",
-            _sampler(between=lambda p: p),
-            "samplers that filter twice and normalize once",
-            "Top-p works on what top-k left, renormalized; you compared with the mass before top-k,"
-            " or applied top-p first.",
-        ),
-        Misconception(
-            "filters_before_temperature",
-            filters_before_temperature,
-            "samplers that differ in the order of their steps",
-            "You chose the tokens before applying the temperature. The order here is temperature,"
-            " top-k, top-p.",
-        ),
-        Misconception(
-            "vocabulary_order",
-            _sampler(p_of=lambda p, t: keep_top_p(p, t, order=list(range(len(p))))),
-            "plausible",
-            "You summed the probabilities in the order of the vocabulary. Top-p sums from the"
-            " largest down.",
-        ),
-        Misconception(
-            "smallest_k",
-            _sampler(k_of=_smallest_k),
-            "plausible",
-            "You kept the k smallest probabilities: check which way your sort goes.",
-        ),
-        Misconception(
-            "overflow",
-            _unstable,
-            "softmax written as exp over sum",
-            "Large logits overflow: subtract the largest logit before the exponential; the law"
-            " stays the same.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Four steps, in this order: temperature, top-k, top-p, draw. Each turns a list of"

@@ -8,7 +8,10 @@ from statistics import mean, median
 from typing import Any
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 Events = list[dict[str, Any]]
 Gaps = list[float]
@@ -40,6 +43,11 @@ def reference(events: Events) -> str:
     )
 
 
+@wrong(
+    "alerts on TTFT alone",
+    "A long time to first token may be a long prompt. It was queued only if it waited for most of"
+    " that time before it started.",
+)
 def long_ttft_is_queue(events: Events) -> str:
     _, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
@@ -48,23 +56,38 @@ def long_ttft_is_queue(events: Events) -> str:
     )
 
 
+@wrong(
+    "dashboards that average",
+    "One stall lifts the mean of a whole quarter, and looks like growth. Take the median.",
+)
 def mean_of_the_quarters(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
     return _label(waited > ttft / 2, mean(late) > 2 * mean(early), max(gaps) > 10 * median(gaps))
 
 
+@wrong("plausible", "Two single gaps are noise. Compare many early gaps with many late ones.")
 def first_and_last_gap(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     return _label(waited > ttft / 2, gaps[-1] > 2 * gaps[0], max(gaps) > 10 * median(gaps))
 
 
+@wrong(
+    "plausible",
+    "The smallest gap may be a fluke. A stall is a gap far above the typical one: compare with the"
+    " median.",
+)
 def largest_against_smallest(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
     return _label(waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * min(gaps))
 
 
+@wrong(
+    "plausible",
+    "The time from start to first token is prefill, not a gap between tokens: a long prompt is no"
+    " stall.",
+)
 def prefill_is_a_gap(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
@@ -75,11 +98,17 @@ def prefill_is_a_gap(events: Events) -> str:
     )
 
 
+@wrong("plausible", "Some of these requests are healthy: noise and a long prompt are not faults.")
 def never_healthy(events: Events) -> str:
     found = reference(events)
     return "stalled" if found == "healthy" else found
 
 
+@wrong(
+    "plausible",
+    "You compare the halves of the gaps. The growth shows best between the first quarter and the"
+    " last.",
+)
 def halves_for_quarters(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     n = len(gaps) // 2
@@ -88,6 +117,11 @@ def halves_for_quarters(events: Events) -> str:
     )
 
 
+@wrong(
+    "plausible",
+    "You look for a stall before you look for growth. The first rule that holds counts, in the"
+    " order of the task.",
+)
 def stall_first(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     if waited <= ttft / 2 and max(gaps) > 10 * median(gaps):
@@ -95,6 +129,11 @@ def stall_first(events: Events) -> str:
     return reference(events)
 
 
+@wrong(
+    "plausible",
+    "The time to first token runs from the arrival: wait and prefill together. You compared the"
+    " wait with half of the prefill.",
+)
 def wait_against_prefill(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
@@ -105,6 +144,11 @@ def wait_against_prefill(events: Events) -> str:
     )
 
 
+@wrong(
+    "plausible",
+    "The stall lifts the mean that you compare it with, most of all in a short log. Compare with"
+    " the median.",
+)
 def far_above_the_mean(events: Events) -> str:
     waited, ttft, gaps = _times(events)
     early, late = _quarters(gaps)
@@ -201,75 +245,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "long_ttft_is_queue",
-            long_ttft_is_queue,
-            "alerts on TTFT alone",
-            "A long time to first token may be a long prompt. It was queued only if it waited for"
-            " most of that time before it started.",
-        ),
-        Misconception(
-            "mean_of_the_quarters",
-            mean_of_the_quarters,
-            "dashboards that average",
-            "One stall lifts the mean of a whole quarter, and looks like growth. Take the median.",
-        ),
-        Misconception(
-            "first_and_last_gap",
-            first_and_last_gap,
-            "plausible",
-            "Two single gaps are noise. Compare many early gaps with many late ones.",
-        ),
-        Misconception(
-            "largest_against_smallest",
-            largest_against_smallest,
-            "plausible",
-            "The smallest gap may be a fluke. A stall is a gap far above the typical one: compare"
-            " with the median.",
-        ),
-        Misconception(
-            "prefill_is_a_gap",
-            prefill_is_a_gap,
-            "plausible",
-            "The time from start to first token is prefill, not a gap between tokens: a long prompt"
-            " is no stall.",
-        ),
-        Misconception(
-            "never_healthy",
-            never_healthy,
-            "plausible",
-            "Some of these requests are healthy: noise and a long prompt are not faults.",
-        ),
-        Misconception(
-            "halves_for_quarters",
-            halves_for_quarters,
-            "plausible",
-            "You compare the halves of the gaps. The growth shows best between the first quarter"
-            " and the last.",
-        ),
-        Misconception(
-            "stall_first",
-            stall_first,
-            "plausible",
-            "You look for a stall before you look for growth. The first rule that holds counts, in"
-            " the order of the task.",
-        ),
-        Misconception(
-            "wait_against_prefill",
-            wait_against_prefill,
-            "plausible",
-            "The time to first token runs from the arrival: wait and prefill together. You compared"
-            " the wait with half of the prefill.",
-        ),
-        Misconception(
-            "far_above_the_mean",
-            far_above_the_mean,
-            "plausible",
-            "The stall lifts the mean that you compare it with, most of all in a short log. Compare"
-            " with the median.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "Turn the events into three things first: the wait before the start, the time to first"

@@ -9,8 +9,11 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, few
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
 from twophase.protocol import AnswerError
+
+wrong = Misconceptions()
 
 Kept = Callable[[list[float], float], list[int]]
 TestCase = tuple[list[float], float, list[int]]  # probabilities, top_p, the indices that are kept
@@ -178,6 +181,52 @@ def cases(rng: random.Random) -> list[Case]:
     return [Case(f"your cases against every filter (round {rng.randrange(10**6)})")]
 
 
+wrong.add(
+    "never_exact",
+    _only("crosses", "one is enough"),
+    "plausible",
+    "No case of yours has a mass that is exactly top_p: there “reaches” and “exceeds” part ways.",
+)
+wrong.add(
+    "never_one",
+    _only("crosses", "exactly"),
+    "plausible",
+    "In none of your cases is the largest probability alone above top_p: a filter that keeps"
+    " nothing would pass.",
+)
+wrong.add(
+    "never_crosses",
+    _only("one is enough", "exactly"),
+    "plausible",
+    "In none of your cases does a second or later token cross top_p: a filter that drops it would"
+    " pass.",
+)
+wrong.add(
+    "sorted_already",
+    lambda: [
+        ([0.5, 0.3, 0.15, 0.05], 0.6, [0, 1]),
+        ([0.5, 0.3, 0.15, 0.05], 0.3, [0]),
+        ([0.5, 0.25, 0.125, 0.09375, 0.03125], 0.75, [0, 1]),
+    ],
+    "tests with constant, sorted inputs",
+    "All your probabilities are sorted from large to small, so a filter that never sorts would"
+    " pass.",
+)
+wrong.add(
+    "everything_kept",
+    lambda: [(MIXED, 1.0, [0, 1, 2, 3])],
+    "plausible",
+    "With top_p = 1 everything is kept: almost any wrong filter passes that.",
+)
+wrong.add(
+    "crossing_token_excluded",
+    lambda: [(MIXED, 0.6, [1]), (MIXED, 0.3, [1])],
+    "plausible",
+    "Your cases expect the crossing token to be dropped; top-p keeps the smallest set whose mass"
+    " reaches top_p.",
+)
+
+
 EXERCISE = Exercise(
     id="two_phases-top_p_cases",
     title="Test a top-p filter",
@@ -189,53 +238,7 @@ EXERCISE = Exercise(
     reference=_only("crosses", "one is enough", "exactly"),
     observe=observe,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "never_exact",
-            _only("crosses", "one is enough"),
-            "plausible",
-            "No case of yours has a mass that is exactly top_p: there “reaches” and “exceeds” part"
-            " ways.",
-        ),
-        Misconception(
-            "never_one",
-            _only("crosses", "exactly"),
-            "plausible",
-            "In none of your cases is the largest probability alone above top_p: a filter that"
-            " keeps nothing would pass.",
-        ),
-        Misconception(
-            "never_crosses",
-            _only("one is enough", "exactly"),
-            "plausible",
-            "In none of your cases does a second or later token cross top_p: a filter that drops it"
-            " would pass.",
-        ),
-        Misconception(
-            "sorted_already",
-            lambda: [
-                ([0.5, 0.3, 0.15, 0.05], 0.6, [0, 1]),
-                ([0.5, 0.3, 0.15, 0.05], 0.3, [0]),
-                ([0.5, 0.25, 0.125, 0.09375, 0.03125], 0.75, [0, 1]),
-            ],
-            "tests with constant, sorted inputs",
-            "All your probabilities are sorted from large to small, so a filter that never sorts"
-            " would pass.",
-        ),
-        Misconception(
-            "everything_kept",
-            lambda: [(MIXED, 1.0, [0, 1, 2, 3])],
-            "plausible",
-            "With top_p = 1 everything is kept: almost any wrong filter passes that.",
-        ),
-        Misconception(
-            "crossing_token_excluded",
-            lambda: [(MIXED, 0.6, [1]), (MIXED, 0.3, [1])],
-            "plausible",
-            "Your cases expect the crossing token to be dropped; top-p keeps the smallest set whose"
-            " mass reaches top_p.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         (
             "A good case is one that a wrong filter gets wrong. List the wrong filters you can"

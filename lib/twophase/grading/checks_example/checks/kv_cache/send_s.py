@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import FORMULA
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def reference(kv_bytes_per_token: int, n_tokens: int, link_bits_per_s: float) -> float:
@@ -13,14 +16,19 @@ def reference(kv_bytes_per_token: int, n_tokens: int, link_bits_per_s: float) ->
     return 8 * kv_bytes_per_token * n_tokens / link_bits_per_s
 
 
+@wrong("plausible", "You took the link's bits per second for bytes per second: a byte has 8 bits.")
 def bits_as_bytes(kv_bytes_per_token: int, n_tokens: int, link_bits_per_s: float) -> float:
     return kv_bytes_per_token * n_tokens / link_bits_per_s
 
 
+@wrong("plausible", "This is the time for one token: the cache of the whole prompt has to move.")
 def one_token(kv_bytes_per_token: int, n_tokens: int, link_bits_per_s: float) -> float:
     return 8 * kv_bytes_per_token / link_bits_per_s
 
 
+@wrong(
+    "plausible", "You divided by 8 where you should multiply: a byte is more to send than a bit."
+)
 def eight_the_wrong_way(kv_bytes_per_token: int, n_tokens: int, link_bits_per_s: float) -> float:
     return kv_bytes_per_token * n_tokens / (8 * link_bits_per_s)
 
@@ -52,26 +60,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=FORMULA,
-    misconceptions=(
-        Misconception(
-            "bits_as_bytes",
-            bits_as_bytes,
-            "plausible",
-            "You took the link's bits per second for bytes per second: a byte has 8 bits.",
-        ),
-        Misconception(
-            "one_token",
-            one_token,
-            "plausible",
-            "This is the time for one token: the cache of the whole prompt has to move.",
-        ),
-        Misconception(
-            "eight_the_wrong_way",
-            eight_the_wrong_way,
-            "plausible",
-            "You divided by 8 where you should multiply: a byte is more to send than a bit.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "How many bytes are there to send? In which unit does the link count?",
         "Seconds are bits to send, divided by bits per second.",

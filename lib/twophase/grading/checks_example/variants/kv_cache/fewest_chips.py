@@ -6,7 +6,10 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import EXACT
-from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
 
 
 def reference(
@@ -16,30 +19,43 @@ def reference(
     return -(-(weight_bytes + B * n_tokens * kv_bytes_per_token) // chip_bytes)
 
 
+@wrong("plausible", "You rounded down: the last bytes have no chip.")
 def rounded_down(
     chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
 ) -> int:
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) // chip_bytes
 
 
+@wrong(
+    "plausible", "You add a chip even where the last one is exactly full: round up, do not add one."
+)
 def always_one_more(
     chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
 ) -> int:
     return (weight_bytes + B * n_tokens * kv_bytes_per_token) // chip_bytes + 1
 
 
+@wrong("plausible", "These chips hold the cache and no weights.")
 def weights_left_out(
     chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
 ) -> int:
     return -(-B * n_tokens * kv_bytes_per_token // chip_bytes)
 
 
+@wrong(
+    "plausible",
+    "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
+)
 def weights_per_sequence(
     chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
 ) -> int:
     return -(-B * (weight_bytes + n_tokens * kv_bytes_per_token) // chip_bytes)
 
 
+@wrong(
+    "plausible",
+    "You rounded weights and cache up one by one: they may share a chip, so round their sum.",
+)
 def rounded_twice(
     chip_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int, B: int
 ) -> int:
@@ -79,39 +95,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=EXACT,
-    misconceptions=(
-        Misconception(
-            "rounded_down",
-            rounded_down,
-            "plausible",
-            "You rounded down: the last bytes have no chip.",
-        ),
-        Misconception(
-            "always_one_more",
-            always_one_more,
-            "plausible",
-            "You add a chip even where the last one is exactly full: round up, do not add one.",
-        ),
-        Misconception(
-            "weights_left_out",
-            weights_left_out,
-            "plausible",
-            "These chips hold the cache and no weights.",
-        ),
-        Misconception(
-            "weights_per_sequence",
-            weights_per_sequence,
-            "plausible",
-            "You gave every sequence its own copy of the weights: one copy serves the whole batch.",
-        ),
-        Misconception(
-            "rounded_twice",
-            rounded_twice,
-            "plausible",
-            "You rounded weights and cache up one by one: they may share a chip, so round their"
-            " sum.",
-        ),
-    ),
+    misconceptions=tuple(wrong),
     hints=(
         "Write down everything that must be in memory at once, in bytes.",
         "Weights once, and the cache of B sequences; divide by what one chip holds.",

@@ -1,0 +1,41 @@
+"""Edges for the cases of an exercise: sizes and places at which nearly right answers go wrong.
+
+None of them is drawn: an edge that only some seeds meet is a verdict that depends on the seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def one_less_and_just_full(capacity: int) -> tuple[int, int, int]:
+    """One less than fits, exactly what fits, one more."""
+    return capacity - 1, capacity, capacity + 1
+
+
+def past(*constants: int) -> int:
+    """A prime above every constant that a person might have hard-coded (a table of 2,048 positions,
+    the 64 heads of the worked numbers), so that it is a multiple of none."""
+    n = max(constants) + 1
+    while any(n % d == 0 for d in range(2, math.isqrt(n) + 1)):
+        n += 1
+    return n
+
+
+def places(n: int) -> tuple[int, ...]:
+    """The first place of n, one in the middle, the last."""
+    return tuple(sorted({0, n // 2, n - 1}))
+
+
+def equal_neighbours(values: Sequence[T], at: int) -> list[T]:
+    """The values, with the one behind place `at` made equal to it."""
+    return [*values[: at + 1], values[at], *values[at + 2 :]]
+
+
+def put(values: Sequence[T], at: int, value: T) -> list[T]:
+    """The values, with another one at place `at`."""
+    return [*values[:at], value, *values[at + 1 :]]
