@@ -11,13 +11,12 @@ import os
 import stat
 import threading
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unicodedata import category
 
-from twophase.grading.notebook import MAX_BYTES, Unreadable
+from twophase.grading.notebook import MAX_BYTES, Unreadable, isolated
 from twophase.grading.trees import DEEPEST, Node, below, skipped
 
 DEPTH = 3  # a download of a class, a student's zip in it, one more in that
@@ -27,17 +26,7 @@ DIRECTORY_BYTES, MEMBERS = 2**20, 5_000  # of a zip that a student may have made
 CLASS_DIRECTORY_BYTES, CLASS_MEMBERS = 2**25, 200_000  # of the zip that the command was given
 CHUNK = 2**16
 CROWDED = "it is a zip with too many files in it; hand in the notebook itself"
-# what zipfile says of bytes that are no zip, or a damaged one
-DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-    EOFError,
-    ValueError,
-    RuntimeError,
-    LookupError,
-    OverflowError,
-)
+NAMELESS = "(a file without a name)"
 
 
 class _Careful(io.BufferedReader):
@@ -78,7 +67,7 @@ def fill(node: Node, whole_class: bool = False) -> None:
     """Put what is in a zip, and in the zips in it, into `node.inside`; or why that cannot be done
     into `trouble`."""
     try:
-        with _file(node.path) as file:
+        with isolated(), _file(node.path) as file:
             _fill(node, file, None if whole_class else Budget(), depth=1)
     except Unreadable as e:
         node.inside, node.trouble = [], str(e)
@@ -87,11 +76,12 @@ def fill(node: Node, whole_class: bool = False) -> None:
 def read(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> bytes:
     """The first `most` bytes of a file, or of a member of a zip, or (with several numbers) of one
     in a zip in it. Raises Unreadable."""
-    if members:
-        return _KEPT.read(path, members, most)
-    with _file(path) as file:
-        file.most = most
-        return file.read(most)
+    with isolated():
+        if members:
+            return _KEPT.read(path, members, most)
+        with _file(path) as file:
+            file.most = most
+            return file.read(most)
 
 
 class _Kept:
@@ -150,7 +140,7 @@ def _fill(node: Node, file: _Careful, budget: Budget | None, depth: int) -> None
             raise Unreadable(CROWDED)
         for number, info in enumerate(there):
             parts = _parts(info)
-            if info.is_dir() or not parts or any(skipped(p) for p in parts):
+            if not parts or any(skipped(p) for p in parts):
                 continue
             parent = _folder(folders, node, parts[:-1])
             child = Node(below(parent.name, parts[-1]), "file", node.path, (*node.members, number))
@@ -168,9 +158,10 @@ def _fill_inner(node: Node, z: zipfile.ZipFile, budget: Budget, depth: int) -> N
             raise Unreadable(
                 "it is a zip in a zip in a zip, which is not opened; hand in the notebook itself"
             )
-        data = _inner(z, node.members[-1])
-        budget.spend(n_bytes=len(data))
-        _fill(node, _Careful(io.BytesIO(data)), budget, depth)
+        with isolated():
+            data = _inner(z, node.members[-1])
+            budget.spend(n_bytes=len(data))
+            _fill(node, _Careful(io.BytesIO(data)), budget, depth)
     except Unreadable as e:
         node.inside, node.trouble = [], str(e)
 
@@ -189,8 +180,11 @@ def _folder(folders: dict[str, Node], top: Node, parts: list[str]) -> Node:
 
 
 def _parts(info: zipfile.ZipInfo) -> list[str]:
-    """The parts of a member's name: nothing leads upwards or to the root, and there are no control
-    characters."""
+    """The parts of a file's name, none for a folder: nothing leads upwards or to the root, and
+    there are no control characters.
+
+    `info.is_dir()` is not asked: it raises for an empty name.
+    """
     name = info.orig_filename
     if not info.flag_bits & 0x800:  # not marked as UTF-8; many programs write UTF-8 all the same
         try:
@@ -198,7 +192,10 @@ def _parts(info: zipfile.ZipInfo) -> list[str]:
         except UnicodeError:
             name = info.orig_filename
     name = "".join("\N{REPLACEMENT CHARACTER}" if category(c) in ("Cc", "Cs") else c for c in name)
-    parts = [p for p in name.replace("\\", "/").split("/") if p not in ("", ".", "..")]
+    name = name.replace("\\", "/")
+    if name.endswith("/"):
+        return []
+    parts = [p for p in name.split("/") if p not in ("", ".", "..")] or [NAMELESS]
     return parts if len(parts) <= DEEPEST else [*parts[:DEEPEST], parts[-1]]
 
 
@@ -230,7 +227,7 @@ def _member(z: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
                 data += chunk
     except Unreadable:
         raise
-    except DAMAGED as e:
+    except Exception as e:  # as in `isolated`, and it is known what is damaged
         raise Unreadable(
             f"it is damaged in its zip ({type(e).__name__}); hand it in again"
         ) from None
@@ -275,7 +272,7 @@ def _zip(file: _Careful, whole_class: bool) -> Iterator[zipfile.ZipFile]:
         z = zipfile.ZipFile(file)
     except Unreadable:
         raise
-    except DAMAGED:
+    except Exception:
         raise Unreadable(
             "it is no zip, or a damaged one; make it again, or hand in the notebook itself"
         ) from None

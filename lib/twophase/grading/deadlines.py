@@ -131,12 +131,18 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
     return Due(instant(wall, zone) + last, zone, text.strip())
 
 
+def is_meant(day: date) -> bool:
+    """Whether a course can mean this day, or a time of it; others, such as the year 1, also break
+    arithmetic."""
+    return 1990 <= day.year <= 2200
+
+
 def _date(text: str) -> date:
     try:
         found = date.fromisoformat(text)
     except ValueError:
         raise ValueError(f"there is no day {text} in the calendar") from None
-    if not 1990 <= found.year <= 2200:
+    if not is_meant(found):
         raise ValueError(f"the year of {text} cannot be meant")
     return found
 
@@ -151,7 +157,7 @@ def read_time(text: str, zone: ZoneInfo) -> datetime:
             f"{text!r} is no time; write 2026-10-02 21:04:10, or with an offset,"
             " 2026-10-02T21:04:10+02:00"
         ) from None
-    if not 1990 <= found.year <= 2200:
+    if not is_meant(found):
         raise ValueError(f"the year of {text} cannot be meant")
     return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
 

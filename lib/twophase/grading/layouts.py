@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from twophase.grading import archives
+from twophase.grading.deadlines import is_meant
 from twophase.grading.layouts_gradescope import METADATA, entries
 from twophase.grading.notebook import Unreadable
 from twophase.grading.trees import Node
@@ -63,16 +64,18 @@ class Hand:
 
 
 def instant(text: str) -> str:
-    """A time with an offset as ISO 8601; empty if it is none, or if its zone has only a name."""
+    """A time with an offset as ISO 8601; empty if it is none that can be meant, or if its zone has
+    only a name."""
     found = TIME.fullmatch(text.strip())
     if not found:
         return ""
     day, clock, fraction, zone = found.groups()
     offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
     try:
-        return datetime.fromisoformat(f"{day}T{clock}.{fraction or '0':<06}{offset}").isoformat()
+        said = datetime.fromisoformat(f"{day}T{clock}.{fraction or '0':<06}{offset}")
     except ValueError:
         return ""
+    return said.isoformat() if is_meant(said) else ""
 
 
 def gradescope(top: Node, forced: bool) -> list[Hand]:

@@ -8,6 +8,8 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,25 @@ UTF_16 = (
 
 class Unreadable(ValueError):
     """The file is no notebook that can be graded. The message is one sentence."""
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Around whatever reads one person's data: all that it raises becomes Unreadable, a sentence
+    about that person, and the next one's turn comes.
+
+    Any Exception, since nobody can list what a library raises on bytes that are not what they claim
+    to be: zipfile alone knows ten.
+    """
+    try:
+        yield
+    except Unreadable:
+        raise
+    except Exception as e:
+        raise Unreadable(
+            f"it is damaged, or not what its name says ({type(e).__name__}); save it again, and"
+            " hand that in"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -85,27 +106,30 @@ def parse(data: bytes) -> Notebook:
     if not data.strip():
         raise Unreadable("it is empty")
     digest = hashlib.sha256(data).hexdigest()
+    with isolated():
+        found = _cells(tree(data))
+        if len(found) > MAX_CELLS:
+            raise Unreadable(f"it has more than {MAX_CELLS} cells")
+        return Notebook(tuple(_cell(c) for c in found), digest)
+
+
+def tree(data: bytes) -> Any:
+    """The JSON in a notebook's bytes, whatever it is. Raises Unreadable."""
     try:
-        tree = json.loads(data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace"))
-        found = _cells(tree)
-    except Unreadable:
-        raise
+        return json.loads(data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace"))
     except (ValueError, RecursionError, MemoryError) as e:
         raise Unreadable(
             f"it is no notebook: its JSON cannot be read ({type(e).__name__})"
         ) from None
-    if len(found) > MAX_CELLS:
-        raise Unreadable(f"it has more than {MAX_CELLS} cells")
-    return Notebook(tuple(_cell(c) for c in found), digest)
 
 
-def _cells(tree: Any) -> list[Any]:
+def _cells(top: Any) -> list[Any]:
     """The list of cells: nbformat 4 has them at the top, 3 and older in worksheets."""
-    if not isinstance(tree, dict):
+    if not isinstance(top, dict):
         raise Unreadable("it is JSON, and no notebook: it has no cells")
-    if isinstance(tree.get("cells"), list):
-        return list(tree["cells"])
-    sheets = tree.get("worksheets")
+    if isinstance(top.get("cells"), list):
+        return list(top["cells"])
+    sheets = top.get("worksheets")
     if not isinstance(sheets, list):
         raise Unreadable("it is JSON, and no notebook: it has no cells")
     return [

@@ -3,6 +3,7 @@ excusals, what is still pending."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -189,10 +190,14 @@ class Scorer:
         return replace(outcome, points=points, cells=tuple(made)).noting(*left)
 
     def when(self, record: Record) -> datetime | None:
-        """When a submission was handed in: `submitted` in its record, or the table of times."""
+        """When a submission was handed in: `submitted` in its record, or the table of times.
+
+        What is no time there counts as none: one person's cannot end the reckoning of a class.
+        """
         said = record.get("submitted")
         if isinstance(said, str) and said:
-            return read_time(said, self.scheme.zone)
+            with contextlib.suppress(ValueError):
+                return read_time(said, self.scheme.zone)
         found = self.times.get(record["file"]) or self.times.get(record["digests"]["submission"])
         return found.astimezone(UTC) if found else None
 

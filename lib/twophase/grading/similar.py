@@ -8,7 +8,6 @@ similar_groups.py puts together who belongs together.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from twophase.grading import notebook, similar_fragments, similar_known
 from twophase.grading.course import Scheme
-from twophase.grading.notebook import Cell, Notebook, Unreadable
+from twophase.grading.notebook import Cell, Notebook, Unreadable, isolated
 from twophase.grading.release import Source
 from twophase.grading.similar_groups import Group, groups_of
 from twophase.grading.similar_known import Known
@@ -85,13 +84,12 @@ def read(
             data = submission.read()
             book = notebook.parse(data)
             topic = source.topic_of(book, submission.name.rpartition("/")[2])
+            known = similar_known.load(topic, source.catalog().stem(topic), handed_out)
+            party = party_of(submission, topic, scheme)
+            with isolated():
+                papers.append(_paper(submission.name, party, book, data, known))
         except Unreadable as e:
             unreadable.append((submission.name, str(e)))
-        else:
-            known = similar_known.load(topic, source.catalog().stem(topic), handed_out)
-            papers.append(
-                _paper(submission.name, party_of(submission, topic, scheme), book, data, known)
-            )
         told("reading", n, len(submissions))
     return papers, unreadable
 
@@ -103,8 +101,8 @@ def _paper(file: str, party: tuple[str, ...], book: Notebook, data: bytes, known
     own = "\n\n".join(c.source for c in book.cells if _is_own(c, known))
     untouched = not own and all(s.strip() == known.stubs[i].strip() for i, s in answers.items())
     answers |= {OWN: own} if own else {}
-    tree = json.loads(data.decode("utf-8-sig", "replace"))
-    return Paper(file, party, known.topic, book.digest, answers, trail(tree), untouched)
+    marks = trail(notebook.tree(data))
+    return Paper(file, party, known.topic, book.digest, answers, marks, untouched)
 
 
 def _is_own(cell: Cell, known: Known) -> bool:

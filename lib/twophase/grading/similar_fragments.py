@@ -68,7 +68,15 @@ class Code:
 
 
 def of(source: str) -> Code:
-    """The fragments of any text at all. Raises nothing on any text."""
+    """The fragments of any text at all. Raises nothing on any text: what cannot be taken apart has
+    none, and is no Python."""
+    try:
+        return _taken_apart(source)
+    except Exception:  # of one person's text, and the class waits for the comparison
+        return Code(parsed=False)
+
+
+def _taken_apart(source: str) -> Code:
     text = source[:MAX_TEXT]
     tree = parse(text)
     if tree is not None:
@@ -100,7 +108,7 @@ def parse(text: str) -> ast.Module | None:
         warnings.simplefilter("ignore")
         try:
             return ast.parse(plain)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except Exception:  # SyntaxError, and whatever else the parser raises on odd text
             return None
 
 
