@@ -195,6 +195,26 @@ def test_the_table_of_exercises_lists_every_exercise_of_the_registry(tmp_path: P
         assert f"<p>{exercise.kind}</p>" in row
 
 
+def test_a_sittings_table_lists_its_exercises_under_their_numbers_in_the_notebook(
+    tmp_path: Path,
+) -> None:
+    from twophase.checks import registry
+
+    ids = registry.ids("kv_cache")
+    slugs = [ids[i].partition("-")[2] for i in (3, 1)]
+    page = f"# Page\n:::{{exercises}} kv_cache\n:only: {', '.join(slugs)}\n:::\n"
+    out, warnings = make_book(tmp_path, {"page": page})
+    rows = re.findall(r"<tr.*?</tr>", (out / "page.html").read_text("utf8"), re.S)[1:]
+    assert warnings == ""
+    assert [re.findall(r"<p>(.*?)</p>", row)[0] for row in rows] == ["4", "2"]
+    assert all(ids[i] in row for i, row in zip((3, 1), rows, strict=True))
+
+
+def test_an_exercise_that_does_not_exist_is_a_warning(tmp_path: Path) -> None:
+    page = "# Page\n:::{exercises} kv_cache\n:only: kv_bites\n:::\n"
+    assert "there is no 'kv_cache-kv_bites'" in make_book(tmp_path, {"page": page})[1]
+
+
 def test_a_topic_that_does_not_exist_is_a_warning(tmp_path: Path) -> None:
     assert (
         "no topic 'kv_cash'"

@@ -1,11 +1,12 @@
-"""``{exercises} kv_cache``: the table of a topic's exercises. ``{kill-matrix}``: which check
-rejects which wrong answer."""
+"""``{exercises} kv_cache``: the table of a topic's exercises, or of those that ``:only:`` names.
+``{kill-matrix}``: which check rejects which wrong answer."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from book_chapter import page_link
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
@@ -58,10 +59,11 @@ def load_topic(topic: str, location: Any) -> list[Any]:
 
 
 class Exercises(SphinxDirective):
-    """The argument is a topic. Title, kind, minutes, points, id; the title leads to the notebook's
-    page."""
+    """The argument is a topic; ``:only: kv_bytes, max_batch`` names those of one sitting. Number in
+    the notebook, title, kind, minutes, points, id; a line above leads to the notebook's page."""
 
     required_arguments = 1
+    option_spec: ClassVar[dict[str, Any]] = {"only": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
         from twophase.checks import registry
@@ -78,12 +80,15 @@ class Exercises(SphinxDirective):
         if topic not in registry.topics():
             return [nodes.paragraph("", "The exercises of this chapter are not written yet.")]
         exercises = load_topic(topic, self.get_location())
+        numbers = {exercise.id: number for number, exercise in enumerate(exercises, 1)}
+        if "only" in self.options:
+            exercises = self.chosen(topic, exercises)
         notebook = f"exercises/{registry.stem(topic)}"
         rows = []
-        for number, exercise in enumerate(exercises, 1):
+        for exercise in exercises:
             rows.append(
                 [
-                    str(number),
+                    str(numbers[exercise.id]),
                     exercise.title,
                     exercise.kind,
                     f"{exercise.minutes} min",
@@ -95,7 +100,8 @@ class Exercises(SphinxDirective):
         points = sum(exercise.points for exercise in exercises)
         lead = nodes.paragraph(
             "",
-            f"{len(exercises)} exercises, {points} points, about {minutes} minutes (estimated): ",
+            f"{len(exercises)} exercise{'s' * (len(exercises) != 1)}, {points} points, about"
+            f" {minutes} minutes (estimated): ",
         )
         if notebook in self.env.found_docs:
             lead += page_link(notebook, f"{registry.stem(topic)}.ipynb")
@@ -106,6 +112,15 @@ class Exercises(SphinxDirective):
             lead,
             table(["No.", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"]),
         ]
+
+    def chosen(self, topic: str, exercises: list[Any]) -> list[Any]:
+        """Those that ``:only:`` names, in its order; a warning for one that does not exist."""
+        by_id = {exercise.id: exercise for exercise in exercises}
+        wanted = [f"{topic}-{slug.strip()}" for slug in self.options["only"].split(",")]
+        for name in wanted:
+            if exercises and name not in by_id:
+                logger.warning("exercises: there is no %r", name, location=self.get_location())
+        return [by_id[name] for name in wanted if name in by_id]
 
 
 class KillMatrix(SphinxDirective):
