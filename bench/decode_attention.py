@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention
 from twophase.measure import Table, race, si
-from twophase.measure.machine import buffer_bytes
+from twophase.measure.yardsticks import buffer_bytes
 from twophase.theory.arithmetic_intensity import attention_bytes
 
 N, K, H = 32, 8, 128  # Llama-3 8B

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from twophase.kernels.matvec import matvec, quantize_rows
 from twophase.measure import Table, race, si
-from twophase.measure.machine import buffer_bytes
+from twophase.measure.yardsticks import buffer_bytes
 
 SHAPES = ((4096, 14336), (1024, 4096))  # the MLP of an 8B model, and of a small one
 

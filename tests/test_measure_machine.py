@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import twophase.measure
 from twophase.cli.measure import measure
-from twophase.measure import calibrate, probe
+from twophase.measure import calibrate, probe, yardsticks
 from twophase.theory.hardware import Hardware
 
 machine_module = sys.modules[
@@ -91,9 +92,11 @@ def test_a_cache_that_cannot_be_written_does_not_stop_anyone(quick, monkeypatch,
 
 def test_a_probe_gives_this_minutes_figures_in_the_same_type(quick, monkeypatch):
     monkeypatch.setattr(machine_module, "buffer_bytes", lambda: 2**20)
-    monkeypatch.setattr(machine_module, "_gemm_size", lambda dtype, device: 64)
+    monkeypatch.setattr(yardsticks, "_gemm_size", lambda dtype, device: 64)
     seen = probe("fp32", budget_s=0.01)
     assert seen.critical_intensity == seen.flops_per_s / seen.bytes_per_s
+    assert seen.best_bytes_per_s >= seen.bytes_per_s
+    assert seen.best_flops_per_s >= seen.flops_per_s
     now = seen.hardware(twophase.measure.machine())
     assert now.hbm_bytes_per_s == seen.bytes_per_s
     assert now.peak_flops_per_s("fp32") == pytest.approx(seen.flops_per_s)
@@ -101,14 +104,45 @@ def test_a_probe_gives_this_minutes_figures_in_the_same_type(quick, monkeypatch)
         probe("fp3")
 
 
+def test_bandwidth_is_that_of_the_fastest_reader(monkeypatch):
+    """Two readers of the same bytes, one of which dawdles."""
+
+    def after(seconds):
+        def read():
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+
+        return read, 1e6
+
+    ways = {"slow": after(3e-3), "quick": after(1e-3)}
+    monkeypatch.setattr(machine_module, "readers", lambda n_bytes, device: ways)
+    monkeypatch.setattr(yardsticks, "_gemm_size", lambda dtype, device: 64)
+    for order in (ways, dict(reversed(ways.items()))):
+        monkeypatch.setattr(machine_module, "readers", lambda n_bytes, device, o=order: o)
+        assert 1e6 / 3e-3 < probe("fp32", budget_s=0.02).best_bytes_per_s <= 1e6 / 1e-3
+    assert set(calibrate(0.02, gemm_size=64).spread) == {
+        "read",
+        *yardsticks.supported_dtypes("cpu"),
+    }
+
+
+def test_every_reader_reads_the_whole_buffer():
+    ways = yardsticks.readers(2**20, "cpu")
+    assert set(ways) == {"sum", "matvec"}
+    for read, n_bytes in ways.values():
+        read()
+        assert n_bytes == 2**20
+
+
 def test_the_buffer_is_larger_than_the_cache_and_leaves_memory_free(monkeypatch):
-    monkeypatch.setattr(machine_module, "available_bytes", lambda: 64 * 2**30)
-    monkeypatch.setattr(machine_module, "last_level_cache_bytes", lambda: 300 * 2**20)
-    assert machine_module.buffer_bytes() == 600 * 2**20
-    monkeypatch.setattr(machine_module, "last_level_cache_bytes", lambda: 2**20)
-    assert machine_module.buffer_bytes() == 256 * 2**20
-    monkeypatch.setattr(machine_module, "available_bytes", lambda: 2**30)
-    assert machine_module.buffer_bytes() == 2**27
+    monkeypatch.setattr(yardsticks, "available_bytes", lambda: 64 * 2**30)
+    monkeypatch.setattr(yardsticks, "last_level_cache_bytes", lambda: 300 * 2**20)
+    assert yardsticks.buffer_bytes() == 600 * 2**20
+    monkeypatch.setattr(yardsticks, "last_level_cache_bytes", lambda: 2**20)
+    assert yardsticks.buffer_bytes() == 256 * 2**20
+    monkeypatch.setattr(yardsticks, "available_bytes", lambda: 2**30)
+    assert yardsticks.buffer_bytes() == 2**27
 
 
 def test_a_budget_that_is_not_positive_is_refused():

@@ -4,10 +4,12 @@ matrices.
 Calibrated once in about 20 s and kept on disk. Shared machines drift from minute to minute, so
 `probe()` asks again, in a third of a second, beside each measurement.
 
-Read bandwidth is a sum over a buffer larger than the last-level cache; FLOP/s are those of a square
-GEMM that takes some tens of milliseconds. A calibrated rate is the upper quartile of many samples:
-a ceiling, reached by torch with its threads one time in four, so that interruptions do not lower
-it; below the data sheet's. A probe is a median: how things are now.
+Read bandwidth is that of the fastest reader there is, over a buffer larger than the last-level
+cache: torch's sum, or on a CPU the course's own matrix times vector, which mostly reads faster. So
+a time computed from it is a lower bound for torch and for our kernels alike. FLOP/s are those of a
+square GEMM that takes some tens of milliseconds. A calibrated rate is the upper quartile of many
+samples: a ceiling, reached one time in four, so that interruptions do not lower it; below the data
+sheet's. A probe is a median: how things are now; its `best` is the fastest sample.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from functools import cache, lru_cache
 from pathlib import Path
 
 import torch
@@ -29,14 +30,12 @@ import torch
 from twophase.theory.hardware import Hardware
 
 from .stopwatch import stopwatch
-from .system import available_bytes, device_name, last_level_cache_bytes, memory_bytes
+from .system import device_name, memory_bytes
+from .yardsticks import Work, buffer_bytes, default_device, gemm, readers, supported_dtypes
 
-SCHEMA = 3
-GEMM_TARGET_S = 0.02
-_TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
+SCHEMA = 4
 
 Progress = Callable[[float], None]
-Work = tuple[Callable[[], object], float]  # what to run, and how many bytes or FLOPs that is
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,13 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the machine does at this minute."""
+    """What the machine does at this minute: medians, and `best_...`, the fastest seen."""
 
     bytes_per_s: float
     flops_per_s: float
     dtype: str
+    best_bytes_per_s: float
+    best_flops_per_s: float
 
     @property
     def critical_intensity(self) -> float:
@@ -103,11 +104,17 @@ def probe(dtype: str = "bf16", budget_s: float = 0.3, device: str | None = None)
     Raises ValueError for a format that this machine's torch does not multiply.
     """
     device = device or default_device()
-    rates: list[float] = []
-    for function, amount in (_read(buffer_bytes(), device), _gemm(dtype, device)):
-        timing = stopwatch(function, "probe", budget_s=budget_s / 2, warmup=1, min_rounds=1)
-        rates.append(amount / timing.median_s)
-    return Probe(rates[0], rates[1], dtype)
+    reads, product = readers(buffer_bytes(), device), gemm(dtype, device)
+
+    def rates(work: Work, share: float) -> tuple[float, float]:
+        function, amount = work
+        timing = stopwatch(function, "probe", budget_s=budget_s * share, warmup=1, min_rounds=1)
+        return amount / timing.median_s, amount / min(timing.samples_s)
+
+    read = [rates(reader, 0.5 / len(reads)) for reader in reads.values()]
+    flops_per_s, best_flops_per_s = rates(product, 0.5)
+    bytes_per_s, best_bytes_per_s = map(max, zip(*read, strict=True))
+    return Probe(bytes_per_s, flops_per_s, dtype, best_bytes_per_s, best_flops_per_s)
 
 
 def calibrate(
@@ -131,11 +138,11 @@ def calibrate(
     device = device or default_device()
     start = time.perf_counter()
     n_bytes = read_bytes or buffer_bytes()
-    works: dict[str, Work] = {"read": _read(n_bytes, device)}
-    works |= {dtype: _gemm(dtype, device, gemm_size) for dtype in supported_dtypes(device)}
+    reads = readers(n_bytes, device)
+    works = reads | {d: gemm(d, device, gemm_size) for d in supported_dtypes(device)}
     rates: dict[str, list[float]] = {name: [] for name in works}
     spent = 0.0
-    while spent < budget_s or len(rates["read"]) < 3:
+    while spent < budget_s or min(map(len, rates.values())) < 3:
         for name, (function, amount) in works.items():
             timing = stopwatch(function, name, budget_s=budget_s / 200, warmup=1, min_rounds=1)
             rates[name].append(amount / timing.median_s)
@@ -143,47 +150,24 @@ def calibrate(
         if progress:
             progress(min(1.0, spent / budget_s))
     reached = {name: _quartiles(seen)[1] for name, seen in rates.items()}
+    fastest = max(reads, key=reached.__getitem__)
     hardware = Hardware(
         name=device_name(device),
-        flops_per_s={name: rate for name, rate in reached.items() if name != "read"},
-        hbm_bytes_per_s=reached["read"],
+        flops_per_s={name: rate for name, rate in reached.items() if name not in reads},
+        hbm_bytes_per_s=reached[fastest],
         hbm_bytes=_capacity(device),
         source="measured here",
         date=date.today().isoformat(),
         measured=True,
     )
+    spread = {name: _spread(seen) for name, seen in rates.items() if name not in reads}
     return Calibration(
         hardware,
-        {name: _spread(seen) for name, seen in rates.items()},
+        spread | {"read": _spread(rates[fastest])},
         n_bytes,
         torch.get_num_threads(),
         device,
     )
-
-
-def default_device() -> str:
-    """`cuda` where there is one, else `cpu`."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def buffer_bytes() -> int:
-    """How much to read so that it comes from memory: twice the last-level cache, 256 MiB to 1 GiB,
-    an eighth of what is free."""
-    return min(max(2 * last_level_cache_bytes(), 2**28), 2**30, available_bytes() // 8)
-
-
-@cache
-def supported_dtypes(device: str) -> tuple[str, ...]:
-    """Formats whose matrix product this torch has on this device: fp32, bf16, and int8 where it
-    exists."""
-    works = []
-    for dtype in _TORCH_DTYPES:
-        try:
-            _multiply(dtype, 64, device)()
-        except (RuntimeError, NotImplementedError):
-            continue
-        works.append(dtype)
-    return tuple(works)
 
 
 def cache_path() -> Path:
@@ -203,46 +187,6 @@ def fingerprint() -> str:
         torch.__version__,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
-@lru_cache(maxsize=1)
-def _buffer(n_bytes: int, device: str) -> torch.Tensor:
-    return torch.ones(max(1, n_bytes // 4), device=device)
-
-
-def _read(n_bytes: int, device: str) -> Work:
-    buffer = _buffer(n_bytes, device)
-    return lambda: buffer.sum(), buffer.numel() * 4
-
-
-def _multiply(dtype: str, size: int, device: str) -> Callable[[], object]:
-    if dtype not in _TORCH_DTYPES:
-        raise ValueError(
-            f"No matrix product is measured in {dtype!r}; known formats:"
-            f" {', '.join(_TORCH_DTYPES)}."
-        )
-    a = torch.ones(size, size, dtype=_TORCH_DTYPES[dtype], device=device)
-    return (lambda: torch._int_mm(a, a.t())) if dtype == "int8" else (lambda: torch.mm(a, a))
-
-
-def _gemm(dtype: str, device: str, size: int | None = None) -> Work:
-    chosen = size or _gemm_size(dtype, device)
-    return _multiply(dtype, chosen, device), 2.0 * chosen**3
-
-
-@cache
-def _gemm_size(dtype: str, device: str) -> int:
-    """The smallest power of two whose GEMM takes long enough even when nothing interrupts it, from
-    512 to 16384."""
-    size = 512
-    while size < 16384:
-        timing = stopwatch(
-            _multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=5, max_rounds=5
-        )
-        if min(timing.samples_s) >= GEMM_TARGET_S:
-            break
-        size *= 2
-    return size
 
 
 def _capacity(device: str) -> int:

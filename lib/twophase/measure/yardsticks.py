@@ -1,0 +1,99 @@
+"""What a machine is timed on: ways to read a buffer from main memory, and square products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import torch
+
+from .stopwatch import stopwatch
+from .system import available_bytes, last_level_cache_bytes
+
+Work = tuple[Callable[[], object], float]  # what to run, and how many bytes or FLOPs that is
+
+GEMM_TARGET_S = 0.02
+ROW = 1024  # numbers in a row of the buffer when it is read as a matrix
+_TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
+
+
+def default_device() -> str:
+    """`cuda` where there is one, else `cpu`."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def buffer_bytes() -> int:
+    """How much to read so that it comes from memory: twice the last-level cache, 256 MiB to 1 GiB,
+    an eighth of what is free."""
+    return min(max(2 * last_level_cache_bytes(), 2**28), 2**30, available_bytes() // 8)
+
+
+@cache
+def supported_dtypes(device: str) -> tuple[str, ...]:
+    """Formats whose matrix product this torch has on this device: fp32, bf16, and int8 where it
+    exists."""
+    works = []
+    for dtype in _TORCH_DTYPES:
+        try:
+            _multiply(dtype, 64, device)()
+        except (RuntimeError, NotImplementedError):
+            continue
+        works.append(dtype)
+    return tuple(works)
+
+
+@lru_cache(maxsize=1)
+def _buffer(n_bytes: int, device: str) -> torch.Tensor:
+    return torch.ones(max(1, n_bytes // (4 * ROW)), ROW, device=device)
+
+
+def readers(n_bytes: int, device: str) -> dict[str, Work]:
+    """Ways to read a buffer once: torch's sum; on a CPU also our matrix times vector, with as many
+    threads as torch has."""
+    buffer = _buffer(n_bytes, device)  # [rows, ROW]
+    found: dict[str, Work] = {"sum": (buffer.sum, buffer.numel() * 4)}
+    if device == "cpu":
+        import numba
+
+        from twophase.kernels.matvec import matvec
+
+        ones = torch.ones(ROW)
+
+        def product() -> None:
+            kept = numba.get_num_threads()
+            numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+            matvec(buffer, ones)
+            numba.set_num_threads(kept)
+
+        found["matvec"] = (product, buffer.numel() * 4)
+    return found
+
+
+def _multiply(dtype: str, size: int, device: str) -> Callable[[], object]:
+    if dtype not in _TORCH_DTYPES:
+        raise ValueError(
+            f"No matrix product is measured in {dtype!r}; known formats:"
+            f" {', '.join(_TORCH_DTYPES)}."
+        )
+    a = torch.ones(size, size, dtype=_TORCH_DTYPES[dtype], device=device)
+    return (lambda: torch._int_mm(a, a.t())) if dtype == "int8" else (lambda: torch.mm(a, a))
+
+
+def gemm(dtype: str, device: str, size: int | None = None) -> Work:
+    chosen = size or _gemm_size(dtype, device)
+    return _multiply(dtype, chosen, device), 2.0 * chosen**3
+
+
+@cache
+def _gemm_size(dtype: str, device: str) -> int:
+    """The smallest power of two whose GEMM takes long enough even when nothing interrupts it, from
+    512 to 16384."""
+    size = 512
+    while size < 16384:
+        timing = stopwatch(
+            _multiply(dtype, size, device), budget_s=1e-6, warmup=1, min_rounds=5, max_rounds=5
+        )
+        if min(timing.samples_s) >= GEMM_TARGET_S:
+            break
+        size *= 2
+    return size
