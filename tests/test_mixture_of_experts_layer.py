@@ -26,7 +26,7 @@ from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP
 from twophase.models.transformer import Transformer
 from twophase.theory import catalog
-from twophase.theory.architecture import MixtureOfExperts as Sizes
+from twophase.theory.sizes import MixtureOfExperts as Sizes
 
 D = 20
 # Both sides compute in fp32, in another order: sums of a few dozen products of numbers near 1.

@@ -27,8 +27,8 @@ from twophase.models.cache import LayerCaches
 from twophase.models.config import Config
 from twophase.models.latent_attention import LatentAttention
 from twophase.models.transformer import Transformer
-from twophase.theory.architecture import LatentAttention as Sizes
 from twophase.theory.model_list import DEEPSEEK_V2, DEEPSEEK_V3
+from twophase.theory.sizes import LatentAttention as Sizes
 
 # fp32 rounds by 1e-7 per operation; outputs are of order 1 and sums some dozen terms long, in
 # another order.

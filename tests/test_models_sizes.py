@@ -16,8 +16,8 @@ import torch
 from twophase.models.config import LinearAttention, StateSpace
 from twophase.models.family import FAMILY
 from twophase.models.transformer import Config, Transformer
-from twophase.theory.architecture import LatentAttention, MixtureOfExperts
 from twophase.theory.catalog import MODELS
+from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 
 @pytest.fixture(scope="module")

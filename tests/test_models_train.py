@@ -14,7 +14,7 @@ from twophase.models.optimizer import MuonAdamW
 from twophase.models.train import Recipe, Trainer, batch, bits_per_byte, curve, train
 from twophase.models.train import main as train_main
 from twophase.models.transformer import Config, Transformer
-from twophase.theory.architecture import LatentAttention, MixtureOfExperts
+from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 TINY = Config(L=2, D=16, F=24, N=4, K=2, H=4, context=16)
 RECIPE = Recipe(n_tokens=12 * 4 * 16, B=4, warmup_steps=3, seed=5)

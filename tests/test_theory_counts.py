@@ -3,7 +3,8 @@
 import pytest
 
 from twophase.theory import catalog, params
-from twophase.theory.architecture import Architecture, MixtureOfExperts
+from twophase.theory.architecture import Architecture
+from twophase.theory.sizes import MixtureOfExperts
 
 # Counts of the published checkpoints, a tied head once.
 PUBLISHED = {

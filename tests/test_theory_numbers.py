@@ -15,7 +15,6 @@ from twophase.theory import (
     kv_cache,
     latency_throughput,
     mixture_of_experts,
-    model_flops,
     params,
     two_phases,
 )
@@ -226,12 +225,20 @@ def test_overhead_is_a_size_plus_a_fraction_of_the_rest() -> None:
 def test_closed_forms_equal_the_sums(
     n: int, m: int, P: int, L: int, N: int, H: int, causal: bool
 ) -> None:
+    def prefill(T: int) -> int:
+        return int(two_phases.dense_prefill_flops(1, T, P, L, N, H, causal))
+
+    def step(S: int) -> int:
+        return int(two_phases.dense_decode_step_flops(1, S, P, L, N, H))
+
+    naive = sum(prefill(n + i) for i in range(m))
+    cached = prefill(n) + sum(step(n + i) for i in range(1, m))
     for closed, summed in (
-        (two_phases.naive_generation_flops, two_phases.naive_generation_flops_sum),
-        (two_phases.cached_generation_flops, two_phases.cached_generation_flops_sum),
+        (two_phases.naive_generation_flops, naive),
+        (two_phases.cached_generation_flops, cached),
     ):
         answer = closed(n, m, P, L, N, H, causal)
-        assert answer == summed(n, m, P, L, N, H, causal)
+        assert answer == summed
         assert isinstance(answer, int)
 
 
@@ -248,7 +255,7 @@ def test_naive_generation_grows_with_the_cube_and_cached_with_the_square() -> No
 
 
 def test_a_causal_cached_generation_costs_one_prefill_of_its_length() -> None:
-    whole = two_phases.prefill_flops(1, 100 + 19, 10**9, 32, 32, 128)
+    whole = two_phases.dense_prefill_flops(1, 100 + 19, 10**9, 32, 32, 128)
     assert two_phases.cached_generation_flops(100, 20, 10**9, 32, 32, 128) == whole
 
 
@@ -263,9 +270,9 @@ def test_a_models_flops_add_up_token_by_token(B: int, T: int) -> None:
 def test_a_dense_models_flops_are_those_of_its_letters() -> None:
     a = catalog.model("llama-3-70b")
     letters = (a.n_matmul_params(), a.L, a.N, a.H)
-    assert a.prefill_flops(3, 777) == two_phases.prefill_flops(3, 777, *letters)
-    assert a.decode_step_flops(3, 777) == two_phases.decode_step_flops(3, 777, *letters)
-    last = two_phases.prefill_flops(3, 777, *letters, head_params=a.V * a.D)
+    assert a.prefill_flops(3, 777) == two_phases.dense_prefill_flops(3, 777, *letters)
+    assert a.decode_step_flops(3, 777) == two_phases.dense_decode_step_flops(3, 777, *letters)
+    last = two_phases.dense_prefill_flops(3, 777, *letters, head_params=a.V * a.D)
     assert a.prefill_flops(3, 777, head_at_last_only=True) == last
     assert a.n_matmul_params() == a.n_params() - a.breakdown()["embedding"] - a.breakdown()["norms"]
 
@@ -273,8 +280,8 @@ def test_a_dense_models_flops_are_those_of_its_letters() -> None:
 @unhurried
 @given(st.integers(1, 60), st.integers(1, 60))
 def test_a_window_limits_the_pairs_to_its_band(T: int, window: int) -> None:
-    assert model_flops.window_pairs(T, window) == sum(min(i, window) for i in range(1, T + 1))
-    assert model_flops.window_pairs(T, T + window) == model_flops.causal_pairs(T)
+    assert ai.window_pairs(T, window) == sum(min(i, window) for i in range(1, T + 1))
+    assert ai.window_pairs(T, T + window) == ai.attention_pairs(T, T, causal=True)
 
 
 def test_absorbed_latent_attention_pays_per_pair_what_it_saves_in_bytes() -> None:

@@ -21,7 +21,7 @@ from twophase.theory import (
     params,
     two_phases,
 )
-from twophase.theory.architecture import MixtureOfExperts
+from twophase.theory.sizes import MixtureOfExperts
 
 MODULES = (params, two_phases, arithmetic_intensity, kv_cache, latency_throughput)
 UNITS = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.kernels.rope import RopeScaling
-from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
+from twophase.theory.architecture import Architecture
 from twophase.theory.beyond_attention import (
     linear_attention_flops,
     linear_attention_params,
@@ -18,6 +18,7 @@ from twophase.theory.beyond_attention import (
     taylor_features,
 )
 from twophase.theory.kv_cache import linear_attention_bytes, state_space_bytes
+from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 # How our kinds of layers are called by the theory, which counts their parameters and cache bytes.
 MIXERS = {"gqa": "full", "sliding": "sliding", "mla": "mla", "linear": "state", "ssm": "state"}

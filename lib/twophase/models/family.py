@@ -7,7 +7,7 @@ and the draft of speculative decoding, which are larger and smaller.
 from typing import Any
 
 from twophase.models.config import Config, LinearAttention, StateSpace
-from twophase.theory.architecture import LatentAttention, MixtureOfExperts
+from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 _GQA = Config(L=4, D=128, F=256, N=4, K=2, H=32)
 

@@ -1,179 +1,36 @@
-"""The sizes of a transformer: one frozen record that the planner, the chapters and the models all
-read."""
+"""A transformer's sizes with what follows from them: parameters, cache bytes, FLOPs.
+
+The planner, the chapters and the models all read this one record. Its formulas are those of the
+rooms below, layer kind by layer kind.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from twophase.theory import params
+from twophase.theory import count, from_hf, kv_cache
 from twophase.theory._ops import Number, formula, minimum
-
-LAYER_KINDS = ("full", "sliding", "mla", "state")
-
-MAX_LAYERS, MAX_SIZE = 10_000, 10**9
-
-# A state is a running sum, kept in fp32 whatever the weights are in: in bf16 adding ones to it
-# stops at 256.
-BYTES_PER_STATE = 4
+from twophase.theory.arithmetic_intensity import attention_pairs, window_pairs
+from twophase.theory.mixture_of_experts import expected_experts
+from twophase.theory.sizes import LAYER_KINDS, Sizes
+from twophase.theory.two_phases import forward_flops
 
 
 @dataclass(frozen=True)
-class LatentAttention:
-    """MLA's widths: latent R, rotated part, unrotated part and value part of a head; q_rank None:
-    no query latent."""
-
-    R: int
-    rope_dim: int
-    nope_dim: int
-    v_dim: int
-    q_rank: int | None = None
-
-
-@dataclass(frozen=True)
-class MixtureOfExperts:
-    """E experts of width F, k active per token, n_shared more that always are; the first layers may
-    stay dense."""
-
-    E: int
-    k: int
-    F: int
-    n_shared: int = 0
-    n_dense_layers: int = 0
-    router_bias: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.k <= self.E <= MAX_SIZE:
-            raise ValueError(f"k must lie between 1 and E, but k is {self.k} and E is {self.E}.")
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Sizes of a decoder-only transformer. Letters as on the notation page.
-
-    `attention` is one of LAYER_KINDS for all layers, or one per layer. `kv_source` (cross-layer
-    attention) gives for each layer the layer whose keys and values it uses. `norm` "rms" has a
-    weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D; `qk_norm` adds
-    one of width H for queries and one for keys. `learned_positions` is the number of rows of a
-    position table, 0 with RoPE. `state_values` is what a "state" layer keeps per sequence,
-    `state_params` what it weighs, and `state_flops` what a token's step costs besides these
-    weights.
-    """
-
-    name: str
-    L: int
-    D: int
-    F: int
-    N: int
-    K: int
-    H: int
-    V: int
-    tied_embeddings: bool = False
-    gated_mlp: bool = True
-    qkv_bias: bool = False
-    o_bias: bool = False
-    mlp_bias: bool = False
-    norm: str = "rms"
-    norms_per_layer: int = 2
-    qk_norm: bool = False
-    learned_positions: int = 0
-    attention: str | tuple[str, ...] = "full"
-    window: int | None = None
-    kv_source: tuple[int, ...] | None = None
-    mla: LatentAttention | None = None
-    moe: MixtureOfExperts | None = None
-    state_values: int = 0
-    state_params: int = 0
-    state_flops: int = 0
-    max_context: int | None = None
-    rope_theta: float = 10000.0
-    norm_eps: float = 1e-5
-    activation: str = "silu"
-
-    def __post_init__(self) -> None:
-        for letter in "LDFNKHV":
-            value = getattr(self, letter)
-            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                raise ValueError(
-                    f"{self.name}: {letter} must be a positive integer, but it is {value!r}."
-                )
-            if value > (MAX_LAYERS if letter == "L" else MAX_SIZE):
-                raise ValueError(
-                    f"{self.name}: {letter} is {value}, beyond any transformer this package plans"
-                    " for."
-                )
-        if self.N % self.K:
-            raise ValueError(
-                f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}."
-            )
-        if self.norm not in ("rms", "layer"):
-            raise ValueError(
-                f"{self.name}: norm must be 'rms' or 'layer', but it is {self.norm!r}."
-            )
-        self._check_layers()
-
-    def _check_layers(self) -> None:
-        kinds = self.layer_kinds
-        if len(kinds) != self.L or not set(kinds) <= set(LAYER_KINDS):
-            raise ValueError(
-                f"{self.name}: attention must name one of {LAYER_KINDS} for each of {self.L}"
-                " layers."
-            )
-        if "sliding" in kinds and not (isinstance(self.window, int) and self.window > 0):
-            raise ValueError(
-                f"{self.name}: sliding layers need a positive window, but it is {self.window!r}."
-            )
-        if "mla" in kinds and self.mla is None:
-            raise ValueError(f"{self.name}: mla layers need the widths in `mla`.")
-        if self.moe is not None and self.moe.n_dense_layers > self.L:
-            raise ValueError(
-                f"{self.name}: {self.moe.n_dense_layers} dense layers are more than its {self.L}"
-                " layers."
-            )
-        sources = self.kv_source
-        if sources is not None and (
-            len(sources) != self.L
-            or any(not 0 <= s <= i or sources[s] != s for i, s in enumerate(sources))
-        ):
-            raise ValueError(
-                f"{self.name}: kv_source must point each layer to itself or to an earlier owner."
-            )
-
-    @property
-    def G(self) -> int:
-        """Query heads per KV head."""
-        return self.N // self.K
-
-    @property
-    def layer_kinds(self) -> tuple[str, ...]:
-        """The kind of each layer, first to last."""
-        return (self.attention,) * self.L if isinstance(self.attention, str) else self.attention
-
-    @property
-    def cache_layers(self) -> tuple[str, ...]:
-        """The kinds of the layers that keep a cache of their own."""
-        if self.kv_source is None:
-            return self.layer_kinds
-        return tuple(kind for i, kind in enumerate(self.layer_kinds) if self.kv_source[i] == i)
-
-    @property
-    def n_moe_layers(self) -> int:
-        """Layers whose MLP is a mixture of experts."""
-        return 0 if self.moe is None else self.L - self.moe.n_dense_layers
+class Architecture(Sizes):
+    """`Sizes` that can be asked. Letters as on the notation page."""
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any], name: str | None = None) -> "Architecture":
         """From the content of a Hugging Face config.json. ValueError names a missing key or an
         unknown model type."""
-        from twophase.theory.from_hf import read_config
-
-        return read_config(config, name)
+        sizes = from_hf.config_sizes(config)
+        return cls(name=name or from_hf.config_name(config), **sizes)
 
     def breakdown(self) -> dict[str, int]:
         """Parameters by part: embedding, positions, attention, mlp, router, norms, head. Biases go
         with their part."""
-        from twophase.theory.count import breakdown
-
-        return breakdown(self)
+        return count.breakdown(self)
 
     def n_params(self) -> int:
         """All parameters, a tied head counted once."""
@@ -185,15 +42,13 @@ class Architecture:
 
     def n_idle_expert_params(self) -> int:
         """Parameters of the E - k experts per layer that one token does not visit."""
-        return (
-            0
-            if self.moe is None
-            else self.n_moe_layers * (self.moe.E - self.moe.k) * self.n_expert_params()
-        )
+        if self.moe is None:
+            return 0
+        return self.n_moe_layers * (self.moe.E - self.moe.k) * self.n_expert_params()
 
     def n_expert_params(self) -> int:
         """Parameters of one routed expert; 0 in a dense model."""
-        return 0 if self.moe is None else int(params.mlp_params(self.D, self.moe.F, self.gated_mlp))
+        return count.expert_params(self)
 
     def n_matmul_params(self) -> int:
         """Weights that one token is multiplied with, the head included: its FLOPs are twice this,
@@ -201,51 +56,89 @@ class Architecture:
 
         Embedding rows are looked up, norms and biases are elementwise; none of them counts.
         """
-        from twophase.theory.count import matmul_params
+        return count.matmul_params(self)
 
-        return matmul_params(self)
+    @formula()
+    def step_breakdown(self, B: Number) -> dict[str, Number]:
+        """Parameters that a step of B tokens reads, by part as in `breakdown`.
 
+        Everything once, except: an untied embedding and a table of positions give a row per token
+        (a tied embedding is read whole, as the head), and of the experts only those that B tokens
+        touch are read, on average (`expected_experts`).
+        """
+        parts: dict[str, Number] = dict(self.breakdown())
+        if not self.tied_embeddings:
+            parts["embedding"] = minimum(B, self.V) * self.D
+        if self.learned_positions:
+            parts["positions"] = minimum(B, self.learned_positions) * self.D
+        if self.moe is not None:
+            untouched = self.moe.E - expected_experts(B, self.moe.E, self.moe.k)
+            parts["mlp"] = parts["mlp"] - self.n_moe_layers * untouched * self.n_expert_params()
+        return parts
+
+    @formula()
+    def step_weight_bytes(self, B: Number, bytes_per_param: Number = 2) -> Number:
+        """Bytes of the weights that a step of B tokens reads, all in one format."""
+        return kv_cache.weight_bytes(sum(self.step_breakdown(B).values()), bytes_per_param)
+
+    @formula()
     def prefill_flops(self, B: Number, T: Number, head_at_last_only: bool = False) -> Number:
         """FLOPs of B prompts of T tokens under a causal mask, each layer by its kind."""
-        from twophase.theory.model_flops import prefill_flops
+        total = forward_flops(T, self.n_matmul_params())
+        if head_at_last_only:
+            total = total - forward_flops(1, self.V * self.D) * (T - 1)
+        total = total + T * self.layer_kinds.count("state") * self.state_flops
+        for kind in self._attention_kinds():
+            pairs = attention_pairs(T, T, causal=True)
+            if kind == "sliding":
+                pairs = window_pairs(T, self.window)
+            total = total + self.layer_kinds.count(kind) * pairs * self._flops_per_pair(kind)
+        return B * total
 
-        return prefill_flops(self, B, T, head_at_last_only)
-
+    @formula()
     def decode_step_flops(self, B: Number, S: Number) -> Number:
         """FLOPs of one token for each of B sequences, S keys each, the new one included; MLA in its
         absorbed form."""
-        from twophase.theory.model_flops import decode_step_flops
+        total = forward_flops(1, self.n_matmul_params())
+        total = total + self.layer_kinds.count("state") * self.state_flops
+        for kind in self._attention_kinds():
+            keys = minimum(S, self.window) if kind == "sliding" else S
+            per_pair = self._flops_per_pair(kind, absorbed=True)
+            total = total + self.layer_kinds.count(kind) * keys * per_pair
+        return B * total
 
-        return decode_step_flops(self, B, S)
+    def _attention_kinds(self) -> list[str]:
+        """The kinds of the layers whose queries meet keys, each once."""
+        return [kind for kind in LAYER_KINDS if kind in self.layer_kinds and kind != "state"]
 
+    def _flops_per_pair(self, kind: str, absorbed: bool = False) -> int:
+        """Score and weighted value. Absorbed MLA scores against the latent and sums latents, for
+        each of N heads."""
+        if kind == "mla" and self.mla is not None:
+            m = self.mla
+            width = 2 * m.R + m.rope_dim if absorbed else m.nope_dim + m.rope_dim + m.v_dim
+            return 2 * self.N * width
+        return 4 * self.N * self.H
+
+    @formula(zero_ok=("S",))
     def cache_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
         """Cache bytes of one sequence of S positions, each layer by its kind. S may be an array or
         a symbol.
 
         `bytes_per_kv` is for keys, values and latents; states take 4 bytes per number.
         """
-        return _cache_bytes(self, S, bytes_per_kv)
+        full, sliding, latent, state = (self.cache_layers.count(kind) for kind in LAYER_KINDS)
+        total = state * self.state_values * kv_cache.BYTES_PER_STATE
+        if full or sliding:
+            total = total + kv_cache.hybrid_bytes_per_sequence(
+                S, full, sliding, self.window or 1, self.K, self.H, bytes_per_kv
+            )
+        if latent and self.mla is not None:
+            total = total + kv_cache.latent_bytes_per_sequence(
+                S, latent, self.mla.R, self.mla.rope_dim, bytes_per_kv
+            )
+        return total
 
     def cache_bytes_per_token(self, bytes_per_kv: Number = 2) -> Number:
         """Cache bytes that the next position costs while every window still grows."""
-        return _cache_bytes(self, 1, bytes_per_kv) - _cache_bytes(self, 0, bytes_per_kv)
-
-
-@formula(zero_ok=("S",))
-def _cache_bytes(arch: Architecture, S: Number, bytes_per_kv: Number) -> Number:
-    total: Number = 0
-    for kind in LAYER_KINDS:
-        count = arch.cache_layers.count(kind)
-        if count:
-            bytes_per_value = BYTES_PER_STATE if kind == "state" else bytes_per_kv
-            total = total + count * _layer_cache_values(arch, kind, S) * bytes_per_value
-    return total
-
-
-def _layer_cache_values(arch: Architecture, kind: str, S: Number) -> Number:
-    if kind == "state":
-        return arch.state_values
-    if kind == "mla" and arch.mla is not None:
-        return S * (arch.mla.R + arch.mla.rope_dim)
-    positions = minimum(S, arch.window) if kind == "sliding" else S
-    return positions * 2 * arch.K * arch.H
+        return self.cache_bytes(1, bytes_per_kv) - self.cache_bytes(0, bytes_per_kv)

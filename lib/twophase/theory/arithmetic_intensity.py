@@ -19,6 +19,7 @@ from twophase.theory._ops import (
     maximum,
     minimum,
 )
+from twophase.theory.params import attention_params, mlp_params
 
 
 @formula()
@@ -53,7 +54,7 @@ def matmul_intensity_simple(B: Number, bytes_per_param: Number = 2) -> Number:
 @formula()
 def mlp_flops(B: Number, T: Number, D: Number, F: Number, gated: bool = True) -> Number:
     """FLOPs of the matrix products of an MLP: three if gated (up, gate, down), else two."""
-    return (6 if gated else 4) * B * T * D * F
+    return 2 * B * T * mlp_params(D, F, gated)
 
 
 @formula()
@@ -68,7 +69,7 @@ def mlp_bytes(
 ) -> Number:
     """Bytes of an MLP in one fused kernel: input read once, output written once, the F-wide middle
     never stored."""
-    return 2 * bytes_per_activation * B * T * D + (3 if gated else 2) * bytes_per_param * D * F
+    return 2 * bytes_per_activation * B * T * D + bytes_per_param * mlp_params(D, F, gated)
 
 
 @formula(zero_ok=("elementwise_passes",))
@@ -91,7 +92,7 @@ def mlp_bytes_unfused(
     """
     products = 3 if gated else 2
     activations = products * (D + F) + elementwise_passes * F
-    return bytes_per_activation * B * T * activations + bytes_per_param * products * D * F
+    return bytes_per_activation * B * T * activations + bytes_per_param * mlp_params(D, F, gated)
 
 
 @formula()
@@ -115,7 +116,7 @@ def mlp_intensity(
 def projection_flops(B: Number, T: Number, D: Number, N: Number, K: Number, H: Number) -> Number:
     """FLOPs of the four attention projections: queries and output N H wide, keys and values K H
     wide."""
-    return 2 * B * T * D * H * (2 * N + 2 * K)
+    return 2 * B * T * attention_params(D, N, K, H)
 
 
 @formula()
@@ -131,7 +132,8 @@ def projection_bytes(
 ) -> Number:
     """Bytes of the four attention projections as four separate matrix products."""
     width = H * (2 * N + 2 * K)
-    return bytes_per_activation * B * T * (4 * D + width) + bytes_per_param * D * width
+    weights = attention_params(D, N, K, H)
+    return bytes_per_activation * B * T * (4 * D + width) + bytes_per_param * weights
 
 
 @formula()
@@ -144,6 +146,14 @@ def attention_pairs(T: Number, S: Number, causal: bool = False) -> Number:
     if causal:
         at_least("S", S, "T", T)
     return T * S - half(T * (T - 1)) if causal else T * S
+
+
+@formula()
+def window_pairs(T: Number, window: Number) -> Number:
+    """Causal pairs of T tokens when each query sees at most the last `window` keys, itself
+    included."""
+    ramp = minimum(T, window)
+    return attention_pairs(ramp, ramp, causal=True) + (T - ramp) * window
 
 
 @formula()
@@ -236,7 +246,7 @@ def critical_batch(
     rate of the format the products run in, whatever the weights are stored in. For E experts, k
     active, all experts are read.
     """
-    return flops_per_s / bytes_per_s * bytes_per_param / 2 * E / k
+    return critical_intensity(flops_per_s, bytes_per_s) * bytes_per_param / 2 * E / k
 
 
 @formula()
@@ -250,7 +260,7 @@ def critical_batch_exact(
 ) -> Number:
     """The same for [B, D] @ [D, F] with its activations. Infinite if they alone keep it memory
     bound forever."""
-    ridge = flops_per_s / bytes_per_s
+    ridge = critical_intensity(flops_per_s, bytes_per_s)
     return divide_or_infinity(
         ridge * bytes_per_param * D * F, 2 * D * F - ridge * bytes_per_activation * (D + F)
     )

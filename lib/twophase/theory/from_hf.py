@@ -4,15 +4,15 @@ its keys."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twophase.theory.architecture import MAX_LAYERS, Architecture, LatentAttention, MixtureOfExperts
 from twophase.theory.hf_defaults import LEFT_OUT
 from twophase.theory.hf_values import Config, count, number, size
+from twophase.theory.sizes import MAX_LAYERS, LatentAttention, MixtureOfExperts
 
 
-def read_config(config: Config, name: str | None = None) -> Architecture:
-    """The `Architecture` of a config; see `Architecture.from_hf`."""
+def config_sizes(config: Config) -> dict[str, Any]:
+    """The fields of an `Architecture`, all but its name; see `Architecture.from_hf`."""
     text = language_part(config)
-    return Architecture(name=name or _name(config), **_READERS[text["model_type"]](text))
+    return _READERS[text["model_type"]](text)
 
 
 def language_part(config: Config) -> dict[str, Any]:
@@ -35,7 +35,8 @@ def language_part(config: Config) -> dict[str, Any]:
     return LEFT_OUT.get(kind, {}) | dict(config)
 
 
-def _name(config: Config) -> str:
+def config_name(config: Config) -> str:
+    """The model's name, as far as the config knows one."""
     return str(config.get("_name_or_path") or config.get("model_type") or "config.json")
 
 

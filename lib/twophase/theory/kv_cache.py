@@ -7,6 +7,10 @@ al. 2024 (CLA).
 
 from twophase.theory._ops import Number, ceil_div, floor_div, formula, maximum, minimum
 
+# A state is a running sum, kept in fp32 whatever the weights are in: in bf16 adding ones to it
+# stops at 256.
+BYTES_PER_STATE = 4
+
 
 @formula()
 def kv_bytes_per_token_per_layer(K: Number, H: Number, bytes_per_kv: Number = 2) -> Number:

@@ -3,7 +3,8 @@ its paper."""
 
 from dataclasses import replace
 
-from twophase.theory.architecture import Architecture, LatentAttention, MixtureOfExperts
+from twophase.theory.architecture import Architecture
+from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 WORKED = Architecture(
     "worked-18b",

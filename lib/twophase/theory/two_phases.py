@@ -10,6 +10,7 @@ A generation of n_output tokens ends when the last is sampled: that token is nev
 """
 
 from twophase.theory._ops import Number, formula, half
+from twophase.theory.arithmetic_intensity import attention_pairs
 
 SECONDS_PER_DAY = 86_400
 
@@ -18,6 +19,12 @@ SECONDS_PER_DAY = 86_400
 def forward_flops_per_token(n_params: Number) -> Number:
     """A multiply and an add for each weight: 2 FLOPs per parameter."""
     return 2 * n_params
+
+
+@formula()
+def forward_flops(n_tokens: Number, n_params: Number) -> Number:
+    """FLOPs of the weights' products for n_tokens tokens, attention's pairs left out."""
+    return forward_flops_per_token(n_params) * n_tokens
 
 
 @formula()
@@ -40,7 +47,7 @@ def attention_flops_per_pair(L: Number, N: Number, H: Number) -> Number:
 
 
 @formula(zero_ok=("head_params",))
-def prefill_flops(
+def dense_prefill_flops(
     B: Number,
     T: Number,
     n_params: Number,
@@ -50,20 +57,23 @@ def prefill_flops(
     causal: bool = True,
     head_params: Number = 0,
 ) -> Number:
-    """FLOPs of B prompts of T tokens. `head_params` = V D: the head runs at the last position only;
-    0: at all."""
-    pairs = half(T * (T + 1)) if causal else T * T
-    weights = 2 * n_params * T - 2 * head_params * (T - 1)
+    """FLOPs of B prompts of T tokens where every layer attends to all of them.
+
+    `head_params` = V D: the head runs at the last position only; 0: at all. For layers of several
+    kinds there is `Architecture.prefill_flops`.
+    """
+    weights = forward_flops(T, n_params) - 2 * head_params * (T - 1)
+    pairs = attention_pairs(T, T, causal)
     return B * (weights + attention_flops_per_pair(L, N, H) * pairs)
 
 
 @formula()
-def decode_step_flops(
+def dense_decode_step_flops(
     B: Number, S: Number, n_params: Number, L: Number, N: Number, H: Number
 ) -> Number:
-    """FLOPs of one new token for each of B sequences; S keys are attended to, the new one
-    included."""
-    return B * (2 * n_params + attention_flops_per_pair(L, N, H) * S)
+    """FLOPs of one new token for each of B sequences; every layer attends to S keys, the new one
+    included. For layers of several kinds there is `Architecture.decode_step_flops`."""
+    return B * (forward_flops_per_token(n_params) + attention_flops_per_pair(L, N, H) * S)
 
 
 def _sum_of_integers(first: Number, count: Number) -> Number:
@@ -92,12 +102,13 @@ def naive_generation_flops(
     """FLOPs of one generation that runs the whole text anew for each token: weights quadratic,
     pairs cubic in length.
 
-    Step i of n_output works on n_prompt + i tokens, i from 0. Equals `naive_generation_flops_sum`.
+    Step i of n_output works on n_prompt + i tokens, i from 0.
     """
     tokens = _sum_of_integers(n_prompt, n_output)
     squares = _sum_of_squares(n_prompt, n_output)
     pairs = half(squares + tokens) if causal else squares
-    return 2 * n_params * tokens + attention_flops_per_pair(L, N, H) * pairs
+    weights = forward_flops_per_token(n_params) * tokens
+    return weights + attention_flops_per_pair(L, N, H) * pairs
 
 
 @formula()
@@ -112,28 +123,12 @@ def cached_generation_flops(
 ) -> Number:
     """FLOPs of one generation with a KV cache: weights linear, pairs quadratic in length.
 
-    One prefill gives the first token, then n_output - 1 steps. Equals
-    `cached_generation_flops_sum`.
+    One prefill gives the first token, then n_output - 1 steps.
     """
     steps = n_output - 1
-    prefill_pairs = half(n_prompt * (n_prompt + 1)) if causal else n_prompt * n_prompt
-    pairs = prefill_pairs + _sum_of_integers(n_prompt + 1, steps)
-    return 2 * n_params * (n_prompt + steps) + attention_flops_per_pair(L, N, H) * pairs
-
-
-def naive_generation_flops_sum(
-    n_prompt: int, n_output: int, n_params: int, L: int, N: int, H: int, causal: bool = True
-) -> Number:
-    """`naive_generation_flops`, added up step by step. Integers only."""
-    return sum(prefill_flops(1, n_prompt + i, n_params, L, N, H, causal) for i in range(n_output))
-
-
-def cached_generation_flops_sum(
-    n_prompt: int, n_output: int, n_params: int, L: int, N: int, H: int, causal: bool = True
-) -> Number:
-    """`cached_generation_flops`, added up step by step. Integers only."""
-    steps = (decode_step_flops(1, n_prompt + i, n_params, L, N, H) for i in range(1, n_output))
-    return prefill_flops(1, n_prompt, n_params, L, N, H, causal) + sum(steps)
+    pairs = attention_pairs(n_prompt, n_prompt, causal) + _sum_of_integers(n_prompt + 1, steps)
+    weights = forward_flops_per_token(n_params) * (n_prompt + steps)
+    return weights + attention_flops_per_pair(L, N, H) * pairs
 
 
 @formula(zero_ok=("tpot_s",))

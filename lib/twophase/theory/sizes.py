@@ -1,0 +1,152 @@
+"""The sizes of a transformer as a record that checks itself; what follows from them is in
+`architecture`."""
+
+from dataclasses import dataclass
+
+LAYER_KINDS = ("full", "sliding", "mla", "state")
+
+MAX_LAYERS, MAX_SIZE = 10_000, 10**9
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """MLA's widths: latent R, rotated part, unrotated part and value part of a head; q_rank None:
+    no query latent."""
+
+    R: int
+    rope_dim: int
+    nope_dim: int
+    v_dim: int
+    q_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class MixtureOfExperts:
+    """E experts of width F, k active per token, n_shared more that always are; the first layers may
+    stay dense."""
+
+    E: int
+    k: int
+    F: int
+    n_shared: int = 0
+    n_dense_layers: int = 0
+    router_bias: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= self.E <= MAX_SIZE:
+            raise ValueError(f"k must lie between 1 and E, but k is {self.k} and E is {self.E}.")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a decoder-only transformer. Letters as on the notation page.
+
+    `attention` is one of LAYER_KINDS for all layers, or one per layer. `kv_source` (cross-layer
+    attention) gives for each layer the layer whose keys and values it uses. `norm` "rms" has a
+    weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D; `qk_norm` adds
+    one of width H for queries and one for keys. `learned_positions` is the number of rows of a
+    position table, 0 with RoPE. `state_values` is what a "state" layer keeps per sequence,
+    `state_params` what it weighs, and `state_flops` what a token's step costs besides these
+    weights.
+    """
+
+    name: str
+    L: int
+    D: int
+    F: int
+    N: int
+    K: int
+    H: int
+    V: int
+    tied_embeddings: bool = False
+    gated_mlp: bool = True
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    norm: str = "rms"
+    norms_per_layer: int = 2
+    qk_norm: bool = False
+    learned_positions: int = 0
+    attention: str | tuple[str, ...] = "full"
+    window: int | None = None
+    kv_source: tuple[int, ...] | None = None
+    mla: LatentAttention | None = None
+    moe: MixtureOfExperts | None = None
+    state_values: int = 0
+    state_params: int = 0
+    state_flops: int = 0
+    max_context: int | None = None
+    rope_theta: float = 10000.0
+    norm_eps: float = 1e-5
+    activation: str = "silu"
+
+    def __post_init__(self) -> None:
+        for letter in "LDFNKHV":
+            value = getattr(self, letter)
+            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+                raise ValueError(
+                    f"{self.name}: {letter} must be a positive integer, but it is {value!r}."
+                )
+            if value > (MAX_LAYERS if letter == "L" else MAX_SIZE):
+                raise ValueError(
+                    f"{self.name}: {letter} is {value}, beyond any transformer this package plans"
+                    " for."
+                )
+        if self.N % self.K:
+            raise ValueError(
+                f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}."
+            )
+        if self.norm not in ("rms", "layer"):
+            raise ValueError(
+                f"{self.name}: norm must be 'rms' or 'layer', but it is {self.norm!r}."
+            )
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        kinds = self.layer_kinds
+        if len(kinds) != self.L or not set(kinds) <= set(LAYER_KINDS):
+            raise ValueError(
+                f"{self.name}: attention must name one of {LAYER_KINDS} for each of {self.L}"
+                " layers."
+            )
+        if "sliding" in kinds and not (isinstance(self.window, int) and self.window > 0):
+            raise ValueError(
+                f"{self.name}: sliding layers need a positive window, but it is {self.window!r}."
+            )
+        if "mla" in kinds and self.mla is None:
+            raise ValueError(f"{self.name}: mla layers need the widths in `mla`.")
+        if self.moe is not None and self.moe.n_dense_layers > self.L:
+            raise ValueError(
+                f"{self.name}: {self.moe.n_dense_layers} dense layers are more than its {self.L}"
+                " layers."
+            )
+        sources = self.kv_source
+        if sources is not None and (
+            len(sources) != self.L
+            or any(not 0 <= s <= i or sources[s] != s for i, s in enumerate(sources))
+        ):
+            raise ValueError(
+                f"{self.name}: kv_source must point each layer to itself or to an earlier owner."
+            )
+
+    @property
+    def G(self) -> int:
+        """Query heads per KV head."""
+        return self.N // self.K
+
+    @property
+    def layer_kinds(self) -> tuple[str, ...]:
+        """The kind of each layer, first to last."""
+        return (self.attention,) * self.L if isinstance(self.attention, str) else self.attention
+
+    @property
+    def cache_layers(self) -> tuple[str, ...]:
+        """The kinds of the layers that keep a cache of their own."""
+        if self.kv_source is None:
+            return self.layer_kinds
+        return tuple(kind for i, kind in enumerate(self.layer_kinds) if self.kv_source[i] == i)
+
+    @property
+    def n_moe_layers(self) -> int:
+        """Layers whose MLP is a mixture of experts."""
+        return 0 if self.moe is None else self.L - self.moe.n_dense_layers
