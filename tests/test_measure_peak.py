@@ -1,9 +1,11 @@
-"""The peak of live tensors, against counts by hand."""
+"""The peak of live tensors, against counts by hand and against the formula of theory."""
 
+import pytest
 import torch
 
 from twophase.measure.peak import PeakBytes
 from twophase.models.transformer import Config, Transformer
+from twophase.theory.kv_cache import activation_bytes
 
 
 def test_two_results_alive_at_once_count_twice_and_freed_ones_do_not() -> None:
@@ -60,3 +62,25 @@ def test_layers_take_turns_in_the_same_memory() -> None:
                 model(torch.zeros(1, 40, dtype=torch.long))
         peaks.append(p.peak_bytes)
     assert peaks[0] == peaks[1]
+
+
+WIDE_MLP = Config(L=2, D=64, F=320, N=4, K=2, H=16, V=100)
+LARGE_VOCABULARY = Config(L=2, D=64, F=192, N=4, K=4, H=24, V=5000)  # N·H is not D
+
+
+@pytest.mark.parametrize("config", [WIDE_MLP, LARGE_VOCABULARY])
+@pytest.mark.parametrize(("B", "T"), [(1, 40), (3, 1), (2, 17)])
+def test_the_peak_of_a_pass_is_the_formula_and_the_tables_that_layers_share(
+    config: Config, B: int, T: int
+) -> None:
+    c = config
+    with torch.device("meta"):
+        model = Transformer(c).to(torch.bfloat16)
+        tokens = torch.zeros(B, T, dtype=torch.long)
+        cache = model.new_cache(B, 100)
+    with torch.inference_mode(), PeakBytes() as p:
+        model(tokens, cache)
+    tables = 4 * T * c.H  # cosines and sines [T, H/2] in fp32
+    positions = 8 * T
+    formula = activation_bytes(B, T, c.D, c.F, c.V, n_logits=T)
+    assert p.peak_bytes == formula + tables + positions

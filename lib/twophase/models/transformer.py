@@ -65,11 +65,11 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
-        added = self.self_attn(self.input_layernorm(x), step)
+        # What attention adds gets no name: a name would keep it in memory while the MLP runs.
         if self.four_norms:
-            x = x + self.post_attention_layernorm(added)
+            x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), step))
             return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))  # type: ignore[no-any-return]
-        x = x + added
+        x = x + self.self_attn(self.input_layernorm(x), step)
         return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]
 
 

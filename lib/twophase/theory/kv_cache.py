@@ -107,6 +107,28 @@ def weight_bytes(n_params: Number, bytes_per_param: Number = 2) -> Number:
     return n_params * bytes_per_param
 
 
+@formula(zero_ok=("n_logits",))
+def activation_bytes(
+    B: Number,
+    T: Number,
+    D: Number,
+    F: Number,
+    V: Number,
+    n_logits: Number = 1,
+    bytes_per_value: Number = 2,
+) -> Number:
+    """The most that tensors between operators take at one time: a dense model with gated MLPs, T
+    tokens of each of B sequences, run operator by operator, attention fused.
+
+    End of an MLP: its input, the stream, the normed copy and the output; gate, up and product. End
+    of the pass: the stream, its normed copy, and logits for `n_logits` of the T tokens. Attention's
+    own tensors are taken to be fewer than the MLP's.
+    """
+    in_a_layer = T * (4 * D + 3 * F)
+    at_the_end = 2 * T * D + n_logits * V
+    return bytes_per_value * B * maximum(in_a_layer, at_the_end)
+
+
 @formula(
     zero_ok=(
         "weight_bytes",
