@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 from notebook_tools import small_solution
 
 from twophase.checks import registry
-from twophase.lab import check, checking, course, hint, progress, record, showing, solution
+from twophase.lab import check, checking, course, hint, progress, record, showing, solution, timed
 from twophase.lab.shown import CheckFailed, LabError
 from twophase.lab.withheld import used
 from twophase.protocol import NotYet
@@ -338,3 +338,44 @@ def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_p
     verdict = nb.cells[7].outputs[-1]
     assert verdict.data["text/plain"] == "2.0"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prediction_is_on_record_before_the_first_run_that_is_timed(my: Path) -> None:
+    seen: list[list[str]] = []
+
+    def run() -> None:
+        seen.append([e["event"] for e in record.read()])
+
+    made = timed(ID, lambda: {"one": 3, "four": 12}, {"one": lambda: run, "four": lambda: run})
+    assert seen[0] == ["prediction"]
+    assert made.column("your prediction") == [1, 4]
+    events = record.read()
+    assert [e["event"] for e in events] == ["prediction", "timing"]
+    assert events[0]["ratios"] == {"one": 1, "four": 4}
+    assert events[1]["ratios"]["one"] == 1
+    assert ID not in record.standings(events)  # a clock gives no points
+
+
+def test_nothing_is_timed_before_the_answer_is_written(
+    my: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never() -> Callable[[], object]:
+        raise AssertionError("timed without a prediction")
+
+    assert timed(ID, lambda: {"one": stub()}, {"one": never}) is None
+    assert capsys.readouterr().out.startswith(f"{ID}: predict first.")
+    assert record.read() == []
+
+
+@pytest.mark.parametrize("amount", [0, -1, float("nan"), None, "3", True])
+def test_a_prediction_that_is_no_positive_number_is_refused_in_a_sentence(
+    amount: Any, my: Path
+) -> None:
+    with pytest.raises(LabError, match="must be a positive number"):
+        timed(ID, lambda: {"one": amount}, {"one": lambda: lambda: None})
+    assert record.read() == []
+
+
+def test_names_of_prediction_and_clock_must_agree(my: Path) -> None:
+    with pytest.raises(LabError, match="give both the same names"):
+        timed(ID, lambda: {"one": 1}, {"two": lambda: lambda: None})

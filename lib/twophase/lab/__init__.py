@@ -1,9 +1,9 @@
-"""What a learner's notebook imports: `check`, `hint`, `solution`, `progress`, and `NotYet`, which
-its stubs raise.
+"""What a learner's notebook imports: `check`, `hint`, `solution`, `progress`, `timed`, and
+`NotYet`, which its stubs raise.
 
-`check` judges the answer that the notebook defines and raises if it is wrong; the other three only
-show something. In the process that runs a notebook for the official grader (environment variable
-TWOPHASE_WORKER=1) all four do nothing: there are no checks there, and the score is made elsewhere.
+`check` judges the answer that the notebook defines and raises if it is wrong; the others only show
+something. In the process that runs a notebook for the official grader (environment variable
+TWOPHASE_WORKER=1) all five do nothing: there are no checks there, and the score is made elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from twophase.protocol import NotYet
 
-__all__ = ["NotYet", "check", "hint", "progress", "solution"]
+__all__ = ["NotYet", "check", "hint", "progress", "solution", "timed"]
 
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 
@@ -63,3 +63,19 @@ def progress() -> Any:
     from twophase.lab.tables import Progress
 
     return Progress.now()
+
+
+def timed(exercise_id: str, predict: Any, prepare: Any) -> Any:
+    """Your prediction, then the clock: a table of how many times as long as the first each one
+    takes.
+
+    `predict()` calls your answer and returns a number for each name (bytes, say); it is recorded
+    before anything is timed. `prepare[name]()` returns the function to time. Before the answer is
+    written it says so and times nothing. Raises `LabError` if the names differ or a number is not
+    positive.
+    """
+    if IN_WORKER:
+        return None
+    from twophase.lab.clock import predict_then_time
+
+    return predict_then_time(exercise_id, predict, prepare)
