@@ -19,7 +19,7 @@ from twophase.theory import (
     two_phases,
 )
 
-V5E = catalog.hardware("v5e")
+V5E = catalog.hardware("worked-v5e")
 H100 = catalog.hardware("h100")
 size = st.integers(1, 40)
 unhurried = draws(60)

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterable
 
 from twophase.theory.architecture import Architecture
-from twophase.theory.chips import CHIPS
+from twophase.theory.chips import CHIPS, WORKED_V5E
 from twophase.theory.hardware import Hardware
 from twophase.theory.model_list import MODELS as _MODELS
 
 MODELS: dict[str, Architecture] = {arch.name: arch for arch in _MODELS}
-HARDWARE: dict[str, Hardware] = {chip.name: chip for chip in CHIPS}
+HARDWARE: dict[str, Hardware] = {chip.name: chip for chip in (*CHIPS, WORKED_V5E)}
 
 _ALIASES = {
     "a100": "A100 80GB SXM",
@@ -21,6 +21,7 @@ _ALIASES = {
     "h200": "H200 SXM",
     "v5e": "TPU v5e",
     "v5p": "TPU v5p",
+    "workedv5e": "TPU v5e, worked",
     "mixtral": "mixtral-8x7b",
     "mistral": "mistral-7b",
     "gpt3175b": "gpt-3",

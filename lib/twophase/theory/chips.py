@@ -1,13 +1,20 @@
 """Published figures of accelerators, each with the document it comes from. Dense FLOP/s, decimal
 units.
 
-Capacity is the vendor's number in GB = 10^9 bytes; what a process can use is less. NVIDIA prints
-most tensor-core rates with 2:4 sparsity; those are halved here.
+Memory is what the driver reports where that is known (nvidia-smi, rocm-smi: `MiB` is 2^20 bytes),
+else the vendor's number in GB = 10^9 bytes. A card sold as 80 GB has 80 x 2^30 bytes and shows a
+little less, so that the vendor's number, read as 10^9, is too small. How much of it an engine may
+use is an assumption of the planner, not a figure of the chip. NVIDIA prints most tensor-core rates
+with 2:4 sparsity; those are halved here.
 """
+
+from dataclasses import replace
 
 from twophase.theory.hardware import Hardware
 
 NVLINK = "NVLink, all links of one GPU, both directions"
+MIB = 2**20
+NVIDIA_SMI = "memory: nvidia-smi, as listed in github.com/modal-labs/modal-client/pull/2797"
 
 CHIPS = (
     Hardware(
@@ -20,10 +27,13 @@ CHIPS = (
             "int8": 624e12,
         },
         hbm_bytes_per_s=2.039e12,
-        hbm_bytes=80e9,
+        hbm_bytes=81_920 * MIB,
         link_bytes_per_s=600e9,
         link=NVLINK,
-        source="NVIDIA A100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/a100",
+        source=(
+            "NVIDIA A100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/a100; "
+            + NVIDIA_SMI
+        ),
         date="2021-06",
     ),
     Hardware(
@@ -36,11 +46,12 @@ CHIPS = (
             "int8": 624e12,
         },
         hbm_bytes_per_s=1.555e12,
-        hbm_bytes=40e9,
+        hbm_bytes=40_960 * MIB,
         link_bytes_per_s=600e9,
         link=NVLINK,
         source=(
-            "NVIDIA A100 Tensor Core GPU data sheet and architecture white paper v1.0, nvidia.com"
+            "NVIDIA A100 Tensor Core GPU data sheet and architecture white paper v1.0, nvidia.com; "
+            + NVIDIA_SMI
         ),
         date="2020-11",
     ),
@@ -55,12 +66,12 @@ CHIPS = (
             "int8": 1979e12,
         },
         hbm_bytes_per_s=3.35e12,
-        hbm_bytes=80e9,
+        hbm_bytes=81_559 * MIB,
         link_bytes_per_s=900e9,
         link=NVLINK,
         source=(
             "NVIDIA H100 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h100 (1,979"
-            " sparse bf16, halved)"
+            " sparse bf16, halved); " + NVIDIA_SMI
         ),
         date="2023-07",
     ),
@@ -75,12 +86,12 @@ CHIPS = (
             "int8": 1979e12,
         },
         hbm_bytes_per_s=4.8e12,
-        hbm_bytes=141e9,
+        hbm_bytes=143_771 * MIB,
         link_bytes_per_s=900e9,
         link=NVLINK,
         source=(
             "NVIDIA H200 Tensor Core GPU data sheet, nvidia.com/en-us/data-center/h200 (sparse"
-            " rates, halved)"
+            " rates, halved); memory: nvidia-smi"
         ),
         date="2024-11",
     ),
@@ -96,13 +107,13 @@ CHIPS = (
             "fp4": 9e15,
         },
         hbm_bytes_per_s=8e12,
-        hbm_bytes=180e9,
+        hbm_bytes=183_359 * MIB,
         link_bytes_per_s=1.8e12,
         link=NVLINK,
         source=(
             "NVIDIA DGX B200 data sheet (1,440 GB and 64 TB/s over 8 GPUs) and Blackwell data"
             " sheet, nvidia.com (sparse rates, halved); the later HGX B200 data sheet prints 7.7"
-            " TB/s"
+            " TB/s; memory: nvidia-smi, as in github.com/NVIDIA/TensorRT-LLM/issues/10278"
         ),
         date="2024-10",
     ),
@@ -117,25 +128,26 @@ CHIPS = (
             "int8": 2614.9e12,
         },
         hbm_bytes_per_s=5.3e12,
-        hbm_bytes=192e9,
+        hbm_bytes=206_141_652_992,
         link_bytes_per_s=896e9,
         link="Infinity Fabric, seven links to other GPUs, both directions",
         source=(
             "AMD Instinct MI300X data sheet,"
-            " amd.com/en/products/accelerators/instinct/mi300/mi300x.html"
+            " amd.com/en/products/accelerators/instinct/mi300/mi300x.html; memory: rocm-smi, as in"
+            " github.com/ROCm/legacy-rocm-build/issues/4750"
         ),
         date="2023-12",
     ),
     Hardware(
         name="TPU v5e",
-        flops_per_s={"bf16": 1.97e14, "int8": 3.94e14},
-        hbm_bytes_per_s=8.1e11,
+        flops_per_s={"bf16": 1.97e14, "int8": 3.93e14},
+        hbm_bytes_per_s=8.19e11,
         hbm_bytes=16e9,
         link_bytes_per_s=9e10,
         link="ICI, per axis, both directions; two axes",
         source=(
-            "Austin et al., How to Scale Your Model, jax-ml.github.io/scaling-book;"
-            " cloud.google.com/tpu/docs/v5e prints 8.19e11 B/s and 3.93e14 int8"
+            "cloud.google.com/tpu/docs/v5e; ICI per axis from Austin et al., How to Scale Your"
+            " Model, jax-ml.github.io/scaling-book"
         ),
         date="2025-02",
     ),
@@ -148,5 +160,17 @@ CHIPS = (
         link="ICI, per axis, both directions; three axes",
         source="cloud.google.com/tpu/docs/v5p; ICI per axis from jax-ml.github.io/scaling-book",
         date="2025-02",
+    ),
+)
+
+# The chip of the worked problems: a TPU v5e in the round numbers of the texts that set them.
+WORKED_V5E = replace(
+    next(chip for chip in CHIPS if chip.name == "TPU v5e"),
+    name="TPU v5e, worked",
+    flops_per_s={"bf16": 1.97e14, "int8": 3.94e14},
+    hbm_bytes_per_s=8.1e11,
+    source=(
+        "Austin et al., How to Scale Your Model, jax-ml.github.io/scaling-book: the numbers of the"
+        " worked problems, where the data sheet prints 8.19e11 B/s and 3.93e14 int8"
     ),
 )
