@@ -28,9 +28,6 @@ SPLIT_SOON = {
     "grading/release.py",
     "grading/similar_fragments.py",
     "grading/supervisor.py",
-    "kernels/attention.py",
-    "models/config.py",
-    "models/train.py",
     "theory/plan.py",
 }
 

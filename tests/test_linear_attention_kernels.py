@@ -20,7 +20,7 @@ from twophase.kernels.linear_attention import (
     taylor_features,
 )
 from twophase.models.config import Config
-from twophase.models.config import LinearAttention as LinearConfig
+from twophase.models.layer_sizes import LinearAttention as LinearConfig
 from twophase.models.transformer import Transformer
 from twophase.theory.beyond_attention import taylor_features as n_features
 from twophase.theory.kv_cache import linear_attention_bytes

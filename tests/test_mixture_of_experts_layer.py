@@ -21,7 +21,8 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBl
 
 from twophase.kernels.mixture_of_experts import route
 from twophase.measure import Meter
-from twophase.models.config import Config, Routing
+from twophase.models.config import Config
+from twophase.models.layer_sizes import Routing
 from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP
 from twophase.models.transformer import Transformer

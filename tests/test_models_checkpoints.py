@@ -121,7 +121,7 @@ def test_the_trained_model_is_about_a_megabyte_and_says_how_it_came_about():
 
 
 def test_the_trained_model_predicts_held_out_python_about_as_well_as_its_card_says():
-    from twophase.models.train import bits_per_byte
+    from twophase.models.evaluate import bits_per_byte
 
     data = corpus.load("held_out")
     sample = data[len(data) // 2 :][

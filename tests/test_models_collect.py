@@ -8,7 +8,7 @@ import torch
 
 from twophase.models import checkpoints, collect, corpus, family
 from twophase.models.config import Config
-from twophase.models.train import Recipe
+from twophase.models.recipe import Recipe
 from twophase.models.transformer import Transformer
 
 TINY = Config(L=1, D=8, F=12, N=2, K=1, H=4, V=19)

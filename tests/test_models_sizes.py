@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from twophase.models.config import LinearAttention, StateSpace
 from twophase.models.family import FAMILY
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.catalog import MODELS
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts

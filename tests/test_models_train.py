@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from twophase.models.config import LinearAttention, StateSpace
+from twophase.models.evaluate import bits_per_byte
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.optimizer import MuonAdamW
-from twophase.models.train import Recipe, Trainer, batch, bits_per_byte, curve, train
+from twophase.models.recipe import Recipe, batch
+from twophase.models.train import Trainer, curve, train
 from twophase.models.train import main as train_main
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts

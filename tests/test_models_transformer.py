@@ -4,7 +4,7 @@ theory says."""
 import pytest
 import torch
 
-from twophase.models.config import LinearAttention, StateSpace
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
 
 # N·H = 30 is not D = 16, and no two sizes are equal, so that a mixed-up pair cannot pass unseen.

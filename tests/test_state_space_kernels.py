@@ -20,7 +20,8 @@ from twophase.kernels.state_space_compiled import CHUNK, compiled_scan
 from twophase.measure.meter import Meter
 from twophase.models import state_space
 from twophase.models.attention import Step
-from twophase.models.config import Config, StateSpace
+from twophase.models.config import Config
+from twophase.models.layer_sizes import StateSpace
 from twophase.models.transformer import Transformer
 from twophase.theory.kv_cache import state_space_bytes
 

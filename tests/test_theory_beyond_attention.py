@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from twophase.models.config import Config, LinearAttention, StateSpace
+from twophase.models.config import Config
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.theory.beyond_attention import (
     linear_attention_flops,
     state_space_flops,

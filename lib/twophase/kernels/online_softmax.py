@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from twophase.kernels.attention import check_shapes
+from twophase.kernels.attention_inputs import check_shapes
 
 NEG_INF = float("-inf")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from twophase.models import checkpoints, corpus
 from twophase.models.family import FAMILY, SEEDS
-from twophase.models.train import Recipe
+from twophase.models.recipe import Recipe
 
 
 def collect(runs: Path, out: Path) -> list[str]:

@@ -9,75 +9,12 @@ from typing import Any
 
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.kernels.rope import RopeScaling
+from twophase.models.layer_sizes import LinearAttention, Routing, StateSpace, state_costs
 from twophase.theory.architecture import Architecture
-from twophase.theory.beyond_attention import (
-    linear_attention_flops,
-    linear_attention_params,
-    state_space_flops,
-    state_space_params,
-    taylor_features,
-)
-from twophase.theory.kv_cache import linear_attention_bytes, state_space_bytes
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 # How our kinds of layers are called by the theory, which counts their parameters and cache bytes.
 MIXERS = {"gqa": "full", "sliding": "sliding", "mla": "mla", "linear": "state", "ssm": "state"}
-
-
-@dataclass(frozen=True)
-class LinearAttention:
-    """Linear attention with BASED's Taylor features: queries and keys of `feature_dim` numbers per
-    head."""
-
-    feature_dim: int = 16
-
-    def __post_init__(self) -> None:
-        if self.feature_dim < 2 or self.feature_dim % 2:
-            raise ValueError(
-                "RoPE turns pairs of numbers, so feature_dim must be even; it is"
-                f" {self.feature_dim}."
-            )
-
-
-@dataclass(frozen=True)
-class StateSpace:
-    """Mamba's sizes: `d_inner` channels with `d_state` numbers of memory each, a convolution over
-    `conv_width` inputs."""
-
-    d_inner: int
-    d_state: int = 16
-    conv_width: int = 4
-    dt_rank: int = 8
-
-
-@dataclass(frozen=True)
-class Routing:
-    """How a mixture of experts picks its k of E, and with what weights.
-
-    `score`: "softmax" (Mixtral, Qwen, DeepSeek-V2) or "sigmoid" (DeepSeek-V3) of the router's
-    logits. `normalize`: the k weights are divided by their sum. `scale`: what they are multiplied
-    with. `groups`, `groups_kept`: experts come in groups and a token may visit the best few only; a
-    group is as good as the sum of its `group_top` best experts.
-    """
-
-    score: str = "softmax"
-    normalize: bool = True
-    scale: float = 1.0
-    groups: int = 1
-    groups_kept: int = 1
-    group_top: int = 1
-
-    def __post_init__(self) -> None:
-        if self.score not in ("softmax", "sigmoid"):
-            raise ValueError(f'a router scores by "softmax" or "sigmoid"; got "{self.score}".')
-        if min(self.groups, self.group_top) < 1:
-            raise ValueError(
-                f"`groups` and `group_top` start at 1; got {self.groups} and {self.group_top}."
-            )
-        if not 1 <= self.groups_kept <= self.groups:
-            raise ValueError(
-                f"a router keeps between 1 and {self.groups} groups; got {self.groups_kept}."
-            )
 
 
 @dataclass(frozen=True)
@@ -109,7 +46,7 @@ class Config:
     linear: LinearAttention | None = None
     ssm: StateSpace | None = None
     moe: MixtureOfExperts | None = None
-    routing: Routing = Routing()
+    routing: Routing = Routing()  # noqa: RUF009 (a frozen record, and `to_dict` asks for it)
     causal: bool = True  # False: every token sees every other (masked diffusion)
     # What some families do differently.
     rope_scaling: RopeScaling | None = None
@@ -248,11 +185,15 @@ class Config:
             **{key: getattr(self, key) for key in SAME_NAME},
             tied_embeddings=self.tied,
             attention=kinds[0] if len(set(kinds)) == 1 else kinds,
-            state_values=self._state_values(),
-            state_params=self._state_params(),
-            state_flops=self._state_flops(),
+            **state_costs(self._state_layer(), self.D, self.N, self.H),
             max_context=self.context,
         )
+
+    def _state_layer(self) -> LinearAttention | StateSpace | None:
+        """The sizes of the layers with a state; a stack has layers of one such kind at most."""
+        if "ssm" in self.mixers:
+            return self.ssm
+        return self.linear if "linear" in self.mixers else None
 
     @classmethod
     def from_architecture(cls, arch: Architecture, **more: Any) -> "Config":
@@ -268,42 +209,6 @@ class Config:
             "context": arch.max_context or 256,
         }
         return cls(**(sizes | more))
-
-    def _state_values(self) -> int:
-        """Numbers that a "linear" or "ssm" layer keeps per sequence; a stack has layers of one of
-        the two at most."""
-        if "ssm" in self.mixers and self.ssm:
-            return int(
-                state_space_bytes(1, self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width, 1)
-            )
-        if "linear" in self.mixers and self.linear:
-            return int(
-                linear_attention_bytes(
-                    1, self.N, int(taylor_features(self.linear.feature_dim)), self.H, 1
-                )
-            )
-        return 0
-
-    def _state_params(self) -> int:
-        """Parameters of such a layer's mixer, its inner norms included."""
-        if "ssm" in self.mixers and self.ssm:
-            s = self.ssm
-            return int(state_space_params(self.D, s.d_inner, s.d_state, s.conv_width, s.dt_rank))
-        if "linear" in self.mixers and self.linear:
-            return int(linear_attention_params(self.D, self.N, self.H, self.linear.feature_dim))
-        return 0
-
-    def _state_flops(self) -> int:
-        """FLOPs of a token's step in such a layer, besides its projections."""
-        if "ssm" in self.mixers and self.ssm:
-            return int(state_space_flops(self.ssm.d_inner, self.ssm.d_state, self.ssm.conv_width))
-        if "linear" in self.mixers and self.linear:
-            return int(
-                linear_attention_flops(
-                    self.N, int(taylor_features(self.linear.feature_dim)), self.H
-                )
-            )
-        return 0
 
 
 # Fields that an Architecture has under the same name.

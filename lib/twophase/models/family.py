@@ -6,7 +6,8 @@ and the draft of speculative decoding, which are larger and smaller.
 
 from typing import Any
 
-from twophase.models.config import Config, LinearAttention, StateSpace
+from twophase.models.config import Config
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 _GQA = Config(L=4, D=128, F=256, N=4, K=2, H=32)

@@ -13,7 +13,7 @@ import os
 import pickle
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,60 +23,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch.nn import functional
 
 from twophase.models import checkpoints, corpus, diffusion
+from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
 from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.optimizer import MuonAdamW
+from twophase.models.recipe import Recipe, batch
 from twophase.models.transformer import Config, Transformer
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a model is trained."""
-
-    n_tokens: int = 3_000_000
-    B: int = (
-        8  # sequences per step: many small steps learn more from a small budget than few large ones
-    )
-    lr_matrices: float = 6e-3  # peak of the learning rate of the layers' matrices (Muon)
-    lr_others: float = 3e-3  # of embeddings, norms and vectors (AdamW)
-    lr_end: float = 0.03  # where the cosine ends, as a share of the peak
-    warmup_steps: int = 60
-    weight_decay: float = 0.1  # of the layers' matrices only
-    clip: float = 1.0  # largest norm of the gradient
-    aux_weight: float = 0.01  # of a mixture of experts' load-balance loss
-    seed: int = 1
-    autocast: bool = True  # matrix products in bf16; weights, sums and the optimizer in fp32
-
-    def steps(self, T: int) -> int:
-        """Optimizer steps that the budget of tokens pays for."""
-        return max(1, self.n_tokens // (self.B * T))
-
-    def lr_share(self, step: int, T: int) -> float:
-        """The learning rate as a share of its peak: linear warm-up, then a cosine from 1 to
-        lr_end."""
-        if step < self.warmup_steps:
-            return (step + 1) / self.warmup_steps
-        done = (step - self.warmup_steps) / max(1, self.steps(T) - self.warmup_steps)
-        return self.lr_end + (1 - self.lr_end) * (1 + math.cos(math.pi * done)) / 2
-
-
-def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tensor:
-    """The sequences of one step: int64 [B, T + 1], so that token t + 1 is the target of token t.
-
-    Every epoch cuts the data into windows at a fresh offset and visits each once, in a fresh order.
-    """
-    windows = (len(data) - 1) // T - 1
-    if windows < B:
-        raise ValueError(
-            f"{len(data)} bytes of training data do not fill one batch of {B} sequences of {T}."
-        )
-    epoch, i = divmod(step, windows // B)
-    rng = np.random.default_rng([seed, epoch])
-    offset = int(rng.integers(T))
-    starts = offset + T * rng.permutation(windows)[i * B : (i + 1) * B]  # [B]
-    return torch.from_numpy(
-        np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64)
-    )  # [B, T + 1]
 
 
 class Trainer:
@@ -214,38 +166,6 @@ def training_loss(
         if isinstance(m, MixtureOfExperts) and m.aux_loss is not None
     ]
     return loss, torch.stack(aux).mean() if aux else torch.zeros(())
-
-
-@torch.no_grad()
-def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int = 1) -> float:
-    """Mean of −log2 of the probability of each next byte, over windows of the model's context that
-    do not overlap.
-
-    `every`: only each so-manieth window counts. For a masked-diffusion model it is an upper bound,
-    by sampling.
-    """
-    T = model.config.context
-    n = (len(data) - 1) // T
-    if n < 1:
-        raise ValueError(f"{len(data)} bytes do not fill a window of {T} and its target.")
-    device = model.embed_tokens.weight.device
-    inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
-    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[
-        ::every
-    ]  # [windows, T]
-    if not model.config.causal:
-        return diffusion.bound_bits_per_byte(
-            model, targets.flatten().numpy().astype(np.uint8)
-        ).bits_per_byte
-    nats = 0.0
-    for i in range(0, len(inputs), B):
-        logits = model(inputs[i : i + B].to(device)).float().flatten(0, 1)  # [B·T, V]
-        nats += float(
-            functional.cross_entropy(
-                logits, targets[i : i + B].flatten().to(device), reduction="sum"
-            )
-        )
-    return nats / targets.numel() / math.log(2)
 
 
 def curve(losses: list[float], points: int = 40) -> list[float]:

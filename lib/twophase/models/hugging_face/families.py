@@ -6,8 +6,8 @@ from math import sqrt
 from typing import Any
 
 from twophase.kernels.mixture_of_experts import check_routing
-from twophase.models.config import Routing
 from twophase.models.hugging_face.rope import rope_fields, score_factor
+from twophase.models.layer_sizes import Routing
 from twophase.theory.hf_values import count, need, number, size
 
 Json = Mapping[str, Any]

@@ -1,0 +1,57 @@
+"""How every model of the family is trained: the budget, the rates, the order of the data."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained."""
+
+    n_tokens: int = 3_000_000
+    B: int = (
+        8  # sequences per step: many small steps learn more from a small budget than few large ones
+    )
+    lr_matrices: float = 6e-3  # peak of the learning rate of the layers' matrices (Muon)
+    lr_others: float = 3e-3  # of embeddings, norms and vectors (AdamW)
+    lr_end: float = 0.03  # where the cosine ends, as a share of the peak
+    warmup_steps: int = 60
+    weight_decay: float = 0.1  # of the layers' matrices only
+    clip: float = 1.0  # largest norm of the gradient
+    aux_weight: float = 0.01  # of a mixture of experts' load-balance loss
+    seed: int = 1
+    autocast: bool = True  # matrix products in bf16; weights, sums and the optimizer in fp32
+
+    def steps(self, T: int) -> int:
+        """Optimizer steps that the budget of tokens pays for."""
+        return max(1, self.n_tokens // (self.B * T))
+
+    def lr_share(self, step: int, T: int) -> float:
+        """The learning rate as a share of its peak: linear warm-up, then a cosine from 1 to
+        lr_end."""
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(1, self.steps(T) - self.warmup_steps)
+        return self.lr_end + (1 - self.lr_end) * (1 + math.cos(math.pi * done)) / 2
+
+
+def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tensor:
+    """The sequences of one step: int64 [B, T + 1], so that token t + 1 is the target of token t.
+
+    Every epoch cuts the data into windows at a fresh offset and visits each once, in a fresh order.
+    """
+    windows = (len(data) - 1) // T - 1
+    if windows < B:
+        raise ValueError(
+            f"{len(data)} bytes of training data do not fill one batch of {B} sequences of {T}."
+        )
+    epoch, i = divmod(step, windows // B)
+    rng = np.random.default_rng([seed, epoch])
+    offset = int(rng.integers(T))
+    starts = offset + T * rng.permutation(windows)[i * B : (i + 1) * B]  # [B]
+    return torch.from_numpy(
+        np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64)
+    )  # [B, T + 1]
