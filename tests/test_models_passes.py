@@ -6,7 +6,7 @@ import torch
 from twophase import models
 from twophase.measure import Meter
 from twophase.models.passes import repeated_pass
-from twophase.theory.two_phases import decode_step_flops
+from twophase.theory.two_phases import dense_decode_step_flops
 
 
 @pytest.mark.parametrize(("T", "cached", "B"), [(1, 0, 1), (1, 7, 1), (1, 7, 3), (5, 0, 2)])
@@ -25,7 +25,7 @@ def test_a_step_attends_to_the_cached_tokens_and_its_own() -> None:
     with Meter() as meter:
         run()
     sizes = arch.n_matmul_params(), arch.L, arch.N, arch.H
-    assert meter.matmul_flops == decode_step_flops(1, 13, *sizes)
+    assert meter.matmul_flops == dense_decode_step_flops(1, 13, *sizes)
 
 
 @pytest.mark.parametrize("sizes", [(0, 3, 1), (1, -1, 1), (1, 1, 0)])
