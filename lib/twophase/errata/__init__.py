@@ -7,7 +7,8 @@ The claims are data (`claims/*.yml`, one file per text); `ledger` computes them 
 
 from twophase.errata.ledger import Finding, findings, judge
 from twophase.errata.page import agreement, controls, counts, describe, table
-from twophase.errata.rows import Claim, Source, load
+from twophase.errata.parsing import load
+from twophase.errata.rows import Claim, Source
 
 __all__ = [
     "Claim",

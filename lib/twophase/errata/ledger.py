@@ -4,14 +4,15 @@ follows."""
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import CodeType
 from typing import Any
 
 from twophase.errata import witnesses
-from twophase.errata.rows import Claim, Reading, amount, load
+from twophase.errata.parsing import amount, load
+from twophase.errata.rows import UNCHECKED, Claim, Reading
 from twophase.errata.rules import agrees, same
 from twophase.theory import (
     arithmetic_intensity,
@@ -39,6 +40,8 @@ PLAIN = {
     "sum": sum,
     "log2": math.log2,
 }
+# how far off a claim may be (a factor) and still be called so
+SEVERITIES = ((1.05, "slight"), (2.0, "notable"), (math.inf, "grave"))
 SLOT = re.compile(r"\{([^{}]+?)(?::([^{}:]*))?\}")
 
 
@@ -59,12 +62,15 @@ class Outcome:
 @dataclass(frozen=True)
 class Finding:
     """A claim with what came out. `verdict` follows from the numbers; the row's own must be the
-    same."""
+    same. `off` says how far the claim, taken as it stands, is from what is right (empty where it
+    is not), and `severity` what that means for somebody who relies on it."""
 
     claim: Claim
     outcomes: tuple[Outcome, ...]
     verdict: str
     correction: str
+    off: str = ""
+    severity: str = ""
 
     @property
     def plain(self) -> Outcome | None:
@@ -120,7 +126,8 @@ def scope_of(claim: Claim, inputs: Mapping[str, str | float]) -> dict[str, Any]:
     return scope
 
 
-def _outcome(claim: Claim, reading: Reading | None) -> Outcome:
+def outcome_of(claim: Claim, reading: Reading | None = None) -> Outcome:
+    """A claim computed on all its cases: as it stands, or as `reading` changes it."""
     changes = reading.inputs if reading else {}
     expression = (reading.expression if reading else None) or claim.expression or ""
     values, printed, verdicts = [], [], []
@@ -144,6 +151,8 @@ def _outcome(claim: Claim, reading: Reading | None) -> Outcome:
 
 
 def _verdict(claim: Claim, outcomes: tuple[Outcome, ...]) -> str:
+    if claim.kind in UNCHECKED:
+        return "not checked"
     if claim.expression is None:
         told_apart = not all(same(case) for case in zip(*(o.values for o in outcomes), strict=True))
         return (
@@ -151,7 +160,53 @@ def _verdict(claim: Claim, outcomes: tuple[Outcome, ...]) -> str:
         )
     if outcomes[0].agrees:
         return "holds"
+    if claim.kind == "code":
+        return "bug"
     return "holds if" if any(o.agrees for o in outcomes[1:]) else "wrong"
+
+
+def _off(claim: Claim, plain: Outcome) -> tuple[str, str]:
+    """How far the claim as it stands is off, in words, and how severe that is."""
+    difference = "grave" if claim.kind == "code" else "notable"
+    if claim.error is not None:
+        scope = scope_of(claim, claim.cases[0]) | {"value": plain.values[0]}
+        size = float(eval(_compiled(claim.error.expression), scope))
+        if claim.error.unit == "times":
+            return _times(max(size, 1 / size))
+        return f"{amount_in_words(size)} {claim.error.unit}", difference
+    if isinstance(claim.stated.value, bool):
+        raise ValueError("a statement that is not true needs `error`: how far off it is.")
+    pairs = list(_pairs(claim, plain))
+    differences = [f"{amount_in_words(abs(v - w))} {claim.stated.unit}" for v, w in pairs]
+    if any(v * w <= 0 for v, w in pairs):
+        return differences[0], difference
+    return _times(max(max(v / w, w / v) for v, w in pairs))
+
+
+def _pairs(claim: Claim, plain: Outcome) -> Iterator[tuple[float, float]]:
+    """Every recomputed number beside the one that the text has; of a range, its nearer end."""
+    for i, computed in enumerate(plain.values):
+        stated = plain.printed[i] if claim.formula is not None else claim.stated.value
+        values = list(computed) if isinstance(computed, (list, tuple)) else [computed]
+        if claim.rule == "within":
+            low, high = stated
+            yield from ((v, min(max(v, low), high)) for v in values)
+        else:
+            wanted = list(stated) if isinstance(stated, (list, tuple)) else [stated] * len(values)
+            yield from zip(values, wanted, strict=True)
+
+
+def _times(factor: float) -> tuple[str, str]:
+    severity = next(name for limit, name in SEVERITIES if factor < limit)
+    return f"{amount_in_words(factor)} times", severity
+
+
+def amount_in_words(value: float) -> str:
+    """A size with three digits that count, thousands set apart."""
+    if value == 0 or value >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def fill(text: str, scope: Mapping[str, Any]) -> str:
@@ -167,16 +222,18 @@ def fill(text: str, scope: Mapping[str, Any]) -> str:
 def judge(claim: Claim) -> Finding:
     """Compute one claim. ValueError names the row if an expression cannot be evaluated."""
     try:
-        plain = [_outcome(claim, None)] if claim.expression is not None else []
-        outcomes = (*plain, *(_outcome(claim, reading) for reading in claim.readings))
+        plain = [outcome_of(claim)] if claim.expression is not None else []
+        outcomes = (*plain, *(outcome_of(claim, reading) for reading in claim.readings))
         scope = scope_of(claim, claim.cases[0])
-        scope["value"] = outcomes[0].values[0]
+        if outcomes:
+            scope["value"] = outcomes[0].values[0]
+        off, severity = _off(claim, plain[0]) if plain and not plain[0].agrees else ("", "")
         correction = " ".join(fill(claim.correction, scope).split())
     except Exception as problem:
         raise ValueError(
             f"{claim.source}, {claim.id}: {type(problem).__name__}: {problem}"
         ) from problem
-    return Finding(claim, outcomes, _verdict(claim, outcomes), correction)
+    return Finding(claim, outcomes, _verdict(claim, outcomes), correction, off, severity)
 
 
 @cache

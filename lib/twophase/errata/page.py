@@ -9,7 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from twophase.errata.ledger import Finding, Outcome, findings
-from twophase.errata.rows import TOPICS, VERDICTS, Claim, Source, load
+from twophase.errata.parsing import load
+from twophase.errata.rows import TOPICS, VERDICTS, Claim, Source
 from twophase.errata.rules import RULES, describe_rule
 
 SHOWN = 3  # values of a row that is computed on several sizes

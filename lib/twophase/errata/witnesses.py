@@ -2,7 +2,7 @@
 something was posted."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import product
 from math import log2
 from typing import TYPE_CHECKING
@@ -46,6 +46,18 @@ def posted_on(post_id: int) -> str:
     2010-11-04."""
     milliseconds = (post_id >> 22) + 1288834974657
     return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()
+
+
+def days_between(day: str, other: str) -> int:
+    """Days from one ISO date to another, whichever comes first."""
+    return abs((date.fromisoformat(other) - date.fromisoformat(day)).days)
+
+
+def bytes_of(dtype: str) -> float:
+    """Bytes of one number of torch's dtype of that name."""
+    import torch
+
+    return float(getattr(torch, dtype).itemsize)
 
 
 def seconds(clock: str) -> int:
