@@ -6,7 +6,7 @@ The claims are data (`claims/*.yml`, one file per text); `ledger` computes them 
 """
 
 from twophase.errata.ledger import Finding, findings, judge
-from twophase.errata.page import agreement, controls, counts, describe, table
+from twophase.errata.page import agreement, controls, counts, describe, rows_of, severities
 from twophase.errata.parsing import load
 from twophase.errata.rows import Claim, Source
 
@@ -21,5 +21,6 @@ __all__ = [
     "findings",
     "judge",
     "load",
-    "table",
+    "rows_of",
+    "severities",
 ]
