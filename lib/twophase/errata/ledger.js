@@ -1,7 +1,7 @@
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.querySelector("form.tp-filter");
   if (!form) return;
-  const rows = [...document.querySelectorAll("ul.tp-ledger details")];
+  const rows = [...document.querySelectorAll("ul.tp-ledger > li > details")];
   const texts = rows.map((row) => row.textContent.toLowerCase());
   const selects = ["verdict", "severity", "topic", "source"];
   function apply() {
