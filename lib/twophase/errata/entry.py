@@ -141,7 +141,7 @@ def _basis(claim: Claim) -> str:
     elif claim.kind in UNCHECKED:
         parts.append(f"<dt>Not checked</dt><dd>{UNCHECKED_BECAUSE[claim.kind]}</dd>")
     elif claim.kind == "code":
-        parts.append("<dt>Code</dt><dd>run as it stands</dd>")
+        parts.append("<dt>Code</dt><dd>restated line for line, and run</dd>")
     if claim.same_as:
         parts.append(
             "<dt>The same as</dt>"
