@@ -1,11 +1,11 @@
 """Checks of chapter 1, the two phases."""
 
 ORDER = (
-    "generation_flops",
-    "metrics",
-    "generate",
+    "forward_flops",
     "sampler",
     "top_p_cases",
-    "forward_flops",
+    "generate",
+    "generation_flops",
+    "metrics",
     "slow_log",
 )
