@@ -1,0 +1,142 @@
+"""What every chapter has: exercises sitting by sitting, cells that fit a screen, ten lines."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import yaml
+
+from twophase.checks import registry
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import book_play_formula as formula  # noqa: E402
+
+HELD = ("01_two_phases",)  # those that have been brought under these rules
+CHAPTERS = [ROOT / "book" / f"{name}.md" for name in HELD]
+CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.M | re.S)
+BOX = re.compile(r"^:::\{exercises\} \w+\n:only: ([\w, ]+)$", re.M)
+chapters = pytest.mark.parametrize("page", CHAPTERS, ids=lambda p: p.stem)
+
+
+def topic_of(page: Path) -> str:
+    return page.stem.partition("_")[2]
+
+
+def sections(text: str) -> dict[str, str]:
+    """The text under each heading of the second level."""
+    parts = re.split(r"^## (.+)$", CELL.sub("", text), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def shown(cell: str) -> bool:
+    head = cell.partition("---\n")[2].partition("\n---")[0] if cell.startswith("---") else cell[:60]
+    return not re.search(r"(hide|remove)-(input|cell)", head)
+
+
+def code_of(cell: str) -> str:
+    """The code of a cell, its options left out."""
+    if cell.startswith("---\n"):
+        return cell.split("\n---\n", 1)[1]
+    return re.sub(r"\A:tags:.*\n\n?", "", cell)
+
+
+@chapters
+def test_the_code_that_is_shown_fits_a_screen(page: Path) -> None:
+    cells = [code_of(cell) for cell in CELL.findall(page.read_text("utf8")) if shown(cell)]
+    assert cells
+    for code in cells:
+        lines = code.rstrip("\n").split("\n")
+        assert len(lines) <= 25, f"{len(lines)} lines:\n{code[:200]}"
+        assert max(map(len, lines)) <= 80, max(lines, key=len)
+
+
+@chapters
+def test_every_section_asks_a_question_and_has_at_most_one_box_on_the_sources(page: Path) -> None:
+    found = sections(page.read_text("utf8"))
+    assert len(found) > 4
+    for title, text in found.items():
+        assert text.count("{sources-say}") <= 1, title
+        if title not in ("Your turn", "Ten lines to keep", "Exercises"):
+            assert ":::{question}" in text, title
+
+
+@chapters
+def test_a_chapter_ends_with_ten_lines_to_keep(page: Path) -> None:
+    lines = sections(page.read_text("utf8"))["Ten lines to keep"]
+    assert re.findall(r"^(\d+)\. ", lines, flags=re.M) == [str(n) for n in range(1, 11)]
+
+
+@chapters
+def test_exercises_follow_the_text_sitting_by_sitting(page: Path) -> None:
+    """Each exercise stands once on the page, in the notebook's order, and no sitting's reading is
+    without end: its minutes are those announced, at most 45."""
+    text, topic = page.read_text("utf8"), topic_of(page)
+    placed = [slug.strip() for box in BOX.findall(text) for slug in box.split(",")]
+    assert [f"{topic}-{slug}" for slug in placed] == registry.ids(topic)
+    announced = re.search(r"^:sittings: ([\d, ]+)$", text, flags=re.M)
+    assert announced is not None
+    minutes = [int(m) for m in announced[1].split(",")]
+    assert max(minutes) <= 45
+    marks = re.findall(r"^:::\{sitting\} (\d+)\n:minutes: (\d+)$", text, flags=re.M)
+    assert [(int(n), int(m)) for n, m in marks] == [*enumerate(minutes, 1)][1:]
+
+
+@chapters
+def test_the_notebook_has_the_pages_sittings(page: Path) -> None:
+    text, topic = page.read_text("utf8"), topic_of(page)
+    on_page: dict[int, list[str]] = {}
+    parts = re.split(r"^:::\{sitting\} (\d+)$", text, flags=re.M)
+    for number, part in zip([1, *map(int, parts[1::2])], parts[0::2], strict=True):
+        slugs = [slug.strip() for box in BOX.findall(part) for slug in box.split(",")]
+        if slugs:
+            on_page[number] = [f"{topic}-{slug}" for slug in slugs]
+    in_notebook: dict[int, list[str]] = {}
+    number = 0
+    for cell in nbformat.read(ROOT / "solutions" / f"{page.stem}.ipynb", as_version=4).cells:
+        head = re.match(r"#+ Sitting (\d+)", cell.source)
+        number = int(head[1]) if head else number
+        nbgrader: dict[str, Any] = cell.metadata.get("nbgrader", {})
+        if nbgrader.get("solution"):
+            in_notebook.setdefault(number, []).append(nbgrader["grade_id"])
+    assert in_notebook == on_page
+
+
+def play(page: str, box: str) -> formula.Play:
+    text = (ROOT / "book" / f"{page}.md").read_text("utf8")
+    body = text.split(f":::{{play}} {box}\n")[1].split("\n:::\n")[0]
+    return formula.read_spec(yaml.safe_load(body))
+
+
+def values(box: formula.Play, **state: float) -> dict[str, float]:
+    """What the box shows in a state; the outputs' own scale is undone by nobody."""
+    known = box.start() | state
+    return {output.name: formula.number(output.expr, known) for output in box.outputs}
+
+
+def test_every_model_of_the_box_on_generations_is_the_packages_own() -> None:
+    from twophase.models.family import FAMILY
+    from twophase.theory.catalog import model as published
+
+    box = play("01_two_phases", "generation-cost")
+    menu = next(item for item in box.inputs if item.options)
+    for name, state in menu.options.items():
+        ours = name.endswith("(ours)")
+        stem = name.split()[0]
+        arch = FAMILY[stem].architecture(stem) if ours else published(stem)
+        assert values(box, **state)["n_params"] == arch.n_matmul_params()
+
+
+def test_the_longer_of_prompt_and_output_has_most_of_the_flops_while_weights_outweigh_pairs() -> (
+    None
+):
+    box = play("01_two_phases", "generation-cost")
+    for m, n in ((1024, 512), (4096, 2048), (512, 1024)):
+        shown_now = values(box, m=m, n=n)
+        assert (shown_now["prefill"] > shown_now["cached"] / 2) == (m > n)
