@@ -4,11 +4,11 @@ ORDER = (
     "kv_bytes",
     "max_batch",
     "budget",
-    "step_bytes",
+    "rope_cached",
     "cache",
     "cache_tests",
-    "rope_cached",
     "cached_attention",
     "ragged",
     "snippet",
+    "step_bytes",
 )

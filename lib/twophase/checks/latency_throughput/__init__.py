@@ -1,12 +1,12 @@
 """Checks of chapter 4, latency and throughput."""
 
 ORDER = (
-    "step_time",
-    "decode_point",
-    "cost",
-    "front",
     "bytes_read",
+    "decode_point",
+    "front",
     "calculator",
     "step_log",
+    "cost",
+    "step_time",
     "deployment",
 )
