@@ -2,6 +2,7 @@
 formulas."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_causal_pairs_are_those_that_the_mask_lets_through(T: int, more: int) ->
 
 
 def test_more_queries_than_keys_are_refused_under_a_causal_mask() -> None:
-    with pytest.raises(ValueError, match="S must be at least T"):
+    with pytest.raises(ValueError, match="T must be at most S"):
         ai.attention_flops(1, 5, 4, 1, 1, causal=True)
 
 
@@ -208,6 +209,21 @@ def test_the_largest_batch_fits_and_one_more_does_not(
         assert kv_cache.memory_bytes(weights, B * per_sequence, used) <= capacity
     assert kv_cache.memory_bytes(weights, (B + 1) * per_sequence, used) > capacity
     assert kv_cache.max_context(capacity, weights, 1, per_sequence, used) == B
+
+
+@unhurried
+@given(st.integers(1, 10**13), st.integers(1, 10**10), st.integers(1, 10**5), st.integers(0, 300))
+def test_a_memory_that_is_full_to_the_last_byte_fits_with_an_overhead_in_per_cent(
+    weights: int, per_sequence: int, B: int, per_cent: int
+) -> None:
+    used = (weights + B * per_sequence) * (100 + per_cent)  # in hundredths of a byte
+    full, short = Fraction(used, 100), Fraction(used - 1, 100)
+    share = per_cent / 100  # the float that a person writes as 0.1
+    assert kv_cache.max_batch(full, weights, per_sequence, overhead_fraction=share) == B
+    assert kv_cache.max_batch(short, weights, per_sequence, overhead_fraction=share) == B - 1
+    whole = math.ceil(full)
+    assert kv_cache.max_batch(whole, weights, per_sequence, 0, share) in (B, B + 1)
+    assert kv_cache.max_context(full, weights, 1, per_sequence, 0, share) == B
 
 
 def test_overhead_is_a_size_plus_a_fraction_of_the_rest() -> None:

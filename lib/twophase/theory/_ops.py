@@ -1,110 +1,24 @@
 """What breaks when one formula serves ints, floats, numpy arrays and sympy symbols, kept in one
-place.
+place; `_domain` checks what comes in.
 
 Nothing here imports numpy or sympy. An argument that is an array or a symbol has already brought
 its library into `sys.modules`; a browser without them never needs them.
 """
 
-import functools
-import inspect
 import math
 import sys
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from fractions import Fraction
+from typing import Any
 
-Number = Any
-"""An int, a float, a numpy array or number, or a sympy expression."""
-
-P = ParamSpec("P")
-Result = TypeVar("Result")
+from twophase.theory._domain import Number, is_array, is_symbolic
 
 
-def is_symbolic(value: object) -> bool:
-    """Whether `value` is a sympy expression."""
-    return hasattr(value, "free_symbols")
-
-
-def is_array(value: object) -> bool:
-    """Whether `value` is a numpy array or a numpy number."""
-    return hasattr(value, "__array__") and hasattr(value, "dtype")
-
-
-def as_number(name: str, value: object) -> Number:
-    """`value`, ready for arithmetic: integer arrays become float64, so that no product overflows.
-
-    Raises ValueError, naming the argument, for anything that is not a number, an array of numbers
-    or a symbol.
-    """
-    if is_symbolic(value):
-        return value
-    if is_array(value):
-        kind = value.dtype.kind  # type: ignore[attr-defined]
-        if kind in "iuf":
-            return value.astype("float64")  # type: ignore[attr-defined]
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
-    raise ValueError(f"{name} must be a number, a numeric array or a symbol, but it is {value!r}.")
-
-
-def _all(condition: Any) -> bool:
-    return bool(condition.all()) if hasattr(condition, "all") else bool(condition)
-
-
-def positive(name: str, value: object) -> Number:
-    """`value` as a number, or ValueError unless every entry is above zero. Symbols pass."""
-    number = as_number(name, value)
-    if not is_symbolic(number) and not _all(number > 0):
-        raise ValueError(f"{name} must be positive, but it is {value!r}.")
-    return number
-
-
-def non_negative(name: str, value: object) -> Number:
-    """`value` as a number, or ValueError unless every entry is zero or more. Symbols pass."""
-    number = as_number(name, value)
-    if not is_symbolic(number) and not _all(number >= 0):
-        raise ValueError(f"{name} must be zero or more, but it is {value!r}.")
-    return number
-
-
-def at_least(name: str, value: Number, bound_name: str, bound: Number) -> None:
-    """Raise ValueError unless every entry of `value` reaches that of `bound`. Symbols pass."""
-    if not is_symbolic(value) and not is_symbolic(bound) and not _all(value >= bound):
-        raise ValueError(
-            f"{name} must be at least {bound_name}, but {name} is {value} and {bound_name} is"
-            f" {bound}."
-        )
-
-
-def formula(
-    *, zero_ok: tuple[str, ...] = ()
-) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
-    """Decorate a formula: its numeric arguments arrive converted and checked.
-
-    Every argument must be positive, those named in `zero_ok` zero or more. Booleans (switches),
-    strings, None and objects such as an `Architecture` pass through untouched.
-    """
-
-    def decorate(function: Callable[P, Result]) -> Callable[P, Result]:
-        signature = inspect.signature(function)
-        switches = {
-            n
-            for n, p in signature.parameters.items()
-            if p.annotation not in (Number, Number | None)
-        }
-
-        @functools.wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> Result:
-            bound = signature.bind(*args, **kwargs)
-            for name, value in bound.arguments.items():
-                if name not in switches and value is not None:
-                    bound.arguments[name] = (non_negative if name in zero_ok else positive)(
-                        name, value
-                    )
-            return function(*bound.args, **bound.kwargs)
-
-        return checked
-
-    return decorate
+def exact(*values: Number) -> tuple[Number, ...]:
+    """Plain numbers as fractions, a float as the decimal that it is written as: 0.1 is 1/10, so
+    that a memory filled to the last byte fits. Unchanged if one of them is an array or a symbol."""
+    if any(is_array(v) or is_symbolic(v) for v in values):
+        return values
+    return tuple(Fraction(repr(v)) if isinstance(v, float) else Fraction(v) for v in values)
 
 
 def _dispatch(kind: str, *values: Number) -> Any:
@@ -137,19 +51,17 @@ def sqrt(a: Number) -> Number:
 
 
 def floor_div(a: Number, b: Number) -> Number:
-    """The largest whole number not above a / b. Exact for ints."""
-    library = _dispatch("floor floor", a, b)
-    if library:
-        return library(a / b)
-    return a // b if isinstance(a, int) and isinstance(b, int) else math.floor(a / b)
+    """The largest whole number not above a / b, no quotient rounded up to it."""
+    if any(is_symbolic(v) for v in (a, b)):
+        return sys.modules["sympy"].floor(a / b)
+    return a // b if any(is_array(v) for v in (a, b)) else int(a // b)
 
 
 def ceil_div(a: Number, b: Number) -> Number:
-    """The smallest whole number not below a / b. Exact for ints."""
-    library = _dispatch("ceil ceiling", a, b)
-    if library:
-        return library(a / b)
-    return -(-a // b) if isinstance(a, int) and isinstance(b, int) else math.ceil(a / b)
+    """The smallest whole number not below a / b."""
+    if any(is_symbolic(v) for v in (a, b)):
+        return sys.modules["sympy"].ceiling(a / b)
+    return -floor_div(-a, b)
 
 
 def half(a: Number) -> Number:

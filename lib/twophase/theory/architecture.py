@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from twophase.theory import count, from_hf, kv_cache
-from twophase.theory._ops import Number, formula, minimum
+from twophase.theory._domain import Number, formula
+from twophase.theory._ops import minimum
 from twophase.theory.arithmetic_intensity import attention_pairs, window_pairs
 from twophase.theory.mixture_of_experts import expected_experts
 from twophase.theory.sizes import LAYER_KINDS, Sizes

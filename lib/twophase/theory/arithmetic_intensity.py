@@ -10,15 +10,8 @@ Sources: Williams et al. 2009 (roofline); Dao et al. 2022 (FlashAttention); Pope
 (inference costs).
 """
 
-from twophase.theory._ops import (
-    Number,
-    at_least,
-    divide_or_infinity,
-    formula,
-    half,
-    maximum,
-    minimum,
-)
+from twophase.theory._domain import Number, at_most, formula
+from twophase.theory._ops import divide_or_infinity, half, maximum, minimum
 from twophase.theory.params import attention_params, mlp_params
 
 
@@ -144,7 +137,7 @@ def attention_pairs(T: Number, S: Number, causal: bool = False) -> Number:
     Raises ValueError if causal and a T exceeds its S.
     """
     if causal:
-        at_least("S", S, "T", T)
+        at_most("T", T, "S", S)
     return T * S - half(T * (T - 1)) if causal else T * S
 
 

@@ -5,7 +5,7 @@ Their states, whose size does not depend on the context, are in `theory.kv_cache
 al. 2024 (BASED, arXiv 2402.18668); Gu and Dao 2023 (Mamba, arXiv 2312.00752).
 """
 
-from twophase.theory._ops import Number, formula
+from twophase.theory._domain import Number, formula
 
 
 @formula()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from twophase.theory._ops import Number
+from twophase.theory._domain import Number
 from twophase.theory.arithmetic_intensity import critical_intensity
 
 BYTES_PER_VALUE: dict[str, float] = {

@@ -5,7 +5,8 @@ value. Sources: Shazeer 2019 (MQA); Ainslie et al. 2023 (GQA); DeepSeek-AI 2024 
 al. 2024 (CLA).
 """
 
-from twophase.theory._ops import Number, ceil_div, floor_div, formula, maximum, minimum
+from twophase.theory._domain import Number, formula
+from twophase.theory._ops import ceil_div, exact, floor_div, maximum, minimum
 
 # A state is a running sum, kept in fp32 whatever the weights are in: in bf16 adding ones to it
 # stops at 256.
@@ -151,34 +152,42 @@ def memory_bytes(
     return used + overhead_bytes + overhead_fraction * used
 
 
-@formula(zero_ok=("reserved_bytes",))
+@formula(zero_ok=("reserved_bytes", "overhead_fraction"))
 def max_batch(
     capacity_bytes: Number,
     weight_bytes: Number,
     cache_bytes_per_sequence: Number,
     reserved_bytes: Number = 0,
+    overhead_fraction: Number = 0,
 ) -> Number:
     """The largest number of equally long sequences that fits; 0 when not even one does.
 
     `capacity_bytes` of all chips together, weights counted once. `reserved_bytes`: activations and
-    overhead.
+    overhead of a fixed size; `overhead_fraction` comes on top of weights and caches. Exact for
+    plain numbers: a float counts as the decimal it is written as, and a memory that is full to the
+    last byte is full, not too small.
     """
-    free = capacity_bytes - weight_bytes - reserved_bytes
-    return maximum(0, floor_div(free, cache_bytes_per_sequence))
+    capacity, weights, cache, reserved, overhead = exact(
+        capacity_bytes, weight_bytes, cache_bytes_per_sequence, reserved_bytes, overhead_fraction
+    )
+    free = (capacity - reserved) / (1 + overhead) - weights
+    return maximum(0, floor_div(free, cache))
 
 
-@formula(zero_ok=("reserved_bytes",))
+@formula(zero_ok=("reserved_bytes", "overhead_fraction"))
 def max_context(
     capacity_bytes: Number,
     weight_bytes: Number,
     B: Number,
     cache_bytes_per_token: Number,
     reserved_bytes: Number = 0,
+    overhead_fraction: Number = 0,
 ) -> Number:
     """The most positions that each of B sequences can have, for a cache that grows with every
-    position."""
-    free = capacity_bytes - weight_bytes - reserved_bytes
-    return maximum(0, floor_div(free, B * cache_bytes_per_token))
+    position. Exact, as `max_batch`."""
+    return max_batch(
+        capacity_bytes, weight_bytes, B * cache_bytes_per_token, reserved_bytes, overhead_fraction
+    )
 
 
 @formula()

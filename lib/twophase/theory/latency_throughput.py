@@ -7,7 +7,8 @@ sum (none).
 
 from collections.abc import Sequence
 
-from twophase.theory._ops import Number, formula, maximum
+from twophase.theory._domain import Number, formula
+from twophase.theory._ops import maximum
 
 SECONDS_PER_HOUR = 3600
 MILLION = 1_000_000
@@ -109,14 +110,10 @@ def ttft_s(
     return queue_s + (maximum(compute_s, memory_s) if overlap else compute_s + memory_s)
 
 
-@formula()
+@formula(whole=("n_output",), least={"n_output": 2}, ordered=(("ttft_s", "total_latency_s"),))
 def tpot_s(total_latency_s: Number, ttft_s: Number, n_output: Number) -> Number:
     """Time per output token, measured: what came after the first token, over the n_output - 1 that
-    came after it."""
-    if isinstance(n_output, (int, float)) and n_output <= 1:
-        raise ValueError(
-            f"n_output must be 2 or more to have a time between tokens, but it is {n_output}."
-        )
+    came after it. There is none with a single token."""
     return (total_latency_s - ttft_s) / (n_output - 1)
 
 

@@ -1,9 +1,9 @@
 """How many experts a batch touches, and what that makes a decode step read."""
 
-from twophase.theory._ops import Number, formula
+from twophase.theory._domain import Number, formula
 
 
-@formula(zero_ok=("B",))
+@formula(zero_ok=("B",), ordered=(("k", "E"),))
 def expected_experts(B: Number, E: Number, k: Number) -> Number:
     """Distinct experts of a layer that B tokens touch on average: E (1 - (1 - k/E)^B).
 
@@ -13,7 +13,7 @@ def expected_experts(B: Number, E: Number, k: Number) -> Number:
     return E * (1 - (1 - k / E) ** B)
 
 
-@formula(zero_ok=("B",))
+@formula(zero_ok=("B",), ordered=(("k", "E"),))
 def expected_expert_bytes(
     B: Number,
     E: Number,

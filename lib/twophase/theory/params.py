@@ -1,7 +1,7 @@
 """How many numbers the parts of a transformer hold. Symbols work too; `Architecture` adds these up
 for real models."""
 
-from twophase.theory._ops import Number, formula
+from twophase.theory._domain import Number, formula
 
 
 @formula()

@@ -9,7 +9,8 @@ back.
 A generation of n_output tokens ends when the last is sampled: that token is never fed back.
 """
 
-from twophase.theory._ops import Number, formula, half
+from twophase.theory._domain import Number, formula
+from twophase.theory._ops import half
 from twophase.theory.arithmetic_intensity import attention_pairs
 
 SECONDS_PER_DAY = 86_400
@@ -89,7 +90,7 @@ def _sum_of_squares(first: Number, count: Number) -> Number:
     return count * first**2 + first * m * (m + 1) + sixth
 
 
-@formula()
+@formula(whole=("n_prompt", "n_output"))
 def naive_generation_flops(
     n_prompt: Number,
     n_output: Number,
@@ -111,7 +112,7 @@ def naive_generation_flops(
     return weights + attention_flops_per_pair(L, N, H) * pairs
 
 
-@formula()
+@formula(whole=("n_prompt", "n_output"))
 def cached_generation_flops(
     n_prompt: Number,
     n_output: Number,
@@ -131,7 +132,7 @@ def cached_generation_flops(
     return weights + attention_flops_per_pair(L, N, H) * pairs
 
 
-@formula(zero_ok=("tpot_s",))
+@formula(zero_ok=("tpot_s",), whole=("n_output",))
 def total_latency_s(
     ttft_s: Number, tpot_s: Number, n_output: Number, first_included: bool = True
 ) -> Number:
