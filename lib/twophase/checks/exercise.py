@@ -66,6 +66,7 @@ class Exercise:
     compare: Tolerance = field(default_factory=Tolerance)
     withholds: tuple[str, ...] = ()
     time_limit_s: float = 10.0
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def topic(self) -> str:

@@ -1,0 +1,119 @@
+"""python -m twophase.checks.prove kv_cache-max_batch [--seeds 20]: what the check of an exercise
+lets through."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from twophase.checks import registry
+from twophase.checks.exercise import Exercise
+from twophase.checks.judge import Bench
+from twophase.checks.prove import misconceptions, right, separated
+from twophase.checks.prove.ranges import Drawn, arguments, drawn
+from twophase.checks.prove.sources import answers
+from twophase.checks.prove.standing import standing
+from twophase.checks.prove.trial import Tried, all_mutants, benches, programs, reasons, try_all
+
+
+def main(argv: list[str]) -> int:
+    """Prove the named exercises, or all of a topic. 0 if nothing is left to do."""
+    parser = argparse.ArgumentParser(prog="python -m twophase.checks.prove", description=__doc__)
+    parser.add_argument("names", nargs="+", metavar="EXERCISE", help="an exercise's id, or a topic")
+    parser.add_argument("--seeds", type=int, default=20, help="seeds that each mutant meets (20)")
+    parser.add_argument("--every", type=int, default=1, help="try each n-th mutant only")
+    parser.add_argument("--misconceptions", action="store_true", help="mutate these as well")
+    parser.add_argument("--answers", type=Path, default=Path("tests/answers"), metavar="FOLDER")
+    parser.add_argument("--toml", action="store_true", help="print survivors for equivalent.toml")
+    chosen = parser.parse_args(argv)
+    ids = [i for n in chosen.names for i in (registry.ids(n) if n in registry.topics() else [n])]
+    try:
+        exercises = [registry.load(i) for i in ids]
+    except ValueError as e:
+        parser.error(str(e))
+    return max(_prove(e, chosen) for e in exercises)
+
+
+def _prove(exercise: Exercise, chosen: argparse.Namespace) -> int:
+    console, start = Console(), time.monotonic()
+    console.rule(f"[bold]{exercise.id}")
+    made = list(
+        track(
+            benches(exercise, chosen.seeds), "cases", chosen.seeds, console=console, transient=True
+        )
+    )
+    faults = _faults(exercise, made, chosen.answers)
+    found = programs(exercise, chosen.answers, chosen.misconceptions)
+    mutants = all_mutants(found, arguments(made[0]))[:: chosen.every]
+    tried = list(
+        track(try_all(mutants, made), "mutants", len(mutants), console=console, transient=True)
+    )
+    known = reasons(exercise)
+    left = [t for t in tried if t.verdict != "killed" and t.key not in known]
+    stale = (
+        set(known) - {t.key for t in tried if t.verdict != "killed"} if chosen.every == 1 else set()
+    )
+    _ranges(console, drawn(exercise, made))
+    for fault in faults:
+        console.print(f"[red]✗[/red] {fault}", highlight=False, markup=True)
+    _survivors(console, left, chosen.toml)
+    for key in sorted(stale):
+        console.print(f"equivalent.toml names a mutant that is killed or gone: {key}", markup=False)
+    n = Counter(t.verdict for t in tried)
+    console.print(
+        f"{len(tried)} mutants of {', '.join(p.called for p in found)}: {n['killed']} killed,"
+        f" {n['depends on the seed']} depend on the seed, {n['survives']} survive;"
+        f" {len(tried) - n['killed'] - len(left)} of these have a reason."
+        f" {chosen.seeds} seeds, {time.monotonic() - start:.0f} s.",
+        markup=False,
+    )
+    return int(bool(faults or left or stale))
+
+
+def _faults(exercise: Exercise, made: list[Bench], folder: Path) -> list[str]:
+    """Right answers refused, misconceptions not named, standing wrong answers let through, each
+    with its seed."""
+    found = []
+    for bench in made:
+        found += [misconceptions(bench), separated(bench)]
+        found += [
+            right(bench, p.names(p.source), f"the right answer {p.called}")
+            for p in answers(exercise, folder)
+        ]
+    found += [standing(bench) for bench in made[:2]]
+    return [f for f in found if f]
+
+
+def _survivors(console: Console, left: list[Tried], toml: bool) -> None:
+    if toml:
+        for t in left:
+            console.print(f"    {_quoted(t.key)},", markup=False, soft_wrap=True, highlight=False)
+        return
+    if not left:
+        return
+    table = Table("mutant", "killed by", title="to be killed by a case, or to get a reason")
+    for t in sorted(left, key=lambda t: t.killed):
+        table.add_row(t.key, f"{t.killed} of {t.seeds} seeds")
+    console.print(table, markup=False)
+
+
+def _quoted(key: str) -> str:
+    return f"'{key}'" if "'" not in key else f"'''{key}'''"
+
+
+def _ranges(console: Console, found: list[Drawn]) -> None:
+    table = Table("argument", "at every seed", "at some seed", "the task names", title="drawn")
+    for d in found:
+        table.add_row(d.name, d.always, d.sometimes, d.named, style="red" if d.short else None)
+    console.print(table, markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
