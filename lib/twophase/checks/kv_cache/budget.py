@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -116,9 +117,44 @@ def negative_context(
     )
 
 
+@wrong(
+    "the obvious formula, in floating point",
+    "1 + overhead_percent / 100 is seldom exact in floating point: a budget that fits to the last"
+    " byte comes out a token short. Multiply by 100 and stay in whole numbers.",
+)
+def percent_in_floats(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
+    return max(0, int((memory / (1 + percent / 100) - n * width - activations) // (B * kv)))
+
+
+@wrong(
+    "plausible",
+    "You rounded the overhead down to whole bytes: then the last token needs a part of a byte more"
+    " than there is.",
+)
+def overhead_rounded_down(
+    memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int
+) -> int:
+    usable = -(-100 * memory // (100 + percent))
+    return max(0, (usable - n * width - activations) // (B * kv))
+
+
+def _fitted(percent: int, tokens: int, spare_bytes: int = 0) -> Case:
+    """Llama-2-7B in fp16 for one sequence, in the memory that this many tokens fill to the last
+    byte."""
+    used = (100 + percent) * (6_738_415_616 * 2 + 500_000_000 + 524_288 * tokens)  # hundredths
+    assert used % 100 == 0, "the overhead is a whole number of bytes"
+    sizes = (6_738_415_616, 2, 1, 524_288, 500_000_000, percent)
+    fits = "to the last byte" if spare_bytes == 0 else "but for one byte"
+    return Case(
+        f"{tokens:,} tokens fit {fits}, {percent} % overhead",
+        (used // 100 + spare_bytes, *sizes),
+    )
+
+
 def _fresh(rng: random.Random) -> Sizes:
-    """A budget whose answer ends in the middle of a token, so that floating-point arithmetic cannot
-    tip it over."""
+    """A budget whose answer ends in the middle of a token."""
     n_params, width = rng.randrange(10**8, 10**10), rng.choice((1, 2, 4, 2))
     B, kv = rng.randrange(2, 40), rng.randrange(1_000, 400_000)
     activations, percent = rng.randrange(10**7, 10**9), rng.randrange(3, 25)
@@ -128,8 +164,10 @@ def _fresh(rng: random.Random) -> Sizes:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """An exact fit without overhead, weights that do not fit, the chapter's models, then fresh
-    ones."""
+    """An exact fit without overhead, weights that do not fit, the chapter's models; fits to the
+    last byte and to a part of one; every width; long contexts; then fresh ones."""
+    exact = [_fitted(p, t, b) for p, t in ((10, 4096), (35, 4096), (5, 4096)) for b in (0, -1)]
+    many, long = edges.past(4096), edges.past(2**20)
     fresh = [Case(f"fresh {i + 1}", _fresh(rng), public=i < 3) for i in range(6)]
     return [
         Case(
@@ -138,6 +176,14 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         Case("the same with 15 % overhead", (100, 10, 2, 2, 2, 4, 15)),
         Case("the weights do not fit", (100, 60, 2, 2, 2, 4, 10)),
+        Case("one token each for two sequences, to the last byte", (28, 10, 2, 2, 2, 4, 0)),
+        Case("weights and activations fill the memory", (24, 10, 2, 2, 2, 4, 0)),
+        Case("26 bytes and 15 %, 29.9 in all, in 29 bytes", (29, 18, 1, 2, 2, 4, 15)),
+        Case("26 bytes and 15 %, 29.9 in all, in 30 bytes", (30, 18, 1, 2, 2, 4, 15)),
+        Case("an overhead of 150 %", (125, 10, 2, 2, 2, 4, 150)),
+        *(Case(f"{w} bytes per parameter", (1_000, 50, w, 3, 7, 90, 12)) for w in (1, 2, 4)),
+        Case(f"{many:,} sequences", (10**9, 10**6, 2, many, 50, 10**6, 8)),
+        Case(f"{long:,} tokens", (3 * long + 10**9, 10**8, 2, 1, 3, 8 * 10**8, 0)),
         Case(
             "Llama-2-7B in fp16 on 24 GB",
             (24 * 10**9, 6_738_415_616, 2, 1, 524_288, 500_000_000, 15),
@@ -150,6 +196,7 @@ def cases(rng: random.Random) -> list[Case]:
             "a cache of 1,000 bytes per token on 80 GB",
             (80 * 10**9, 6_738_415_616, 2, 1, 1_000, 10**9, 20),
         ),
+        *exact,
         *fresh,
     ]
 

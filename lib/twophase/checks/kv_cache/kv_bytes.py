@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from twophase.checks import edges
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 
@@ -63,9 +64,29 @@ def width_per_group(L: int, D: int, N: int, K: int, H: int, bytes_per_value: flo
     return 2 * L * D * K / N * bytes_per_value
 
 
+@wrong(
+    "whole bytes assumed",
+    "You rounded the bytes of one number to a whole number: a 4-bit number takes half a byte, and"
+    " two of them share one.",
+)
+def whole_bytes(L: int, D: int, N: int, K: int, H: int, bytes_per_value: float) -> float:
+    return 2 * L * K * H * int(bytes_per_value)
+
+
+@wrong(
+    "the rule of thumb 2·L·D, kept for models without grouped queries",
+    "With K = N you took D for the width of the keys. It is K·H also then, and need not be D.",
+)
+def model_width_without_groups(
+    L: int, D: int, N: int, K: int, H: int, bytes_per_value: float
+) -> float:
+    return 2 * L * (D if K == N else K * H) * bytes_per_value
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """A tiny model, the models of the chapter, then fresh ones with N·H unlike D and every width of
-    number."""
+    """A tiny model, the models of the chapter; every width of number, one KV head, as many as
+    queries, more layers than any table has; then fresh ones with N·H unlike D."""
+    wide = (5, 100, 6, 3, 10)  # N·H = 60 is not D
     fresh = []
     for i in range(6):
         K, G = rng.randrange(1, 9), rng.randrange(2, 9)
@@ -78,6 +99,10 @@ def cases(rng: random.Random) -> list[Case]:
         Case("Llama-2-7B in fp16", (32, 4096, 32, 32, 128, 2)),
         Case("Mistral-7B in fp16", (32, 4096, 32, 8, 128, 2)),
         Case("the 18.4B model in int8", (64, 4096, 32, 8, 256, 1)),
+        *(Case(f"L=5, D=100, N=6, K=3, H=10, {b} bytes", (*wide, b)) for b in (4, 2, 1, 0.5)),
+        Case("one KV head of width 2, half a byte per value", (1, 12, 3, 1, 2, 0.5)),
+        Case("as many KV heads as query heads, N·H = 96, D = 160", (7, 160, 8, 8, 12, 2)),
+        Case("more layers than the largest models", (edges.past(128), 8192, 64, 8, 128, 2)),
         *fresh,
     ]
 

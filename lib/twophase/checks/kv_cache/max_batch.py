@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
 
@@ -62,9 +63,27 @@ def negative_batch(
     return (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens)
 
 
+wrong.add(
+    "exact_fit_refused",
+    replaced(
+        reference,
+        {"(memory_bytes - weight_bytes) //": "(memory_bytes - weight_bytes - 1) //"},
+    ),
+    "a strict inequality",
+    "You keep a byte free: what fills the memory to the last byte fits.",
+)
+wrong.add(
+    "at_least_one",
+    replaced(reference, {"max(0,": "max(1,"}),
+    "plausible",
+    "You return 1 where not even one sequence fits: then the answer is 0.",
+)
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """The worked numbers; weights that do not fit; an exact fit and one byte less; then fresh
-    ones."""
+    """The worked numbers; weights that do not fit; one sequence and 40 to the last byte, and one
+    byte less; the same memory for another cache; large batches and contexts; then fresh ones."""
+    many, long = edges.past(10**6), edges.past(2**20)
     worked = Case(
         "18.4B in int8 on 16 chips, 128,000 tokens",
         (16 * 16 * 10**9, 18_400_000_000, 262_144, 128_000),
@@ -80,6 +99,14 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the weights alone do not fit", (100, 170, 2, 10)),
         Case("the weights fit, and no sequence does", (59, 40, 2, 10)),
         Case("one byte short of three", (99, 40, 2, 10)),
+        Case("the same memory for a token of 3 bytes", (99, 40, 3, 10)),
+        Case("the weights fill the memory", (40, 40, 2, 10)),
+        Case("one sequence, to the last byte", (60, 40, 2, 10)),
+        Case(f"{many:,} sequences, to the last byte", (10**9 + many * 96, 10**9, 2, 48)),
+        Case(
+            f"2 sequences of {long:,} tokens, to the last byte",
+            (10**9 + 2 * 7 * long, 10**9, 7, long),
+        ),
         worked,
         Case(
             "40 sequences on 80 GB, to the last byte",
