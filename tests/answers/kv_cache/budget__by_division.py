@@ -7,6 +7,6 @@ def longest_context(
     activation_bytes,
     overhead_percent,
 ):
-    usable = memory_bytes / (1 + overhead_percent / 100)
+    usable = 100 * memory_bytes // (100 + overhead_percent)
     free = usable - n_params * bytes_per_param - activation_bytes
-    return math.floor(free / (B * kv_bytes_per_token)) if free > 0 else 0
+    return free // (B * kv_bytes_per_token) if free > 0 else 0
