@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from typing import ClassVar
 
 import torch
 
-from twophase.checks.answer import Answer, Handle, refuses, tell
 from twophase.checks.compare import Tolerance
-from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
+from twophase.checks.exercise import Exercise
+from twophase.checks.kv_cache._cache_cases import Pair, cases, observe
+from twophase.checks.kv_cache._data import SAME_NUMBERS
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
-
-Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class Right:
@@ -182,85 +179,31 @@ class AlwaysFloat32(Right):
         super().__init__(B, S_max, K, H, "float32")
 
 
-def observe(answer: Answer, case: Case) -> list[Any]:
-    """What each step showed: the keys and values returned, or whether an append that does not fit
-    was refused; the length."""
-    sizes, steps = case.args
-    cache = answer.new("KVCache", *sizes)
-    S_max, filled, seen = sizes[1], 0, []
-    for step in steps:
-        seen.append(
-            _step(cache, step, fits=step is not None and filled + step[0].shape[1] <= S_max)
-        )
-        if step is None:
-            filled = 0
-        elif filled + step[0].shape[1] <= S_max:
-            filled += step[0].shape[1]
-    return seen
+@wrong(
+    "plausible",
+    "After reset the cache is float32 again: torch.zeros needs the dtype there, too. Moving the"
+    " pointer back to 0 is enough.",
+)
+class Float32AfterReset(Right):
+    def reset(self) -> None:
+        self.keys, self.values = torch.zeros(self.keys.shape), torch.zeros(self.values.shape)
+        self.length = 0
 
 
-def _step(cache: Handle, step: Pair | None, fits: bool) -> dict[str, Any]:
-    if step is None:
-        tell(cache, "reset")
-        return {"length after reset": cache.get("length")}
-    if not fits:
-        refused = refuses(lambda: cache.call("append", *step))
-        return {
-            "an append that does not fit raises ValueError": refused,
-            "length": cache.get("length"),
-        }
-    held = cache.call("append", *step)
-    if not isinstance(held, list | tuple) or len(held) != 2:
-        return {"append returned": "something that is not a pair (keys, values)"}
-    return {"keys": held[0], "values": held[1], "length": cache.get("length")}
+@wrong(
+    "tensors kept in class attributes or globals",
+    "All your caches share one store. Each layer has a cache of its own: keep the tensors in self.",
+)
+class SharedByAllLayers(Right):
+    shared: ClassVar[dict[str, torch.Tensor]] = {}
 
+    def __init__(self, B: int, S_max: int, K: int, H: int, dtype: str) -> None:
+        super().__init__(B, S_max, K, H, dtype)
+        self.shared.update(keys=self.keys, values=self.values)
 
-def _script(
-    rng: random.Random, name: str, sizes: tuple[int, int, int, int, str], blocks: list[int]
-) -> Case:
-    """Appends of these many tokens; 0 stands for a reset."""
-    B, _, K, H, dtype = sizes
-
-    def block(T: int) -> Pair:
-        return normal(rng, B, T, K, H, dtype=dtype), normal(rng, B, T, K, H, dtype=dtype)
-
-    return Case(name, (sizes, [block(T) if T else None for T in blocks]))
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """Filled to the brim, overfilled, refilled; sizes that differ from each other."""
-    return [
-        _script(rng, "room for 3 tokens: one append of 2", (1, 3, 1, 2, "float32"), [2]),
-        _script(rng, "room for 3 tokens: append 1, 2 (now full)", (1, 3, 1, 2, "float32"), [1, 2]),
-        _script(
-            rng,
-            "room for 3 tokens: append 2, 1, then one too many",
-            (1, 3, 2, 2, "float32"),
-            [2, 1, 1],
-        ),
-        _script(
-            rng,
-            "room for 7: append 3, 1, then 4 that do not fit, then 2",
-            (2, 7, 3, 5, "float32"),
-            [3, 1, 4, 2],
-        ),
-        _script(
-            rng, "room for 5: append 4, reset, append 3, 1", (3, 5, 2, 4, "float32"), [4, 0, 3, 1]
-        ),
-        _script(
-            rng,
-            "room for 2: append 3 at once, then 2, reset, 2, 1",
-            (1, 2, 3, 2, "float32"),
-            [3, 2, 0, 2, 1],
-        ),
-        _script(rng, "float64, room for 4: append 2, 1", (2, 4, 1, 2, "float64"), [2, 1]),
-        _script(
-            rng,
-            "bfloat16, room for 6: append 1, 4, then 2 that do not fit, 1",
-            (2, 6, 1, 3, "bfloat16"),
-            [1, 4, 2, 1],
-        ),
-    ]
+    def append(self, k: torch.Tensor, v: torch.Tensor) -> Pair:
+        self.keys, self.values = self.shared["keys"], self.shared["values"]
+        return super().append(k, v)
 
 
 EXERCISE = Exercise(

@@ -7,143 +7,144 @@ import random
 
 import torch
 
+from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
-from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
 
 Tensor = torch.Tensor
 
 
-def _attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    first: int | None = None,
-    ahead: int = 0,
-    scale: float | None = None,
-    neighbors: bool = True,
-    axis: int = -1,
-) -> Tensor:
-    """The right answer, with a switch for each way to get it wrong. `first`: position of the first
-    query."""
-    T, N, H, S = q.shape[1], q.shape[2], q.shape[3], k.shape[1]
-    first = S - T if first is None else first
-    group = (
-        torch.arange(N) // (N // k.shape[2]) if neighbors else torch.arange(N) % k.shape[2]
-    )  # [N]
-    k, v = k[:, :, group], v[:, :, group]  # [B, S, N, H]
-    scores = torch.einsum("btnh,bsnh->bnts", q, k) * (
-        H**-0.5 if scale is None else scale
-    )  # [B, N, T, S]
-    hidden = torch.arange(S) > first + ahead + torch.arange(T)[:, None]  # [T, S]
-    return torch.einsum(
-        "bnts,bsnh->btnh", scores.masked_fill(hidden, -math.inf).softmax(axis), v
-    )  # [B, T, N, H]
-
-
 def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The right answer."""
-    return _attend(q, k, v)
+    T, N, H = q.shape[1:]
+    S, G = k.shape[1], N // k.shape[2]
+    head = torch.arange(N) // G  # [N]: the KV head that each query head reads
+    k, v = k[:, :, head], v[:, :, head]  # [B, S, N, H] each
+    scores = torch.einsum("btnh,bsnh->bnts", q, k) / math.sqrt(H)  # [B, N, T, S]
+    last = S - T + torch.arange(T)[:, None]  # [T, 1]: the last key that query t sees
+    hidden = torch.arange(S) > last  # [T, S]
+    seen = scores.masked_fill(hidden, -math.inf)  # [B, N, T, S]
+    weights = seen.softmax(-1)  # [B, N, T, S]
+    return torch.einsum("bnts,bsnh->btnh", weights, v)  # [B, T, N, H]
 
 
-@wrong(
+wrong.add(
+    "mask_top_left",
+    replaced(reference, {"S - T + torch": "torch"}),
     "F.scaled_dot_product_attention(is_causal=True) with T < S",
-    "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last of S:"
-    " query t sees keys up to S − T + t.",
+    "Your mask starts at the top left: query 0 sees key 0 only. The T queries are the last of"
+    " S: query t sees keys up to S − T + t.",
 )
-def mask_top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, first=0)
-
-
-@wrong(
+wrong.add(
+    "mask_top_left_of_blocks",
+    replaced(reference, {"S - T + torch": "(0 if T > 1 else S - T) + torch"}),
     "is_causal=T > 1 in F.scaled_dot_product_attention",
-    "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask at the"
-    " bottom right: query t sees keys up to S − T + t.",
+    "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask at"
+    " the bottom right: query t sees keys up to S − T + t.",
 )
-def mask_top_left_of_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, first=0) if q.shape[1] > 1 else _attend(q, k, v)
-
-
-@wrong(
+wrong.add(
+    "overflows",
+    replaced(
+        reference,
+        {
+            "seen.softmax(-1)": "scores.exp() * ~hidden",
+            "weights, v)": "weights / weights.sum(-1, keepdim=True), v)",
+        },
+    ),
     "softmax written as exp over sum",
     "Large scores overflow in the exponential: subtract each query's largest score first, as"
     " torch.softmax does.",
 )
-def overflows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    G = q.shape[2] // k.shape[2]
-    scores = torch.einsum("btnh,bsnh->bnts", q, k.repeat_interleave(G, 2)) / math.sqrt(
-        q.shape[3]
-    )  # [B, N, T, S]
-    weights = scores.exp() * torch.ones(scores.shape[2:]).tril(
-        scores.shape[3] - scores.shape[2]
-    )  # [B, N, T, S]
-    return torch.einsum(
-        "bnts,bsnh->btnh", weights / weights.sum(-1, keepdim=True), v.repeat_interleave(G, 2)
-    )
-
-
-@wrong(
+wrong.add(
+    "no_mask",
+    replaced(reference, {"> last": "> S"}),
     "decode code used for a prompt",
     "Nothing is masked: with T > 1 the earlier queries see keys of their own future.",
 )
-def no_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, ahead=k.shape[1])
-
-
-@wrong(
+wrong.add(
+    "one_ahead",
+    replaced(reference, {"S - T + torch": "S - T + 1 + torch"}),
     "torch.triu with diagonal one too large",
     "Each query sees one key of its future: the mask is off by one.",
 )
-def one_ahead(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, ahead=1)
-
-
-@wrong(
+wrong.add(
+    "itself_hidden",
+    replaced(reference, {"S - T + torch": "S - T - 1 + torch"}),
     "the cached step that excluded the current token",
     "Each query is kept from its own key: the mask is off by one, and the very first token has"
     " nothing to look at (NaN).",
 )
-def itself_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, ahead=-1)
-
-
-@wrong(
+wrong.add(
+    "heads_in_turn",
+    replaced(
+        reference,
+        {"arange(N) // G": "arange(N) % k.shape[2]"},
+    ),
     "h % K for h // G; torch.Tensor.repeat for repeat_interleave",
     "Query head n was given KV head n % K. Heads of one group are neighbors: it is n // G.",
 )
-def heads_in_turn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, neighbors=False)
-
-
-@wrong(
+wrong.add(
+    "scaled_by_width",
+    replaced(reference, {"math.sqrt(H)": "math.sqrt(N * H)"}),
     "√D read for √H",
     "You divided by the root of all heads' width: each head's scores are divided by the root of"
     " its own width H.",
 )
-def scaled_by_width(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, scale=(q.shape[2] * q.shape[3]) ** -0.5)
-
-
-@wrong("plausible", "The scores are not divided by √H: softmax becomes too sharp.")
-def not_scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, scale=1.0)
-
-
-@wrong("plausible", "You divided by H instead of √H: softmax becomes too flat.")
-def root_forgotten(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, scale=1.0 / q.shape[3])
-
-
-@wrong(
+wrong.add(
+    "not_scaled",
+    replaced(reference, {" / math.sqrt(H)": ""}),
+    "plausible",
+    "The scores are not divided by √H: softmax becomes too sharp.",
+)
+wrong.add(
+    "root_forgotten",
+    replaced(reference, {"math.sqrt(H)": "H"}),
+    "plausible",
+    "You divided by H instead of √H: softmax becomes too flat.",
+)
+wrong.add(
+    "softmax_over_queries",
+    replaced(reference, {"softmax(-1)": "softmax(-2)"}),
     "softmax on the wrong axis",
     "The weights sum to 1 over the queries: each query's weights must sum to 1 over its keys.",
 )
-def softmax_over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, axis=-2)
+wrong.add(
+    "hidden_at_minus_100",
+    replaced(reference, {"-math.inf": "-100.0"}),
+    "masked_fill(hidden, -100)",
+    "You set hidden scores to −100. Visible ones may be lower, and then the future wins: use"
+    " float('-inf').",
+)
+wrong.add(
+    "one_maximum_for_all",
+    replaced(
+        reference,
+        {
+            "seen.softmax(-1)": "(seen - seen.max()).exp()",
+            "weights, v)": "weights / weights.sum(-1, keepdim=True), v)",
+        },
+    ),
+    "softmax written by hand, with scores.max()",
+    "You subtracted one largest score from all. A row far below it underflows to 0/0: take the"
+    " largest of each row, scores.max(-1).",
+)
+wrong.add(
+    "masked_after_softmax",
+    replaced(
+        reference,
+        {
+            "seen.softmax(-1)": "scores.softmax(-1) * ~hidden",
+            "weights, v)": "weights / weights.sum(-1, keepdim=True), v)",
+        },
+    ),
+    "softmax before the mask",
+    "You masked after softmax: where the future has the larger scores, next to nothing is left"
+    " of the weights. Mask the scores first.",
+)
 
 
 def _case(
@@ -153,26 +154,50 @@ def _case(
     return Case(f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}", (q, k, v), public=public)
 
 
-def _large_scores(rng: random.Random, B: int, T: int, S: int, N: int, K: int, H: int) -> Case:
-    """The largest score is 150: too much for float32's exponential, and a mask of -10 is no
-    mask."""
-    q, k, v = normal(rng, B, T, N, H), normal(rng, B, S, K, H), normal(rng, B, S, K, H)
-    scores = torch.einsum("btnh,bskh->btnks", q, k) / math.sqrt(H)  # [B, T, N, K, S]
-    return Case(
-        f"B={B}, T={T}, S={S}, N={N}, K={K}, H={H}, large scores", (q * (150 / scores.max()), k, v)
-    )
+def _scored(rng: random.Random, name: str, *sequences: list[list[float]]) -> Case:
+    """A sequence for each table of scores, [T][S]: one head of width 4, scores exact in float32."""
+    scores = torch.tensor(sequences)  # [B, T, S]
+    B, T, S = scores.shape
+    q = torch.zeros(B, T, 1, 4)
+    q[:, range(T), 0, range(T)] = 2.0  # query t reads number t of a key, times 2, over √4
+    k = torch.zeros(B, S, 1, 4)
+    k[:, :, 0, :T] = scores.transpose(1, 2)  # [B, S, T]
+    assert torch.einsum("btnh,bsnh->bts", q, k).equal(2 * scores), "these are the scores"
+    return Case(f"B={B}, T={T}, S={S}, N=1, K=1, H=4, {name}", (q, k, normal(rng, B, S, 1, 4)))
+
+
+def _extremes(rng: random.Random) -> list[Case]:
+    """Scores at which a softmax overflows, underflows, or sees the future through its mask."""
+    low, high = [-900.0, -899.5, -901.0], [900.0, 899.0, 900.5]
+    return [
+        _scored(rng, "equal scores", [[7.0, 7.0, 7.0], [7.0, 7.0, 7.0]]),
+        _scored(rng, "the two largest scores equal", [[1.0, 3.0, 3.0]], [[3.0, 3.0, 1.0]]),
+        _scored(rng, "scores of 150", [[150.0, 149.0, 0.0]]),
+        _scored(rng, "scores of −150", [[-150.0, -149.0, -151.0]]),
+        _scored(rng, "300 in the future of −120", [[-120.0, 300.0], [-121.0, -120.0]]),
+        _scored(rng, "900 in the future of −900", [[-900.0, 900.0], [900.0, -900.0]]),
+        _scored(rng, "one row of −900, one of 900", [low, high], [high, low]),
+        _scored(rng, "one sequence of −900, one of 900", [low], [high]),
+    ]
 
 
 def cases(rng: random.Random) -> list[Case]:
     """One query over a cache, a prompt, a block after a cache; one head, grouped heads, one KV
-    head; N·H like no other size."""
+    head; N·H like no other size; extreme scores; more of each size than any constant."""
+    between = edges.past(4096) - 2
     return [
         _case(rng, 1, 1, 1, 1, 1, 3),
         _case(rng, 1, 1, 4, 1, 1, 2),
         _case(rng, 1, 3, 3, 2, 2, 5),
         _case(rng, 2, 1, 6, 6, 2, 4),
         _case(rng, 2, 2, 5, 6, 3, 4),
-        _large_scores(rng, 1, 3, 5, 2, 1, 4),
+        *_extremes(rng),
+        _case(rng, edges.past(8), 2, 3, 2, 1, 2),
+        _case(rng, 1, 2, 3, 2 * edges.past(8), 2, 2),
+        _case(rng, 1, 2, 3, edges.past(32), 1, 2),
+        _case(rng, 1, 1, 3, 2, 1, edges.past(256)),
+        _case(rng, 1, edges.past(64), edges.past(64) + 2, 1, 1, 2),
+        _scored(rng, "the first and the last weigh most", [[9.0, *[0.0] * between, 9.0]] * 2),
         _case(rng, 1, 4, rng.randrange(6, 12), 4, 1, 7, public=False),
         _case(rng, 3, rng.randrange(2, 5), rng.randrange(7, 12), 8, 4, 6, public=False),
     ]
@@ -188,10 +213,10 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     compare=Tolerance(
-        rtol=1e-3,
-        atol=1e-4,
+        rtol=1e-4,
+        atol=1e-5,
         dtype=True,
-        why="fp32 sums in another order differ by 1e-6; wrong answers by 1e-2 and more",
+        why="fp32 sums in another order differ by 1e-6; wrong answers by 3e-4 and more",
     ),
     misconceptions=tuple(wrong),
     hints=(

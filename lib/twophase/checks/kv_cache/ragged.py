@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
-
 import torch
 
-from twophase.checks.answer import Answer, Handle, refuses, tell
-from twophase.checks.compare import Tolerance, plain
-from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
-from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.compare import Tolerance
+from twophase.checks.exercise import Exercise
+from twophase.checks.kv_cache._data import SAME_NUMBERS
+from twophase.checks.kv_cache._ragged_cases import cases, observe
+from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
 
 Held = tuple[torch.Tensor, torch.Tensor, list[int]]
-Step = tuple[torch.Tensor, torch.Tensor, list[int]] | int  # an append, or the sequence to free
 
 
 class Right:
@@ -157,105 +153,26 @@ class OldLengthsReturned(Right):
         return keys, values, before
 
 
-def observe(answer: Answer, case: Case) -> list[Any]:
-    """Each append: the lengths returned and what lies within them, or whether it was refused.
-    Nothing behind a length counts."""
-    sizes, steps = case.args
-    B, S_max = sizes[:2]
-    cache = answer.new("RaggedKVCache", *sizes)
-    lengths, seen = [0] * B, []
-    for step in steps:
-        if isinstance(step, int):
-            tell(cache, "free", step)
-            lengths[step] = 0
-            continue
-        after = [n + new for n, new in zip(lengths, step[2], strict=True)]
-        if max(after) > S_max:
-            seen.append(
-                {"an append that does not fit raises ValueError": refuses(_append(cache, step))}
+wrong.add(
+    "refuses_too_early",
+    replaced(Right, {"length + n > self.S_max": "length + n >= self.S_max"}),
+    "plausible",
+    "You refuse the token that would exactly fill a sequence: S_max tokens fit.",
+)
+wrong.add(
+    "longest_checked_alone",
+    replaced(
+        Right,
+        {
+            "any(length + n > self.S_max for length, n in zip(self.lengths, n_new, strict=True))": (
+                "max(self.lengths) + n_new[self.lengths.index(max(self.lengths))] > self.S_max"
             )
-        else:
-            lengths = after
-            seen.append(_held(_append(cache, step)(), lengths))
-    return seen
-
-
-def _append(cache: Handle, step: tuple[torch.Tensor, torch.Tensor, list[int]]) -> Any:
-    return lambda: cache.call("append", *step)
-
-
-def _held(found: Any, lengths: list[int]) -> dict[str, Any]:
-    """The valid part of each sequence, cut by the judge's own lengths."""
-    if not isinstance(found, list | tuple) or len(found) != 3:
-        return {"append returned": "something that is not (keys, values, lengths)"}
-    keys, values, told = found
-    told = plain(told)
-    if not all(
-        isinstance(x, torch.Tensor) and x.ndim == 4 and len(x) == len(lengths)
-        for x in (keys, values)
-    ):
-        return {"append returned": "keys and values that are not tensors [B, S, K, H]"}
-    return {
-        "lengths": told,
-        "keys": [keys[b, :n] for b, n in enumerate(lengths)],
-        "values": [values[b, :n] for b, n in enumerate(lengths)],
-    }
-
-
-def _script(
-    rng: random.Random, name: str, sizes: tuple[int, int, int, int], steps: list[list[int] | int]
-) -> Case:
-    """Appends by their n_new, every second one padded by a token more than the longest; a whole
-    number frees that sequence."""
-    B, _, K, H = sizes
-
-    def made(i: int, step: list[int] | int) -> Step:
-        if isinstance(step, int):
-            return step
-        T = max(1, max(step) + 1 - i % 2)
-        return normal(rng, B, T, K, H), normal(rng, B, T, K, H), step
-
-    return Case(name, (sizes, [made(i, step) for i, step in enumerate(steps)]))
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """Prompts of different lengths, a sequence without a new token, an overflow in the last one
-    only, a slot used again."""
-    return [
-        _script(rng, "two prompts of 2 and 1 tokens", (2, 5, 1, 2), [[2, 1]]),
-        _script(rng, "prompts of 1 and 3, then one token each", (2, 6, 1, 2), [[1, 3], [1, 1]]),
-        _script(rng, "prompts of 3, 1, 2; then 0, 2, 1 more", (3, 5, 2, 3), [[3, 1, 2], [0, 2, 1]]),
-        _script(
-            rng,
-            "room for 4: the second sequence becomes full, to the last place",
-            (2, 4, 2, 3),
-            [[1, 3], [1, 1]],
-        ),
-        _script(
-            rng,
-            "room for 4: the last sequence overflows, then all but it go on",
-            (3, 4, 1, 3),
-            [[1, 2, 4], [1, 1, 1], [2, 1, 0]],
-        ),
-        _script(
-            rng,
-            "a sequence ends and another takes its slot",
-            (2, 6, 2, 2),
-            [[4, 2], 0, [3, 1], [1, 1]],
-        ),
-        _script(
-            rng,
-            "one sequence: 2 tokens, none, one, one too many; then the next",
-            (1, 3, 1, 2),
-            [[2], [0], [1], [1], 0, [3]],
-        ),
-        _script(
-            rng,
-            "all of it",
-            (3, 8, 3, 5),
-            [[3, 5, 1], [1, 0, 2], [2, 4, 1], 1, [1, 7, 1], [2, 1, 1], [1, 1, 4]],
-        ),
-    ]
+        },
+    ),
+    "plausible",
+    "You looked at the longest sequence only: a shorter one may get more new tokens than it has"
+    " room for.",
+)
 
 
 EXERCISE = Exercise(

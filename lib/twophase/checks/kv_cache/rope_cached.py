@@ -6,6 +6,7 @@ import random
 
 import torch
 
+from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
@@ -122,6 +123,26 @@ def interleaved(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) ->
     return turned[0][..., back], turned[1][..., back], v
 
 
+@wrong(
+    "a table of cosines for 2,048 positions",
+    "Positions begin again after 2,048: a cache may be longer than any table. Compute the angles of"
+    " the T positions that you need.",
+)
+def table_of_2048(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
+    angles = _angles(_positions(q, n_cached) % 2048, q.shape[-1], theta)
+    return _turn(q, angles), _turn(k, angles), v
+
+
+@wrong(
+    "models cast to bfloat16 with their positions",
+    "Your positions are bfloat16, which holds whole numbers to 256 only: beyond that, two share"
+    " an angle. Keep positions and angles in float32 or better.",
+)
+def positions_in_bfloat16(q: Tensor, k: Tensor, v: Tensor, n_cached: int, theta: float) -> Three:
+    angles = _angles(_positions(q, n_cached).bfloat16(), q.shape[-1], theta)
+    return _turn(q, angles), _turn(k, angles), v
+
+
 def _case(
     rng: random.Random,
     B: int,
@@ -130,9 +151,13 @@ def _case(
     K: int,
     H: int,
     n_cached: int,
-    theta: float,
+    theta: float = 10_000.0,
     public: bool = True,
 ) -> Case:
+    """Angles in float32 must be good to 3e-4: float32 holds p · theta^(−2i/H) to 3 parts in 10⁷,
+    and p itself (i = 0) exactly."""
+    if H > 2:
+        assert n_cached * theta ** (-2 / H) < 1_000, "float32 is good enough for the second pair"
     q, k, v = normal(rng, B, T, N, H), normal(rng, B, T, K, H), normal(rng, B, T, K, H)
     name = f"B={B}, T={T}, N={N}, K={K}, H={H}, {n_cached} cached, theta={theta:g}"
     return Case(name, (q, k, v, n_cached, theta), public=public)
@@ -140,13 +165,21 @@ def _case(
 
 def cases(rng: random.Random) -> list[Case]:
     """An empty cache, one new token, a block of new tokens; positions where every pair has turned
-    visibly."""
+    visibly; one width with two thetas; more of each size than any constant, positions too."""
     return [
-        _case(rng, 1, 1, 1, 1, 4, 0, 10_000.0),
-        _case(rng, 1, 1, 2, 1, 4, 3, 10_000.0),
-        _case(rng, 1, 3, 2, 1, 6, 0, 10_000.0),
-        _case(rng, 2, 4, 6, 2, 8, rng.randrange(5, 90), 10_000.0),
+        _case(rng, 1, 1, 1, 1, 4, 0),
+        _case(rng, 1, 1, 2, 1, 4, 3),
+        _case(rng, 1, 1, 2, 1, 4, 3, 500.0),
+        _case(rng, 1, 3, 2, 1, 6, 0),
+        _case(rng, 1, 3, 2, 1, 6, 1),
+        _case(rng, 2, 4, 6, 2, 8, rng.randrange(5, 90)),
         _case(rng, 2, 2, 3, 3, 10, rng.randrange(100, 900), 500.0),
+        _case(rng, 1, 3, 2, 2, 2, edges.past(2048)),
+        _case(rng, 1, 3, 2, 2, 2, edges.past(8192)),
+        _case(rng, 1, 3, 1, 1, 4, edges.past(2**17), 1e6),
+        _case(rng, 1, 2, 1, 1, edges.past(128) * 2, 900),
+        _case(rng, edges.past(8), 2, edges.past(32), 1, 2, 1),
+        _case(rng, 1, edges.past(128), 1, 1, 2, 1),
         _case(rng, 3, 5, 4, 2, 12, rng.randrange(900, 1_500), 1_000_000.0, public=False),
     ]
 

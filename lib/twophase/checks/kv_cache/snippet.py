@@ -3,134 +3,16 @@ notebook prints `Printed`."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from twophase.checks.answer import Answer, outcome, tell
-from twophase.checks.compare import Tolerance, difference, plain
-from twophase.checks.exercise import Case, Exercise
+from twophase.checks.exercise import Exercise
 from twophase.checks.kv_cache import _snippet_caches as caches
-from twophase.checks.kv_cache._data import SAME_NUMBERS, normal
-from twophase.checks.kv_cache._snippet_caches import FAULTS, Right
-from twophase.checks.kv_cache._snippet_scripts import Script, problem
+from twophase.checks.kv_cache._snippet_caches import Right
+from twophase.checks.kv_cache._snippet_cases import COMPARE, cases, observe
+from twophase.checks.kv_cache._snippet_scripts import Script
 from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
-
-Tensor = torch.Tensor
-Sizes = tuple[int, int, int, int, str]
-COMPARE = Tolerance(rtol=0.0, atol=0.0, dtype=True, why=SAME_NUMBERS)
-
-
-def _play(make: Callable[..., Right], script: Script) -> list[Any]:
-    """What a cache of the judge's own shows of a script, with numbers that differ from place to
-    place."""
-    cache, seen = make(script["n_sequences"], script["S_max"], 1, 2, script["dtype"]), []
-    for i, (rows, T) in enumerate(script["blocks"]):
-        block = (torch.arange(len(rows) * T * 2) + 1000 * i).view(
-            len(rows), T, 1, 2
-        )  # [n, T, 1, 2]
-        block = block.to(getattr(torch, script["dtype"]))
-        try:
-            cache.update(list(rows), block, -block)
-        except (ValueError, RuntimeError) as e:
-            seen.append(type(e).__name__)
-    return seen + [list(cache.read(b)) for b in range(script["n_sequences"])]
-
-
-def observe(answer: Answer, case: Case) -> Any:
-    """A case with a fault's name asks whether `expose` shows it; one with sizes and blocks runs the
-    repaired cache."""
-    if isinstance(case.args[0], str):
-        scripts = plain(answer.call("expose"))
-        found = problem(scripts)
-        fault = FAULTS[case.args[0]]
-        shown = not found and any(
-            difference(_play(fault, s), _play(Right, s), COMPARE) for s in scripts
-        )
-        return {"the inputs": found or "valid", "one shows it": shown}
-    return _repaired(answer, *case.args)
-
-
-def _repaired(
-    answer: Answer, sizes: Sizes, blocks: list[tuple[list[int], Tensor, Tensor]]
-) -> dict[str, Any]:
-    cache = answer.new("Cache", *sizes)
-    updates: list[str] = []
-    for block in blocks:
-        said = outcome(lambda block=block: tell(cache, "update", *block))  # type: ignore[misc]
-        raised = said["raised"] if isinstance(said, dict) and "raised" in said else []
-        updates.append("refused" if "ValueError" in raised else raised[0] if raised else "taken")
-    return {
-        "updates": updates,
-        "read": {f"sequence {b}": _pair(cache.call("read", b)) for b in range(sizes[0])},
-    }
-
-
-def _pair(found: Any) -> Any:
-    return list(found) if isinstance(found, list | tuple) else found
-
-
-def _run(rng: random.Random, name: str, sizes: Sizes, blocks: list[tuple[list[int], int]]) -> Case:
-    _, _, K, H, dtype = sizes
-
-    def made(n: int, T: int) -> Tensor:
-        return normal(rng, n, T, K, H, dtype=dtype)
-
-    return Case(
-        f"repaired: {name}",
-        (sizes, [(rows, made(len(rows), T), made(len(rows), T)) for rows, T in blocks]),
-    )
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """Runs of the repaired cache, then the faults that `expose` must show."""
-    both, all3, ends = [0, 1], [0, 1, 2], [0, 2]
-    return [
-        _run(rng, "one sequence, 2 tokens, then 1", (1, 4, 1, 2, "float32"), [([0], 2), ([0], 1)]),
-        _run(
-            rng,
-            "two sequences, then one token for the first only",
-            (2, 4, 1, 2, "float32"),
-            [(both, 2), ([0], 1)],
-        ),
-        _run(
-            rng,
-            "one token for the second, then one for both",
-            (2, 5, 2, 3, "float32"),
-            [(both, 2), ([1], 1), (both, 1)],
-        ),
-        _run(
-            rng,
-            "room for 3: filled, then one token too many",
-            (1, 3, 2, 2, "float32"),
-            [([0], 2), ([0], 1), ([0], 1)],
-        ),
-        _run(
-            rng,
-            "room for 3: 2 tokens, then 2 more",
-            (1, 3, 2, 2, "float32"),
-            [([0], 2), ([0], 2), ([0], 1)],
-        ),
-        _run(rng, "bfloat16", (2, 6, 1, 4, "bfloat16"), [(both, 3), ([0], 1)]),
-        _run(rng, "float64, and nothing for the first", (2, 6, 1, 4, "float64"), [([1], 2)]),
-        _run(
-            rng,
-            "room for 4: the second sequence is full, then one for both, one for the first",
-            (2, 4, 1, 3, "float32"),
-            [(both, 2), ([1], 2), (both, 1), ([0], 1)],
-        ),
-        _run(
-            rng,
-            "three sequences in any order",
-            (3, 7, 2, 2, "float32"),
-            [(all3, 2), ([2, 0], 1), ([1], 3), (ends, 2), ([2, 1], 2)],
-        ),
-        *(Case(f"exposed: {fault}", (fault,)) for fault in FAULTS),
-    ]
 
 
 def _script(n_sequences: int, S_max: int, dtype: str, *blocks: Any) -> Script:
