@@ -147,3 +147,8 @@ def test_plain_leaves_python_s_own_numbers_and_lists() -> None:
         repr(as_plain(given))
         == "{'a': 3, 'b': [[0.0, 0.0], [0.5, None]], 'c': 'text', 'd': [[1, 0], [0, 1]]}"
     )
+
+
+def test_where_whole_numbers_are_exact_a_float_beyond_2_53_is_not_near_enough() -> None:
+    assert difference(float(2**53 + 1), 2**53 + 1, EXACT)
+    assert difference(float(2**53), 2**53, EXACT) is None

@@ -81,6 +81,35 @@ def own_key_hidden(q: Tensor, k: Tensor, key_start: int, query_start: int) -> Te
     return right_scores(q, k, key_start, query_start - 1)
 
 
+def masked_at_minus_100(q: Tensor, k: Tensor, key_start: int, query_start: int) -> Tensor:
+    """−100 where the mask is, for −inf."""
+    scores = right_scores(q, k, key_start, query_start)
+    return scores.masked_fill(scores == NEG_INF, -100.0)
+
+
+def positions_wrap(q: Tensor, k: Tensor, key_start: int, query_start: int) -> Tensor:
+    """Positions looked up in a table of 2,048."""
+    scores = right_scores(q, k, 0, len(k))  # nothing masked yet
+    keys = torch.arange(key_start, key_start + len(k)) % 2048
+    queries = torch.arange(query_start, query_start + len(q)) % 2048
+    return scores.masked_fill(keys > queries[:, None], NEG_INF)
+
+
+def own_memory() -> dict[str, Callable[..., Any]]:
+    """Keeps the running values to itself: the state is no more than a number that finds them."""
+    right, kept = blockwise(), list[State]()
+
+    def first(T: int, H: int) -> int:
+        kept.append(start(T, H))
+        return len(kept) - 1
+
+    def add_block(state: int, *block: Any) -> int:
+        kept[state] = right["add_block"](kept[state], *block)
+        return state
+
+    return {"start": first, "add_block": add_block, "finish": lambda state: finish(kept[state])}
+
+
 def out_not_rescaled(state: State, scores: Tensor, v: Tensor) -> State:
     _, m, l = right_merge(state, scores, v)
     safe = torch.where(m == NEG_INF, 0.0, m)

@@ -81,6 +81,28 @@ def one_top_for_all(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) 
     return out, top + torch.log(total)
 
 
+def equal_counted_once(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
+    """Takes two equal log-sum-exps for one."""
+    out, lse = RIGHT(out_a, lse_a, out_b, lse_b)
+    return out, torch.where(lse_a == lse_b, lse_a, lse)
+
+
+def far_part_dropped(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
+    """Leaves out a part whose log-sum-exp lies 8 below the other's."""
+    a = torch.where(lse_b - lse_a > 8, NEG_INF, lse_a)
+    b = torch.where(lse_a - lse_b > 8, NEG_INF, lse_b)
+    return RIGHT(out_a, a, out_b, b)
+
+
+def first_subtracted(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
+    """Subtracts lse_a, or lse_b where the first part is empty: not always the larger one."""
+    top = torch.where(lse_a == NEG_INF, lse_b, lse_a)
+    e_a, e_b = (torch.exp(x - torch.where(top == NEG_INF, 0.0, top)) for x in (lse_a, lse_b))
+    total = e_a + e_b
+    by = torch.where(total == 0, 1.0, total)[:, None]
+    return (e_a[:, None] * out_a + e_b[:, None] * out_b) / by, top + torch.log(total)
+
+
 FAULTS: dict[str, Merge] = {
     "exp of a large log-sum-exp": merger(shift=False),
     "both parts empty": merger(guard=False),

@@ -3,29 +3,21 @@ under a limit on the step."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
-import numpy as np
-
 from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity import _batches as b
 from twophase.checks.arithmetic_intensity._batches import (
-    Machine,
-    Workload,
     best,
-    fits,
     step_s,
     throughput,
     weight_bytes,
 )
+from twophase.checks.arithmetic_intensity._workloads import NEAR, cases
 from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
 
-NEAR = 0.95
 SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
 
 
@@ -59,90 +51,6 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
             "within 5 % of the best" if share * SLACK >= NEAR else f"{share:.4f} of the best"
         ),
     }
-
-
-def _draw(rng: random.Random) -> tuple[Workload, Machine]:
-    machine = {
-        "flops_per_s": round(rng.uniform(150, 1000)) * 1e12,
-        "bytes_per_s": round(rng.uniform(0.8, 5.0), 2) * 1e12,
-        "memory_bytes": rng.randrange(24, 192) * 10**9,
-        "tile": rng.choice((1, 64, 128, 256)),
-    }
-    workload = {
-        "n_params": rng.randrange(3, 30) * 10**9,
-        "bytes_per_param": rng.choice((1, 2)),
-        "cache_bytes_per_sequence": rng.randrange(1, 250) * 10**6,
-        "max_batch": rng.randrange(200, 1500),
-        "tpot_limit_s": round(rng.uniform(0.008, 0.080), 4),
-    }
-    return workload, machine
-
-
-def _fair(w: Workload, m: Machine) -> bool:
-    """Some batch is allowed, and no decision hangs on the last digit of a sum."""
-    if not fits(w, m, 1) or step_s(w, m, 1) > w["tpot_limit_s"]:
-        return False
-    every = np.arange(1, w["max_batch"] + 1)
-    return bool(np.all(np.abs(step_s(w, m, every) / w["tpot_limit_s"] - 1) > 1e-5))
-
-
-def _trap(
-    rng: random.Random, name: str, wrong: Callable[[Workload, Machine], int], public: bool = True
-) -> Case:
-    """A fresh workload on which this wrong answer fails."""
-    while True:
-        w, m = _draw(rng)
-        if not _fair(w, m):
-            continue
-        B = wrong(w, m)
-        allowed = w["max_batch"] >= B and fits(w, m, B) and step_s(w, m, B) <= w["tpot_limit_s"]
-        if not allowed or throughput(w, m, B) < 0.93 * throughput(w, m, best(w, m)):
-            return Case(name, (w, m), public=public)
-
-
-TRAPS: dict[str, Callable[[Workload, Machine], int]] = {
-    "one sequence is not enough": b.single,
-    "the critical batch is not the answer": b.critical_batch,
-    "more fits than is in time": b.fills_memory,
-    "caches take time": b.cache_time_left_out,
-    "memory is the limit": b.room_left_out,
-    "tiles matter": b.tile_left_out,
-    "computing takes time": b.compute_left_out,
-    "the largest batch allowed is not the best": b.largest_allowed,
-    "caches are read after the products": b.everything_overlaps,
-    "not a power of two": b.power_of_two,
-    "the limit is for a step": b.limit_for_the_batch,
-    "a step has a limit": b.limit_left_out,
-    "no more than max_batch": b.max_batch_left_out,
-    "a partial tile may cost nothing": b.whole_tiles,
-    "some hundreds are not the end": b.some_hundreds,
-    "all of the memory may be used": b.reserve,
-}
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """Small ones by hand, then fresh workloads, each of which one wrong answer does not survive."""
-    by_hand = {
-        "n_params": 100,
-        "bytes_per_param": 2,
-        "cache_bytes_per_sequence": 10,
-        "max_batch": 40,
-        "tpot_limit_s": 6.5,
-    }
-    machine = {"flops_per_s": 1000.0, "bytes_per_s": 100.0, "memory_bytes": 1000, "tile": 1}
-    return [
-        Case("100 parameters, tile 1", (by_hand, machine)),
-        Case("the same with tile 8", (by_hand, {**machine, "tile": 8})),
-        Case(
-            "the same with tile 8, at most 4 s",
-            ({**by_hand, "tpot_limit_s": 4.0}, {**machine, "tile": 8}),
-        ),
-        Case("the same with tile 1, at most 3 sequences", ({**by_hand, "max_batch": 3}, machine)),
-        *(
-            _trap(rng, name, wrong, public=i % 3 != 2)
-            for i, (name, wrong) in enumerate(TRAPS.items())
-        ),
-    ]
 
 
 wrong.add(

@@ -3,6 +3,7 @@ the weights."""
 
 from __future__ import annotations
 
+import math
 import random
 
 from twophase.checks.compare import FORMULA
@@ -10,6 +11,9 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
+
+# (weights, activations): ternary, 2 bits, 4 with a scale for every 32, and so on up to fp32
+WIDTHS = ((1.58, 16), (2, 16), (3, 8), (4, 4), (4.5, 32), (6, 8), (12, 16), (8, 4), (32, 32))
 
 
 def reference(
@@ -103,8 +107,18 @@ def bits_for_bytes(C: float, W: float, param: float, activation: float, E: int, 
     return 8 * reference(C, W, param, activation, E, k)
 
 
+@wrong(
+    "widths held in an int",
+    "You made the width whole bytes: two int4 weights share a byte, and a 12-bit one takes 1.5."
+    " Divide the bits by 8 and keep the fraction.",
+)
+def whole_bytes(C: float, W: float, param: float, activation: float, E: int, k: int) -> float:
+    return reference(C, W, 8 * math.ceil(param / 8), activation, E, k)
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """Round numbers, the table of the TPU v5e, an H100, then chips that nobody sells."""
+    """Round numbers, the table of the TPU v5e, an H100, every width, all experts active and many,
+    less than one token; then chips that nobody sells."""
     fresh = []
     for i in range(6):
         k = rng.randrange(2, 9)
@@ -123,6 +137,14 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         Case("TPU v5e, bf16, 16 experts, 2 active", (1.97e14, 8.1e11, 16, 16, 16, 2)),
         Case("H100, int4 weights, products in bf16", (9.89e14, 3.35e12, 4, 16, 1, 1)),
+        *(
+            Case(f"{param}-bit weights, {activation}-bit activations", (900.0, 7.0, *bits, 1, 1))
+            for bits in WIDTHS
+            for param, activation in [bits]
+        ),
+        Case("5 experts, all of them active", (100.0, 10.0, 16, 16, 5, 5)),
+        Case("61 experts, 13 active", (100.0, 10.0, 16, 16, 61, 13)),
+        Case("a chip that needs less than one token", (3.0, 10.0, 16, 16, 1, 1)),
         *fresh,
     ]
 

@@ -4,15 +4,12 @@ not grow with them."""
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity import _blockwise as b
-from twophase.checks.arithmetic_intensity._data import normal
+from twophase.checks.arithmetic_intensity._sequences import cases
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -42,80 +39,23 @@ def size(state: Any) -> float:
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """The output, and whether the state stayed as small as the task says. Blocks come in the order
-    of the case.
-
-    Where the case has a second sequence, its blocks come in turn with those of the first.
-    """
-    blocks, *sequences = case.args
-    states = [answer.call("start", *q.shape) for q, _, _ in sequences]
+    """The outputs, and whether every state stayed as small as the task says. The case lists the
+    calls; a state keeps its name until another one takes it."""
+    (steps,) = case.args
+    states: dict[str, Any] = {}
     small = True
-    for first, n in blocks:
-        for i, (q, k, v) in enumerate(sequences):
-            block = q, k[first : first + n], v[first : first + n], first, len(k) - len(q)
-            states[i] = answer.call("add_block", states[i], *block)
-            small = small and size(states[i]) <= q.numel() + 2 * len(q) + SPARE
+    for function, *given in steps:
+        if function == "start":
+            name, T, H = given
+            states[name] = answer.call("start", T, H)
+        else:
+            old, new, q, *block = given
+            states[new] = answer.call("add_block", states[old], q, *block)
+            small = small and size(states[new]) <= q.numel() + 2 * len(q) + SPARE
     seen: dict[str, Any] = {"the state stays within T·(H + 2) + 16 numbers": small}
-    return seen | {
-        ("output", "output of the second")[i]: answer.call("finish", state)
-        for i, state in enumerate(states)
-    }
-
-
-def _case(
-    rng: random.Random,
-    name: str,
-    T: int,
-    H: int,
-    blocks: list[tuple[int, int]],
-    scale: float = 1.0,
-    shift: float | tuple[float, ...] = 0.0,
-    public: bool = True,
-    sequences: int = 1,
-) -> Case:
-    """Random queries, keys and values; `shift` is added to every score (or to each query's), by way
-    of the first column."""
-    S = sum(n for _, n in blocks)
-    drawn = [
-        (normal(rng, T, H, scale=scale), normal(rng, S, H, scale=scale), normal(rng, S, H))
-        for _ in range(sequences)
-    ]
-    for q, k, _ in drawn:
-        if shift:
-            q[:, 0], k[:, 0] = math.sqrt(H) * torch.tensor(shift), 1.0
-    return Case(name, (blocks, *drawn), public=public)
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """Decode, prefill, a few queries over more keys; blocks in and out of order; scores in the
-    hundreds."""
-    return [
-        _case(rng, "one query over two keys, one block", 1, 3, [(0, 2)]),
-        _case(rng, "one query over 40 keys, blocks of 16", 1, 4, [(0, 16), (16, 16), (32, 8)]),
-        _case(rng, "7 queries over 7 keys, blocks of 3", 7, 5, [(0, 3), (3, 3), (6, 1)]),
-        _case(rng, "3 queries over 50 keys, blocks of 20", 3, 6, [(0, 20), (20, 20), (40, 10)]),
-        _case(rng, "5 queries over 5 keys, last block first", 5, 4, [(3, 2), (0, 3)]),
-        _case(rng, "scores of some hundreds", 2, 4, [(0, 9), (9, 9), (18, 4)], scale=14.0),
-        _case(rng, "every score around −250", 2, 4, [(0, 5), (5, 4)], shift=-250.0),
-        _case(
-            rng,
-            "one query's scores around 150, the other's around −150",
-            2,
-            4,
-            [(0, 5), (5, 4)],
-            shift=(150.0, -150.0),
-        ),
-        _case(rng, "two sequences in turn, a state for each", 2, 3, [(0, 4), (4, 3)], sequences=2),
-        _case(
-            rng,
-            "61 keys, in any order",
-            6,
-            5,
-            [(52, 9), (0, 13), (33, 19), (13, 20)],
-            3.0,
-            public=False,
-        ),
-    ]
+    for name in (n for n in ("one", "two") if n in states):
+        seen[f"output {name}"] = answer.call("finish", states[name])
+    return seen
 
 
 wrong.add(
@@ -209,6 +149,27 @@ wrong.add(
     "A query sees its own key as well: positions up to and including query_start + t.",
 )
 wrong.add(
+    "masked_at_minus_100",
+    b.blockwise(scores=b.masked_at_minus_100),
+    "masks of −100 for −inf",
+    "You hide a key with a score of −100. Where all visible scores lie below that, the hidden keys"
+    " get the weight: use −inf.",
+)
+wrong.add(
+    "positions_wrap",
+    b.blockwise(scores=b.positions_wrap),
+    "tables of 2,048 positions",
+    "Your positions start again after 2,048: compare key_start + j with query_start + t as they"
+    " are, however large.",
+)
+wrong.add(
+    "own_memory",
+    b.own_memory(),
+    "caches kept in a global",
+    "What you need later has to be in the state. Here the judge went on twice from one state, and"
+    " the second time found what the first had left.",
+)
+wrong.add(
     "keeps_the_keys",
     b.keeps_the_keys(),
     "plausible",
@@ -228,8 +189,8 @@ EXERCISE = Exercise(
     observe=observe,
     reference=b.blockwise(),
     compare=Tolerance(
-        rtol=1e-3,
-        atol=1e-4,
+        rtol=5e-4,
+        atol=5e-5,
         dtype=True,
         why="fp32 scores of some hundreds leave four digits of an exponential",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from twophase.checks.compare import FORMULA
@@ -87,18 +88,36 @@ def bytes_per_flop(B: int, D: int, F: int, param: float, activation: float) -> f
     return 1 / reference(B, D, F, param, activation)
 
 
+@wrong(
+    "widths held in an int",
+    "You made the widths whole bytes. Two int4 numbers share a byte, and a 12-bit one takes 1.5:"
+    " multiply by the fraction as it is given.",
+)
+def whole_bytes(B: int, D: int, F: int, param: float, activation: float) -> float:
+    return reference(B, D, F, math.ceil(param), math.ceil(activation))
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """A product that can be counted by hand, the chapter's, then fresh ones of every format."""
+    """A product that can be counted by hand, the chapter's, every width for weights and for
+    activations, sizes at which nothing may be left out; then fresh ones."""
     fresh = []
     for i in range(6):
         sizes = (rng.randrange(2, 5000), rng.randrange(100, 9000), rng.randrange(100, 30_000))
-        widths = (rng.choice((0.5, 1, 2, 4)), rng.choice((1, 2, 4)))
+        widths = (rng.choice((0.5, 1, 2, 4)), rng.choice((0.5, 1, 2, 4)))
         fresh.append(Case(f"fresh {i + 1}", (*sizes, *widths), public=i < 3))
     return [
         Case("[2, 3] @ [3, 5], 4 bytes each", (2, 3, 5, 4, 4)),
         Case("[1, 3] @ [3, 5], weights of 1 byte, activations of 2", (1, 3, 5, 1, 2)),
         Case("[100, 4096] @ [4096, 16384] in bf16", (100, 4096, 16384, 2, 2)),
         Case("the same with int4 weights", (100, 4096, 16384, 0.5, 2)),
+        Case("[1, 2] @ [2, 5], half a byte each", (1, 2, 5, 0.5, 0.5)),
+        Case("[7, 3] @ [3, 5], weights of 12 bits, activations of 6", (7, 3, 5, 1.5, 0.75)),
+        Case("[3, 64] @ [64, 32], weights of 6 bits, activations of 12", (3, 64, 32, 0.75, 1.5)),
+        Case("[9, 5] @ [5, 4], weights of 2 bits, activations of 4 bytes", (9, 5, 4, 0.25, 4)),
+        Case("[5, 6] @ [6, 7], weights of 8 bytes, activations of 1", (5, 6, 7, 8, 1)),
+        Case("[1, 16384] @ [16384, 16384] in bf16: few rows", (1, 16384, 16384, 2, 2)),
+        Case("[1000003, 2] @ [2, 3] in bf16: many rows", (1_000_003, 2, 3, 2, 2)),
+        Case("[1, 1] @ [1, 1], one byte each", (1, 1, 1, 1, 1)),
         *fresh,
     ]
 

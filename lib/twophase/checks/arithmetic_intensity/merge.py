@@ -4,14 +4,14 @@ expose and repair them."""
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 import torch
 
 from twophase.checks.answer import Answer
 from twophase.checks.arithmetic_intensity import _merges as m
-from twophase.checks.arithmetic_intensity._data import NEG_INF, normal
+from twophase.checks.arithmetic_intensity._data import NEG_INF
+from twophase.checks.arithmetic_intensity._halves import cases
 from twophase.checks.compare import Tolerance, describe, difference, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -100,58 +100,17 @@ def observe(answer: Answer, case: Case) -> Any:
             raise AnswerError(
                 "unusable", f"merge must return a pair (out, lse), and returned {describe(so_far)}"
             )
-    return {"out": so_far[0], "lse": so_far[1]}
+    out, lse = so_far
+    return {"out": out, "lse": lse, "lse − the largest lse of a part": _beyond(lse, parts)}
 
 
-def _parts(
-    rng: random.Random,
-    T: int,
-    H: int,
-    widths: list[int],
-    shift: float | torch.Tensor = 0.0,
-    empty: dict[int, int] | None = None,
-) -> tuple[list[m.Part]]:
-    """Attention of T queries over as many stretches of keys as there are widths; `empty[part]` is a
-    row without a key there."""
-    parts = []
-    for i, n in enumerate(widths):
-        scores, v = normal(rng, T, n, scale=2.0) + shift + 1.5 * i, normal(rng, n, H)
-        if empty and i in empty:
-            scores[empty[i]] = NEG_INF
-        parts.append((scores.softmax(-1).nan_to_num(0.0) @ v, scores.logsumexp(-1)))
-    return (parts,)
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """Two parts, three, with large and small log-sum-exps, with rows that saw no key; then the
-    faults that must be exposed."""
-    return [
-        Case("repaired: one query, two parts of two keys", _parts(rng, 1, 2, [2, 2])),
-        Case("repaired: three parts, one after the other", _parts(rng, 3, 4, [3, 5, 2])),
-        Case("repaired: log-sum-exps around 200", _parts(rng, 2, 3, [4, 3], shift=200.0)),
-        Case("repaired: log-sum-exps around −200", _parts(rng, 2, 3, [4, 3], shift=-200.0)),
-        Case(
-            "repaired: a query that saw no key in the first part",
-            _parts(rng, 3, 2, [2, 3], empty={0: 1}),
-        ),
-        Case(
-            "repaired: a query that saw no key in the second part",
-            _parts(rng, 3, 2, [2, 3], empty={1: 2}),
-        ),
-        Case(
-            "repaired: a query that saw no key in either",
-            _parts(rng, 3, 2, [2, 3], empty={0: 1, 1: 1}),
-        ),
-        Case(
-            "repaired: four parts, a query that sees its first key in the last but one",
-            _parts(rng, 4, 5, [3, 1, 4, 2], 120.0, {0: 2, 1: 2}),
-        ),
-        Case(
-            "repaired: one query around 2,000, one around −2,000",
-            _parts(rng, 2, 3, [2, 3], torch.tensor([[2000.0], [-2000.0]])),
-        ),
-        *(Case(f"exposed: {fault}", (fault,)) for fault in m.FAULTS),
-    ]
+def _beyond(lse: Any, parts: list[m.Part]) -> Any:
+    """By how much a log-sum-exp lies above the largest of the parts': of one near 10,000 these are
+    the digits that count. None if it is no tensor of their shape."""
+    top = torch.stack([part_lse for _, part_lse in parts]).amax(0).double()
+    if not isinstance(lse, torch.Tensor) or lse.shape != top.shape:
+        return None
+    return lse.double() - torch.where(top == NEG_INF, 0.0, top)
 
 
 wrong.add(
@@ -187,6 +146,27 @@ wrong.add(
     "plausible",
     "The lse you return is still the larger one. The next merge then gives these keys too little"
     " weight.",
+)
+wrong.add(
+    "equal_counted_once",
+    {"merge": m.equal_counted_once},
+    "plausible",
+    "Where the two lse are equal you return one of them: two equal sums together are twice as"
+    " large, so lse grows by log 2.",
+)
+wrong.add(
+    "far_part_dropped",
+    {"merge": m.far_part_dropped},
+    "“exp(−8) is nothing”",
+    "You leave out a part whose lse is 8 or more below the other. Its weight is small, its output"
+    " may be large: exp becomes 0 by itself when it is.",
+)
+wrong.add(
+    "first_subtracted",
+    {"merge": m.first_subtracted},
+    "plausible",
+    "You subtract lse_a before exp, also where lse_b is larger by hundreds: then exp(lse_b − lse_a)"
+    " is infinite. Subtract the larger.",
 )
 wrong.add(
     "one_top_for_all",
@@ -230,7 +210,8 @@ wrong.add(
     "exposed_one_empty_part",
     {"expose": m.expose_one_empty_part},
     "plausible",
-    "One empty part does no harm to the printed code: exp(−inf) is 0. Both must be empty.",
+    "No input of yours has a query with both lse −inf: there the printed code gives 0 / 0. One"
+    " empty part alone does no harm, exp(−inf) is 0.",
 )
 wrong.add(
     "exposed_no_large_scores",

@@ -3,14 +3,14 @@ the state between calls."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from twophase.checks.answer import Answer
-from twophase.checks.arithmetic_intensity._data import NEG_INF, normal
+from twophase.checks.arithmetic_intensity._data import NEG_INF
+from twophase.checks.arithmetic_intensity._scores import cases
 from twophase.checks.compare import Tolerance, describe
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -80,6 +80,27 @@ def masked_stay_in_the_sum(m: Tensor, l: Tensor, scores: Tensor) -> State:
 
 
 @wrong(
+    "masks of −100 for −inf",
+    "Masked scores weigh exp(−100 − m) in your sum: nothing while scores are small, more than all"
+    " others once they lie below −100. exp(−inf) is 0 by itself.",
+)
+def masked_at_minus_100(m: Tensor, l: Tensor, scores: Tensor) -> State:
+    m_new = _running(m, scores)
+    weights = torch.exp(torch.where(scores == NEG_INF, -100.0, scores) - finite(m_new)[:, None])
+    seen = l * torch.exp(m - finite(m_new)) + weights.sum(-1)
+    return m_new, torch.where(m_new == NEG_INF, 0.0, seen)
+
+
+@wrong(
+    "plausible",
+    "A score as large as the running maximum is a term of its own: you counted equal maxima once.",
+)
+def equal_maxima_once(m: Tensor, l: Tensor, scores: Tensor) -> State:
+    m_new, total = reference(m, l, scores)
+    return m_new, total - ((m == scores.amax(-1)) & (m > NEG_INF))
+
+
+@wrong(
     "plausible",
     "The maximum never moves after the first block. A later, larger score overflows, and m is no"
     " longer the largest.",
@@ -104,43 +125,6 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
             )
         seen |= {f"m after block {i + 1}": state[0], f"l after block {i + 1}": state[1]}
     return seen
-
-
-def _blocks(
-    rng: random.Random,
-    T: int,
-    widths: list[int],
-    scale: float = 2.0,
-    shifts: tuple[float, ...] = (),
-) -> list[Tensor]:
-    """Blocks of scores [T, width], shifted as given."""
-    shifts = shifts or (0.0,) * len(widths)
-    return [normal(rng, T, w, scale=scale) + shift for w, shift in zip(widths, shifts, strict=True)]
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """One block; maxima that rise and that fall; scores far from zero; masks, first for one row,
-    then for all."""
-    masked = _blocks(rng, 3, [3, 2, 4])
-    masked[0][1] = NEG_INF  # this row sees nothing in the first block
-    masked[1][0, 1] = NEG_INF
-    masked[2][2] = NEG_INF  # and this one nothing in the last
-    unseen = _blocks(rng, 2, [2, 1, 3])
-    unseen[0][:] = NEG_INF
-    unseen[1][0] = NEG_INF
-    return [
-        Case("one block of two scores", (_blocks(rng, 1, [2]),)),
-        Case("two blocks, the second larger", (_blocks(rng, 2, [2, 3], shifts=(0.0, 3.0)),)),
-        Case(
-            "three blocks, the largest scores first",
-            (_blocks(rng, 2, [3, 1, 2], shifts=(6.0, 0.0, 3.0)),),
-        ),
-        Case("scores around 300", (_blocks(rng, 2, [2, 3, 2], shifts=(300.0, 290.0, 310.0)),)),
-        Case("scores around −300", (_blocks(rng, 2, [2, 2], shifts=(-300.0, -310.0)),)),
-        Case("one row has nothing but −inf in the first block", (masked,)),
-        Case("all rows begin with −inf", (unseen,)),
-        Case("many blocks", (_blocks(rng, 3, [4, 1, 7, 3, 5, 2], scale=5.0),), public=False),
-    ]
 
 
 wrong.add(
@@ -219,10 +203,10 @@ EXERCISE = Exercise(
     observe=observe,
     reference=reference,
     compare=Tolerance(
-        rtol=1e-4,
+        rtol=1e-3,
         atol=1e-7,
         dtype=True,
-        why="fp32 exponentials of scores of some hundreds, in any order",
+        why="a log-sum-exp near 1,000 is held to 3e-5 in fp32, and some dozen of them follow",
     ),
     misconceptions=tuple(wrong),
     hints=(

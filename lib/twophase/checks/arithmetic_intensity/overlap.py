@@ -13,6 +13,9 @@ from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
 
+# more kernels than a thousand, bound differently; what is left out of the small ones shows
+LARGE_AND_SMALL = [(9e6, 4e5), *[(2.0, 0.4), (1.0, 2.0)] * 504]
+
 Kernels = Sequence[tuple[float, float]]
 Times = list[float]
 
@@ -69,6 +72,14 @@ def _times(
     return step_times
 
 
+@wrong(
+    "sets and dicts of kernels",
+    "Kernels that are alike were counted once: every layer runs its own, and each takes its time.",
+)
+def alike_counted_once(kernels: Kernels, C: float, W: float) -> Times:
+    return _times()(list(dict.fromkeys((flops, n) for flops, n in kernels)), C, W)
+
+
 @wrong("plausible", "The rates are swapped: FLOPs go with flops_per_s, bytes with bytes_per_s.")
 def rates_swapped(kernels: Kernels, C: float, W: float) -> Times:
     return _times()(kernels, W, C)
@@ -80,7 +91,8 @@ def observe(answer: Answer, case: Case) -> Any:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One kernel, two that are bound differently, some without FLOPs or alike, then fresh steps."""
+    """One kernel, two that are bound differently, some without FLOPs, without bytes or alike, many,
+    tiny ones; then fresh steps."""
     fresh = []
     for i in range(5):
         C, W = rng.uniform(1e14, 1e15), rng.uniform(5e11, 5e12)
@@ -112,6 +124,24 @@ def cases(rng: random.Random) -> list[Case]:
             "two layers, each of the same two kernels",
             ([(200.0, 50.0), (900.0, 20.0)] * 2, 100.0, 10.0),
         ),
+        Case(
+            "two kernels alike, one after the other",
+            ([(200.0, 50.0), (200.0, 50.0), (900.0, 20.0)], 100.0, 10.0),
+        ),
+        Case(
+            "three, the middle one without traffic",
+            ([(200.0, 50.0), (700.0, 0.0), (100.0, 30.0)], 100.0, 10.0),
+        ),
+        Case("a kernel at the ridge", ([(500.0, 50.0), (200.0, 50.0)], 100.0, 10.0)),
+        Case(
+            "whole numbers: 3·10¹² FLOPs, 7·10⁹ bytes; 10¹⁴ FLOP/s, 10¹² B/s",
+            ([(3 * 10**12, 7 * 10**9), (10**12, 11 * 10**9)], 10**14, 10**12),
+        ),
+        Case(
+            "some nanoseconds: 3,000 FLOPs, 50 bytes; 10¹⁴ FLOP/s, 10¹² B/s",
+            ([(3000.0, 50.0), (9000.0, 20.0)], 1e14, 1e12),
+        ),
+        Case("a large kernel and 1,008 small ones", (LARGE_AND_SMALL, 100.0, 10.0)),
         *fresh,
     ]
 
