@@ -18,7 +18,11 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_play_formula as formula  # noqa: E402
 
-HELD = ("01_two_phases", "03_kv_cache", "04_latency_throughput")  # those that have been brought under these rules
+HELD = (
+    "01_two_phases",
+    "03_kv_cache",
+    "04_latency_throughput",
+)  # those that have been brought under these rules
 CHAPTERS = [ROOT / "book" / f"{name}.md" for name in HELD]
 CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.M | re.S)
 BOX = re.compile(r"^:::\{exercises\} \w+\n:only: ([\w, ]+)$", re.M)
