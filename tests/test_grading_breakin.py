@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,8 +14,9 @@ from twophase.grading import confine
 from twophase.grading.benches import Benches
 from twophase.grading.notebook import parse
 from twophase.grading.session import Session
-from twophase.grading.supervisor import _Budget, _Run
+from twophase.grading.supervisor import _Run
 from twophase.grading.syscalls import ALLOWED
+from twophase.grading.usage import Allowance
 
 LABELS = confine.confined_by()
 needs_seccomp = pytest.mark.skipif(
@@ -70,8 +70,7 @@ def test_the_filter_knows_the_options_of_sockets(machine: str) -> None:
 def test_what_could_not_be_looked_at_again_is_not_confirmed() -> None:
     run_ = _Run(zygote(), release(), Benches(), LIMITS, 1, parse(dump(cells(dict(RIGHT)))))
     steps = run_._plan.alone(f"{TOPIC}-bytes", with_own=True)
-    now = time.monotonic()
-    assert not run_._stays_right(f"{TOPIC}-bytes", steps, _Budget(now, 3)), (
+    assert not run_._stays_right(f"{TOPIC}-bytes", steps, Allowance(run_._usage, 0.0, 3)), (
         "an answer that sleeps until then only guessed"
     )
-    assert run_._stays_right(f"{TOPIC}-bytes", steps, _Budget(now + 60.0, 3))
+    assert run_._stays_right(f"{TOPIC}-bytes", steps, Allowance(run_._usage, 60.0, 3))

@@ -278,9 +278,9 @@ def test_a_grader_that_takes_too_long_is_ended_before_gradescope_ends_it_and_lea
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     script = (root / "run_autograder").read_text()
-    assert "--kill-after=5 360 " in script
+    assert "--kill-after=5 540 " in script
     short = root / "run_short"
-    short.write_text(script.replace(" 360 ", " 0.2 "))
+    short.write_text(script.replace(" 540 ", " 0.2 "))
     short.chmod(0o755)
     env = {
         "PATH": os.environ["PATH"],

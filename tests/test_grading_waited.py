@@ -10,11 +10,19 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from twophase.grading.waited import MOST_S, Waited
+from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
+from twophase.grading.plan import Step
+from twophase.grading.replay import Replay
+from twophase.grading.session import CellRun
+from twophase.grading.usage import Allowance, Usage
+from twophase.protocol import AnswerError
 from twophase.protocol import wire as w
+from twophase.protocol.waited import MOST_S, Waited
 
 SPIN = (
     "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(flush=True)\nwhile"
@@ -52,13 +60,84 @@ def test_nobody_gets_more_time_where_nothing_is_counted_and_never_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waited = Waited(2**22 + 1)  # no such process; this one hardly waits
-    monkeypatch.setattr("twophase.grading.waited._waited_ns", lambda fd: 0)
+    monkeypatch.setattr("twophase.protocol.waited._waited_ns", lambda fd: 0)
     waited.begin()
     assert waited.grace_s() == 0
-    monkeypatch.setattr("twophase.grading.waited._waited_ns", lambda fd: 10**15)
+    monkeypatch.setattr("twophase.protocol.waited._waited_ns", lambda fd: 10**15)
     assert waited.grace_s() in (0, MOST_S)  # 0: no file to ask
+    told = waited.grace_s()
     waited.close()
-    assert waited.grace_s() == 0
+    monkeypatch.setattr("twophase.protocol.waited._waited_ns", lambda fd: 10**18)
+    assert waited.grace_s() == told
+
+
+class Machine:
+    """A clock, and the waiting of whoever runs: no test of it sleeps."""
+
+    def __init__(self, waits: float) -> None:
+        self.now_s = self.waited_s = 0.0
+        self._waits = waits  # the share of the time in which the submission gets no processor
+
+    def work(self, seconds: float) -> None:
+        """The submission computes for so long: on the wall it is longer."""
+        wall_s = seconds / (1 - self._waits)
+        self.now_s += wall_s
+        self.waited_s = wall_s - seconds
+
+
+class Busy:
+    """A zygote whose processes take a second of computing for each cell."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def fork(self, withholds: object, limits: Limits) -> Busy:
+        self._machine.now_s += 1000.0  # the grader's own work
+        return self
+
+    def run_cell(self, source: str, limit_s: float) -> CellRun:
+        if limit_s < 1.0:
+            raise AnswerError("timeout", "it had no time left")
+        self._machine.work(1.0)
+        return CellRun()
+
+    def waited_s(self) -> float:
+        return self._machine.waited_s
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("waits", [0.0, 0.5, 0.9])
+def test_what_a_submission_has_used_is_the_same_on_a_busy_machine(waits: float) -> None:
+    machine = Machine(waits)
+    usage = Usage(waiting_s=1000.0, clock=lambda: machine.now_s)
+    replay = Replay(cast(Zygote, Busy(machine)), (), Limits(cell_s=2.0))
+    steps = [Step(n, "own", f"cell {n}") for n in range(4)]
+    assert replay.process(steps, Allowance(usage, until=4.5, forks=1)) is not None
+    assert usage.seconds == pytest.approx(4.0)
+    assert replay.process(steps, Allowance(usage, until=7.5, forks=1)) is None
+    assert usage.seconds == pytest.approx(7.0)
+    assert replay.guilty == {}  # the fourth had less time than a cell may take
+
+
+def test_waiting_is_forgiven_up_to_a_limit_and_never_more_than_has_passed() -> None:
+    usage = Usage(waiting_s=10.0)
+    usage.add(elapsed_s=1.0, waited_s=5.0)  # both processes waited, one after the other
+    assert usage.seconds == 0.0
+    usage.add(elapsed_s=8.0, waited_s=6.0)
+    assert usage.seconds == 2.0
+    usage.add(elapsed_s=8.0, waited_s=8.0)
+    assert usage.seconds == 7.0  # 3 of 10 s were left to forgive
+
+
+def test_a_share_is_of_what_is_left() -> None:
+    usage = Usage(waiting_s=0.0)
+    whole = Allowance(usage, until=12.0, forks=9)
+    usage.add(4.0, 0.0)
+    assert (whole.left_s, whole.share(of=4, forks=2)) == (8.0, Allowance(usage, 6.0, 2))
+    usage.add(20.0, 0.0)
+    assert (whole.left_s, whole.share(of=4, forks=2).left_s) == (0.0, 0.0)
 
 
 def test_a_deadline_is_put_off_by_the_grace_and_not_beyond() -> None:

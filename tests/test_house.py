@@ -27,7 +27,6 @@ SPLIT_SOON = {
     "grading/course_reading.py",
     "grading/release.py",
     "grading/similar_fragments.py",
-    "grading/supervisor.py",
     "theory/plan.py",
 }
 

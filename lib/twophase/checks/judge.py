@@ -6,11 +6,12 @@ the `Answer` differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from twophase.checks.answer import Answer, LocalAnswer, Timed
+from twophase.checks.calls import Calls
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
 from twophase.protocol import AnswerError
@@ -25,6 +26,12 @@ FATAL = (
     "protocol",
 )  # no other case can go better after one of these
 
+# instead of the answer's own words, which could tell what a case that is not shown asks
+UNSEEN = {
+    "not_yet": "In a case that is not shown it says that it is not written yet.",
+    "missing": "In a case that is not shown a name was missing that was there before.",
+    "protocol": "In a case that is not shown its process sent nonsense.",
+}
 LONGEST_MESSAGE = 800  # characters; an answer's own keys and strings may be megabytes
 LARGEST_KEPT = 100_000  # parts of a value: many times what any misconception shows
 PATIENCE = 3  # all cases of an exercise together may take this many times the limit of one
@@ -39,6 +46,7 @@ class Outcome:
     right: bool
     message: str = ""
     error: str = ""  # the AnswerError's kind, if there was nothing to compare
+    inputs: str = ""  # what the answer was asked, as Python, if it may be shown
 
 
 @dataclass(frozen=True)
@@ -168,11 +176,24 @@ class Bench:
     ) -> tuple[Seen, Outcome]:
         """What a case shows, and whether it is right. Both count against the case's limit, if the
         answer has a clock."""
+        calls = Calls(answer)
 
         def check() -> tuple[Seen, Outcome]:
-            found = _look(self.exercise, answer, case)
+            found = _look(self.exercise, calls if case.public else answer, case)
             return found, self._outcome(case, found, expected)
 
+        found, outcome = self._timed(timed, check, case, expected)
+        if case.public and not outcome.right:
+            outcome = replace(outcome, inputs=calls.text())
+        return found, outcome
+
+    def _timed(
+        self,
+        timed: Timed | None,
+        check: Callable[[], tuple[Seen, Outcome]],
+        case: Case,
+        expected: Any,
+    ) -> tuple[Seen, Outcome]:
         if timed is None:
             return check()
         timed.start_case(self.exercise.time_limit_s)
@@ -235,7 +256,9 @@ class Bench:
         shown = next((o for o in failed if o.public or o.error in FATAL), None)
         if shown is None:
             return "A case that is not shown fails: try your answer on larger and odder inputs."
-        if shown.error in FATAL:
+        if not shown.public:
+            return UNSEEN.get(shown.error) or f"In a case that is not shown: {shown.message}"
+        if shown.error in FATAL and shown.error != "timeout":
             return shown.message
         return f"Case “{shown.case}”: {shown.message}"
 

@@ -29,6 +29,7 @@ class Limits:
     submission_s: float = 300.0
     memory_bytes: int = 2 * 10**9
     file_bytes: int = 2**20  # where files can be written at all: in practice
+    waiting_s: float = 180.0  # for a processor, in all: does not count as the submission's time
     forks: int = 40
 
 

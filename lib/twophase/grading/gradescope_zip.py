@@ -28,13 +28,16 @@ from pathlib import Path
 import twophase
 from twophase.checks import manifest
 from twophase.grading import gradescope_needs, secret
+from twophase.grading.confine import Limits
 from twophase.grading.gradescope_config import PRIVATE, Config
 from twophase.grading.release import Source, course_root
 
 FILES = Path(__file__).with_name("gradescope_files")
 SCRIPT, FILE, OURS_ONLY = 0o755, 0o644, 0o600
-# for the start, beside what the submission may take; all of it within Gradescope's 10 minutes
+# for the start, beside what the submission may take and wait; all of it within Gradescope's 10
+# minutes
 MARGIN_S = 60
+MOST_S = 540  # unless the submission's own time is longer than Gradescope's
 LEFT_OUT = ("__pycache__",)
 
 
@@ -77,7 +80,7 @@ def _scripts(config: Config) -> dict[str, Member]:
     fill = {
         "@PYTHON@": python,
         "@TORCH@": torch,
-        "@SECONDS@": f"{config.submission_s + MARGIN_S:g}",
+        "@SECONDS@": f"{_seconds(config.submission_s):g}",
     }
     return {
         "setup.sh": Member(_filled("setup.sh", fill), SCRIPT),
@@ -85,6 +88,12 @@ def _scripts(config: Config) -> dict[str, Member]:
         "provisional.json": Member(_filled("provisional.json", {})),
         "requirements.txt": Member(("\n".join(others) + "\n").encode("ascii")),
     }
+
+
+def _seconds(submission_s: float) -> float:
+    """After how long the grader is ended, so that it can say so before Gradescope ends it."""
+    own_s = submission_s + MARGIN_S
+    return max(own_s, min(own_s + Limits.waiting_s, MOST_S))
 
 
 def _filled(name: str, fill: dict[str, str]) -> bytes:

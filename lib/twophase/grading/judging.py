@@ -59,7 +59,7 @@ class Course:
 
     `source` has the releases; it goes to other processes, so it must pickle. With a `secret` the
     seed is the student's, else `seed` is everybody's. A judge that takes `grace_s` longer than a
-    submission may take is given up.
+    submission may take and wait is given up.
     """
 
     seed: int = DEFAULT_SEED

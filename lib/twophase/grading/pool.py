@@ -72,7 +72,8 @@ class Desk:
         self.task = task
         if self.ready:
             limits = self._course.limits
-            self.until = time.monotonic() + limits.submission_s + self._course.grace_s
+            most_s = limits.submission_s + limits.waiting_s + self._course.grace_s
+            self.until = time.monotonic() + most_s
             self._pipe.settimeout(END_S)
             with contextlib.suppress(OSError):  # it is gone: `hear` will say so
                 self._pipe.sendall(pickle.dumps(task))

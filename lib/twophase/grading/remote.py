@@ -61,14 +61,15 @@ class RemoteAnswer:
         self._given = 0  # callbacks so far: a number is never used again
         self._nesting = 0
         self.interrupted = False  # the check's own code was, at some point that nobody chose
-        self.ended = time.monotonic()  # when the last case was over
         self._most = until
         self.start_exercise(session.limits.submission_s)
         self.start_case(session.limits.submission_s)
 
     def start_exercise(self, limit_s: float) -> None:
         """All cases together have `limit_s` from now on."""
-        self._until = min(self._most, time.monotonic() + limit_s)
+        self._began = time.monotonic()
+        self._until = min(self._most, self._began + limit_s)
+        self.elapsed_s = self.waited_s = 0.0  # until the last case was over
         self._session.start_clock()
 
     def start_case(self, limit_s: float) -> None:
@@ -96,7 +97,8 @@ class RemoteAnswer:
             )
             raise self._session.fail("timeout", said) from None
         finally:
-            self.ended = time.monotonic()
+            self.elapsed_s = time.monotonic() - self._began
+            self.waited_s = self._session.waited_s()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return self.ask(w.CALL, name, name, args, kwargs)

@@ -183,7 +183,9 @@ def _case(c: Record) -> str:
         if c["right"]
         else f"<span class=wrong>{text(c['message'])}</span>"
     )
-    return f"<tr><td>{text(c['case'])}<td>{verdict}"
+    asked = c.get("inputs", "")
+    ran = f"<pre class=inputs tabindex=0>{text(asked)}</pre>" if asked else ""
+    return f"<tr><td>{text(c['case'])}{ran}<td>{verdict}"
 
 
 def index_page(records: Iterable[Record]) -> str:

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from twophase.grading.confine import Limits
-from twophase.grading.waited import Waited
 from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.errors import JudgeFault
+from twophase.protocol.waited import Waited
 
 
 class GraderFault(JudgeFault):
@@ -87,6 +87,10 @@ class Session:
         processor."""
         self._waited.begin()
 
+    def waited_s(self) -> float:
+        """How long that was, since the clock was started or until the session broke."""
+        return self._waited.grace_s()
+
     def converse(
         self,
         kind: bytes,
@@ -134,6 +138,7 @@ class Session:
     def fail(self, kind: str, message: str) -> AnswerError:
         """Kill the process and remember why."""
         if self.broken is None:
+            self._waited.close()  # while the kernel still knows the process
             ended = self._end(kind == "died")
             if kind == "died":
                 message = f"Its process ended{_why(ended)}"

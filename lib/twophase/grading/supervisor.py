@@ -11,7 +11,7 @@ tried again, so that none can take away another one's time either.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from twophase.checks.exercise import Exercise
@@ -23,8 +23,9 @@ from twophase.grading.notebook import Notebook
 from twophase.grading.plan import Flag, Plan, Step, make_plan
 from twophase.grading.release import Release
 from twophase.grading.remote import RemoteAnswer
+from twophase.grading.replay import Replay
 from twophase.grading.session import CellRun, Session
-from twophase.protocol import AnswerError
+from twophase.grading.usage import Allowance, Usage
 
 TROUBLE = ("timeout", "died", "protocol")
 TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it
@@ -72,15 +73,6 @@ class Supervisor:
         ).grade()
 
 
-@dataclass
-class _Budget:
-    """What a part of the work may take: until when, a time of `time.monotonic()`, and how many
-    processes."""
-
-    until: float
-    forks: int
-
-
 class _Run:
     """One submission on its way through the supervisor."""
 
@@ -93,58 +85,32 @@ class _Run:
         seed: int | str,
         notebook: Notebook,
     ) -> None:
-        self._zygote, self._release, self._benches, self._limits, self._seed = (
-            zygote,
-            release,
-            benches,
-            limits,
-            seed,
-        )
+        self._release, self._benches, self._seed = release, benches, seed
         self._plan: Plan = make_plan(notebook, release)
-        began = time.monotonic()
-        self._until = began + limits.submission_s
-        self._together = _Budget(began + limits.submission_s / 2, limits.forks)
-        self._guilty: dict[Step, AnswerError] = {}
-        self._ran: dict[Step, CellRun] = {}
+        self._replay = Replay(zygote, release.withholds, limits)
+        self._usage = Usage(limits.waiting_s)
+        self._whole = Allowance(self._usage, limits.submission_s, limits.forks)
+        self._together = Allowance(self._usage, limits.submission_s / 2, limits.forks)
         self._cut: set[str] = set()  # exercises for which the time of all together did not last
         self._grade = Grade(flags=list(self._plan.flags))
 
     def grade(self) -> Grade:
-        found = {i: self._first(i, session) for i, session in self._sessions()}
+        with self._replay.kept(self._plan.steps, self._together) as live:
+            found = {i: self._first(i, live) for i in self._release.exercises}
         again = [i for i, first in found.items() if self._deserves_another_look(first)]
         for n, exercise_id in enumerate(again):
-            now = time.monotonic()
-            share = _Budget(now + max(0.0, self._until - now) / (len(again) - n), TRIES)
+            share = self._whole.share(len(again) - n, TRIES)
             found[exercise_id] = self._again(exercise_id, found[exercise_id], share)
         for exercise_id, graded in found.items():
             self._grade.questions.append(graded)
             self._flag(exercise_id, graded)
         for step in self._plan.steps:
-            if step.role in ("given", "own") and step in self._guilty:
-                self._grade.flags.append(
-                    Flag("cell_broke", f"cell {step.number + 1}", str(self._guilty[step]))
-                )
+            if step.role in ("given", "own") and step in self._replay.guilty:
+                why = str(self._replay.guilty[step])
+                self._grade.flags.append(Flag("cell_broke", f"cell {step.number + 1}", why))
+        self._grade.trouble |= self._replay.trouble
+        self._grade.forks = self._replay.forks
         return self._grade
-
-    def _sessions(self) -> Iterable[tuple[str, Callable[[], Session | None]]]:
-        """Every exercise with a way to a live process in which all innocent cells have run."""
-        current: list[Session] = []
-
-        def live() -> Session | None:
-            if not current or current[0].broken is not None:
-                for old in current:
-                    old.close()
-                current[:] = []
-                fresh = self._replay(self._plan.steps, self._together)
-                current[:] = [fresh] if fresh else []
-            return current[0] if current else None
-
-        try:
-            for exercise_id in self._release.exercises:
-                yield exercise_id, live
-        finally:
-            for session in current:
-                session.close()
 
     def _first(self, exercise_id: str, live: Callable[[], Session | None]) -> Graded:
         exercise = self._release.exercises[exercise_id]
@@ -153,12 +119,12 @@ class _Run:
                 _verdict(exercise, "missing", "The answer's cell is not in the notebook.")
             )
         graded = self._judge(exercise, live(), self._together)
-        if graded.verdict.status == "failed" and time.monotonic() >= self._together.until:
+        if graded.verdict.status == "failed" and not self._together.left_s:
             self._cut.add(exercise_id)
         return graded
 
     def _judge(
-        self, exercise: Exercise, session: Session | None, budget: _Budget, whole: bool = True
+        self, exercise: Exercise, session: Session | None, allowance: Allowance, whole: bool = True
     ) -> Graded:
         """The verdict on an exercise whose cells have run in `session`; `whole` is the bench's."""
         step = (
@@ -166,9 +132,9 @@ class _Run:
             if self._has(exercise.id)
             else None
         )
-        ran = self._ran.get(step, CellRun()) if step else CellRun()
-        if step in self._guilty:
-            fault = self._guilty[step]
+        ran = self._replay.ran.get(step, CellRun()) if step else CellRun()
+        if step in self._replay.guilty:
+            fault = self._replay.guilty[step]
             return Graded(_verdict(exercise, "failed", fault.message, fault.kind), ran)
         if session is None:
             return Graded(
@@ -179,28 +145,24 @@ class _Run:
                     "timeout",
                 )
             )
-        verdict = self._ask(exercise, session, budget, whole)
+        verdict = self._ask(exercise, session, allowance, whole)
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
         return Graded(verdict, ran)
 
-    def _ask(self, exercise: Exercise, session: Session, budget: _Budget, whole: bool) -> Verdict:
+    def _ask(
+        self, exercise: Exercise, session: Session, allowance: Allowance, whole: bool
+    ) -> Verdict:
         """The bench's verdict. What the bench takes for itself (cases, right and wrong answers) is
         nobody's time."""
-        began = time.monotonic()
         bench = self._benches.of(exercise, self._seed)
-        self._give_back(time.monotonic() - began, budget)
-        answer = RemoteAnswer(session, budget.until)
+        answer = RemoteAnswer(session, time.monotonic() + allowance.left_s)
         verdict = bench.judge(answer, whole)
-        self._give_back(time.monotonic() - answer.ended, budget)
+        self._usage.add(answer.elapsed_s, answer.waited_s)
         if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
             self._benches.forget(exercise, self._seed)
         return verdict
-
-    def _give_back(self, seconds: float, budget: _Budget) -> None:
-        self._until += seconds
-        budget.until += seconds
 
     def _has(self, exercise_id: str) -> bool:
         return any(s.exercise_id == exercise_id for s in self._plan.steps)
@@ -214,7 +176,7 @@ class _Run:
             return not self._plan.is_stub(verdict.exercise_id)
         return not verdict.misconception or self._plan.reached_into(verdict.exercise_id)
 
-    def _again(self, exercise_id: str, first: Graded, share: _Budget) -> Graded:
+    def _again(self, exercise_id: str, first: Graded, share: Allowance) -> Graded:
         """A second look at what is not right, without the other answers, then without the
         submission's own cells either."""
         cut = exercise_id in self._cut
@@ -227,16 +189,15 @@ class _Run:
         left = [steps for steps in ways if steps not in tried]
         best = first
         for n, steps in enumerate(left):
-            now = time.monotonic()
             sure = cut and best is first  # there was no first look: this is it
             looks = (
                 1 if sure else 1 + CONFIRMATIONS
             )  # each must find its time: what is not confirmed does not count
-            until = now + (share.until - now) / (len(left) - n) / looks
             whole = (
                 cut or first.verdict.status == "failed"
             )  # else the first verdict stands unless this one is right
-            second = self._alone(exercise_id, steps, _Budget(until, share.forks), whole)
+            look = share.share((len(left) - n) * looks, share.forks)
+            second = self._alone(exercise_id, steps, look, whole)
             if (
                 second is not None
                 and second.verdict.right
@@ -247,66 +208,32 @@ class _Run:
                 best = second
         return best
 
-    def _stays_right(self, exercise_id: str, steps: Sequence[Step], share: _Budget) -> bool:
+    def _stays_right(self, exercise_id: str, steps: Sequence[Step], share: Allowance) -> bool:
         """Whether it is right whenever it is looked at: an answer that guesses must gain nothing by
         a second look, nor by being slow."""
         looks = (
-            self._alone(exercise_id, steps, _Budget(share.until, TRIES))
+            self._alone(exercise_id, steps, replace(share, forks=TRIES))
             for _ in range(CONFIRMATIONS)
         )
         return all(look is not None and look.verdict.right for look in looks)
 
     def _alone(
-        self, exercise_id: str, steps: Sequence[Step], budget: _Budget, whole: bool = False
+        self, exercise_id: str, steps: Sequence[Step], allowance: Allowance, whole: bool = False
     ) -> Graded | None:
         """The verdict where only these steps have run, on all cases if it is `whole`; None if they
         cannot be run in time."""
         own = next(s for s in steps if s.exercise_id == exercise_id)
-        blamed = self._guilty.pop(own, None)
-        session = self._replay(steps, budget)
+        guilty = self._replay.guilty
+        blamed = guilty.pop(own, None)
+        session = self._replay.process(steps, allowance)
         if session is None:
-            self._guilty |= {own: blamed} if blamed else {}
+            guilty |= {own: blamed} if blamed else {}
             return None
         with session:
-            second = self._judge(self._release.exercises[exercise_id], session, budget, whole)
+            second = self._judge(self._release.exercises[exercise_id], session, allowance, whole)
         if blamed:
-            self._guilty.setdefault(own, blamed)
+            guilty.setdefault(own, blamed)
         return second
-
-    def _replay(self, steps: Sequence[Step], budget: _Budget) -> Session | None:
-        """A process in which the innocent steps have run; cells that break it are found guilty on
-        the way. None if time is up."""
-        while budget.forks > 0 and time.monotonic() < budget.until:
-            budget.forks -= 1
-            self._grade.forks += 1
-            session = self._zygote.fork(self._release.withholds, self._limits)
-            try:
-                for step in steps:
-                    if step not in self._guilty:
-                        self._run(session, step, budget.until)
-                return session
-            except AnswerError as e:
-                session.close()
-                self._grade.trouble.add(e.kind)
-            except BaseException:
-                session.close()
-                raise
-        return None
-
-    def _run(self, session: Session, step: Step, until: float) -> None:
-        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is
-        guilty.
-
-        But not if it had less time than a cell may take, because others had used it up.
-        """
-        limit_s = max(0.01, min(self._limits.cell_s, until - time.monotonic()))
-        try:
-            ran = session.run_cell(step.source, limit_s)
-        except AnswerError as e:
-            if e.kind != "timeout" or limit_s == self._limits.cell_s:
-                self._guilty[step] = e
-            raise
-        self._ran.setdefault(step, ran)
 
     def _flag(self, exercise_id: str, graded: Graded) -> None:
         if graded.alone:

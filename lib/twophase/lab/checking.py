@@ -51,7 +51,8 @@ def check_answer(exercise_id: str) -> Points | Later:
     nothing was judged.
     """
     from twophase.checks.exercise import Exercise
-    from twophase.checks.judge import judge
+    from twophase.checks.judge import Bench
+    from twophase.checks.limit import LimitedAnswer
 
     exercise = exercise_of(exercise_id)
     names = user_namespace()
@@ -61,7 +62,7 @@ def check_answer(exercise_id: str) -> Points | Later:
     with contextlib.redirect_stderr(
         sys.stdout
     ):  # a warning from the answer is shown, and is no error
-        verdict = judge(exercise, names, SEED)
+        verdict = Bench(exercise, SEED).judge(LimitedAnswer(names))
     if verdict.right:
         flags = used(exercise.withholds, [names[e] for e in exercise.entries if e in names])
         for name in flags:
@@ -95,6 +96,15 @@ def later(exercise: HeldBack, names: dict[str, Any]) -> Later:
     return Later(exercise.points)
 
 
+def _to_run(verdict: Verdict) -> list[str]:
+    """The first failing case's inputs, for a cell of one's own; nothing if it is not shown."""
+    asked = next((o.inputs for o in verdict.outcomes if not o.right and o.inputs), "")
+    lines = asked.splitlines()
+    if len(lines) <= 1:
+        return [f"To see it yourself: {asked}"] if asked else []
+    return ["To see it yourself:", *(f"    {line}" for line in lines)]
+
+
 def _is_stub(answer: Any) -> bool:
     """Whether a function, or a method of a class, still raises NotYet. It is not called for
     that."""
@@ -123,6 +133,7 @@ def lines_of(exercise: Exercise, verdict: Verdict) -> list[str]:
     return [
         f"{exercise.id}: not right yet.",
         verdict.message,
+        *_to_run(verdict),
         (
             f"Change your answer, run its cell, then this one. Stuck? {ask}, or after this attempt"
             f' solution("{exercise.id}")'

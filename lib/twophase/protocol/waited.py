@@ -1,5 +1,5 @@
-"""How long a submission's process, and the judge, had to wait for a processor: time that no
-deadline may charge to an answer.
+"""How long an answer's process, and its judge, had to wait for a processor: time that neither a
+deadline nor what a submission has used may charge to it.
 
 A neighbor with many threads, or anything else on the machine, can keep an answer from running at
 all. The kernel counts it, in nanoseconds, as the second number of /proc/<pid>/schedstat. Where it
@@ -14,13 +14,13 @@ MOST_S = 60.0  # in one exercise or one cell: an answer's own threads can keep i
 
 
 class Waited:
-    """Time in which two processes wanted to run and could not: the one of number `pid`, its main
-    thread, and this one."""
+    """Time in which processes wanted to run and could not: those of numbers `others`, their main
+    threads, and this one."""
 
-    def __init__(self, pid: int) -> None:
-        self._files = [
-            fd for of in (str(pid), "self") if (fd := _open(f"/proc/{of}/schedstat")) is not None
-        ]
+    def __init__(self, *others: int) -> None:
+        paths = (f"/proc/{of}/schedstat" for of in (*others, "self"))
+        self._files = [fd for path in paths if (fd := _open(path)) is not None]
+        self._last_ns = dict.fromkeys(self._files, 0)
         self._began_s = self._total_s()
 
     def begin(self) -> None:
@@ -32,11 +32,15 @@ class Waited:
         return min(MOST_S, max(0.0, self._total_s() - self._began_s))
 
     def close(self) -> None:
+        """Count no more; what was counted stays."""
+        self._total_s()
         while self._files:
             os.close(self._files.pop())
 
     def _total_s(self) -> float:
-        return sum(_waited_ns(fd) for fd in self._files) / 1e9
+        for fd in self._files:
+            self._last_ns[fd] = max(self._last_ns[fd], _waited_ns(fd))
+        return sum(self._last_ns.values()) / 1e9
 
 
 def _open(path: str) -> int | None:

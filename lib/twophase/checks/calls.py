@@ -1,0 +1,119 @@
+"""What a check asked of an answer in one case, as Python that the person can run.
+
+A case's data is not always what the answer is called with: a check may make an object and call it
+many times. So what is shown are the calls themselves, in order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from twophase.checks.answer import Answer, Handle
+from twophase.checks.compare import describe
+
+MOST_CALLS = 12  # of one case are shown
+MOST_NUMBERS = 32  # of an array or a list that is written out
+LONGEST = 1_500  # characters in all
+
+
+class Calls:
+    """An answer that notes what it is asked, and passes it on."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._made = 0
+        self._lines: dict[str, None] = {}  # in order; what is asked again is there already
+        self._left = 0  # calls that are not noted
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        self.note(name, args, kwargs)
+        return self._answer.call(name, *map(_own, args), **_own(kwargs))
+
+    def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
+        self._made += 1
+        variable = name.lower() if self._made == 1 else f"{name.lower()}_{self._made}"
+        self.note(f"{variable} = {name}", args, kwargs)
+        return _Made(self, self._answer.new(name, *map(_own, args), **_own(kwargs)), variable)
+
+    def note(self, called: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Remember one call: at once, since the check may go on to change what it passed."""
+        if len(self._lines) == MOST_CALLS:
+            self._left += 1
+            return
+        written = [source(a) for a in args]
+        written += [f"{name}={source(value)}" for name, value in kwargs.items()]
+        self._lines[f"{called}({', '.join(written)})"] = None
+
+    def text(self) -> str:
+        """The calls, one a line. An argument too large to be written is described in <...>."""
+        more = [f"# and {self._left:,} more calls"] if self._left else []
+        whole = "\n".join([*self._lines, *more])
+        return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+
+
+class _Made:
+    """An object of the answer, under the name that it has in the text."""
+
+    def __init__(self, calls: Calls, handle: Handle, variable: str) -> None:
+        self.handle, self.variable = handle, variable
+        self._calls = calls
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        self._calls.note(f"{self.variable}.{method}", args, kwargs)
+        return self.handle.call(method, *map(_own, args), **_own(kwargs))
+
+    def get(self, attribute: str) -> Any:
+        return self.handle.get(attribute)
+
+
+def _own(value: Any) -> Any:
+    """An argument as the answer's own side knows it: objects of its own without our wrapper."""
+    if isinstance(value, _Made):
+        return value.handle
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(map(_own, value))
+    return {k: _own(v) for k, v in value.items()} if type(value) is dict else value
+
+
+def source(value: Any) -> str:
+    """`value` as Python that makes it again, where it is small; else what it is, in <...>."""
+    if isinstance(value, _Made):
+        return value.variable
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return _array(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if type(value) in (list, tuple):
+        return _sequence(value)
+    if type(value) is dict:
+        inside = [f"{k!r}: {source(v)}" for k, v in list(value.items())[:MOST_NUMBERS]]
+        more = ["<and more>"] if len(value) > MOST_NUMBERS else []
+        return "{" + ", ".join([*inside, *more]) + "}"
+    if isinstance(value, str | bytes) and len(value) > 200:
+        return f"<{len(value):,} characters, {value[:40]!r}...>"
+    return "<a function>" if callable(value) else repr(value)
+
+
+def _sequence(value: list[Any] | tuple[Any, ...]) -> str:
+    if len(value) > MOST_NUMBERS:
+        first = ", ".join(map(source, value[:4]))
+        return f"<a {type(value).__name__} of {len(value):,}: {first}, ...>"
+    inside = ", ".join(map(source, value))
+    if isinstance(value, list):
+        return f"[{inside}]"
+    return f"({inside},)" if len(value) == 1 else f"({inside})"
+
+
+def _array(value: Any) -> str:
+    if math.prod(value.shape) > MOST_NUMBERS:
+        return f"<{describe(value)}>"
+    is_torch = type(value).__module__.startswith("torch")
+    dtype = str(value.dtype) if is_torch else repr(str(value.dtype))
+    if 0 in value.shape:
+        return f"{'torch' if is_torch else 'np'}.zeros({tuple(value.shape)}, dtype={dtype})"
+    values = source(value.tolist())
+    if not is_torch and not value.shape:
+        return values
+    return f"{'torch.tensor' if is_torch else 'np.array'}({values}, dtype={dtype})"
