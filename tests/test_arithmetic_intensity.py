@@ -35,6 +35,8 @@ from twophase.kernels.attention import causal_attention, naive_attention
 from twophase.kernels.mlp import gated_mlp
 from twophase.measure.meter import Meter
 from twophase.theory import arithmetic_intensity as theory
+from twophase.theory.catalog import hardware
+from twophase.theory.catalog import model as published
 
 ROOT = Path(__file__).resolve().parents[1]
 INF = float("inf")
@@ -248,3 +250,23 @@ def test_a_step_never_gets_shorter_with_a_larger_batch() -> None:
         w, m = _draw(rng)
         times = [_batches.step_s(w, m, B) for B in range(1, 300)]
         assert all(a <= b for a, b in pairwise(times))
+
+
+def test_at_the_critical_batch_of_a_step_both_clocks_show_the_same_and_from_some_context_none_is() -> (
+    None
+):
+    llama, h100 = published("llama-3-8b"), hardware("h100")
+    C, W = h100.peak_flops_per_s("bf16"), h100.hbm_bytes_per_s
+    weights = 2 * llama.n_matmul_params()
+
+    def critical(S: int) -> float:
+        cache, flops = llama.cache_bytes(S), llama.decode_step_flops(1, S)
+        return float(theory.critical_batch_of_step(weights, cache, flops, C, W))
+
+    for S in (1, 100, 392):
+        B = critical(S)
+        both = B * llama.decode_step_flops(1, S) / C, (weights + B * llama.cache_bytes(S)) / W
+        assert both[0] == pytest.approx(both[1], rel=1e-9)
+    assert critical(393) < INF == critical(394)
+    free = theory.critical_batch_of_step(weights, 0, weights, C, W)
+    assert free == pytest.approx(theory.critical_batch(C, W))

@@ -18,6 +18,11 @@ def test_each_call_is_the_same_pass(T: int, cached: int, B: int) -> None:
     torch.testing.assert_close(run(), first)
 
 
+def test_layers_that_differ_are_filled_too() -> None:
+    run = repeated_pass(models.load("local_global"), 1, cached=40)
+    torch.testing.assert_close(run(), run())
+
+
 def test_a_step_attends_to_the_cached_tokens_and_its_own() -> None:
     model = models.load("gqa")
     arch = model.config.architecture("gqa")

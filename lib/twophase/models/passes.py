@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from twophase.kernels.kv_cache import KVCache
 from twophase.models.transformer import Transformer
 
 
@@ -14,8 +15,8 @@ def repeated_pass(
     [B, T, V].
 
     T = 1 is a decode step, `cached` = 0 a prefill. Each call finds the cache as the first one did.
-    What lies in it are the keys and values of random tokens. Raises ValueError for a T or B below
-    1, or a negative `cached`.
+    What lies in it is noise, or, in a model whose layers differ, some tokens. Raises ValueError
+    for a T or B below 1, or a negative `cached`.
     """
     if T < 1 or B < 1 or cached < 0:
         raise ValueError(
@@ -23,10 +24,14 @@ def repeated_pass(
             f" cached={cached}."
         )
     cache = model.new_cache(B, cached + T)
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(model.config.V, (B, cached + T), generator=generator)
-    tokens = tokens.to(model.embed_tokens.weight.device)
-    if cached:
+    tokens = torch.arange(B * (cached + T)).remainder(model.config.V).view(B, cached + T)
+    tokens = tokens.to(model.embed_tokens.weight.device)  # [B, cached + T]
+    if cached and isinstance(cache, KVCache):
+        c, like = model.config, model.embed_tokens.weight
+        noise = torch.randn(B, cached, c.K, c.H).to(like)  # [B, cached, K, H]
+        for layer in range(c.L):
+            cache.append(layer, noise, noise)
+    elif cached:
         with torch.inference_mode():
             model(tokens[:, :cached], cache)
 

@@ -259,6 +259,25 @@ def critical_batch_exact(
     )
 
 
+@formula(zero_ok=("cache_bytes_per_sequence",))
+def critical_batch_of_step(
+    weight_bytes: Number,
+    cache_bytes_per_sequence: Number,
+    flops_per_sequence: Number,
+    flops_per_s: Number,
+    bytes_per_s: Number,
+) -> Number:
+    """Sequences at which computing a whole decode step takes as long as reading weights and caches.
+
+    B `flops_per_sequence` / peak = (weights + B caches) / bandwidth. Infinite where reading one
+    sequence's cache takes longer than computing its token: then no batch is compute bound.
+    """
+    ridge = critical_intensity(flops_per_s, bytes_per_s)
+    return divide_or_infinity(
+        ridge * weight_bytes, flops_per_sequence - ridge * cache_bytes_per_sequence
+    )
+
+
 @formula()
 def roofline_flops_per_s(intensity: Number, flops_per_s: Number, bytes_per_s: Number) -> Number:
     """FLOP/s that a kernel of this intensity can reach: min(peak, intensity x bandwidth)."""
