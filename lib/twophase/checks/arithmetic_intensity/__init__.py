@@ -2,11 +2,11 @@
 
 ORDER = (
     "matmul",
-    "critical_batch",
-    "predict",
     "overlap",
     "online_softmax",
     "flash",
     "merge",
+    "predict",
+    "critical_batch",
     "choose",
 )
