@@ -252,9 +252,7 @@ def test_a_step_never_gets_shorter_with_a_larger_batch() -> None:
         assert all(a <= b for a, b in pairwise(times))
 
 
-def test_at_the_critical_batch_of_a_step_both_clocks_show_the_same_and_from_some_context_none_is() -> (
-    None
-):
+def test_at_the_critical_batch_of_a_step_both_clocks_show_the_same() -> None:
     llama, h100 = published("llama-3-8b"), hardware("h100")
     C, W = h100.peak_flops_per_s("bf16"), h100.hbm_bytes_per_s
     weights = 2 * llama.n_matmul_params()
