@@ -268,14 +268,10 @@ def critical_batch_of_step(
     bytes_per_s: Number,
 ) -> Number:
     """Sequences at which computing a whole decode step takes as long as reading weights and caches.
-
-    B `flops_per_sequence` / peak = (weights + B caches) / bandwidth. Infinite where reading one
-    sequence's cache takes longer than computing its token: then no batch is compute bound.
-    """
+    Infinite where one sequence's cache alone takes longer to read than its token to compute."""
     ridge = critical_intensity(flops_per_s, bytes_per_s)
-    return divide_or_infinity(
-        ridge * weight_bytes, flops_per_sequence - ridge * cache_bytes_per_sequence
-    )
+    surplus_flops = flops_per_sequence - ridge * cache_bytes_per_sequence
+    return divide_or_infinity(ridge * weight_bytes, surplus_flops)
 
 
 @formula()
