@@ -82,8 +82,9 @@ def _steps(
 
 def cases(rng: random.Random) -> list[Case]:
     """Filled to the brim, overfilled, refilled; more sequences, steps and places than any constant;
-    every dtype, also after a refusal and a reset; the caches of two layers, used in turn."""
-    layers = ((2, 6, 1, 2, "float32"), [2, 1, 3, 1]), ((2, 4, 3, 5, "bfloat16"), [1, 2, 0, 4])
+    every dtype, also after a refusal and a reset; the caches of three layers, used in turn."""
+    same = (2, 6, 1, 2, "float32")
+    layers = (same, [2, 1, 3, 1]), ((2, 4, 3, 5, "bfloat16"), [1, 2, 0, 4]), (same, [1, 0, 3, 3])
     return [
         *(_script(rng, *script) for script in SCRIPTS),
         *(
@@ -93,7 +94,7 @@ def cases(rng: random.Random) -> list[Case]:
             for steps in [_steps(rng, sizes, [2, 4, 1, 0, 3], telling)]
         ),
         Case(
-            "two layers, each with a cache of its own",
+            "three layers, each with a cache of its own",
             tuple((sizes, _steps(rng, sizes, blocks, normal)) for sizes, blocks in layers),
         ),
     ]

@@ -101,7 +101,12 @@ SCRIPTS: tuple[Script, ...] = (  # appends by their n_new; a whole number frees 
         (3, 8, 3, 5),
         [[3, 5, 1], [1, 0, 2], [2, 4, 1], 1, [1, 7, 1], [2, 1, 1], [1, 1, 4]],
     ),
-    (f"{MANY} sequences", (MANY, 3, 1, 2), [list(3 * [1, 2, 0, 1])[:MANY], MANY - 1, [1] * MANY]),
+    ("room for 3: 4 at once for one that is empty", (2, 3, 1, 2), [[1, 4], [1, 3], 1, [1, 4]]),
+    (
+        f"{MANY} sequences; the last is full, and freed",
+        (MANY, 3, 1, 2),
+        [[*[1, 2, 0, 1, 2] * 2, 3], [1] * MANY, MANY - 1, [1] * MANY],
+    ),
     (f"a sequence of {LONG:,} tokens, freed", (1, LONG, 1, 1), [[LONG - 1], [2], [1], 0, [9]]),
 )
 
@@ -129,15 +134,16 @@ def _steps(rng: random.Random, sizes: Sizes, steps: list[list[int] | int]) -> li
 def cases(rng: random.Random) -> list[Case]:
     """Prompts of different lengths, a sequence without a new token, an overflow in the first, a
     middle and the last one, slots used again; more sequences and places than any constant; the
-    caches of two layers, used in turn."""
+    caches of three layers, used in turn."""
     layers: list[tuple[Sizes, list[list[int] | int]]] = [
         ((2, 5, 1, 2), [[2, 1], [1, 3], 0, [2, 1]]),
         ((3, 4, 2, 3), [[1, 0, 4], 2, [1, 1, 1]]),
+        ((2, 5, 1, 2), [[1, 4], 1, [2, 2], [2, 3]]),
     ]
     return [
         *(Case(name, ((sizes, _steps(rng, sizes, steps)),)) for name, sizes, steps in SCRIPTS),
         Case(
-            "two layers, each with a cache of its own",
+            "three layers, each with a cache of its own",
             tuple((sizes, _steps(rng, sizes, steps)) for sizes, steps in layers),
         ),
     ]

@@ -98,7 +98,12 @@ RUNS: tuple[tuple[str, Sizes, list[tuple[list[int], int]]], ...] = (  # updates:
         (3, 7, 2, 2, "float32"),
         [([0, 1, 2], 2), ([2, 0], 1), ([1], 3), ([0, 2], 2), ([2, 1], 2)],
     ),
-    (f"{len(FEW)} sequences", (len(FEW), 3, 1, 2, "float32"), [(FEW[::-1], 2), (FEW[5:], 1)]),
+    ("room for 3: 4 at once, then 3", (2, 3, 1, 2, "float32"), [([0, 1], 4), ([1], 3)]),
+    (
+        f"{len(FEW)} sequences; one after the other full",
+        (len(FEW), 3, 1, 2, "float32"),
+        [(FEW[::-1], 2), (FEW[5:], 1), (FEW, 1), (FEW[:5], 1)],
+    ),
     (f"{LONG:,} tokens", (1, LONG, 1, 1, "float32"), [([0], LONG - 1), ([0], 2), ([0], 1)]),
 )
 
@@ -119,9 +124,10 @@ def _blocks(
 
 def cases(rng: random.Random) -> list[Case]:
     """Runs of the repaired cache (every dtype; any of the rows full; more sequences and places than
-    any constant; two caches in turn), then the faults that `expose` must show."""
+    any constant; three caches in turn), then the faults that `expose` must show."""
     some: list[tuple[list[int], int]] = [([0, 1], 3), ([0], 1), ([1, 0], 2), ([1], 1)]
-    two = (2, 6, 1, 4, "bfloat16"), (3, 4, 2, 3, "float32")
+    same = (2, 6, 1, 4, "bfloat16")
+    layers = same, (3, 4, 2, 3, "float32"), same
     return [
         *(Case(f"repaired: {n}", ((sizes, _blocks(rng, sizes, b)),)) for n, sizes, b in RUNS),
         *(
@@ -130,8 +136,8 @@ def cases(rng: random.Random) -> list[Case]:
             for sizes in [(2, 6, 1, 4, dtype)]
         ),
         Case(
-            "repaired: two layers, each with a cache of its own",
-            tuple((sizes, _blocks(rng, sizes, some)) for sizes in two),
+            "repaired: three layers, each with a cache of its own",
+            tuple((sizes, _blocks(rng, sizes, some)) for sizes in layers),
         ),
         *(Case(f"exposed: {fault}", (fault,)) for fault in FAULTS),
     ]

@@ -173,6 +173,7 @@ def _extremes(rng: random.Random) -> list[Case]:
         _scored(rng, "equal scores", [[7.0, 7.0, 7.0], [7.0, 7.0, 7.0]]),
         _scored(rng, "the two largest scores equal", [[1.0, 3.0, 3.0]], [[3.0, 3.0, 1.0]]),
         _scored(rng, "scores of 150", [[150.0, 149.0, 0.0]]),
+        _scored(rng, "a first score of −200, then 200", [[-200.0, 200.0, 0.0, 199.5]]),
         _scored(rng, "scores of −150", [[-150.0, -149.0, -151.0]]),
         _scored(rng, "300 in the future of −120", [[-120.0, 300.0], [-121.0, -120.0]]),
         _scored(rng, "900 in the future of −900", [[-900.0, 900.0], [900.0, -900.0]]),
@@ -233,6 +234,7 @@ EXERCISE = Exercise(
             " S], divide by √H, mask, softmax over S, weights times values."
         ),
     ),
+    ranges={"k": (-900, 900)},
     recall=(
         "Four new tokens, a cache of 96: which keys does the second new token see?",
         "Keys 0 to 97: all 96 cached ones, the first new one and itself.",

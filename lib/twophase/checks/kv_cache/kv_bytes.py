@@ -102,6 +102,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"L=5, D=100, N=6, K=3, H=10, {b} bytes", (*wide, b)) for b in (4, 2, 1, 0.5)),
         Case("one KV head of width 2, half a byte per value", (1, 12, 3, 1, 2, 0.5)),
         Case("as many KV heads as query heads, N·H = 96, D = 160", (7, 160, 8, 8, 12, 2)),
+        Case("heads of width 257", (3, 1024, 4, 2, edges.past(256), 2)),
         Case("more layers than the largest models", (edges.past(128), 8192, 64, 8, 128, 2)),
         *fresh,
     ]
@@ -123,6 +124,7 @@ EXERCISE = Exercise(
         "into bytes.",
         "2 · L · K · H numbers. N and D do not occur.",
     ),
+    ranges={"bytes_per_value": (0.5, 4)},
     recall=(
         "Which sizes of a model decide what one cached token costs?",
         "Layers, KV heads, head width and bytes per value, times two for key and value; neither D "

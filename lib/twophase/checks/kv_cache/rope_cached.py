@@ -175,6 +175,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 2, 4, 6, 2, 8, rng.randrange(5, 90)),
         _case(rng, 2, 2, 3, 3, 10, rng.randrange(100, 900), 500.0),
         _case(rng, 1, 3, 2, 2, 2, edges.past(2048)),
+        _case(rng, 1, 2, 1, 1, 4, edges.past(2048), 100.0),
         _case(rng, 1, 3, 2, 2, 2, edges.past(8192)),
         _case(rng, 1, 3, 1, 1, 4, edges.past(2**17), 1e6),
         _case(rng, 1, 2, 1, 1, edges.past(128) * 2, 900),
@@ -217,6 +218,7 @@ EXERCISE = Exercise(
             " k, hand v back as it came."
         ),
     ),
+    ranges={"n_cached": (0, 100_000)},
     recall=(
         "Why can turned keys stay in the cache untouched, whatever comes later?",
         (

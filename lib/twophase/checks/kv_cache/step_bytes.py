@@ -134,7 +134,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 7, 9, 4, 2, 6, 2),
         case(3, 5, 20, 6, 6, 4, 4),
         case(3, 5, 20, 6, 1, 4, 4),
-        case(9, long, 2 * long, 9, 3, 90, 2),
+        case(edges.past(2048), long, 2 * long, 9, 3, 90, 2),
         *unseen,
     ]
 
@@ -161,6 +161,7 @@ EXERCISE = Exercise(
             " bytes_per_value."
         ),
     ),
+    ranges={"bytes_per_value": (2, 8), "S": (0, 2**17)},
     recall=(
         "Which part of what a decode step moves grows with the context?",
         "Only reading the cache; what is written per step is one token, whatever the context.",
