@@ -327,12 +327,12 @@ import importlib, pkgutil
 import twophase.theory
 for module in pkgutil.iter_modules(twophase.theory.__path__):
     importlib.import_module("twophase.theory." + module.name)
-from twophase.theory import catalog, plan
+from twophase.theory import catalog, plan, workload
 from twophase.theory.arithmetic_intensity import roofline_flops_per_s
 assert roofline_flops_per_s(10, 100, 5) == 50
-w = plan.Workload(batch=64)
+w = workload.Workload(batch=60)
 p = plan.plan_deployment(catalog.model("llama-2-13b"), catalog.hardware("h100"), w)
-assert p.max_batch == 70
+assert p.memory.max_batch == 60
 assert not {"numpy", "torch", "sympy", "rich", "typer"} & set(sys.modules)
 print("clean")
 """

@@ -1,24 +1,22 @@
 """`twophase plan`: size a deployment on paper before renting it."""
 
 import json
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from twophase.cli.plan_table import show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
-from twophase.theory.plan import Plan, Workload, plan_deployment
+from twophase.theory.plan import plan_deployment
 from twophase.theory.weight_format import read_dtype
+from twophase.theory.workload import Workload
 
-BINDS = {
-    "memory": "memory: it does not fit",
-    "bandwidth": "memory bandwidth: reading takes longer than computing",
-    "compute": "compute: the products take longer than the reading",
-}
+EXIT_DOES_NOT_FIT = 1
 
 
 def plan(
@@ -35,27 +33,36 @@ def plan(
         int | None, typer.Option(help="Cached positions per sequence. Default: prompt + output.")
     ] = None,
     prompt: Annotated[
-        int | None, typer.Option(help="Prompt tokens, for TTFT. Default: context - output.")
+        int | None, typer.Option(help="Prompt tokens. Default: context - output.")
     ] = None,
     output: Annotated[
-        int | None, typer.Option(help="Output tokens, for the latency of a request.")
+        int | None,
+        typer.Option(help="Output tokens, for requests per second, latency and cost."),
     ] = None,
-    chips: Annotated[
-        int, typer.Option(help="Chips that share weights, cache and work evenly.")
-    ] = 1,
+    chips: Annotated[int, typer.Option(help="Chips that share the model, tensor parallel.")] = 1,
     weights: Annotated[
         str | None,
         typer.Option(
             help="Format of the weights: bf16, int8, int4, ... Default: the config's, or bf16."
         ),
     ] = None,
+    embeddings: Annotated[
+        str | None,
+        typer.Option(help="Format of embedding and head. Default: bf16 beside narrower weights."),
+    ] = None,
     kv: Annotated[str, typer.Option(help="Format of the cache.")] = "bf16",
     compute: Annotated[str, typer.Option(help="Format the products run in.")] = "bf16",
-    activations_gb: Annotated[float, typer.Option(help="Memory for activations, GB.")] = 0.0,
-    overhead_gb: Annotated[float, typer.Option(help="Memory for the runtime, GB.")] = 0.0,
+    split_cache: Annotated[
+        str, typer.Option(help="Cache over chips: by KV 'heads', or 'evenly' by position.")
+    ] = "heads",
+    activations_gb: Annotated[float, typer.Option(help="Activations on each chip, GB.")] = 0.0,
+    overhead_gb: Annotated[float, typer.Option(help="The runtime on each chip, GB.")] = 0.0,
     overhead: Annotated[
         float, typer.Option(help="Overhead as a fraction of everything else, such as 0.1.")
     ] = 0.0,
+    usable: Annotated[
+        float, typer.Option(help="Fraction of a chip's memory that the engine may use.")
+    ] = 0.9,
     price_per_hour: Annotated[
         float | None, typer.Option(help="Price of one chip for an hour.")
     ] = None,
@@ -63,24 +70,27 @@ def plan(
 ) -> None:
     """Memory, critical batch, step time, latency, throughput and what binds, for a model on a chip.
 
-    Example: twophase plan --model llama-2-13b --hardware h100 --batch 64 --context 1024
+    Exit code 0 if it fits, 1 if it does not, 2 for a question that cannot be asked.
+
+    Example: twophase plan --model llama-2-13b --hardware h100 --batch 32 --prompt 900 --output 100
     """
     try:
         arch, weights = _architecture(model, config, weights)
-        if context is None:
-            context = (prompt or 0) + (output or 0) or 1024
         workload = Workload(
             batch=batch,
-            context=context,
+            context=_context(context, prompt, output),
             n_prompt=prompt,
             n_output=output,
             n_chips=chips,
             weights=weights,
             kv=kv,
             compute=compute,
-            activation_bytes=activations_gb * 1e9,
-            overhead_bytes=overhead_gb * 1e9,
+            embeddings=embeddings,
+            split_cache=split_cache,
+            activation_bytes=_bytes(activations_gb),
+            overhead_bytes=_bytes(overhead_gb),
             overhead_fraction=overhead,
+            usable_fraction=usable,
             price_per_chip_hour=price_per_hour,
         )
         result = plan_deployment(arch, catalog.hardware(hardware), workload)
@@ -91,6 +101,22 @@ def plan(
         typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
     else:
         show(result, Console())
+    raise typer.Exit(0 if result.memory.fits else EXIT_DOES_NOT_FIT)
+
+
+def _bytes(gigabytes: float) -> float:
+    """Of a decimal number of GB, to the byte."""
+    if not math.isfinite(gigabytes):
+        return gigabytes  # the workload says what is wrong with it
+    return float(Fraction(repr(gigabytes)) * 10**9)
+
+
+def _context(context: int | None, prompt: int | None, output: int | None) -> int:
+    """Positions per sequence: as given, else prompt + output, else 1,024 in which the output has
+    its place."""
+    if context is not None:
+        return context
+    return prompt + (output or 0) if prompt else 1024
 
 
 def _architecture(
@@ -126,122 +152,3 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{path} must hold a JSON object, but it holds a {type(content).__name__}."
         )
     return content
-
-
-def show(result: Plan, console: Console) -> None:
-    """Print a plan as a table, its warnings and its assumptions."""
-    w = result.workload
-    chips = f"{w.n_chips} x {result.hardware}" if w.n_chips > 1 else result.hardware
-    console.print(
-        f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context"
-        f" {w.context:,}"
-    )
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim", overflow="fold")
-    for section in (_memory_rows(result), _step_rows(result), _service_rows(result)):
-        for row in section:
-            table.add_row(*row)
-        table.add_section()
-        table.add_row()
-    console.print(table)
-    notes = Table.grid(padding=(0, 2))
-    notes.add_row("[bold]What binds[/bold]", BINDS[result.binds] + ".")
-    for line in result.warnings:
-        notes.add_row("[yellow]Mind[/yellow]", line + ".")
-    for number, line in enumerate(result.assumptions):
-        notes.add_row("" if number else "[dim]Assumed[/dim]", line + ".")
-    console.print(notes)
-
-
-def _memory_rows(p: Plan) -> list[tuple[str, str, str]]:
-    active = (
-        "" if p.n_active_params == p.n_params else f", {p.n_active_params / 1e9:.2f} billion active"
-    )
-    longest = "no limit: every window is full" if p.max_context is None else f"{p.max_context:,}"
-    return [
-        (
-            "Weights",
-            gigabytes(p.weight_bytes),
-            f"{p.n_params / 1e9:.2f} billion parameters{active}",
-        ),
-        (
-            "KV cache",
-            gigabytes(p.cache_bytes),
-            f"{gigabytes(p.cache_bytes_per_sequence)} per sequence",
-        ),
-        ("Activations", gigabytes(p.activation_bytes), ""),
-        ("Overhead", gigabytes(p.overhead_bytes), ""),
-        (
-            "Memory",
-            gigabytes(p.total_bytes),
-            f"{'fits' if p.fits else 'does not fit'} {gigabytes(p.capacity_bytes)}",
-        ),
-        ("Largest batch that fits", f"{p.max_batch:,}", "at this context"),
-        ("Longest context that fits", longest, "at this batch"),
-    ]
-
-
-def _step_rows(p: Plan) -> list[tuple[str, str, str]]:
-    return [
-        (
-            "Critical batch",
-            f"{p.critical_batch:,.0f}",
-            "tokens per step above which weight products are compute bound",
-        ),
-        ("Step-time floor", duration(p.step_time_floor_s), "the weights read once"),
-        ("Step, memory", duration(p.step_memory_s), f"{gigabytes(p.step_bytes)} read"),
-        ("Step, compute", duration(p.step_compute_s), f"{p.step_flops / 1e12:.3g} TFLOP"),
-        ("Step time, max", duration(p.step_time_s), "perfect overlap: the TPOT below"),
-        ("Step time, sum", duration(p.step_time_sum_s), "no overlap"),
-    ]
-
-
-def _service_rows(p: Plan) -> list[tuple[str, str, str]]:
-    rows = [
-        ("TTFT", duration(p.ttft_s), "one prompt, prefill only"),
-        ("TPOT", duration(p.step_time_s), "time per output token of each sequence"),
-    ]
-    if p.request_latency_s is not None and p.requests_per_s is not None:
-        rows.append(
-            (
-                "Latency of a request",
-                duration(p.request_latency_s),
-                f"{p.requests_per_s:.3g} requests/s",
-            )
-        )
-    rows += [
-        ("Throughput", f"{p.throughput_tokens_per_s:,.1f} tokens/s", "all sequences together"),
-        ("Throughput, sum", f"{p.throughput_sum_tokens_per_s:,.1f} tokens/s", "without overlap"),
-        (
-            "Throughput ceiling",
-            f"{p.throughput_ceiling_tokens_per_s:,.1f} tokens/s",
-            "any batch, memory bound",
-        ),
-        ("Chip-hours per million tokens", f"{p.chip_hours_per_million_tokens:.4g}", ""),
-    ]
-    if p.cost_per_million_tokens is not None:
-        rows.append(
-            (
-                "Cost per million tokens",
-                f"{p.cost_per_million_tokens:.4g}",
-                "in the price's currency",
-            )
-        )
-    return rows
-
-
-def gigabytes(n_bytes: float) -> str:
-    """Bytes as GB (10^9), or MB where that reads better."""
-    return (
-        f"{n_bytes / 1e9:,.2f} GB" if n_bytes >= 1e8 or n_bytes == 0 else f"{n_bytes / 1e6:,.3g} MB"
-    )
-
-
-def duration(seconds: float) -> str:
-    """Seconds as s, ms or us."""
-    for size, unit in ((1, "s"), (1e-3, "ms")):
-        if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds / 1e-6:.4g} us"

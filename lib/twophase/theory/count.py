@@ -1,6 +1,8 @@
 """Parameter counts of a transformer's `Sizes`, exact to the parameter, split by part."""
 
+from collections import Counter
 from functools import lru_cache
+from typing import NamedTuple
 
 from twophase.theory.params import (
     attention_params,
@@ -16,36 +18,36 @@ def breakdown(sizes: Sizes) -> dict[str, int]:
     return dict(_parts(sizes))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
     norm_width = sizes.D * (2 if sizes.norm == "layer" else 1)
+    layers = _layers(sizes)
     parts = {
         "embedding": embedding_params(sizes.V, sizes.D),
         "positions": sizes.learned_positions * sizes.D,
-        "attention": sum(_attention(sizes, i) for i in range(sizes.L)),
-        "mlp": sum(_mlp(sizes, i) for i in range(sizes.L)),
+        "attention": sum(n * _attention(sizes, layer) for layer, n in layers),
+        "mlp": sum(n * _mlp(sizes, layer) for layer, n in layers),
         "router": _routers(sizes),
         "norms": (
             (sizes.L * sizes.norms_per_layer + 1) * norm_width
-            + sum(_inner_norms(sizes, i) for i in range(sizes.L))
+            + sum(n * _inner_norms(sizes, layer) for layer, n in layers)
         ),
         "head": 0 if sizes.tied_embeddings else embedding_params(sizes.V, sizes.D),
     }
     return tuple((part, int(size)) for part, size in parts.items())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def matmul_params(sizes: Sizes) -> int:
     """Weights that one token is multiplied with; see `Architecture.n_matmul_params`."""
     total = embedding_params(sizes.V, sizes.D)  # the head, tied or not
-    for layer in range(sizes.L):
-        total += _attention(sizes, layer, biases=False)
-        if _is_moe(sizes, layer) and sizes.moe is not None:
-            total += (sizes.moe.k + sizes.moe.n_shared) * expert_params(
-                sizes
-            ) + sizes.D * sizes.moe.E
+    for layer, n in _layers(sizes):
+        total += n * _attention(sizes, layer, biases=False)
+        if layer.is_moe and sizes.moe is not None:
+            moe = sizes.moe
+            total += n * ((moe.k + moe.n_shared) * expert_params(sizes) + sizes.D * moe.E)
         else:
-            total += mlp_params(sizes.D, sizes.F, sizes.gated_mlp)
+            total += n * mlp_params(sizes.D, sizes.F, sizes.gated_mlp)
     return int(total)
 
 
@@ -54,19 +56,26 @@ def expert_params(sizes: Sizes) -> int:
     return 0 if sizes.moe is None else int(mlp_params(sizes.D, sizes.moe.F, sizes.gated_mlp))
 
 
-def _owns_kv(sizes: Sizes, layer: int) -> bool:
-    return sizes.kv_source is None or sizes.kv_source[layer] == layer
+class _Layer(NamedTuple):
+    """What the parameters of a layer depend on."""
+
+    kind: str
+    owns_kv: bool
+    is_moe: bool
 
 
-def _is_moe(sizes: Sizes, layer: int) -> bool:
-    return sizes.moe is not None and layer >= sizes.moe.n_dense_layers
+def _layers(sizes: Sizes) -> list[tuple[_Layer, int]]:
+    """The different layers, each with how many there are."""
+    sources = sizes.kv_source or range(sizes.L)
+    first_moe = sizes.L - sizes.n_moe_layers
+    alike = zip(sizes.layer_kinds, sources, range(sizes.L), strict=True)
+    return list(Counter(_Layer(k, source == i, i >= first_moe) for k, source, i in alike).items())
 
 
-def _attention(sizes: Sizes, layer: int, biases: bool = True) -> int:
-    kind = sizes.layer_kinds[layer]
-    if kind == "state":
+def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
+    if layer.kind == "state":
         return sizes.state_params
-    if kind == "mla" and sizes.mla is not None:
+    if layer.kind == "mla" and sizes.mla is not None:
         m = sizes.mla
         total = latent_attention_params(
             sizes.D, sizes.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank
@@ -74,18 +83,17 @@ def _attention(sizes: Sizes, layer: int, biases: bool = True) -> int:
         if biases:  # of the projections into latents, not out of them
             total += ((m.q_rank or 0) + m.R + m.rope_dim) * sizes.qkv_bias + sizes.D * sizes.o_bias
         return int(total)
-    kv_width = 2 * sizes.K * sizes.H if _owns_kv(sizes, layer) else 0
-    total = (
-        attention_params(sizes.D, sizes.N, sizes.K, sizes.H)
-        - (2 * sizes.K * sizes.H - kv_width) * sizes.D
-    )
+    kv_width = 2 * sizes.K * sizes.H
+    total = attention_params(sizes.D, sizes.N, sizes.K, sizes.H)
+    if not layer.owns_kv:
+        total, kv_width = total - kv_width * sizes.D, 0
     if biases:
         total += (sizes.N * sizes.H + kv_width) * sizes.qkv_bias + sizes.D * sizes.o_bias
     return int(total)
 
 
-def _mlp(sizes: Sizes, layer: int) -> int:
-    if _is_moe(sizes, layer) and sizes.moe is not None:
+def _mlp(sizes: Sizes, layer: _Layer) -> int:
+    if layer.is_moe and sizes.moe is not None:
         return (sizes.moe.E + sizes.moe.n_shared) * expert_params(sizes)
     biases = (sizes.F * (2 if sizes.gated_mlp else 1) + sizes.D) * sizes.mlp_bias
     return int(mlp_params(sizes.D, sizes.F, sizes.gated_mlp)) + biases
@@ -97,11 +105,10 @@ def _routers(sizes: Sizes) -> int:
     return sizes.n_moe_layers * (sizes.D + sizes.moe.router_bias) * sizes.moe.E
 
 
-def _inner_norms(sizes: Sizes, layer: int) -> int:
+def _inner_norms(sizes: Sizes, layer: _Layer) -> int:
     """Norms inside attention: per head width for queries and keys, or on MLA's latents."""
-    kind = sizes.layer_kinds[layer]
-    if kind == "mla" and sizes.mla is not None:
+    if layer.kind == "mla" and sizes.mla is not None:
         return sizes.mla.R + (sizes.mla.q_rank or 0)
-    if kind in ("full", "sliding") and sizes.qk_norm:
-        return sizes.H * (2 if _owns_kv(sizes, layer) else 1)
+    if layer.kind in ("full", "sliding") and sizes.qk_norm:
+        return sizes.H * (2 if layer.owns_kv else 1)
     return 0

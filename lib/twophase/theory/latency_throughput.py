@@ -8,7 +8,8 @@ sum (none).
 from collections.abc import Sequence
 
 from twophase.theory._domain import Number, formula
-from twophase.theory._ops import maximum
+from twophase.theory._ops import minimum
+from twophase.theory.arithmetic_intensity import time_overlapped_s, time_serial_s
 
 SECONDS_PER_HOUR = 3600
 MILLION = 1_000_000
@@ -24,7 +25,13 @@ def step_bytes(weight_bytes: Number, B: Number, cache_bytes_per_sequence: Number
 def step_time_floor_s(weight_bytes: Number, bytes_per_s: Number, n_chips: Number = 1) -> Number:
     """The weight-load floor: no step is faster, whatever the batch, while the weights live in main
     memory."""
-    return weight_bytes / (n_chips * bytes_per_s)
+    return memory_step_time_s(weight_bytes, 0, 0, bytes_per_s, n_chips)
+
+
+@formula(zero_ok=("flops",))
+def compute_time_s(flops: Number, flops_per_s: Number, n_chips: Number = 1) -> Number:
+    """Seconds that so many FLOPs take at least: all of them at the peak rate of all chips."""
+    return flops / (n_chips * flops_per_s)
 
 
 @formula(zero_ok=("B", "cache_bytes_per_sequence"))
@@ -52,9 +59,9 @@ def step_time_s(
     overlap: bool = True,
 ) -> Number:
     """Seconds of a decode step with `step_flops` FLOPs for the whole batch."""
-    memory_s = memory_step_time_s(weight_bytes, B, cache_bytes_per_sequence, bytes_per_s, n_chips)
-    compute_s = step_flops / (n_chips * flops_per_s)
-    return maximum(memory_s, compute_s) if overlap else memory_s + compute_s
+    moved = step_bytes(weight_bytes, B, cache_bytes_per_sequence)
+    time_s = time_overlapped_s if overlap else time_serial_s
+    return time_s(step_flops, moved, n_chips * flops_per_s, n_chips * bytes_per_s)
 
 
 @formula(zero_ok=("B", "cache_bytes_per_sequence"))
@@ -74,8 +81,8 @@ def step_time_split_s(
     the sum form when attention's FLOPs are left out of both.
     """
     attention_s = B * cache_bytes_per_sequence / (n_chips * bytes_per_s)
-    weights_s = weight_bytes / (n_chips * bytes_per_s)
-    return attention_s + maximum(2 * B * n_params / (n_chips * flops_per_s), weights_s)
+    rates = (n_chips * flops_per_s, n_chips * bytes_per_s)
+    return attention_s + time_overlapped_s(2 * B * n_params, weight_bytes, *rates)
 
 
 @formula(zero_ok=("B",))
@@ -87,11 +94,31 @@ def throughput_tokens_per_s(B: Number, step_s: Number, n_replicas: Number = 1) -
 
 @formula()
 def throughput_ceiling_tokens_per_s(
-    cache_bytes_per_sequence: Number, bytes_per_s: Number, n_chips: Number = 1
+    cache_bytes_per_sequence: Number,
+    bytes_per_s: Number,
+    n_chips: Number = 1,
+    flops_per_token: Number | None = None,
+    flops_per_s: Number | None = None,
 ) -> Number:
-    """Where throughput goes as B grows without end, memory bound: bandwidth / cache of one
-    sequence."""
-    return n_chips * bytes_per_s / cache_bytes_per_sequence
+    """Where the throughput of decoding goes as B grows without end: bandwidth / cache of one
+    sequence, and, if `flops_per_token` and `flops_per_s` are given, no more than those allow."""
+    memory_bound = n_chips * bytes_per_s / cache_bytes_per_sequence
+    if flops_per_token is None or flops_per_s is None:
+        return memory_bound
+    return minimum(memory_bound, 1 / compute_time_s(flops_per_token, flops_per_s, n_chips))
+
+
+@formula(zero_ok=("step_s",), whole=("n_output",))
+def machine_time_per_request_s(
+    prefill_s: Number, step_s: Number, B: Number, n_output: Number
+) -> Number:
+    """Seconds of the whole machine that one request takes: its prompt alone, then its share of
+    n_output - 1 steps of B sequences.
+
+    One over it is requests per second at full use; B times it is the latency when B requests are
+    always in flight (Little's law), for each waits while the prompts of the others are computed.
+    """
+    return prefill_s + (n_output - 1) * step_s / B
 
 
 @formula(zero_ok=("queue_s",))
@@ -105,9 +132,9 @@ def ttft_s(
     overlap: bool = True,
 ) -> Number:
     """Time to first token: waiting, then prefill, which cannot beat one read of the weights."""
-    compute_s = prefill_flops / (n_chips * flops_per_s)
-    memory_s = weight_bytes / (n_chips * bytes_per_s)
-    return queue_s + (maximum(compute_s, memory_s) if overlap else compute_s + memory_s)
+    return queue_s + step_time_s(
+        weight_bytes, 0, 0, prefill_flops, bytes_per_s, flops_per_s, n_chips, overlap
+    )
 
 
 @formula(whole=("n_output",), least={"n_output": 2}, ordered=(("ttft_s", "total_latency_s"),))

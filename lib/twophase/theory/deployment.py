@@ -1,0 +1,185 @@
+"""A model on its chips: what the fullest chip holds, reads and computes.
+
+The chips work in step, so that the fullest one sets the pace; communication is not counted. Bytes
+that decide whether something fits are exact fractions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from twophase.theory import kv_cache, latency_throughput
+from twophase.theory._domain import Number
+from twophase.theory._ops import exact
+from twophase.theory.architecture import Architecture
+from twophase.theory.hardware import Hardware, bytes_per_value
+from twophase.theory.layout import chip_part
+from twophase.theory.two_phases import forward_flops
+from twophase.theory.workload import LARGEST, Workload
+
+MOST_CHIPS = 10**6
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of a step if only reading took time, if only computing did, and of both together."""
+
+    memory_s: float
+    compute_s: float
+    overlapped_s: float
+    sum_s: float
+
+    def both(self) -> tuple[float, float]:
+        """With perfect overlap, and with none."""
+        return self.overlapped_s, self.sum_s
+
+
+def largest(good: Callable[[int], bool], most: int = LARGEST) -> int:
+    """The largest whole number up to `most` that is good, if all below it are; 0 if none is."""
+    if good(most):
+        return most
+    low, high = 0, 1
+    while high < most and good(high):  # the answer is mostly small: double before halving
+        low, high = high, 2 * high
+    high = min(high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if good(middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """An architecture on `w.n_chips` of these chips. All sizes are those of the fullest chip."""
+
+    arch: Architecture
+    chip: Hardware
+    w: Workload
+
+    @cached_property
+    def part(self) -> Architecture:
+        """That chip's part of the model."""
+        return chip_part(self.arch, self.w.n_chips)
+
+    @cached_property
+    def usable_bytes(self) -> Fraction:
+        """What an engine may use of the chip's memory."""
+        return self.w.exact("usable_fraction") * Fraction(exact(self.chip.hbm_bytes)[0])
+
+    def _in_formats(self, parts: dict[str, Number]) -> Number:
+        """Bytes of parameters by part: attention and MLP in the weights' format, the rest in that
+        of the embeddings."""
+        narrow = parts["attention"] + parts["mlp"]
+        rest = sum(parts.values()) - narrow
+        kept = Fraction(bytes_per_value(self.w.kept))
+        return narrow * self.w.bytes_per_weight() + rest * kept
+
+    @cached_property
+    def weight_bytes(self) -> Fraction:
+        """All weights that the chip stores."""
+        return Fraction(self._in_formats(dict(self.part.breakdown())))
+
+    def cache_bytes(self, S: Number) -> Fraction:
+        """The chip's part of the cache of one sequence of S positions."""
+        bytes_per_kv = Fraction(bytes_per_value(self.w.kv))
+        if self.w.split_cache == "evenly":
+            return Fraction(self.arch.cache_bytes(S, bytes_per_kv)) / self.w.n_chips
+        return Fraction(self.part.cache_bytes(S, bytes_per_kv))
+
+    def total_bytes(self, B: int, S: int) -> Fraction:
+        """Weights, caches, activations and overhead."""
+        w = self.w
+        total = kv_cache.memory_bytes(
+            self.weight_bytes,
+            B * self.cache_bytes(S),
+            w.exact("activation_bytes"),
+            w.exact("overhead_bytes"),
+            w.exact("overhead_fraction"),
+        )
+        return Fraction(total)
+
+    def max_batch(self, S: int) -> int:
+        """The most sequences of S positions that fit: the one predicate that decides what fits."""
+        overhead = self.w.exact("overhead_fraction")
+        reserved = self.w.exact("activation_bytes") * (1 + overhead) + self.w.exact(
+            "overhead_bytes"
+        )
+        return int(
+            kv_cache.max_batch(
+                self.usable_bytes, self.weight_bytes, self.cache_bytes(S), reserved, overhead
+            )
+        )
+
+    def max_context(self, B: int) -> int | None:
+        """The longest context that B sequences can have; None if every cache stops growing
+        before."""
+        found = largest(lambda S: self.max_batch(S) >= B)
+        return None if found == LARGEST else found
+
+    def chips_needed(self, B: int, S: int) -> int | None:
+        """The fewest chips on which B sequences of S positions fit; None if a million do not do,
+        since some of it is on every chip."""
+
+        def too_few(n: int) -> bool:
+            return self.on(n).max_batch(S) < B
+
+        fewest = largest(too_few, MOST_CHIPS) + 1
+        return None if fewest > MOST_CHIPS else fewest
+
+    def on(self, n_chips: int) -> "Deployment":
+        """The same on another number of chips."""
+        return Deployment(self.arch, self.chip, replace(self.w, n_chips=n_chips))
+
+    def step_weight_bytes(self, n_tokens: int) -> float:
+        """Weights that a step of so many tokens reads: one per sequence in decoding, the whole
+        prompt in prefill."""
+        return float(self._in_formats(self.part.step_breakdown(n_tokens)))
+
+    def step_flops(self, B: int, S: Number) -> float:
+        """FLOPs of a decode step of B sequences, S keys each."""
+        return float(self.part.decode_step_flops(B, S))
+
+    def step(self, B: int, S: Number) -> Times:
+        """Times of that step."""
+        cache = float(self.cache_bytes(S))
+        return self._times(self.step_weight_bytes(B), B, cache, self.step_flops(B, S))
+
+    def prefill(self, T: int) -> Times:
+        """Times of one prompt of T tokens, alone; the head runs at its last position only."""
+        flops = float(self.part.prefill_flops(1, T, head_at_last_only=True))
+        return self._times(self.step_weight_bytes(T), 0, 0.0, flops)
+
+    def weights_alone(self, B: int) -> Times:
+        """Times of a step of B tokens without any attention to caches."""
+        flops = float(forward_flops(B, self.part.n_matmul_params()))
+        return self._times(self.step_weight_bytes(B), 0, 0.0, flops)
+
+    def _times(self, weight_bytes: float, B: int, cache: float, flops: float) -> Times:
+        peak, bandwidth = self.chip.peak_flops_per_s(self.w.compute), self.chip.hbm_bytes_per_s
+        overlapped, summed = (
+            latency_throughput.step_time_s(
+                weight_bytes, B, cache, flops, bandwidth, peak, overlap=overlap
+            )
+            for overlap in (True, False)
+        )
+        return Times(
+            latency_throughput.memory_step_time_s(weight_bytes, B, cache, bandwidth),
+            latency_throughput.compute_time_s(flops, peak),
+            overlapped,
+            summed,
+        )
+
+    def critical_batch(self, times: Callable[[int], Times]) -> int | None:
+        """The smallest batch whose products take longer than its reading; None if no batch's do.
+
+        Weights are read once and a mixture's experts less and less often, so that there is one
+        such point at most.
+        """
+
+        def reads_longer(B: int) -> bool:
+            found = times(B)
+            return found.compute_s <= found.memory_s
+
+        last = largest(reads_longer)
+        return None if last == LARGEST else last + 1

@@ -1,0 +1,63 @@
+"""One chip's part of a model that n chips share: itself a smaller model, so that what is copied is
+counted as often as it is stored.
+
+Tensor parallelism as engines do it (Megatron-LM, vLLM): heads, MLP columns (of every expert, too)
+and vocabulary rows are divided; norms, routers and MLA's projections into latents are on every
+chip. Where a division leaves a rest, the fullest chip is counted: the others wait for it.
+"""
+
+from dataclasses import replace
+
+from twophase.theory._ops import ceil_div
+from twophase.theory.architecture import Architecture
+
+
+def heads_per_chip(N: int, K: int, n_chips: int) -> tuple[int, int]:
+    """Query and KV heads of the fullest chip. A KV head stays with its queries; with more chips
+    than KV heads each is copied, and its queries are divided."""
+    if n_chips <= K:
+        held = ceil_div(K, n_chips)
+        return N // K * held, held
+    return ceil_div(N // K, n_chips // K), 1
+
+
+def chip_part(arch: Architecture, n_chips: int) -> Architecture:
+    """What the fullest of n chips stores and computes, as an architecture."""
+    if n_chips == 1:
+        return arch
+    N, K = heads_per_chip(arch.N, arch.K, n_chips)
+    moe = arch.moe and replace(arch.moe, F=ceil_div(arch.moe.F, n_chips))
+    states = ("state_values", "state_params", "state_flops")
+    return replace(
+        arch,
+        N=N,
+        K=K,
+        F=ceil_div(arch.F, n_chips),
+        V=ceil_div(arch.V, n_chips),
+        moe=moe,
+        **{name: ceil_div(getattr(arch, name), n_chips) for name in states},
+    )
+
+
+def uneven_cuts(arch: Architecture, n_chips: int, split_cache: str) -> list[str]:
+    """What cannot be divided over so many chips, in sentences; empty if all divides evenly."""
+    lines = []
+    N, K = heads_per_chip(arch.N, arch.K, n_chips)
+    if n_chips * N != arch.N:
+        lines.append(
+            f"{arch.N} query heads in {arch.K} groups cannot be divided evenly over {n_chips:,}"
+            f" chips: the fullest has {N}, and the others wait for it"
+        )
+    keeps_keys = {"full", "sliding"} & set(arch.layer_kinds)
+    if keeps_keys and split_cache == "heads" and n_chips * K != arch.K:
+        lines.append(
+            f"{arch.K} KV heads over {n_chips:,} chips: the fullest keeps {K}, 1/{arch.K / K:g} of"
+            f" the cache instead of 1/{n_chips:,}; --split-cache evenly cuts by position or"
+            " sequence"
+        )
+    if "mla" in arch.layer_kinds and split_cache == "heads" and n_chips > 1:
+        lines.append(
+            "the latent has no heads to divide: every chip keeps the whole cache; --split-cache"
+            " evenly cuts by position or sequence (data-parallel attention)"
+        )
+    return lines

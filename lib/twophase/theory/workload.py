@@ -1,0 +1,115 @@
+"""What is asked of a deployment, checked."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from twophase.theory._ops import exact
+from twophase.theory.hardware import SCALE_BYTES_PER_VALUE, bytes_per_value
+
+LARGEST = 10**12
+SPLITS = ("heads", "evenly")
+WHOLE = ("batch", "context", "n_prompt", "n_output", "n_chips")
+SIZES = {
+    "activation_bytes": 10**24,
+    "overhead_bytes": 10**24,
+    "overhead_fraction": 1000,
+    "price_per_chip_hour": 10**24,
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is asked of a deployment. `context` positions are cached per sequence at most.
+
+    `n_prompt` tokens come in and `n_output` go out per request; without `n_output` there are no
+    requests, only steps. `compute` is the format of the products, whatever `weights` are stored in;
+    `embeddings` that of embedding, head, norms and router, which narrow checkpoints keep in bf16.
+    `activation_bytes` and `overhead_bytes` are set aside on each chip, `overhead_fraction` on top
+    of everything else; an engine uses `usable_fraction` of a chip's memory.
+
+    `split_cache`: "heads" gives each chip the KV heads of its query heads (a latent has no heads:
+    every chip keeps all of it); "evenly" cuts by position or by sequence.
+    """
+
+    batch: int = 1
+    context: int = 1024
+    n_prompt: int | None = None
+    n_output: int | None = None
+    n_chips: int = 1
+    weights: str = "bf16"
+    kv: str = "bf16"
+    compute: str = "bf16"
+    embeddings: str | None = None
+    split_cache: str = "heads"
+    activation_bytes: float = 0
+    overhead_bytes: float = 0
+    overhead_fraction: float = 0
+    usable_fraction: float = 0.9
+    price_per_chip_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in WHOLE:
+            value = getattr(self, name)
+            missing = value is None and name in ("n_prompt", "n_output")
+            if not missing and (
+                isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST
+            ):
+                raise ValueError(
+                    f"{name} must be a whole number from 1 to 10^12, but it is {_shown(value)}."
+                )
+        for name, most in SIZES.items():
+            value = getattr(self, name)
+            if not (name == "price_per_chip_hour" and value is None):
+                _check(name, value, 0, most, f"zero or more and at most {most:.0e}")
+        _check("usable_fraction", self.usable_fraction, 1e-3, 1, "from 0.001 to 1")
+        if self.prompt < 1 or self.prompt + (self.n_output or 0) > self.context:
+            raise ValueError(
+                f"Prompt and output must fit the context of {self.context} positions, but the"
+                f" prompt has {self.prompt} and the output {self.n_output or 0}."
+            )
+        if self.split_cache not in SPLITS:
+            raise ValueError(
+                f"split_cache must be {' or '.join(SPLITS)}, but it is {self.split_cache!r}."
+            )
+        for dtype in (self.weights, self.kv, self.compute, self.kept):
+            bytes_per_value(dtype)
+
+    @property
+    def prompt(self) -> int:
+        """The prompt's length: what the output leaves of the context, unless given."""
+        return self.context - (self.n_output or 0) if self.n_prompt is None else self.n_prompt
+
+    @property
+    def mean_context(self) -> Fraction:
+        """Keys that a step meets per sequence, averaged over a request's steps; the whole context
+        if there are no requests."""
+        if self.n_output is None:
+            return Fraction(self.context)
+        return self.prompt + Fraction(self.n_output, 2)
+
+    @property
+    def kept(self) -> str:
+        """The format of embedding, head, norms and router."""
+        if self.embeddings is not None:
+            return self.embeddings
+        return "bf16" if bytes_per_value(self.weights) < bytes_per_value("bf16") else self.weights
+
+    def bytes_per_weight(self) -> Fraction:
+        """Bytes of a parameter of attention and MLP, its share of a group's scale included."""
+        scale = SCALE_BYTES_PER_VALUE.get(self.weights, 0)
+        return Fraction(bytes_per_value(self.weights)) + Fraction(scale)
+
+    def exact(self, name: str) -> Fraction:
+        """One of the sizes as the decimal that it is written as."""
+        return Fraction(exact(getattr(self, name))[0])
+
+
+def _check(name: str, value: object, low: float, high: float, says: str) -> None:
+    number = isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
+    if not number or not low <= value <= high:  # type: ignore[operator]
+        raise ValueError(f"{name} must be {says}, but it is {_shown(value)}.")
+
+
+def _shown(value: object) -> str:
+    huge = isinstance(value, int) and abs(value) > 10**30
+    return "an integer beyond that" if huge else repr(value)
