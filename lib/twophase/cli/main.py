@@ -121,7 +121,7 @@ ENTRIES = (
         "plan",
         "plan",
         "Size a deployment: memory, critical batch, latency, throughput.",
-        "twophase plan --model llama-2-13b --hardware h100 --batch 64 --context 1024",
+        "twophase plan --model llama-2-13b --hardware h100 --batch 32 --context 1024 --output 100",
     ),
     Entry("measure", "measure", "measure", "Calibrate this machine.", "twophase measure"),
     Entry(

@@ -72,7 +72,7 @@ def plan(
 
     Exit code 0 if it fits, 1 if it does not, 2 for a question that cannot be asked.
 
-    Example: twophase plan --model llama-2-13b --hardware h100 --batch 32 --prompt 900 --output 100
+    Example: twophase plan --model llama-2-13b --hardware h100 --batch 32 --prompt 924 --output 100
     """
     try:
         arch, weights = _architecture(model, config, weights)
