@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from grading_run_tools import course
 from hostile.course import RIGHT, cells, dump
-from hostile.worker import zygote
+from hostile.worker import grade, zygote
 from layout_tools import NOTEBOOK, lay, zipped
 from typer.testing import CliRunner
 
@@ -172,3 +172,64 @@ def test_an_odd_file_is_read_again_by_the_judge_and_never_its_fault(tmp_path: Pa
     judge = Judge(course(), zygote())
     for submission in find(tmp_path):
         assert judge.grade(Task(submission, 1))["status"] == "unreadable"
+
+
+BYTES = "kv_cache-bytes"
+DEEP = 50_000  # far beyond any recursion limit
+ANSWERS = {
+    "a list in a list in a list": f"x = 1\n    for _ in range({DEEP}): x = [x]\n    return x",
+    "a dict in a dict": f"x = 1\n    for _ in range({DEEP}): x = {{'x': x}}\n    return x",
+    "a list in itself": "x = []\n    x.append(x)\n    return x",
+    "a call of itself": "return bytes_of(n, width)",
+    "a call of itself that catches": (
+        "try:\n        return bytes_of(n, width)\n    except RecursionError:\n        return []"
+    ),
+    "an error behind an error": (
+        f"e = ValueError()\n    for _ in range({DEEP}):\n        f = ValueError()\n"
+        "        f.__cause__ = e\n        e = f\n    raise e"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_an_answer_that_digs_deep_costs_itself_and_nobody_else(what: str) -> None:
+    answer = f"def bytes_of(n, width):\n    {ANSWERS[what]}"
+    found = grade(dump(cells(RIGHT | {"bytes": answer})))
+    points = {q.verdict.exercise_id: q.verdict.points for q in found.questions}
+    assert points == {i: 0 if i == BYTES else 2 for i in points}
+    assert sum(q.verdict.points for q in grade(HONEST).questions) == 8
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def with_deep(place: str, depth: int) -> bytes:
+    """The honest notebook with lists in lists somewhere."""
+    tree = json.loads(HONEST)
+    if place == "metadata":
+        tree["metadata"]["deep"] = "DEEP"
+    else:
+        tree["cells"][1][place] = ["DEEP"] if place == "outputs" else {"deep": "DEEP"}
+    return json.dumps(tree).encode().replace(b'"DEEP"', nested(depth))
+
+
+@pytest.mark.parametrize("place", ["metadata", "outputs", "attachments"])
+def test_json_that_digs_deep_is_one_persons_trouble(place: str, tmp_path: Path) -> None:
+    """What Python's own JSON reads is graded and compared; what it does not is a sentence."""
+    lay(
+        tmp_path,
+        {
+            "ann/a.ipynb": with_deep(place, 400),
+            "bob/a.ipynb": with_deep(place, DEEP),
+            "zoe/a.ipynb": HONEST,
+        },
+    )
+    judge, found = Judge(course(), zygote()), find(tmp_path)
+    records = {s.name[:3]: judge.grade(Task(s, 1)) for s in found}
+    assert {who: r["points"] for who, r in records.items()} == {"ann": 8, "bob": None, "zoe": 8}
+    assert records["bob"]["status"] == "unreadable"
+    assert "RecursionError" in records["bob"]["message"]
+    papers, unreadable = similar.read(found, None, Source(), None, lambda *told: None)
+    assert [p.file[:3] for p in papers] == ["ann", "zoe"]
+    assert [file[:3] for file, _ in unreadable] == ["bob"]

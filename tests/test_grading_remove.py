@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile.worker import LIMITS, zygote
+from hostile.worker import LIMITS, output, zygote
 
 from twophase.grading.remove import remove
 
@@ -74,9 +74,9 @@ def test_what_is_not_there_is_removed_already(tmp_path: Path) -> None:
     remove(tmp_path / "none")
 
 
-def test_a_submission_that_digs_deep_stops_nobody() -> None:
+def test_a_submission_that_would_dig_deep_folders_may_make_none_and_stops_nobody() -> None:
+    dig = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"
     for _ in range(2):
         with zygote().fork((), LIMITS) as session:
-            session.run_cell(
-                "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')", 20.0
-            )
+            assert "OSError" in session.run_cell(dig, 20.0).types
+            assert output(session, "print(os.listdir('.'))") == "[]"

@@ -198,7 +198,7 @@ def test_a_judge_that_hangs_is_given_up_and_the_next_run_tries_again(tmp_path: P
     run(
         folder,
         tmp_path / "out",
-        Course(1, Limits(submission_s=0.5), Poison(), grace_s=0.5),
+        Course(1, Limits(submission_s=0.5, waiting_s=0.0), Poison(), grace_s=0.5),
         workers=1,
     )
     (record,) = lines(tmp_path / "out")
