@@ -1,0 +1,180 @@
+"""The right answer of every exercise about a formula is that formula: the reference, written on its
+own, and the function of theory agree on all cases of several seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from exercise_tools import ALL_IDS
+
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.exercise import Case
+from twophase.theory import arithmetic_intensity as ai
+from twophase.theory import kv_cache, two_phases
+from twophase.theory import latency_throughput as lt
+from twophase.theory.architecture import Architecture
+from twophase.theory.params import transformer_params
+
+SEEDS = 3
+Sizes = dict[str, Any]
+
+
+def forward_flops(model: Sizes, T: int, n_cached: int) -> Any:
+    """The meter counts masked pairs, too."""
+    m = Architecture("exercise", **model)
+    pairs = ai.attention_flops(1, T, n_cached + T, m.N, m.H)
+    return two_phases.forward_flops(T, m.n_matmul_params()) + m.L * pairs
+
+
+def generation_flops(n_params: int, n_prompt: int, n_output: int, cached: bool) -> Any:
+    """The exercise leaves attention's pairs out: what twice the parameters cost more."""
+    cost = two_phases.cached_generation_flops if cached else two_phases.naive_generation_flops
+    once, twice = (cost(n_prompt, n_output, n * n_params, 1, 1, 1) for n in (1, 2))
+    return twice - once
+
+
+def metrics(arrival_s: float, token_times_s: list[float]) -> Any:
+    n, first, last = len(token_times_s), token_times_s[0], token_times_s[-1]
+    ttft, latency = first - arrival_s, last - arrival_s
+    return {
+        "ttft_s": ttft,
+        "tpot_s": lt.tpot_s(latency, ttft, n) if n > 1 else None,
+        "latency_s": latency,
+        "tokens_per_s": lt.throughput_tokens_per_s(n, latency),
+    }
+
+
+def step_times(kernels: list[tuple[float, float]], C: float, W: float) -> Any:
+    flops, moved = (sum(column) for column in zip(*kernels, strict=True))
+    within = sum(ai.time_overlapped_s(*kernel, C, W) for kernel in kernels)
+    return [ai.time_overlapped_s(flops, moved, C, W), within, ai.time_serial_s(flops, moved, C, W)]
+
+
+def predict(B: int, T: int, S: int, D: int, F: int, N: int, K: int, H: int, width: int) -> Any:
+    return {
+        "mlp_flops": ai.mlp_flops(B, T, D, F),
+        "mlp_bytes": ai.mlp_bytes(B, T, D, F, True, width, width),
+        "attention_flops": ai.attention_flops(B, T, S, N, H),
+        "attention_bytes": ai.attention_bytes(B, T, S, N, K, H, width, width),
+    }
+
+
+def critical_batch(C: float, W: float, bits: float, activation_bits: float, E: int, k: int) -> Any:
+    return ai.critical_batch(C, W, bits / 8, E, k)
+
+
+def max_batch(memory: int, weights: int, kv_per_token: int, n_tokens: int) -> Any:
+    return kv_cache.max_batch(memory, weights, kv_per_token * n_tokens)
+
+
+def budget(memory: int, n: int, width: int, B: int, kv: int, activations: int, percent: int) -> Any:
+    fixed = n * width + activations
+    return kv_cache.max_context(memory, fixed, B, kv, overhead_fraction=percent / 100)
+
+
+def step_bytes(B: int, S: int, S_max: int, N: int, K: int, H: int, width: int) -> Any:
+    """Attention over S + 1 positions, the new one read from the step and written to the cache."""
+    appended = 2 * B * kv_cache.kv_bytes_per_token_per_layer(K, H, width)
+    return ai.attention_bytes(B, 1, S + 1, N, K, H, width, width) + appended
+
+
+def bytes_read(model: Sizes, B: int, S: int, width: int) -> Any:
+    sizes = {name: size for name, size in model.items() if name != "tied"}
+    m = Architecture("exercise", **sizes, tied_embeddings=model["tied"])
+    return lt.step_bytes(m.step_weight_bytes(B, width), B, m.cache_bytes(S + 1, width))
+
+
+def decode_point(model: Sizes, B: int, S: int, memory: float, bytes_per_s: float) -> Any:
+    weights = kv_cache.weight_bytes(transformer_params(**model))
+    cache = kv_cache.kv_bytes_per_sequence(S, model["L"], model["K"], model["H"])
+    if kv_cache.max_batch(memory, weights, cache) < B:
+        return None
+    step_s = lt.memory_step_time_s(weights, B, cache, bytes_per_s)
+    return step_s, lt.throughput_tokens_per_s(B, step_s)
+
+
+def cost(tokens_per_s: float, n_chips: int, price: float, busy: float) -> Any:
+    hours = lt.chip_hours_per_million_tokens(tokens_per_s * busy, n_chips)
+    return hours, lt.cost_per_million_tokens(price, tokens_per_s * busy, n_chips)
+
+
+def step_time(weights: int, B: int, n_tokens: int, kv: int, n_chips: int, W: float) -> Any:
+    return lt.memory_step_time_s(weights, B, n_tokens * kv, W, n_chips)
+
+
+THEORY: dict[str, Callable[..., Any]] = {
+    "two_phases-forward_flops": forward_flops,
+    "two_phases-generation_flops": generation_flops,
+    "two_phases-metrics": metrics,
+    "arithmetic_intensity-matmul": ai.matmul_intensity,
+    "arithmetic_intensity-overlap": step_times,
+    "arithmetic_intensity-predict": predict,
+    "arithmetic_intensity-critical_batch": critical_batch,
+    "kv_cache-kv_bytes": lambda L, D, N, K, H, width: kv_cache.kv_bytes_per_token(L, K, H, width),
+    "kv_cache-max_batch": max_batch,
+    "kv_cache-budget": budget,
+    "kv_cache-step_bytes": step_bytes,
+    "latency_throughput-bytes_read": bytes_read,
+    "latency_throughput-decode_point": decode_point,
+    "latency_throughput-front": lt.pareto_front,
+    "latency_throughput-cost": cost,
+    "latency_throughput-step_time": step_time,
+}
+
+
+def same(theory: Any, reference: Any) -> bool:
+    """Whole numbers exactly, others but for floating point, None and nothing else for None."""
+    if isinstance(reference, dict):
+        assert isinstance(theory, dict)
+        return set(theory) == set(reference) and all(same(theory[k], reference[k]) for k in theory)
+    if isinstance(reference, list | tuple):
+        return len(theory) == len(reference) and all(map(same, theory, reference))
+    if reference is None or theory is None:
+        return reference is theory
+    if isinstance(reference, int):
+        return bool(theory == reference)
+    return math.isclose(theory, reference, rel_tol=1e-12)
+
+
+def seen(exercise_id: str, case: Case) -> Any:
+    exercise = registry.load(exercise_id)
+    return exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), case)
+
+
+def test_every_exercise_about_a_formula_has_its_function_of_theory() -> None:
+    kinds = {i: registry.load(i).kind for i in ALL_IDS}
+    assert {i for i, kind in kinds.items() if kind in ("formula", "predict")} <= set(THEORY)
+    assert set(THEORY) <= set(ALL_IDS)
+
+
+@pytest.mark.parametrize("exercise_id", THEORY)
+def test_the_reference_is_what_theory_says_on_every_case(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    compared = 0
+    for seed in range(SEEDS):
+        for case in exercise.make_cases(seed):
+            theory = THEORY[exercise_id](*case.args, **case.kwargs)
+            assert same(theory, seen(exercise_id, case)), case
+            compared += 1
+    assert compared >= 3 * SEEDS
+
+
+@pytest.mark.parametrize("exercise_id", THEORY)
+def test_a_wrong_answer_is_not_what_theory_says(exercise_id: str) -> None:
+    """So that the comparison above can fail: every misconception differs on some case."""
+    exercise = registry.load(exercise_id)
+    for wrong in exercise.misconceptions:
+        answer = LocalAnswer(exercise.namespace(wrong.answer))
+        assert not all(_agrees(exercise, answer, case) for case in exercise.make_cases(0)), wrong
+
+
+def _agrees(exercise: Any, answer: LocalAnswer, case: Case) -> bool:
+    theory = THEORY[exercise.id](*case.args, **case.kwargs)
+    try:
+        return same(theory, exercise.look(answer, case))
+    except Exception:  # it cannot answer this case at all
+        return False
