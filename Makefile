@@ -7,7 +7,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # two test processes with one thread each: faster than one with two, and the times in the reports do not fight
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# (nbval is started by the tests of the notebooks; as a plugin of this run it would only cost time)
+PYTEST := $(BIN)/python -m pytest -p no:nbval -n 2 --dist worksteal
 
 .PHONY: help book test test-more lint lab exercises train bench clean
 

@@ -28,6 +28,9 @@ hypothesis.settings.register_profile(SAME, derandomize=True, **UNTIMED)
 hypothesis.settings.register_profile(FRESH, print_blob=True, **UNTIMED)
 hypothesis.settings.load_profile(SAME)
 assert providers.is_local_module_file  # the name that is replaced below
+# Building a grammar for URLs takes 2 s of every process that imports nbformat, and no notebook's
+# schema asks for one; jsonschema does without.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

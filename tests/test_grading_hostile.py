@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import pytest
 from hostile.expect import expect_nothing_gained, expect_the_exact_score
-from hostile.notebooks import CORPUS, UNREADABLE, Hostile
+from hostile.notebooks import CORPUS, UNREADABLE, Hostile, tried
 
 from twophase.grading.notebook import Unreadable, parse
 
 HERE = [*CORPUS["breaking"], *CORPUS["patching"]]
 
 
-@pytest.mark.parametrize("attack", HERE, ids=lambda h: h.name)
+@pytest.mark.parametrize("attack", tried(HERE))
 def test_an_attack_loses_what_it_broke_and_nothing_else(attack: Hostile) -> None:
     expect_the_exact_score(attack)
 
 
-@pytest.mark.parametrize("attack", [h for h in HERE if h.empty], ids=lambda h: h.name)
+@pytest.mark.parametrize("attack", tried([h for h in HERE if h.empty]))
 def test_an_attack_earns_nothing_by_itself(attack: Hostile) -> None:
     expect_nothing_gained(attack)
 

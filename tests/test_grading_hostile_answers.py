@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hostile.course import RIGHT, STUBS, cell, cells, dump
 from hostile.expect import expect_nothing_gained, expect_the_exact_score
-from hostile.notebooks import CORPUS, Hostile
+from hostile.notebooks import CORPUS, Hostile, tried
 from hostile.spying import MARK
 from hostile.worker import grade
 
@@ -23,12 +23,12 @@ def secret_in_the_environment() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("attack", HERE, ids=lambda h: h.name)
+@pytest.mark.parametrize("attack", tried(HERE))
 def test_an_attack_loses_what_it_broke_and_nothing_else(attack: Hostile) -> None:
     expect_the_exact_score(attack)
 
 
-@pytest.mark.parametrize("attack", [h for h in HERE if h.empty], ids=lambda h: h.name)
+@pytest.mark.parametrize("attack", tried([h for h in HERE if h.empty]))
 def test_an_attack_earns_nothing_by_itself(attack: Hostile) -> None:
     expect_nothing_gained(attack)
 

@@ -99,10 +99,11 @@ def alone(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, R
     return settled(lines(out))
 
 
-def test_three_workers_give_the_records_of_one(
-    folder: Path, alone: dict[str, Record], tmp_path: Path
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.more)])
+def test_several_workers_give_the_records_of_one(
+    workers: int, folder: Path, alone: dict[str, Record], tmp_path: Path
 ) -> None:
-    run(folder, tmp_path, workers=3)
+    run(folder, tmp_path, workers=workers)
     assert settled(lines(tmp_path)) == alone
     points = {name.partition("/")[0]: r["points"] for name, r in alone.items()}
     assert points["right"] == points["old"] == points["own loop"] == points["own kills"] == 8
@@ -115,20 +116,17 @@ def test_three_workers_give_the_records_of_one(
     }
 
 
+# killed when so many lines were told: as it begins, after its first result, in the middle
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("killed_at", [(8,), pytest.param((1, 2, 8), marks=pytest.mark.more)])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_records_and_leaves_nothing(
-    folder: Path, alone: dict[str, Record], tmp_path: Path
+    killed_at: tuple[int, ...], folder: Path, alone: dict[str, Record], tmp_path: Path
 ) -> None:
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir()
     command = [sys.executable, grading_run_tools.__file__, str(folder), str(out), "2"]
     env = os.environ | {"TMPDIR": str(scratch)}
-    for lines_to_read in (
-        1,
-        2,
-        8,
-        None,
-    ):  # dies when it has begun, after its first result, in the middle; then not
+    for lines_to_read in (*killed_at, None):  # the last time it is left alone
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         if lines_to_read is None:
@@ -193,6 +191,7 @@ def test_a_judge_that_dies_or_talks_nonsense_is_replaced_and_its_submission_trie
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.more  # the judge above that dies is replaced in the same way
 def test_a_judge_that_hangs_is_given_up_and_the_next_run_tries_again(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", {"hangs.ipynb": dump(cells(dict(RIGHT)))})
     run(
@@ -236,6 +235,7 @@ def test_a_worker_that_dies_while_it_starts_does_not_end_the_run(tmp_path: Path)
     assert (tmp_path / "notes").read_text() == "x"
 
 
+@pytest.mark.more  # starts as many workers as it takes to give up
 def test_a_run_whose_workers_never_start_ends_and_says_why(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", {"a.ipynb": dump(cells(dict(RIGHT)))})
     with pytest.raises(GraderFault, match="do not start: the worker did not start"):

@@ -100,6 +100,7 @@ def test_a_small_course_untouched_gets_nothing_and_solved_everything(
     assert scores == {"untouched": 0, "solved": 2, "most": 2}
 
 
+@pytest.mark.more  # the small course above takes the same way
 @pytest.mark.timeout(300)  # two kernels for every topic
 def test_the_whole_course_untouched_gets_nothing_and_solved_everything(tmp_path: Path) -> None:
     assert SOLUTIONS, "there are no notebooks"

@@ -28,6 +28,10 @@ def exercise_file(path: Path) -> Path:
     return ROOT / "exercises" / path.name
 
 
+# `python -m pytest`, without the 2 s that a grammar for URLs takes (tests/conftest.py)
+PYTEST = "import sys; sys.modules['rfc3987_syntax'] = None; import pytest; sys.exit(pytest.main())"
+
+
 def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
     """Whether each code cell passes, by its number among the code cells, in a pytest of its own."""
     common = [
@@ -38,8 +42,8 @@ def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
     ]
     command = [
         sys.executable,
-        "-m",
-        "pytest",
+        "-c",
+        PYTEST,
         *options,
         *common,
         "-p",
@@ -114,6 +118,7 @@ def test_an_untouched_notebook_fails_exactly_at_its_check_cells(path: Path, tmp_
     assert {n for n, passed in cells.items() if not passed} == graded(nb)
 
 
+@pytest.mark.more  # the model solutions below do; these answers the kill matrix accepts
 @topics
 def test_a_solved_notebook_passes(path: Path, tmp_path: Path) -> None:
     nb = solved(nbformat.read(exercise_file(path), as_version=4))

@@ -5,6 +5,8 @@ Where an attack is followed by the right answer, the answer counts unless the at
 
 from __future__ import annotations
 
+import pytest
+from _pytest.mark.structures import ParameterSet
 from hostile import breaking, forging
 from hostile.answers import ANSWERS
 from hostile.attack import Hostile
@@ -17,7 +19,7 @@ from hostile.reaching import REACHING
 from hostile.spying import SPYING
 from hostile.withheld import WITHHELD
 
-__all__ = ["CORPUS", "UNREADABLE", "Hostile", "version_3"]
+__all__ = ["CORPUS", "UNREADABLE", "Hostile", "tried", "version_3"]
 
 SLOW = [*breaking.SLOW, *forging.SLOW]
 CORPUS = {
@@ -31,3 +33,14 @@ CORPUS = {
     "cells": [*CELLS, *FORMATS],
     "honest": HONEST,
 }
+
+
+def tried(attacks: list[Hostile]) -> list[ParameterSet]:
+    """These as parameters of a test, every sixth in `make test`, all in `make test-more`.
+
+    Neighbors in the corpus are of a kind, so that every kind is among them.
+    """
+    return [
+        pytest.param(one, id=one.name, marks=[pytest.mark.more] if i % 6 else [])
+        for i, one in enumerate(attacks)
+    ]
