@@ -157,3 +157,13 @@ def test_a_command_that_cannot_be_loaded_disturbs_no_other(
 def test_every_entry_names_a_function_that_exists() -> None:
     loaded: dict[str, Any] = {e.name: cli._load(e) for e in cli.ENTRIES}
     assert all(callable(f) for f in loaded.values())
+
+
+def test_a_command_whose_libraries_are_not_installed_says_which_and_how_to_get_them() -> None:
+    absent = ModuleNotFoundError("No module named 'nbformat'", name="nbformat")
+    sentence, code = cli.explain(absent)
+    assert "needs nbformat" in sentence
+    assert "pip install 'twophase[grading]'" in sentence
+    assert code == cli.BAD_INPUT
+    ours = ModuleNotFoundError("No module named 'twophase.x'", name="twophase.x")
+    assert cli.explain(ours)[1] == cli.BUG

@@ -9,6 +9,7 @@ import torch
 
 from twophase import models
 from twophase.models import checkpoints, corpus
+from twophase.models.family import FAMILY
 from twophase.models.transformer import Config, Transformer
 
 TINY = Config(L=2, D=8, F=12, N=2, K=1, H=4, V=19)
@@ -79,6 +80,7 @@ def test_one_changed_byte_among_the_weights_is_noticed(saved):
 
 
 def test_every_committed_card_knows_its_weights():
+    assert set(FAMILY) <= set(checkpoints.available())
     for name in checkpoints.available():
         digest = hashlib.sha256(
             (checkpoints.FOLDER / f"{name}.safetensors").read_bytes()

@@ -221,6 +221,12 @@ def explain(error: Exception) -> tuple[str, int]:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "the output could not be written: no space is left", BUG
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("twophase"):
+        return (
+            f"this command needs {error.name}, which is not installed here:"
+            " pip install 'twophase[grading]'",
+            BAD_INPUT,
+        )
     text = str(error).partition("\n")[0]
     return (
         (
