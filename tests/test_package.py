@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = PROJECT["optional-dependencies"]
 WANTED = {
     canonicalize_name(one.name): one
-    for one in map(Requirement, [*PROJECT["dependencies"], *sum(EXTRAS.values(), [])])
+    for one in map(Requirement, chain(PROJECT["dependencies"], *EXTRAS.values()))
     if one.name != "twophase"  # an extra that has another in it
 }
 PINS = {

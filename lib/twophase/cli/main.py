@@ -221,9 +221,10 @@ def explain(error: Exception) -> tuple[str, int]:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "the output could not be written: no space is left", BUG
-    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("twophase"):
+    absent = isinstance(error, ModuleNotFoundError) and error.name
+    if absent and not absent.startswith("twophase"):
         return (
-            f"this command needs {error.name}, which is not installed here:"
+            f"this command needs {absent}, which is not installed here:"
             " pip install 'twophase[grading]'",
             BAD_INPUT,
         )
