@@ -139,3 +139,15 @@ def test_the_longer_of_prompt_and_output_has_most_of_the_flops_while_weights_out
     for m, n in ((1024, 512), (4096, 2048), (512, 1024)):
         shown_now = values(box, m=m, n=n)
         assert (shown_now["prefill"] > shown_now["cached"] / 2) == (m > n)
+
+
+def test_a_crowd_of_chats_above_the_weights_critical_batch_still_waits_for_memory() -> None:
+    """The box's first state, and what shortening the context does."""
+    box = play("02_arithmetic_intensity", "roofline-calculator")
+    first = values(box)
+    assert box.start()["B"] > first["crit"]
+    assert first["memory"] > first["compute"]
+    assert first["crit_step"] == float("inf")
+    short = values(box, S=100)
+    assert first["crit"] < short["crit_step"] < box.start()["B"]
+    assert short["compute"] > short["memory"]
