@@ -18,6 +18,7 @@ from twophase.checks.answer import LocalAnswer
 from twophase.checks.calls import Calls, source
 from twophase.checks.compare import EXACT, difference
 from twophase.checks.judge import Bench, Verdict
+from twophase.grading import report
 from twophase.protocol import NotYet
 
 
@@ -148,3 +149,25 @@ def test_a_right_answer_is_right_through_the_notes_as_well() -> None:
             seen = exercise.look(noted, case)
             assert difference(seen, exercise.look(answer, case), exercise.compare) is None
             assert noted.text()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_float_is_written_with_the_digits_that_its_dtype_has(dtype: torch.dtype) -> None:
+    values = torch.linspace(-3, 3, 29, dtype=torch.float64).exp().to(dtype)
+    assert torch.equal(eval(source(values)), values)
+    assert len(source(values)) < 16 * len(values)
+
+
+def test_the_page_shows_the_calls_escaped_and_none_of_a_case_that_is_not_shown() -> None:
+    cases = [
+        {"case": "one", "public": True, "right": False, "message": "no", "inputs": "f('<b>')"},
+        {"case": "SECRET", "public": False, "right": False, "message": "SECRET", "inputs": ""},
+    ]
+    question = {"id": "x-y", "title": "T", "points": 0, "out_of": 2, "message": "no"}
+    question |= {"misconception": None, "hint": "", "cell": {"error": "", "output": ""}}
+    for status in ("wrong", "failed"):
+        page = report._question(question | {"status": status, "cases": cases})
+        assert "f(&#x27;&lt;b&gt;&#x27;)" in page
+        assert "<b>" not in page
+        assert "SECRET" not in page
+        assert "1 more cases are not shown" in page

@@ -16,6 +16,7 @@ from twophase.checks.compare import describe
 MOST_CALLS = 12  # of one case are shown
 MOST_NUMBERS = 32  # of an array or a list that is written out
 LONGEST = 1_500  # characters in all
+DIGITS = {"float32": 9, "float16": 5, "bfloat16": 4}  # that tell every number from its neighbors
 
 
 class Calls:
@@ -113,7 +114,14 @@ def _array(value: Any) -> str:
     dtype = str(value.dtype) if is_torch else repr(str(value.dtype))
     if 0 in value.shape:
         return f"{'torch' if is_torch else 'np'}.zeros({tuple(value.shape)}, dtype={dtype})"
-    values = source(value.tolist())
+    values = source(_shortened(value.tolist(), DIGITS.get(str(value.dtype).split(".")[-1], 17)))
     if not is_torch and not value.shape:
         return values
     return f"{'torch.tensor' if is_torch else 'np.array'}({values}, dtype={dtype})"
+
+
+def _shortened(values: Any, digits: int) -> Any:
+    """The same numbers without the digits that their dtype does not have."""
+    if isinstance(values, list):
+        return [_shortened(v, digits) for v in values]
+    return float(f"{values:.{digits}g}") if isinstance(values, float) else values

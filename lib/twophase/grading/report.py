@@ -26,6 +26,7 @@ th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid var(--
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 pre { background: var(--box); border: 1px solid var(--line); padding: .6rem; overflow: auto; max-height: 20rem;
   white-space: pre-wrap; }
+.asked td { border-bottom: none; }
 .right { color: var(--good); } .wrong, .failed, .missing { color: var(--bad); } .not_yet, .flag { color: var(--note); }
 .soft { color: var(--soft); font-size: .9rem; } a { color: inherit; }
 """
@@ -160,10 +161,12 @@ def _question(q: Record) -> str:
         if q["hint"] and q["status"] in ("wrong", "failed"):
             parts.append(f"<p>A hint: {text(q['hint'])}</p>")
         shown = [c for c in q["cases"] if c["public"]]
-        if shown and q["status"] == "wrong":
+        if q["status"] == "failed":  # what broke the process, and no case after it
+            shown = [c for c in shown if c.get("inputs")]
+        if shown and q["status"] in ("wrong", "failed"):
             rows = "".join(_case(c) for c in shown)
             parts.append(f"<table><tr><th>case<th>verdict{rows}</table>")
-            hidden = len(q["cases"]) - len(shown)
+            hidden = sum(not c["public"] for c in q["cases"])
             parts.append(f"<p class=soft>{hidden} more cases are not shown.</p>" if hidden else "")
     if q["cell"]["error"]:
         parts.append(
@@ -184,8 +187,8 @@ def _case(c: Record) -> str:
         else f"<span class=wrong>{text(c['message'])}</span>"
     )
     asked = c.get("inputs", "")
-    ran = f"<pre class=inputs tabindex=0>{text(asked)}</pre>" if asked else ""
-    return f"<tr><td>{text(c['case'])}{ran}<td>{verdict}"
+    ran = f"<tr><td colspan=2><pre tabindex=0>{text(asked)}</pre>" if asked else ""
+    return f"<tr{' class=asked' * bool(asked)}><td>{text(c['case'])}<td>{verdict}{ran}"
 
 
 def index_page(records: Iterable[Record]) -> str:
