@@ -179,9 +179,9 @@ def test_a_latent_is_kept_by_every_chip() -> None:
     [
         (8, 8, 1, ""),
         (3, 24, 3, "64 query heads in 8 groups cannot be divided evenly over 3 chips"),
-        (16, 4, 1, "8 KV heads over 16 chips: the fullest keeps 1, 1/8 of the cache"),
+        (16, 4, 1, "8 KV heads over 16 chips: the fullest keeps 1, 12.5% of the cache"),
         (12, 8, 1, "the fullest has 8"),
-        (1000, 1, 1, "1/8 of the cache instead of 1/1,000"),
+        (1000, 1, 1, "12.5% of the cache where an even cut gives 0.1%"),
     ],
 )
 def test_heads_go_to_chips_with_their_groups_and_a_rest_is_said_and_counted(

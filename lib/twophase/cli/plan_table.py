@@ -36,7 +36,7 @@ def show(result: Plan, console: Console) -> None:
         table.add_row()
     console.print(table)
     notes = Table.grid(padding=(0, 2))
-    notes.add_row("[bold]What binds[/bold]", BINDS[result.binds] + ".")
+    notes.add_row("[bold]A step is bound by[/bold]", BINDS[result.binds] + ".")
     for line in result.warnings:
         notes.add_row("[yellow]Mind[/yellow]", line + ".")
     for number, line in enumerate(result.assumptions):
@@ -103,10 +103,21 @@ def _batch(critical: int | None) -> str:
 def _service_rows(p: Plan, s: Service) -> list[Row]:
     rows = [
         ("TTFT", duration(s.ttft_s), "one prompt on an idle machine"),
-        ("Decoding", tokens(s.decode_tokens_per_s), "all sequences together, no prompts computed"),
+        (
+            "Decoding",
+            tokens(s.decode_tokens_per_s),
+            "all sequences, mean context, no prompts computed",
+        ),
     ]
     if s.requests_per_s is None or s.tokens_per_s is None or s.request_latency_s is None:
-        return [*rows, ("Decoding, ceiling", tokens(s.decode_ceiling_tokens_per_s), "any batch")]
+        return [
+            *rows,
+            (
+                "Decoding, ceiling",
+                tokens(s.decode_ceiling_tokens_per_s),
+                "any batch, if memory held it",
+            ),
+        ]
     if s.tpot_s is not None:
         rows.append(("TPOT", duration(s.tpot_s), "in the steady state, prompts in between"))
     rows += [
@@ -122,7 +133,11 @@ def _service_rows(p: Plan, s: Service) -> list[Row]:
             " prompts",
         ),
         ("Throughput", tokens(s.tokens_per_s), f"{tokens(s.tokens_per_s_sum)} without overlap"),
-        ("Throughput ceiling", tokens(s.ceiling_tokens_per_s), "any batch, if memory held it"),
+        (
+            "Throughput ceiling",
+            tokens(s.ceiling_tokens_per_s),
+            "no engine can do more, whatever the batch",
+        ),
         ("Chip-hours per million tokens", f"{s.chip_hours_per_million_tokens:.4g}", "of output"),
     ]
     if s.cost_per_million_tokens is not None:

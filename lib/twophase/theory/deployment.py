@@ -140,15 +140,18 @@ class Deployment:
         """FLOPs of a decode step of B sequences, S keys each."""
         return float(self.part.decode_step_flops(B, S))
 
+    def prefill_flops(self, T: int) -> float:
+        """FLOPs of one prompt of T tokens; the head runs at its last position only."""
+        return float(self.part.prefill_flops(1, T, head_at_last_only=True))
+
     def step(self, B: int, S: Number) -> Times:
         """Times of that step."""
         cache = float(self.cache_bytes(S))
         return self._times(self.step_weight_bytes(B), B, cache, self.step_flops(B, S))
 
     def prefill(self, T: int) -> Times:
-        """Times of one prompt of T tokens, alone; the head runs at its last position only."""
-        flops = float(self.part.prefill_flops(1, T, head_at_last_only=True))
-        return self._times(self.step_weight_bytes(T), 0, 0.0, flops)
+        """Times of one prompt of T tokens, alone."""
+        return self._times(self.step_weight_bytes(T), 0, 0.0, self.prefill_flops(T))
 
     def weights_alone(self, B: int) -> Times:
         """Times of a step of B tokens without any attention to caches."""

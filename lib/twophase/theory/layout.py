@@ -51,9 +51,9 @@ def uneven_cuts(arch: Architecture, n_chips: int, split_cache: str) -> list[str]
     keeps_keys = {"full", "sliding"} & set(arch.layer_kinds)
     if keeps_keys and split_cache == "heads" and n_chips * K != arch.K:
         lines.append(
-            f"{arch.K} KV heads over {n_chips:,} chips: the fullest keeps {K}, 1/{arch.K / K:g} of"
-            f" the cache instead of 1/{n_chips:,}; --split-cache evenly cuts by position or"
-            " sequence"
+            f"{arch.K} KV heads over {n_chips:,} chips: the fullest keeps {K}, {K / arch.K:.1%} of"
+            f" the cache where an even cut gives {1 / n_chips:.1%}; --split-cache evenly cuts by"
+            " position or sequence"
         )
     if "mla" in arch.layer_kinds and split_cache == "heads" and n_chips > 1:
         lines.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 from twophase.theory import latency_throughput
 from twophase.theory.architecture import Architecture
+from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan_notes import assumptions, warnings
@@ -175,9 +176,7 @@ def _service(d: Deployment) -> Service:
         latency_throughput.machine_time_per_request_s(p, s, w.batch, w.n_output)
         for p, s in zip(prefill.both(), step.both(), strict=True)
     )
-    at_best_s = latency_throughput.machine_time_per_request_s(
-        prefill.overlapped_s, 1 / ceiling, 1, w.n_output
-    )
+    at_best_s = _least_machine_time_s(d, w.n_output)
     latency_s, rate, price = w.batch * request_s, w.n_output / request_s, w.price_per_chip_hour
     hours = latency_throughput.chip_hours_per_million_tokens(rate, w.n_chips)
     tpot = None
@@ -198,6 +197,16 @@ def _service(d: Deployment) -> Service:
         chip_hours_per_million_tokens=hours,
         cost_per_million_tokens=None if price is None else price * hours,
     )
+
+
+def _least_machine_time_s(d: Deployment, n_output: int) -> float:
+    """What no engine can undercut on these chips: a request's FLOPs at the peak rate, or its cache
+    read for each further token, whichever takes longer; weights and everything else for free."""
+    steps, mean = n_output - 1, d.w.mean_context
+    flops = d.prefill_flops(d.w.prompt) + steps * d.step_flops(1, mean)
+    moved = steps * float(d.cache_bytes(mean))
+    peak, bandwidth = d.chip.peak_flops_per_s(d.w.compute), d.chip.hbm_bytes_per_s
+    return float(time_overlapped_s(flops, moved, peak, bandwidth))
 
 
 def _binds(step: Step | None) -> str:
