@@ -20,4 +20,4 @@ def kv_cache_bytes(config, B, S):
     values = math.prod(
         given[key] for key in ("num_hidden_layers", "num_key_value_heads", "head_dim")
     )
-    return float(2 * B * S * values * bits // 8)
+    return 2 * B * S * values * bits // 8

@@ -11,7 +11,8 @@ def diagnose(events, server):
         computing += compute > read
     if preempted / n > 0.05:
         return "preempting"
-    if sorted(ratios)[n // 2] > 2:
+    ratios.sort()
+    if ratios[n // 2] + ratios[(n - 1) // 2] > 4:
         return "overhead-bound"
     if hungry / n > 0.5:
         return "underfilled"

@@ -9,7 +9,7 @@ def diagnose(events, server):
     computing = 2 * server["n_params"] * new / server["flops_per_s"]
     signs = {
         "preempting": (preempted > 0).float().mean() > 0.05,
-        "overhead-bound": (took / torch.maximum(reading, computing)).median() > 2,
+        "overhead-bound": (took / torch.maximum(reading, computing)).quantile(0.5) > 2,
         "underfilled": (
             ((waiting > 0) & (cached < server["capacity_tokens"] / 2)).float().mean() > 0.5
         ),

@@ -1,35 +1,24 @@
-"""latency_throughput-bytes_read: predict what one decode step of a whole transformer reads; the
-meter decides."""
+"""latency_throughput-bytes_read: predict what one decode step of a whole transformer reads.
+
+The right answer is a formula; a test holds it to the meter, for every case that a machine can run.
+"""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-import torch
-
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.measure.meter import Meter
-from twophase.models.transformer import Config, Transformer
 
 wrong = Misconceptions()
 
 Sizes = dict[str, Any]
-DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
 
-
-def measured(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
-    """The right answer is not computed but counted, while a transformer runs one step as if it were
-    one kernel."""
-    transformer = Transformer(Config(**model)).to(DTYPES[bytes_per_value]).eval()
-    cache = transformer.new_cache(B, S + 3)
-    with torch.inference_mode():
-        transformer(torch.zeros(B, S, dtype=torch.long), cache)
-        with Meter() as meter, meter.fused("step"):
-            transformer(torch.arange(B).view(B, 1), cache)
-    return int(meter.bytes_read)
+# 2⁵³ lies below this many bytes, and 2⁶³ above: a float drops the last ones
+ODD = {"L": 3, "D": 5, "F": 7, "N": 3, "K": 1, "H": 3, "V": 12, "tied": False}
+BEYOND_FLOATS = (ODD, 1_000_001, 1_000_000_000, 1)
 
 
 def _values(
@@ -55,6 +44,11 @@ def _values(
     looked_up = (0 if m["tied"] else B * m["D"]) if rows is None else rows
     cache = (B if caches is None else caches) * (S + tokens) * m["L"] * 2 * m[heads_cached] * m["H"]
     return int(m["L"] * layer + m["D"] * norms + table + looked_up + cache)
+
+
+def reference(model: Sizes, B: int, S: int, bytes_per_value: int) -> int:
+    """The right answer: what the meter counts while a transformer runs one step."""
+    return bytes_per_value * _values(model, B, S)
 
 
 @wrong(
@@ -175,8 +169,8 @@ def _model(rng: random.Random, tied: bool) -> Sizes:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Small enough for pencil and paper, tied and not; then shapes that nobody has seen. N·H is
-    never D."""
+    """Small enough for pencil and paper, tied and not, nothing cached, one sequence and many, every
+    width; shapes that nobody has seen; then more bytes than a float holds. N·H is never D."""
 
     def case(model: Sizes, B: int, S: int, width: int, public: bool = True) -> Case:
         return Case(f"{model}, B={B}, S={S}, {width} bytes", (model, B, S, width), public=public)
@@ -196,7 +190,12 @@ def cases(rng: random.Random) -> list[Case]:
         case(tiny, 1, 4, 2),
         case({**tiny, "tied": False}, 1, 4, 2),
         case(tiny, 3, 4, 4),
+        case(tiny, 1, 0, 2),
+        case({**tiny, "tied": False, "N": 3, "K": 3, "V": 41}, 37, 0, 8),
+        case({**tiny, "L": 2}, 2, 3, 1),
+        case({**tiny, "K": 2}, 2, 70_001, 2),
         *unseen,
+        case(*BEYOND_FLOATS),
     ]
 
 
@@ -208,7 +207,7 @@ EXERCISE = Exercise(
     minutes=20,
     entries=("bytes_read",),
     cases=cases,
-    reference=measured,
+    reference=reference,
     compare=EXACT,
     misconceptions=tuple(wrong),
     hints=(

@@ -43,6 +43,11 @@ def _config(L: int, D: int, N: int, dtype: str, **optional: int | None) -> k.Con
     return {**required, **optional}
 
 
+ONE_HEAD = _config(3, 96, 12, "bfloat16", num_key_value_heads=1, head_dim=37)
+MHA = _config(5, 96, 12, "float16", num_key_value_heads=12)
+LARGE = _config(101, 3003, 3, "float32")  # 2 · B · S · L · N · H · 4 bytes: between 2⁵³ and 2⁶³
+
+
 def _fresh(rng: random.Random, i: int) -> Case:
     K, G, H = rng.randrange(2, 9), rng.randrange(2, 9), rng.randrange(20, 200)
     given: dict[str, int | None] = {"num_key_value_heads": K, "head_dim": H}
@@ -56,7 +61,8 @@ def _fresh(rng: random.Random, i: int) -> Case:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Configs with and without the optional keys, then the faults that `expose` must show."""
+    """Configs with and without the optional keys, one KV head and all of them, odd widths, the
+    largest sizes, then the faults that `expose` must show."""
     plain = _config(2, 12, 3, "float16")
     llama2 = _config(40, 5120, 40, "float16")
     llama3 = _config(80, 8192, 64, "bfloat16", num_key_value_heads=8)
@@ -71,6 +77,10 @@ def cases(rng: random.Random) -> list[Case]:
         Case("repaired: Llama-2-13B, 64 sequences of 1,024", (llama2, 64, 1024)),
         Case("repaired: Llama-3-70B, one sequence of 8,192", (llama3, 1, 8192)),
         Case("repaired: Gemma-2-9B, whose heads are not D / N wide", (gemma, 3, 4096)),
+        Case("repaired: bfloat16, one KV head of an odd width", (ONE_HEAD, 1031, 7)),
+        Case("repaired: 49 heads, one number each", (_config(3, 49, 49, "float32"), 2, 5)),
+        Case("repaired: as many KV heads as query heads, given", (MHA, 3, 1001)),
+        Case("repaired: more bytes than a float holds, whole heads", (LARGE, 999_999, 999_983)),
         *(_fresh(rng, i) for i in range(3)),
         *(Case(f"exposed: {fault}", (fault,)) for fault in k.FAULTS),
     ]

@@ -63,9 +63,12 @@ def observe(answer: Answer, case: Case) -> Any:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Tiny sizes at the edge of fitting; Llama-2-13B with and without GQA; then fresh ones."""
+    """Tiny sizes at the edge of fitting; Llama-2-13B with and without GQA, and at its edge; one KV
+    head, a small table, many sequences and tokens; then fresh ones."""
     tiny = {"L": 1, "D": 3, "F": 5, "N": 4, "K": 2, "H": 2, "V": 7}
     full = weights(tiny) + 2 * cache(tiny, 3)
+    llama_full = weights(LLAMA) + 64 * cache(LLAMA, 1024)
+    backwards = dict(reversed({**tiny, "V": 2}.items()))
     grouped = {**LLAMA, "K": 8}
     fresh = []
     for i in range(5):
@@ -85,6 +88,12 @@ def cases(rng: random.Random) -> list[Case]:
         Case("Llama-2-13B on an H100, B=256", (LLAMA, 256, 1024, *H100)),
         Case("with 8 KV heads, B=256", (grouped, 256, 1024, *H100)),
         Case("with 8 KV heads, B=600", (grouped, 600, 1024, *H100)),
+        Case("Llama-2-13B, B=64: memory is just enough", (LLAMA, 64, 1024, llama_full, 3.35e12)),
+        Case("Llama-2-13B, B=64: one byte short", (LLAMA, 64, 1024, llama_full - 1, 3.35e12)),
+        Case(f"{backwards}, B=2, S=3: a table smaller than D", (backwards, 2, 3, 1e6, 100)),
+        Case("one KV head for all", ({**tiny, "K": 1}, 2, 3, 1e6, 100)),
+        Case(f"{tiny}, B=3, S=262,147", (tiny, 3, 262_147, 1e8, 100)),
+        Case(f"{tiny}, B=1,031, S=3", (tiny, 1031, 3, 1e8, 100)),
         *fresh,
     ]
 

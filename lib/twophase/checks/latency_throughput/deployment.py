@@ -11,6 +11,7 @@ from twophase.checks.answer import Answer, LocalAnswer
 from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latency_throughput._deploying import TRAPS, WRONG, Choice, best, smallest_batch
+from twophase.checks.latency_throughput._edges_of_choices import edges
 from twophase.checks.latency_throughput._serving import (
     USABLE,
     Machine,
@@ -108,7 +109,7 @@ def _fails(wrong: Callable[..., Choice], case: Case) -> bool:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """A workload for every trap, then others."""
+    """The edges, which are the same at every seed; a workload for every trap, then others."""
     every = [*WRONG.values(), *TRAPS.values()]
     traps = [
         _trap(rng, f"workload {i + 1}", wrong, **fixed) for i, (wrong, fixed) in enumerate(every)
@@ -116,7 +117,7 @@ def cases(rng: random.Random) -> list[Case]:
     more = [
         _trap(rng, f"workload {len(traps) + i + 1}", smallest_batch, public=False) for i in range(4)
     ]
-    return traps + more
+    return [*edges(), *traps, *more]
 
 
 wrong.add(

@@ -8,11 +8,14 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
+from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
 
+MANY = past(1000)
 Points = list[tuple[float, float]]
 
 
@@ -117,8 +120,23 @@ def _cloud(rng: random.Random, n: int) -> Points:
 
 
 def observe(answer: Answer, case: Case) -> Any:
-    """What front returns; an array will do for a list."""
-    return plain(answer.call("front", *case.args))
+    """What front returns; an array will do for a list. Raises AnswerError (unusable) for an index
+    that finds nothing in a list."""
+    kept = plain(answer.call("front", *case.args))
+    for i in kept if isinstance(kept, list) else []:
+        if isinstance(i, float):
+            said = (
+                f"an index is a whole number, and one of yours is {i!r}: points[{i!r}] is an error"
+            )
+            raise AnswerError("unusable", said)
+    return kept
+
+
+def _many() -> Points:
+    """Each better than the one before in both, but for the last, which gives more and takes
+    longer."""
+    points = [(2.0 - i / MANY, 100.0 + i) for i in range(MANY - 1)]
+    return [*points, (3.0, 9000.0)]
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -141,8 +159,36 @@ def cases(rng: random.Random) -> list[Case]:
             "hardly more latency for hardly more",
             ([(0.0202, 502.0), (0.0201, 501.0), (0.02, 500.0), (0.0203, 501.5)],),
         ),
+        Case("no throughput at all", ([(0.01, 0.0)],)),
+        Case("less than a token per second", ([(60.0, 0.25), (30.0, 0.125), (90.0, 0.75)],)),
+        Case(
+            "a gain of a trillionth in throughput",
+            ([(0.02, 1000 * (1 + 1e-12)), (0.01, 1000.0), (0.03, 1000 * (1 + 2e-12))],),
+        ),
+        Case(
+            "a gain of a trillionth in latency",
+            ([(0.02, 500.0), (0.02 * (1 - 1e-12), 500.0), (0.02 * (1 + 1e-12), 600.0)],),
+        ),
+        Case(
+            "the first and the last place",
+            ([(0.03, 300.0), (0.04, 100.0), (0.05, 200.0), (0.01, 100.0)],),
+        ),
+        Case("three equal points, apart", ([(0.02, 5.0), (0.01, 2.0), (0.02, 5.0), (0.02, 5.0)],)),
+        Case(f"{MANY} points, the best come last", (_many(),), public=False),
         *(Case(f"cloud {i + 1}", (_cloud(rng, 6 + 9 * i),), public=i < 2) for i in range(4)),
     ]
+
+
+@wrong(
+    "thresholds against noise",
+    "You left out points that gain less than 0.1 %. Here any gain counts, however small.",
+)
+def small_gains_left_out(points: Points) -> list[int]:
+    kept: list[int] = []
+    for i in reference(points):
+        if not kept or points[i][1] > 1.001 * points[kept[-1]][1]:
+            kept.append(i)
+    return kept
 
 
 wrong.add(

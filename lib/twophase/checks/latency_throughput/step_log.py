@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from statistics import mean, median
+from statistics import mean, median, median_high
 
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
+from twophase.checks.latency_throughput._edges_of_logs import edges
 from twophase.checks.latency_throughput._logs import (
     SCENES,
     Events,
@@ -69,30 +70,63 @@ def _weights_only(es: Events, s: Server) -> bool:
     return bool(median(e["step_s"] / max(floor, compute_s(e, s)) for e in es) > 2)
 
 
+@wrong(
+    "plausible",
+    "At exactly 5 %, exactly 2 or exactly half a label does not apply yet: the rules say “more"
+    " than” and “above”.",
+)
+def thresholds_included(events: Events, server: Server) -> str:
+    def half(holds: Callable[[Step], bool]) -> bool:
+        return 2 * sum(map(holds, events)) >= len(events)
+
+    signs = {
+        "preempting": 20 * sum(e["preempted"] > 0 for e in events) >= len(events),
+        "overhead-bound": median(_ratios(events, server)) >= 2,
+        "underfilled": half(lambda e: e["waiting"] > 0 and free(e, server) >= 0.5),
+        "compute-bound": half(lambda e: compute_s(e, server) >= memory_s(e, server)),
+    }
+    return next((label for label, applies in signs.items() if applies), "healthy")
+
+
+@wrong(
+    "sorted(x)[len(x) // 2]",
+    "With an even number of steps the median is the mean of the two in the middle; you took the"
+    " upper one.",
+)
+def upper_median(events: Events, server: Server) -> str:
+    return _diagnosis(overhead_bound=lambda es, s: median_high(_ratios(es, s)) > 2)(events, server)
+
+
+@wrong(
+    "dashboards that show the last hour",
+    "You looked at the last 256 steps. A log is long and may change on the way: every share is one"
+    " of all its steps.",
+)
+def last_steps_only(events: Events, server: Server) -> str:
+    return _diagnosis()(events[-256:], server)
+
+
 def _above_the_critical_batch(es: Events, s: Server) -> bool:
     critical = s["flops_per_s"] / s["bytes_per_s"] * s["weight_bytes"] / (2 * s["n_params"])
     return most(es, lambda e: e["new_tokens"] > critical)
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Every scene once, named; then those that change on the way and some others again, longer and
+    """Every scene once, named; the edges of every rule; then some scenes again, longer and
     unnamed."""
     shown = [
         Case(name, (fresh_log(rng, s := fresh_server(rng), 24, **scene), s))
         for name, scene in SCENES.items()
     ]
-    again = [scene for scene in SCENES.values() if "phases" in scene] + rng.sample(
-        list(SCENES.values()), 4
-    )
     hidden = [
         Case(
             f"log {i + 1}",
             (fresh_log(rng, s := fresh_server(rng), rng.randrange(40, 70), **scene), s),
             public=False,
         )
-        for i, scene in enumerate(again)
+        for i, scene in enumerate(rng.sample(list(SCENES.values()), 4))
     ]
-    return shown + hidden
+    return [*shown, *edges(), *hidden]
 
 
 wrong.add(

@@ -141,8 +141,8 @@ def milliseconds(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Numbers for the head, one chip, the quiz itself, then fresh ones on both sides of cache =
-    weights."""
+    """Numbers for the head, one chip, the quiz itself; odd shares, many chips, sequences and
+    tokens, a small cache, small weights, a short step; then fresh ones."""
     fresh = []
     for i in range(6):
         sizes = (
@@ -164,6 +164,12 @@ def cases(rng: random.Random) -> list[Case]:
             (26_000_000_000, 1, 1024, 819_200, 1, 3.35e12),
         ),
         Case("the quiz: 30B in int8, 4 sequences of 8,192 tokens, 16 chips", WORKED),
+        Case("1,003 bytes of weights on 7 chips", (1003, 3, 5, 11, 7, 1000)),
+        Case("257 chips", (2_000_000_000_003, 3, 8191, 100_003, 257, 8.1e11)),
+        Case("1,031 sequences of 262,147 tokens", (10**10, 1031, 262_147, 3_001, 31, 8.1e11)),
+        Case("a cache of a thousandth of the weights", (10**10, 1, 1000, 10_000, 2, 8.1e11)),
+        Case("weights of a thousandth of the caches", (10**7, 100, 1000, 100_000, 2, 8.1e11)),
+        Case("a step of some nanoseconds", (3001, 2, 5, 17, 2, 8.1e11)),
         *fresh,
     ]
 

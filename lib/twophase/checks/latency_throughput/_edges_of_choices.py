@@ -1,0 +1,220 @@
+"""Workloads at the edges of latency_throughput-deployment: just full, just in time, the last chip,
+the last batch, each machine in turn. Whoever is near at one of them is off by more than 5 %."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twophase.checks.edges import past
+from twophase.checks.exercise import Case
+from twophase.checks.latency_throughput._deploying import Choice, best
+from twophase.checks.latency_throughput._serving import Machine, Workload
+
+MANY_CHIPS, MANY_REQUESTS = past(64), past(1024, 1500)
+# (what is special, workload, machines, the best choice: machine, chips, format, batch)
+Edge = tuple[str, Workload, list[Machine], tuple[str, int, str, int]]
+
+
+def work(n_params: int, bytes_per_sequence: int, **given: Any) -> Workload:
+    """A workload of one cached token for each sequence, which takes so many bytes, without a limit
+    that matters."""
+    usual = {
+        "n_params": n_params,
+        "kv_values_per_token": bytes_per_sequence // 2,
+        "context": 1,
+        "max_batch": 8,
+        "tpot_limit_s": 1e6,
+        "formats": ["bf16"],
+    }
+    return usual | given
+
+
+def machine(name: str = "plain", **given: Any) -> Machine:
+    """One chip of 1,000,000 bytes that reads 2^20 bytes a second and computes in no time."""
+    usual = {
+        "name": name,
+        "memory_bytes": 1_000_000,
+        "bytes_per_s": 2.0**20,
+        "flops_per_s": 2.0**60,
+        "price_per_hour": 1.0,
+        "max_chips": 1,
+        "sync_s": 0.0,
+    }
+    return usual | given
+
+
+SMALL: Machine = {"memory_bytes": 1000}
+# weights of 2^20 bytes, 2^9 for each sequence: one sequence more or fewer moves the step by 0.05 %
+BIG = 2**19
+ROOMY: Machine = {"memory_bytes": 2**22}
+
+
+def _memory() -> list[Edge]:
+    """Where one byte of 900,000, or one chip's share, decides."""
+    full = work(448_650, 900)  # weights of 897,300 bytes and three sequences: 900,000
+    return [
+        ("three sequences fill nine tenths", full, [machine()], ("plain", 1, "bf16", 3)),
+        (
+            "a byte short of three sequences",
+            work(448_650, 900),
+            [machine(memory_bytes=999_998)],
+            ("plain", 1, "bf16", 2),
+        ),
+        (
+            "in int8 the caches keep their two bytes",
+            work(897_300, 900, formats=["int8"]),
+            [machine()],
+            ("plain", 1, "int8", 3),
+        ),
+        (
+            "three sequences fill three chips",
+            work(1_348_650, 900),
+            [machine(max_chips=3)],
+            ("plain", 3, "bf16", 3),
+        ),
+        (
+            f"weights for {MANY_CHIPS} chips",
+            work(MANY_CHIPS * 450 - 10, 10, max_batch=3),
+            [machine(max_chips=MANY_CHIPS, **SMALL)],
+            ("plain", MANY_CHIPS, "bf16", 2),
+        ),
+        (
+            "eleven chips, an odd number",
+            work(11 * 450 - 10, 10, max_batch=2),
+            [machine(max_chips=11, **SMALL)],
+            ("plain", 11, "bf16", 2),
+        ),
+    ]
+
+
+def _time() -> list[Edge]:
+    """Where a thousandth of the limit, or of a wait, decides."""
+    read = 1 + 4 * 2.0**-11  # seconds: the weights and four sequences
+    pair: Machine = {"max_chips": 3, "memory_bytes": 500_000}  # three chips, or nothing fits
+    return [
+        (
+            "four sequences are just in time",
+            work(BIG, 2**9, max_batch=64, tpot_limit_s=read),
+            [machine(**ROOMY)],
+            ("plain", 1, "bf16", 4),
+        ),
+        (
+            "one sequence is just in time",
+            work(BIG, 2**9, max_batch=64, tpot_limit_s=1 + 2.0**-11),
+            [machine(**ROOMY)],
+            ("plain", 1, "bf16", 1),
+        ),
+        (
+            "three chips that wait for each other are just in time",
+            work(3 * 2**17, 3 * 2**9, max_batch=64, tpot_limit_s=0.25 + 4 * 2.0**-11 + 2 * 0.125),
+            [machine(sync_s=0.125, **pair)],
+            ("plain", 3, "bf16", 4),
+        ),
+        (
+            "three chips would hold more, and wait too long",
+            work(600, 50, max_batch=40, tpot_limit_s=0.00136),
+            [machine(max_chips=3, sync_s=0.0005, **SMALL)],
+            ("plain", 2, "bf16", 12),
+        ),
+        (
+            "computing is just in time",
+            work(2**18, 2, max_batch=64, tpot_limit_s=1.0),
+            [machine(flops_per_s=2.0**21, **ROOMY)],
+            ("plain", 1, "bf16", 4),
+        ),
+        (
+            "two chips compute together, just in time",
+            work(2**18, 2, max_batch=64, tpot_limit_s=1.0),
+            [machine(flops_per_s=2.0**21, memory_bytes=300_000, max_chips=2)],
+            ("plain", 2, "bf16", 8),
+        ),
+    ]
+
+
+def _numbers() -> list[Edge]:
+    """The largest batch and the smallest, in every format; long contexts."""
+    return [
+        (
+            f"{MANY_REQUESTS:,} requests",
+            work(BIG, 2, max_batch=MANY_REQUESTS),
+            [machine(**ROOMY)],
+            ("plain", 1, "bf16", MANY_REQUESTS),
+        ),
+        ("seven requests", work(BIG, 2, max_batch=7), [machine(**ROOMY)], ("plain", 1, "bf16", 7)),
+        ("one request", work(BIG, 2, max_batch=1), [machine(**ROOMY)], ("plain", 1, "bf16", 1)),
+        (
+            "int8 comes first",
+            work(BIG, 2, formats=["int8", "bf16"]),
+            [machine(**ROOMY)],
+            ("plain", 1, "int8", 8),
+        ),
+        (
+            "int8 comes last",
+            work(BIG, 2, formats=["bf16", "int8"]),
+            [machine(**ROOMY)],
+            ("plain", 1, "int8", 8),
+        ),
+        (
+            "40,009 tokens in each cache",
+            work(1000, 2, context=40_009, tpot_limit_s=0.26),
+            [machine()],
+            ("plain", 1, "bf16", 3),
+        ),
+        (
+            "two chips hold many, one holds two",
+            work(400, 50, max_batch=20),
+            [machine(max_chips=2, **SMALL)],
+            ("plain", 2, "bf16", 20),
+        ),
+        (
+            "a second chip would only wait",
+            work(BIG, 2),
+            [machine(max_chips=2, sync_s=0.1, **ROOMY)],
+            ("plain", 1, "bf16", 8),
+        ),
+    ]
+
+
+def _machines() -> list[Edge]:
+    """The first of four, the last, the dearest, one with a number of chips that no other has."""
+    w = work(BIG, 2)
+    fits = ROOMY
+    names = ("first", "second", "third", "fourth")
+    each: list[Edge] = [
+        (
+            f"only the {name} machine holds the weights, and is dear",
+            w,
+            [machine(n, **({"price_per_hour": 9.0} | fits if n == name else SMALL)) for n in names],
+            (name, 1, "bf16", 8),
+        )
+        for name in ("first", "third", "fourth")
+    ]
+    return [
+        *each,
+        (
+            "the first has two chips, the second five",
+            work(2_240_000, 900),
+            [machine("first", max_chips=2), machine("second", max_chips=5, price_per_hour=2.0)],
+            ("second", 5, "bf16", 8),
+        ),
+        (
+            "the second costs 5.15 % less",
+            w,
+            [machine("first", price_per_hour=1.0515, **fits), machine("second", **fits)],
+            ("second", 1, "bf16", 8),
+        ),
+    ]
+
+
+EDGES: list[Edge] = [*_memory(), *_time(), *_numbers(), *_machines()]
+
+
+def named(choice: tuple[str, int, str, int]) -> Choice:
+    return dict(zip(("machine", "n_chips", "format", "batch"), choice, strict=True))
+
+
+def edges() -> list[Case]:
+    """A case for every edge. Each promises which choice is the best."""
+    for name, w, machines, choice in EDGES:
+        assert best(w, machines) == named(choice), (name, best(w, machines))
+    return [Case(name, (w, machines)) for name, w, machines, _ in EDGES]

@@ -1,0 +1,127 @@
+"""Logs at the thresholds of latency_throughput-step_log: exactly on each, one step beyond, with
+what matters at the first place, at the last, or far inside a long log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twophase.checks.edges import one_less_and_just_full
+from twophase.checks.exercise import Case
+from twophase.checks.latency_throughput._logs import Events, Server, Step, compute_s, memory_s
+
+# powers of two, so that every time is exact: with CACHED tokens in the cache a step reads as much
+# of it as weights, and BALANCE new tokens take as long to compute as all this to read
+SERVER: Server = {
+    "n_params": 2**33,
+    "weight_bytes": 2**34,
+    "kv_bytes_per_token": 2**17,
+    "capacity_tokens": 2**20,
+    "bytes_per_s": 2.0**41,
+    "flops_per_s": 2.0**49,
+}
+CACHED, BALANCE, HALF_FULL = 2**17, 512, 2**19
+LONG = 1201  # steps; the shorter of the long logs has half as many
+
+Special = dict[int, dict[str, Any]]  # place in the log -> what is different
+
+
+def log(n: int, special: Special | None = None, **usual: Any) -> Events:
+    """A log of `n` steps that are alike but for the special ones. `ratio` is how many times the
+    larger of reading and computing a step takes."""
+    ordinary = {"new_tokens": 8, "cached_tokens": CACHED, "waiting": 0, "preempted": 0}
+    events = []
+    for i in range(n):
+        step: Step = {"step": i, "ratio": 1.0} | ordinary | usual | (special or {}).get(i, {})
+        ratio = step.pop("ratio")
+        step["step_s"] = ratio * max(memory_s(step, SERVER), compute_s(step, SERVER))
+        events.append(step)
+    return events
+
+
+def at(places: Any, **values: Any) -> Special:
+    """These values at these places."""
+    return dict.fromkeys(places, values)
+
+
+THREW, WAITS = {"preempted": 1}, {"waiting": 1}
+CAPPED = {**WAITS, "cached_tokens": HALF_FULL - 1}
+COMPUTES = {"new_tokens": BALANCE + 1}
+THROUGHOUT = [*range(22), *range(590, 612), *range(LONG - 22, LONG)]
+
+
+def _shares() -> dict[str, tuple[str, Events]]:
+    """Shares of the steps: exactly the threshold, and one step more."""
+    _, twentieth, more = one_less_and_just_full(400 // 20)
+    _, half, most = one_less_and_just_full(400 // 2)
+    last = range(400 - most, 400)
+    return {
+        "preempted in 1 of 20 steps": ("healthy", log(20, at([0], **THREW))),
+        "preempted in 2 of 20 steps, nobody waits": ("preempting", log(20, at([0, 19], **THREW))),
+        "preempted in 20 of 400 steps": ("healthy", log(400, at(range(twentieth), **THREW))),
+        "preempted in 21 of 400 steps": ("preempting", log(400, at(range(more), **THREW))),
+        "computing longer in 200 of 400 steps": ("healthy", log(400, at(range(half), **COMPUTES))),
+        "computing longer in 201 of 400 steps": ("compute-bound", log(400, at(last, **COMPUTES))),
+        "one waits beside a half-empty cache in 100 of 200 steps": (
+            "healthy",
+            log(200, at(range(0, 200, 2), **CAPPED)),
+        ),
+        "one waits beside a half-empty cache in 101 of 200 steps": (
+            "underfilled",
+            log(200, at([*range(0, 200, 2), 199], **CAPPED)),
+        ),
+    }
+
+
+def _values() -> dict[str, tuple[str, Events]]:
+    """Values of a step, and the median of several: exactly the threshold, and just beyond."""
+    return {
+        "one step, healthy": ("healthy", log(1)),
+        "one step, in which a sequence was thrown out": ("preempting", log(1, **THREW)),
+        "every step exactly twice as long as reading": ("healthy", log(7, ratio=2.0)),
+        "every step hardly more than twice as long": ("overhead-bound", log(7, ratio=2 + 2**-9)),
+        "every step hardly less than twice as long": ("healthy", log(7, ratio=2 - 2**-9)),
+        "four steps, 1.5, 3, 1 and 4 times as long as reading": (
+            "overhead-bound",
+            log(4, {i: {"ratio": r} for i, r in enumerate((1.5, 3.0, 1.0, 4.0))}),
+        ),
+        "four steps, 2.5, 1, 3 and 1.25 times as long as reading": (
+            "healthy",
+            log(4, {i: {"ratio": r} for i, r in enumerate((2.5, 1.0, 3.0, 1.25))}),
+        ),
+        "requests wait, exactly half of the cache is free": (
+            "healthy",
+            log(5, waiting=3, cached_tokens=HALF_FULL),
+        ),
+        "requests wait, hardly more than half of the cache is free": (
+            "underfilled",
+            log(5, waiting=1, cached_tokens=HALF_FULL - 1),
+        ),
+        "computing exactly as long as reading": ("healthy", log(5, new_tokens=BALANCE)),
+        "computing hardly longer than reading": ("compute-bound", log(5, **COMPUTES)),
+        "steps without a new token": ("healthy", log(5, new_tokens=0)),
+    }
+
+
+def _long() -> dict[str, tuple[str, Events]]:
+    """What counts lies where somebody who looks at the first or the last steps does not see it."""
+    return {
+        f"{LONG} steps, preempted in 66 at the start, in the middle, at the end": (
+            "preempting",
+            log(LONG, at(THROUGHOUT, **THREW)),
+        ),
+        f"{LONG // 2} steps, preempted in 36 in the middle": (
+            "preempting",
+            log(LONG // 2, at(range(282, 318), **THREW)),
+        ),
+    }
+
+
+EDGES = {**_values(), **_shares(), **_long()}
+
+
+def edges() -> list[Case]:
+    """A case for every edge; the long ones are not shown."""
+    return [
+        Case(name, (events, SERVER), public=len(events) < 100)
+        for name, (_, events) in EDGES.items()
+    ]
