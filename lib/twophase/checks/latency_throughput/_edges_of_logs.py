@@ -43,9 +43,10 @@ def at(places: Any, **values: Any) -> Special:
     return dict.fromkeys(places, values)
 
 
-THREW, WAITS = {"preempted": 1}, {"waiting": 1}
-CAPPED = {**WAITS, "cached_tokens": HALF_FULL - 1}
-COMPUTES = {"new_tokens": BALANCE + 1}
+Values = dict[str, Any]
+THREW: Values = {"preempted": 1}
+CAPPED: Values = {"waiting": 1, "cached_tokens": HALF_FULL - 1}
+COMPUTES: Values = {"new_tokens": BALANCE + 1}
 THROUGHOUT = [*range(22), *range(590, 612), *range(LONG - 22, LONG)]
 
 
