@@ -151,3 +151,18 @@ def test_a_crowd_of_chats_above_the_weights_critical_batch_still_waits_for_memor
     short = values(box, S=100)
     assert first["crit"] < short["crit_step"] < box.start()["B"]
     assert short["compute"] > short["memory"]
+
+
+def test_the_box_on_latency_starts_at_the_wall_and_turns_compute_bound_before_the_next() -> None:
+    box = play("04_latency_throughput", "latency-wall")
+    start = values(box)
+    assert start["wall"] == box.start()["B"]
+    assert start["step"] > start["compute"]
+    short = values(box, B=600, S=128, K=8)  # the caption's claim
+    assert short["step"] == short["compute"]
+    assert short["wall"] > 600
+
+
+def test_the_box_on_memory_starts_beyond_the_wall() -> None:
+    box = play("03_kv_cache", "kv-wall")
+    assert 0 < values(box)["fits"] < box.start()["B"]
