@@ -187,8 +187,8 @@ def test_a_window_bounds_the_cache_and_a_state_never_grows() -> None:
         == a.cache_bytes(10**6)
         == kv_cache.window_bytes_per_sequence(10**6, 4096, 32, 8, 128)
     )
-    assert kv_cache.state_space_bytes(L=2, d_inner=10, d_state=16) == 2 * 10 * 20 * 2
-    assert kv_cache.linear_attention_bytes(L=1, N=2, feature_dim=3, H=4) == 2 * 3 * 5 * 2
+    assert kv_cache.state_space_bytes(L=2, d_inner=10, d_state=16) == 2 * 10 * 20 * 4
+    assert kv_cache.linear_attention_bytes(L=1, N=2, feature_dim=3, H=4) == 2 * 3 * 5 * 4
 
 
 def test_shared_caches_round_up_to_whole_groups() -> None:

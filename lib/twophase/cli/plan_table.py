@@ -50,7 +50,9 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
     )
     longest = "no limit: every window is full" if m.max_context is None else f"{m.max_context:,}"
     each = " a chip" if p.workload.n_chips > 1 else ""
-    needed = f"more than {10**6:,}" if m.chips_needed is None else f"{m.chips_needed:,}"
+    needed, why = "no number", "what every chip keeps a copy of is too much for one"
+    if m.chips_needed is not None:
+        needed, why = f"{m.chips_needed:,}", "at this batch and context"
     return [
         (
             f"Weights{each}",
@@ -72,7 +74,7 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
         ),
         ("Largest batch that fits", f"{m.max_batch:,}", "at this context"),
         ("Longest context that fits", longest, "at this batch"),
-        ("Chips needed", needed, "at this batch and context"),
+        ("Chips needed", needed, why),
     ]
 
 

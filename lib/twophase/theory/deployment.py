@@ -118,8 +118,8 @@ class Deployment:
         return None if found == LARGEST else found
 
     def chips_needed(self, B: int, S: int) -> int | None:
-        """The fewest chips on which B sequences of S positions fit; None if a million do not do,
-        since some of it is on every chip."""
+        """The fewest chips on which B sequences of S positions fit; None if a million do not do:
+        what every chip keeps a copy of is too much for one."""
 
         def too_few(n: int) -> bool:
             return self.on(n).max_batch(S) < B

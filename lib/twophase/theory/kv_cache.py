@@ -86,7 +86,11 @@ def shared_bytes_per_sequence(
 
 @formula(zero_ok=("conv_width",))
 def state_space_bytes(
-    L: Number, d_inner: Number, d_state: Number, conv_width: Number = 4, bytes_per_state: Number = 2
+    L: Number,
+    d_inner: Number,
+    d_state: Number,
+    conv_width: Number = 4,
+    bytes_per_state: Number = BYTES_PER_STATE,
 ) -> Number:
     """Mamba: a d_inner x d_state state and the last conv_width inputs per layer. S does not
     occur."""
@@ -95,7 +99,7 @@ def state_space_bytes(
 
 @formula()
 def linear_attention_bytes(
-    L: Number, N: Number, feature_dim: Number, H: Number, bytes_per_state: Number = 2
+    L: Number, N: Number, feature_dim: Number, H: Number, bytes_per_state: Number = BYTES_PER_STATE
 ) -> Number:
     """Linear attention: per head a feature_dim x H sum of outer products and a normalizer. S does
     not occur."""
