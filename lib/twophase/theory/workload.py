@@ -63,9 +63,10 @@ class Workload:
                 _check(name, value, 0, most, f"zero or more and at most {most:.0e}")
         _check("usable_fraction", self.usable_fraction, 1e-3, 1, "from 0.001 to 1")
         if self.prompt < 1 or self.prompt + (self.n_output or 0) > self.context:
+            prompt = f"the prompt has {self.n_prompt} and " if self.n_prompt is not None else ""
             raise ValueError(
-                f"Prompt and output must fit the context of {self.context} positions, but the"
-                f" prompt has {self.prompt} and the output {self.n_output or 0}."
+                f"Prompt and output must fit the context of {self.context} positions, but {prompt}"
+                f"the output has {self.n_output or 0}."
             )
         if self.split_cache not in SPLITS:
             raise ValueError(
