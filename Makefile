@@ -36,7 +36,7 @@ test: $(READY) lint
 	$(ONE_THREAD) PYTHONHASHSEED=0 $(PYTEST) tests
 
 test-more: $(READY)
-	$(ONE_THREAD) $(PYTEST) -m 'more or hypothesis' --draws=fresh --timeout 1200 tests
+	$(ONE_THREAD) $(PYTEST) -m 'more or hypothesis' --draws=fresh --timeout 3600 tests
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -237,7 +237,7 @@ class TestScores:
         assert "JSON cannot be read" in said
         assert checks(place, "ben") == [0, POINTS[BYTES]]  # as they were
 
-    @pytest.mark.timeout(300)  # a kernel
+    @pytest.mark.timeout(1200)  # a kernel
     def test_nbgraders_own_autograde_gives_a_forger_everything_and_the_gradebook_ends_honest(
         self, place: Department, twophase: Said
     ) -> None:
@@ -429,7 +429,7 @@ class TestCollected:
 
 
 class TestRelease:
-    @pytest.mark.timeout(300)  # two kernels
+    @pytest.mark.timeout(1200)  # two kernels
     def test_nbgrader_validate_passes_right_answers_and_no_others(self, graded: Department) -> None:
         from nbgrader.validator import Validator
 

@@ -122,7 +122,7 @@ def test_every_submission_of_a_class_keeps_the_points_of_its_right_answers(
 
 
 # killed when so many lines were told: as it begins, after its first result, in the middle
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("killed_at", [(8,), pytest.param((1, 2, 8), marks=pytest.mark.more)])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_records_and_leaves_nothing(
     killed_at: tuple[int, ...], folder: Path, alone: dict[str, Record], tmp_path: Path

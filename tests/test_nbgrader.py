@@ -101,7 +101,7 @@ def test_a_small_course_untouched_gets_nothing_and_solved_everything(
 
 
 @pytest.mark.more  # the small course above takes the same way
-@pytest.mark.timeout(300)  # two kernels for every topic
+@pytest.mark.timeout(1200)  # two kernels for every topic
 def test_the_whole_course_untouched_gets_nothing_and_solved_everything(tmp_path: Path) -> None:
     assert SOLUTIONS, "there are no notebooks"
     solutions = {p.name: nbformat.read(p, as_version=4) for p in SOLUTIONS}
