@@ -24,9 +24,6 @@ SPLIT_SOON = {
     "checks/kv_cache/cache.py",
     "checks/kv_cache/ragged.py",
     "checks/kv_cache/snippet.py",
-    "grading/course_reading.py",
-    "grading/release.py",
-    "grading/similar_fragments.py",
     "theory/plan.py",
 }
 

@@ -14,9 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from twophase.grading.course import (
     Assignment,
     Counts,
-    Excusal,
     ExerciseRule,
-    Extension,
     Files,
     Group,
     Partial,
@@ -24,6 +22,7 @@ from twophase.grading.course import (
     Scheme,
     Unreadable,
 )
+from twophase.grading.course_exceptions import excusal, extension
 from twophase.grading.course_fields import (
     Fields,
     Value,
@@ -38,7 +37,7 @@ from twophase.grading.course_fields import (
     yes,
 )
 from twophase.grading.course_places import crossed
-from twophase.grading.deadlines import Due, LateRule, Of, read_due, read_duration
+from twophase.grading.deadlines import LateRule, Of, read_due, read_duration
 
 TOPIC = re.compile(r"[A-Za-z0-9_-]{1,80}")
 NO_TITLE = re.compile(
@@ -86,8 +85,8 @@ def _scheme(top: Fields, path: Path) -> Scheme:
         student=student,
         drop_lowest=top.get("drop_lowest", whole, 0),
         groups=_groups(top),
-        extensions=tuple(_extension(f, zone) for f in top.rows("extensions")),
-        excused=tuple(_excusal(f) for f in top.rows("excused")),
+        extensions=tuple(extension(f, zone) for f in top.rows("extensions")),
+        excused=tuple(excusal(f) for f in top.rows("excused")),
         files=_files(top, path.parent),
         path=path,
     )
@@ -257,33 +256,6 @@ def _groups(top: Fields) -> tuple[Group, ...]:
         return found
 
     return tuple(inside.each(group).values())
-
-
-def _who(fields: Fields) -> tuple[str, str]:
-    for key in ("student", "assignment"):
-        if key not in fields:
-            fields.wrong(key, "is missing")
-    return fields.get("student", text, ""), fields.get("assignment", text, "")
-
-
-def _extension(fields: Fields, zone: ZoneInfo) -> Extension:
-    who, topic = _who(fields)
-    until: Due | None = fields.get("until", lambda v: read_due(text(v), zone), None)
-    by = fields.get("by", lambda v: read_duration(text(v)), None)
-    if ("until" in fields) == ("by" in fields):
-        fields.wrong("", "needs either until (a time) or by (a duration)")
-    found = Extension(who, topic, until, by, fields.get("because", text, ""), fields.path)
-    fields.done()
-    return found
-
-
-def _excusal(fields: Fields) -> Excusal:
-    who, topic = _who(fields)
-    found = Excusal(
-        who, topic, fields.get("exercise", text, ""), fields.get("because", text, ""), fields.path
-    )
-    fields.done()
-    return found
 
 
 def _files(top: Fields, folder: Path) -> Files:

@@ -15,7 +15,7 @@ from typing import Any
 
 from twophase.checks.exercise import Exercise
 from twophase.grading import confine
-from twophase.grading.release import library_digest
+from twophase.grading.digests import library_digest
 from twophase.grading.supervisor import Grade, Graded
 
 SCHEMA = 2

@@ -3,7 +3,6 @@ from the released notebook."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -18,10 +17,10 @@ from types import FunctionType
 import twophase
 from twophase.checks import extra, manifest, prove, registry
 from twophase.checks.exercise import Exercise
-from twophase.checks.extra import Extra
 from twophase.checks.manifest import Manifest
 from twophase.checks.registry import Catalog
 from twophase.grading.compose import compose
+from twophase.grading.digests import checks_digest
 from twophase.grading.notebook import Cell, Notebook, Unreadable, parse, read
 from twophase.grading.session import GraderFault
 
@@ -286,29 +285,3 @@ def _notebook(source: Source, topic: str) -> Notebook:
         return read(path)
     except Unreadable as e:
         raise ValueError(f"the released notebook {path} cannot be read: {e}") from None
-
-
-def checks_digest(topic: str, folders: Collection[Extra] = ()) -> str:
-    """One SHA-256 over everything that decides a verdict: the topic's checks, an instructor's
-    folders, and the judge."""
-    checks = Path(registry.__file__).parent
-    files = sorted(checks.glob("*.py")) + sorted((checks / topic).rglob("*.py"))
-    total = hashlib.sha256(_digest(files, checks).encode())
-    for folder in folders:
-        if topic in folder.topics:
-            total.update(folder.digest.encode())
-    return total.hexdigest()
-
-
-@cache
-def library_digest() -> str:
-    """One SHA-256 over the package's Python files: what a submission may import, and the grader."""
-    root = Path(twophase.__path__[0])
-    return _digest(sorted(root.rglob("*.py")), root)
-
-
-def _digest(files: list[Path], root: Path) -> str:
-    total = hashlib.sha256()
-    for path in files:
-        total.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()

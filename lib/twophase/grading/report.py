@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from twophase.grading.digests import library_digest
 from twophase.grading.records import Record, line_of, result_of
-from twophase.grading.release import library_digest
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5b6470; --line: #d5d9df; --box: #f4f6f8;

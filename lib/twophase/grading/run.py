@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
 from twophase.grading import pool, records
+from twophase.grading.digests import library_digest
 from twophase.grading.forks import Zygote
 from twophase.grading.judging import DEFAULT_SEED, Course, Judge, Task, grade_one, record_line
 from twophase.grading.notebook import Unreadable
 from twophase.grading.records import Record
-from twophase.grading.release import library_digest
 from twophase.grading.results import Results
 from twophase.grading.session import GraderFault
 from twophase.grading.stored import Index

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from twophase.grading.digests import library_digest
 from twophase.grading.judging import Course
 from twophase.grading.records import confinement
-from twophase.grading.release import library_digest
 from twophase.grading.report import replace_text
 from twophase.grading.submissions import Submission
 

@@ -18,6 +18,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from twophase.grading.similar_lines import LEXER, logical_lines
+
 LENGTH = 6  # steps in a fragment
 SHORTEST = 4  # a whole statement of fewer steps says nothing
 MAX_TEXT = 64_000  # characters of an answer that are looked at
@@ -41,10 +43,6 @@ MODULES = {
 }
 FIXED = MODULES | set(dir(builtins)) | set(keyword.kwlist)
 SILENT = (ast.expr_context, ast.arguments, ast.Expr, ast.Starred)
-LEXER = re.compile(
-    r"#[^\n]*|\"\"\"[\s\S]*?(?:\"\"\"|\Z)|'''[\s\S]*?(?:'''|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
-    r"|\d[\w.]*|\w+|[^\w\s]|\n"
-)
 
 
 @dataclass(frozen=True)
@@ -110,35 +108,6 @@ def parse(text: str) -> ast.Module | None:
             return ast.parse(plain)
         except Exception:  # SyntaxError, and whatever else the parser raises on odd text
             return None
-
-
-def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
-    """First line, last line and text, brackets and long strings kept together. Never fails: a
-    bracket left open ends with a `def`."""
-    depth, first, line, parts = 0, 1, 1, ""
-    for piece in re.finditer(LEXER, text):
-        token = piece.group()
-        if token == "\n":
-            line += 1
-            starts = text[piece.end() : piece.end() + 80].lstrip(" \t")
-            if depth == 0 or starts.startswith(
-                ("def ", "class ", "return ", "for ", "while ", "import ")
-            ):
-                if parts.strip():
-                    yield first, line - 1, parts.strip()
-                depth, first, parts = 0, line, ""
-            continue
-        if token.startswith("#"):
-            continue
-        depth = max(0, depth + (token in "([{") - (token in ")]}"))
-        line += token.count("\n")
-        parts += (
-            f" {token}"
-            if parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_")
-            else token
-        )
-    if parts.strip():
-        yield first, line, parts.strip()
 
 
 def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[str]]]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from twophase.grading.similar_fragments import FIXED, LEXER, MAX_TEXT
+from twophase.grading.similar_fragments import FIXED, MAX_TEXT
+from twophase.grading.similar_lines import LEXER
 
 MAX_LEAVES = 20_000
 LONG_TEXT, LONG_WORDS = 25, 4  # characters and words of a comment that two people do not both write
