@@ -25,6 +25,7 @@ KINDS = frozenset(
     {".py", ".json", ".safetensors", ".txt", ".css", ".js", ".html", ".yml", ".csv", ".typed"}
 )
 PACKAGE = "lib/twophase"
+NO_TOPIC = ("prove",)  # folders of checks/ that every release needs
 MADE_BY_USE = {"__pycache__", ".venv", ".egg-info"}
 
 
@@ -128,7 +129,7 @@ def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         if any(part.startswith((".", "__pycache__")) for part in name.parts):
             continue
         room, *inner = name.parts
-        if room == "checks" and len(inner) > 1 and inner[0] not in topics:
+        if room == "checks" and len(inner) > 1 and inner[0] not in (*topics, *NO_TOPIC):
             continue
         if (
             room == "grading" and len(inner) > 1
