@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 
@@ -167,3 +169,13 @@ def test_the_command_prints_a_table_or_json(quick):
     assert fp32["critical_batch_tokens"] == pytest.approx(
         2 * fp32["critical_intensity_flops_per_byte"]
     )
+
+
+def test_a_probe_leaves_torch_its_number_of_threads() -> None:
+    code = (
+        "import torch; torch.set_num_threads(1); from twophase.measure import probe;"
+        " probe('fp32', budget_s=0.02); assert torch.get_num_threads() == 1"
+    )
+    # a fresh process: numba starts its threads once
+    free = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env=free)

@@ -60,10 +60,12 @@ def readers(n_bytes: int, device: str) -> dict[str, Work]:
         ones = torch.ones(ROW)
 
         def product() -> None:
+            threads = torch.get_num_threads()
             kept = numba.get_num_threads()
             numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
             matvec(buffer, ones)
             numba.set_num_threads(kept)
+            torch.set_num_threads(threads)  # starting numba's threads resets torch's
 
         found["matvec"] = (product, buffer.numel() * 4)
     return found
