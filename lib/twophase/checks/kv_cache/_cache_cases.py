@@ -14,7 +14,7 @@ from twophase.checks.exercise import Case
 from twophase.checks.kv_cache._data import TELLING, in_turn, normal, telling
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-MANY, STEPS, LONG = edges.past(8), edges.past(16), edges.past(4096)
+MANY, STEPS, LONG = edges.past(8), edges.past(8), edges.past(4096)
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _play(make: Callable[..., Right], script: Script) -> list[Any]:
 
 def observe(answer: Answer, case: Case) -> Any:
     """A case with a fault's name asks whether `expose` shows it; one with sizes and blocks runs the
-    repaired cache, and reads all of it after every update."""
+    repaired cache, and reads it after every update, all of it at the end."""
     if isinstance(case.args[0], str):
         scripts = plain(answer.call("expose"))
         found = problem(scripts)
@@ -58,8 +58,10 @@ def _run(
         said = outcome(lambda block=(rows, k, v): tell(cache, "update", *block))  # type: ignore[misc]
         raised = said["raised"] if isinstance(said, dict) and "raised" in said else []
         update = "refused" if "ValueError" in raised else raised[0] if raised else "taken"
-        read = {f"read({b})": _pair(cache.call("read", b)) for b in range(n_sequences)}
-        yield f"update of {rows} by {k.shape[1]}", {"the update is": update, **read}
+        seen = {"the update is": update, f"read({rows[0]})": _pair(cache.call("read", rows[0]))}
+        yield f"update of {rows} by {k.shape[1]}", seen
+    read = {f"read({b})": _pair(cache.call("read", b)) for b in range(n_sequences)}
+    yield "all of it", read
 
 
 def _pair(found: Any) -> Any:
