@@ -14,7 +14,7 @@ from twophase.checks.exercise import Case
 from twophase.checks.kv_cache._data import TELLING, in_turn, normal, telling
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-MANY, STEPS, LONG = edges.past(8), edges.past(8), edges.past(4096)
+MANY, STEPS, LONG = edges.past(256), edges.past(8), edges.past(4096)
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
@@ -59,7 +59,7 @@ SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (  # appends of so many toke
     ("room for 2: append 3 at once, 2, reset, 2, 1", (1, 2, 3, 2, "float32"), [3, 2, 0, 2, 1]),
     ("reset while empty, then again and again", (1, 3, 1, 2, "float32"), [0, 2, 0, 3, 0, 1, 0, 2]),
     ("room for one token: append 1, 1, reset, 1", (2, 1, 1, 2, "float32"), [1, 1, 0, 1]),
-    (f"{MANY} sequences, room for 4: append 3, 1", (MANY, 4, 1, 2, "float32"), [3, 1]),
+    (f"{MANY} sequences, room for 4: append 3, 1", (MANY, 4, 1, 1, "float32"), [3, 1]),
     (f"{STEPS} steps of one token", (1, STEPS, 1, 1, "float32"), [1] * STEPS),
     ("room for 4,099: append 4,098, 2 (no room), 1", (1, LONG, 1, 1, "float32"), [LONG - 1, 2, 1]),
 )

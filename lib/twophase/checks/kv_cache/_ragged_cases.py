@@ -16,7 +16,7 @@ from twophase.checks.kv_cache._data import in_turn, normal, telling
 
 Append = tuple[torch.Tensor, torch.Tensor, list[int]]
 Step = Append | int  # or the sequence to free
-MANY, LONG = edges.past(8), edges.past(2048)
+MANY, LONG = edges.past(32), edges.past(2048)
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
@@ -105,9 +105,9 @@ SCRIPTS: tuple[Script, ...] = (  # appends by their n_new; a whole number frees 
     (
         f"{MANY} sequences; the last is full, and freed",
         (MANY, 3, 1, 2),
-        [[*[1, 2, 0, 1, 2] * 2, 3], [1] * MANY, MANY - 1, [1] * MANY],
+        [[*[1, 2, 0, 2] * (MANY // 4), 3], [1] * MANY, MANY - 1, [1] * MANY],
     ),
-    (f"a sequence of {LONG:,} tokens, freed", (1, LONG, 1, 1), [[LONG - 1], [2], [1], 0, [9]]),
+    (f"a sequence of {LONG:,} tokens, freed", (1, LONG, 1, 2), [[LONG - 1], [2], [1], 0, [9]]),
 )
 
 

@@ -178,6 +178,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the weights do not fit", (100, 60, 2, 2, 2, 4, 10)),
         Case("one token each for two sequences, to the last byte", (28, 10, 2, 2, 2, 4, 0)),
         Case("weights and activations fill the memory", (24, 10, 2, 2, 2, 4, 0)),
+        Case("one token of one byte, to the last byte", (25, 10, 2, 1, 1, 4, 0)),
         Case("26 bytes and 15 %, 29.9 in all, in 29 bytes", (29, 18, 1, 2, 2, 4, 15)),
         Case("26 bytes and 15 %, 29.9 in all, in 30 bytes", (30, 18, 1, 2, 2, 4, 15)),
         Case("an overhead of 150 %", (125, 10, 2, 2, 2, 4, 150)),

@@ -103,6 +103,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same memory for a token of 3 bytes", (99, 40, 3, 10)),
         Case("the weights fill the memory", (40, 40, 2, 10)),
         Case("one sequence, to the last byte", (60, 40, 2, 10)),
+        Case("one token of one byte, to the last byte", (41, 40, 1, 1)),
         Case(f"{many:,} sequences, to the last byte", (10**12 + many * 96, 10**12, 2, 48)),
         Case(
             f"2 sequences of {long:,} tokens, to the last byte",
