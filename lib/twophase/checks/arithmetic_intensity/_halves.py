@@ -83,6 +83,6 @@ def cases(rng: random.Random) -> list[Case]:
         Case("repaired: log-sum-exps 9 apart, outputs 10⁶ apart", _pairs((4.0, -5.0), (-5.0, 4.0))),
         Case("repaired: log-sum-exps 300 apart", _pairs((100.0, -200.0), (-200.0, 100.0))),
         Case("repaired: log-sum-exps of 10,000 and −10,000, and none", _pairs(*ENDS)),
-        Case("repaired: 67 queries, 19 numbers each", _parts(rng, 67, 19, [3, 4])),
+        Case("repaired: 263 queries, 19 numbers each", _parts(rng, 263, 19, [3, 4])),
         *(Case(f"exposed: {fault}", (fault,)) for fault in FAULTS),
     ]

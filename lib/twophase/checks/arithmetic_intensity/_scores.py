@@ -97,6 +97,7 @@ def cases(rng: random.Random) -> list[Case]:
             ([_exact([900.0, 899.0], [-900.0, -901.0]), _exact([-900.0], [900.0])],),
         ),
         *_masks(rng),
+        Case("263 rows", (_blocks(rng, 263, [2, 3]),), public=False),
         Case("many blocks", (_blocks(rng, 3, [4, 1, 7, 3, 5, 2], scale=5.0),), public=False),
         Case(
             "37 blocks, the maximum rises all the time",

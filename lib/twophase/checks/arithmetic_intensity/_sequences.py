@@ -146,11 +146,11 @@ def _far(rng: random.Random) -> list[Case]:
         ),
         Case(
             "scores that rise from block to block",
-            (one(shifted(rng, 2, [(2 * i, 2) for i in range(9)], 0.0, rise=15.0)),),
+            (one(shifted(rng, 2, [(2 * i, 2) for i in range(9)], -400.0, rise=100.0)),),
         ),
         Case(
             "scores that fall from block to block",
-            (one(shifted(rng, 2, [(2 * i, 2) for i in range(9)], 0.0, rise=-15.0)),),
+            (one(shifted(rng, 2, [(2 * i, 2) for i in range(9)], 400.0, rise=-100.0)),),
         ),
         Case(
             "queries at 200,001 and 200,002, keys far apart",
@@ -202,6 +202,11 @@ def cases(rng: random.Random) -> list[Case]:
         Case(
             "two ways to go on from one state",
             (forked(drawn(rng, 2, 3, [(0, 4), (4, 3), (5, 4)], query_start=7)),),
+        ),
+        Case(
+            "2,053 queries over three keys",
+            (one(drawn(rng, 2053, 1, [(0, 2), (2, 1)], query_start=2)),),
+            public=False,
         ),
         Case("heads of 131 numbers", (one(drawn(rng, 2, 131, [(0, 3), (3, 2)])),)),
         Case(

@@ -112,6 +112,7 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("a step of exactly 4 sequences", 4, {"tpot_limit_s": 3.75}, {"bytes_per_s": 64.0}),
         case("one sequence, which just fits", 1, {}, {"memory_bytes": 210}),
         case("no more than one sequence", 1, {"max_batch": 1}, {"tile": 8}),
+        case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),
         case("at most 11 sequences, tile 8, slow memory", 11, PARTIAL, SLOW),
         case("weights of half a byte", 4, {"bytes_per_param": 0.5}, HALF),
         case("weights of 12 bits", 4, {"bytes_per_param": 1.5}, {"memory_bytes": 190}),

@@ -123,6 +123,12 @@ def _time() -> list[Edge]:
             ("plain", 1, "bf16", 4),
         ),
         (
+            "two chips compute and wait, just in time",
+            work(2**18, 2, max_batch=64, tpot_limit_s=1.0),
+            [machine(flops_per_s=2.0**21, memory_bytes=300_000, max_chips=2, sync_s=0.5)],
+            ("plain", 2, "bf16", 4),
+        ),
+        (
             "two chips compute together, just in time",
             work(2**18, 2, max_batch=64, tpot_limit_s=1.0),
             [machine(flops_per_s=2.0**21, memory_bytes=300_000, max_chips=2)],
@@ -161,10 +167,16 @@ def _numbers() -> list[Edge]:
             ("plain", 1, "bf16", 3),
         ),
         (
-            "two chips hold many, one holds two",
+            "two chips hold many, one holds two, and the wait is worth it",
             work(400, 50, max_batch=20),
-            [machine(max_chips=2, **SMALL)],
+            [machine(max_chips=2, sync_s=0.0017, **SMALL)],
             ("plain", 2, "bf16", 20),
+        ),
+        (
+            "two chips hold many, one holds two, and the wait costs more",
+            work(400, 50, max_batch=20),
+            [machine(max_chips=2, sync_s=0.005, **SMALL)],
+            ("plain", 1, "bf16", 2),
         ),
         (
             "a second chip would only wait",
@@ -196,6 +208,15 @@ def _machines() -> list[Edge]:
             work(2_240_000, 900),
             [machine("first", max_chips=2), machine("second", max_chips=5, price_per_hour=2.0)],
             ("second", 5, "bf16", 8),
+        ),
+        (
+            "the cheaper one computes three times as long as it reads",
+            w,
+            [
+                machine("first", flops_per_s=2.0**23 / 3, **fits),
+                machine("second", price_per_hour=2.0, **fits),
+            ],
+            ("second", 1, "bf16", 8),
         ),
         (
             "the second costs 5.15 % less",

@@ -81,6 +81,14 @@ def _values() -> dict[str, tuple[str, Events]]:
         "every step exactly twice as long as reading": ("healthy", log(7, ratio=2.0)),
         "every step hardly more than twice as long": ("overhead-bound", log(7, ratio=2 + 2**-9)),
         "every step hardly less than twice as long": ("healthy", log(7, ratio=2 - 2**-9)),
+        "three steps, 2.5, 1 and 2.75 times as long as reading": (
+            "overhead-bound",
+            log(3, {i: {"ratio": r} for i, r in enumerate((2.5, 1.0, 2.75))}),
+        ),
+        "six steps, three of them hardly longer than reading": (
+            "overhead-bound",
+            log(6, {i: {"ratio": r} for i, r in enumerate((3.0, 1.0, 1.5, 4.0, 1.0, 5.0))}),
+        ),
         "four steps, 1.5, 3, 1 and 4 times as long as reading": (
             "overhead-bound",
             log(4, {i: {"ratio": r} for i, r in enumerate((1.5, 3.0, 1.0, 4.0))}),

@@ -93,7 +93,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case(f"{backwards}, B=2, S=3: a table smaller than D", (backwards, 2, 3, 1e6, 100)),
         Case("one KV head for all", ({**tiny, "K": 1}, 2, 3, 1e6, 100)),
         Case(f"{tiny}, B=3, S=262,147", (tiny, 3, 262_147, 1e8, 100)),
-        Case(f"{tiny}, B=1,031, S=3", (tiny, 1031, 3, 1e8, 100)),
+        Case(f"{tiny}, B=2,053, S=3", (tiny, 2053, 3, 1e8, 100)),
         *fresh,
     ]
 
