@@ -213,8 +213,8 @@ def _machines() -> list[Edge]:
             "the cheaper one computes three times as long as it reads",
             w,
             [
-                machine("first", flops_per_s=2.0**23 / 3, **fits),
-                machine("second", price_per_hour=2.0, **fits),
+                machine("first", flops_per_s=2.0**25 / 3, bytes_per_s=2.0**22, **fits),
+                machine("second", price_per_hour=2.0, bytes_per_s=2.0**22, **fits),
             ],
             ("second", 1, "bf16", 8),
         ),
