@@ -109,8 +109,27 @@ def test_an_answer_cannot_change_the_case_that_it_is_given() -> None:
 
     bench = Bench(EXERCISES[f"{TOPIC}-softmax"], seed=1)
     before = bench.cases[0].args[0].copy()
-    assert bench.judge(LocalAnswer({"softmax": spoils})).right
+    seen = bench.judge(LocalAnswer({"softmax": spoils}))
+    assert seen.message.endswith(
+        "softmax changed its argument x: what it is given belongs to the caller; work on a copy"
+    )
     assert (bench.cases[0].args[0] == before).all()
+
+
+def test_an_answer_may_change_what_it_returned_itself() -> None:
+    def see(answer: Any, case: Case) -> Any:
+        state = answer.call("start", 0)
+        for _ in range(3):
+            state = answer.call("step", state)
+        return state
+
+    def grow(state: dict[str, int]) -> dict[str, int]:
+        state["n"] += 1
+        return state
+
+    names = {"start": lambda n: {"n": n}, "step": grow}
+    counts = exercise("counts", "start", names, half, lambda rng: [Case("three")], observe=see)
+    assert Bench(counts).judge(LocalAnswer(names)).right
 
 
 def test_whether_an_answer_is_right_is_known_at_its_first_wrong_case() -> None:

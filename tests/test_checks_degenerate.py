@@ -195,20 +195,20 @@ class Spoiled(LocalAnswer):
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return changed(super().call(name, *args, **kwargs), self.how)
 
-    def new(self, name: str, *args: Any, **kwargs: Any) -> LocalHandle:
-        return SpoiledHandle(super().new(name, *args, **kwargs).instance, self.how)
+    def new(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return SpoiledHandle(super().new(name, *args, **kwargs), self.how)
 
 
-class SpoiledHandle(LocalHandle):
-    def __init__(self, instance: object, how: Callable[[Any], Any]) -> None:
-        super().__init__(instance)
+class SpoiledHandle:
+    def __init__(self, handle: LocalHandle, how: Callable[[Any], Any]) -> None:
+        self.handle = handle
         self.how = how
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return changed(super().call(method, *args, **kwargs), self.how)
+        return changed(self.handle.call(method, *args, **kwargs), self.how)
 
     def get(self, attribute: str) -> Any:
-        return changed(super().get(attribute), self.how)
+        return changed(self.handle.get(attribute), self.how)
 
 
 LABELS = ("two_phases-slow_log", "latency_throughput-step_log")  # no number in them

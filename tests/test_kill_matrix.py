@@ -19,6 +19,7 @@ from exercise_tools import (
 from twophase.checks import prove, registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
+from twophase.checks.prove.standing import standing
 from twophase.protocol import NotYet
 
 QUICK = (0, 7)  # the seed of the notebooks, and one that nobody has seen
@@ -103,3 +104,10 @@ def test_cases_are_the_same_for_the_same_seed_and_fresh_for_another(exercise_id:
     first, again, other = (repr(exercise.make_cases(s)) for s in (0, 0, 1))
     assert first == again
     assert first != other
+
+
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_no_answer_passes_that_keeps_something_or_changes_what_it_is_given(
+    exercise_id: str,
+) -> None:
+    assert not (wrong := standing(Bench(registry.load(exercise_id), 7))), wrong

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from twophase.protocol import AnswerError, ObjectRef, roundtrip
+from twophase.protocol.arguments import Args, ArgumentGuard
 from twophase.protocol.codec import decode_each, encode_each
 from twophase.protocol.invoke import crossed, find, find_method, guarded
 
@@ -98,21 +100,21 @@ def _callback(function: Callable[..., Any]) -> Callable[..., Any]:
     return callback
 
 
-def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return guarded(
-        function, tuple(map(argument, args)), {k: argument(v) for k, v in kwargs.items()}
-    )
+def _copies(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Args:
+    return tuple(map(argument, args)), {k: argument(v) for k, v in kwargs.items()}
 
 
 class LocalHandle:
     """An object of the answer in this process."""
 
-    def __init__(self, instance: object) -> None:
+    def __init__(self, instance: object, guard: ArgumentGuard) -> None:
         self.instance = instance
+        self._guard = guard
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         function = find_method(self.instance, method)
-        return crossed(roundtrip, _run(function, args, kwargs), f"what {method} returned")
+        value = self._guard.method(method, function, _copies(args, kwargs))
+        return crossed(roundtrip, value, f"what {method} returned")
 
     def get(self, attribute: str) -> Any:
         value = guarded(getattr, (self.instance, attribute), {})  # a property may raise anything
@@ -125,11 +127,41 @@ class LocalAnswer:
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
+        self._guard = ArgumentGuard()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return crossed(
-            roundtrip, _run(find(self._namespace, name), args, kwargs), f"what {name} returned"
-        )
+        function = find(self._namespace, name)
+        value = self._guard.function(name, function, _copies(args, kwargs))
+        return crossed(roundtrip, value, f"what {name} returned")
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> LocalHandle:
-        return LocalHandle(_run(find(self._namespace, name), args, kwargs))
+        make = find(self._namespace, name)
+        return LocalHandle(self._guard.method(name, make, _copies(args, kwargs)), self._guard)
+
+
+class Twins:
+    """An answer whose objects are made in pairs: each call meets a second object first, so that two
+    that share what each should have of its own are not what one alone is."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return self._answer.call(name, *args, **kwargs)
+
+    def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
+        other = self._answer.new(name, *args, **kwargs)
+        return _Pair(self._answer.new(name, *args, **kwargs), other)
+
+
+class _Pair:
+    def __init__(self, handle: Handle, other: Handle) -> None:
+        self._handle, self._other = handle, other
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        with suppress(AnswerError):  # what is wrong with it, the first object shows as well
+            self._other.call(method, *args, **kwargs)
+        return self._handle.call(method, *args, **kwargs)
+
+    def get(self, attribute: str) -> Any:
+        return self._handle.get(attribute)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from twophase.checks.answer import Answer, LocalAnswer, Timed
+from twophase.checks.answer import Answer, LocalAnswer, Timed, Twins
 from twophase.checks.calls import Calls
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
@@ -169,7 +169,20 @@ class Bench:
             outcomes.append(outcome)
             if outcome.error in FATAL or not (whole or outcome.right):
                 break
+        if all(outcome.right for outcome in outcomes):
+            self._again(answer, timed, outcomes)
         return self._verdict(seen, tuple(outcomes))
+
+    def _again(self, answer: Answer, timed: Timed | None, outcomes: list[Outcome]) -> None:
+        """Ask the last case and the first once more, of an answer that was right: it must not have
+        kept anything. Its objects now come in pairs."""
+        for i in dict.fromkeys((len(self.cases) - 1, 0)):
+            case, expected = self.cases[i], self.expected[i]
+            _, outcome = self._try(Twins(answer), timed, case, expected)
+            if not outcome.right:
+                said = f"right at first, and wrong when asked once more: {outcome.message}"
+                outcomes[i] = replace(outcome, message=said[:LONGEST_MESSAGE])
+                break
 
     def _try(
         self, answer: Answer, timed: Timed | None, case: Case, expected: Any

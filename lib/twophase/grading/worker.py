@@ -18,6 +18,7 @@ from typing import Any
 
 from twophase.protocol import AnswerError, ObjectRef, decode, encode
 from twophase.protocol import wire as w
+from twophase.protocol.arguments import ArgumentGuard
 from twophase.protocol.codec import Callback, Reference
 from twophase.protocol.errors import error_from
 from twophase.protocol.invoke import crossed, find, find_method, guarded
@@ -64,6 +65,7 @@ class Worker:
         self._channel = channel
         self._shell = shell
         self._objects: dict[int, Any] = {}
+        self._guard = ArgumentGuard()
         self._open: list[int] = []  # conversations, innermost last
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -105,15 +107,15 @@ class Worker:
     ) -> tuple[bytes, bytes]:
         names = self._shell.user_ns
         if kind == w.CALL:
-            value = guarded(find(names, target), args, kwargs)
+            value = self._guard.function(target, find(names, target), (args, kwargs))
             return w.VALUE, crossed(encode, value, f"what {target} returned")
         if kind == w.NEW:
-            instance = guarded(find(names, target), args, kwargs)
+            instance = self._guard.method(target, find(names, target), (args, kwargs))
             self._objects[len(self._objects) + 1] = instance
             return w.OBJECT, encode(ObjectRef(len(self._objects)))
         instance, name = target
         if kind == w.METHOD:
-            value = guarded(find_method(instance, name), args, kwargs)
+            value = self._guard.method(name, find_method(instance, name), (args, kwargs))
             return w.VALUE, crossed(encode, value, f"what {name} returned")
         return w.VALUE, crossed(
             encode, guarded(getattr, (instance, name), {}), f"the attribute {name}"

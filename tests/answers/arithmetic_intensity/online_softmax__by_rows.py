@@ -1,4 +1,5 @@
 def update(m, l, scores):
+    m, l = m.clone(), l.clone()
     for t in range(scores.shape[0]):
         for x in scores[t].tolist():
             old = m[t].item()

@@ -1,0 +1,96 @@
+"""The calls of one answer: what it is given must be afterwards what it was, and what it gave must
+stay what it was. The same code in the notebook's process and in the official worker."""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from twophase.protocol.codec import Callback, encode_each
+from twophase.protocol.errors import AnswerError, ProtocolError
+from twophase.protocol.invoke import guarded
+
+Args = tuple[tuple[Any, ...], dict[str, Any]]
+
+KEPT = 16  # sets of arguments, for the time when they are handed over again
+LARGEST_KEPT = 2**20  # bytes of each
+
+
+class ArgumentGuard:
+    """Makes the calls of one answer, and keeps what it needs to look at them again.
+
+    Arguments that were handed over before are the same objects the next time, so that an answer
+    which holds on to them meets them again. What it returned itself (a state that is handed back to
+    it) it may change.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[bytes, Args] = {}
+        self._gave: tuple[Any, bytes] | None = None
+        self._own: deque[bytes | None] = deque(maxlen=4 * KEPT)  # what it returned
+
+    def function(self, called: str, function: Callable[..., Any], given: Args) -> Any:
+        """function(*args, **kwargs). Raises AnswerError as `guarded` does; also (unusable) if it
+        changes its arguments, or by this call what it returned the time before."""
+        value = self.method(called, function, given)
+        if self._gave is not None and _print([self._gave[0]]) not in (None, self._gave[1]):
+            raise AnswerError(
+                "unusable",
+                f"{called} returned the same object as the time before, and what that held is gone:"
+                " make a new one for every call",
+                ("SharedResult",),
+            )
+        now = _print([value])
+        self._gave = (value, now) if now and len(now) <= LARGEST_KEPT else None
+        return value
+
+    def method(self, called: str, method: Callable[..., Any], given: Args) -> Any:
+        """method(*args, **kwargs) of an object, whose results may change with it. Raises
+        AnswerError as `function` does for the arguments."""
+        before = _prints(given)
+        args, kwargs = self._same(before, given)
+        value = guarded(method, args, kwargs)
+        for i, (was, now) in enumerate(zip(before, _prints((args, kwargs)), strict=True)):
+            if was != now and was not in self._own:
+                raise AnswerError(
+                    "unusable",
+                    f"{called} changed its argument {_name(method, i, (args, kwargs))}: what it is"
+                    " given belongs to the caller; work on a copy",
+                    ("ChangedArgument",),
+                )
+        parts = value if isinstance(value, list | tuple) and len(value) <= KEPT else []
+        self._own.extend(_print([part]) for part in (value, *parts))
+        return value
+
+    def _same(self, before: list[bytes | None], given: Args) -> Args:
+        """The arguments as the objects that they were the last time, functions excepted."""
+        prints = [p for p in before if p is not None]
+        if len(prints) < len(before) or any(map(callable, (*given[0], *given[1].values()))):
+            return given
+        key = b"".join(prints) + repr([*given[1]]).encode()
+        if len(key) > LARGEST_KEPT or (len(self._given) >= KEPT and key not in self._given):
+            return given
+        kept = self._given.setdefault(key, given)
+        return kept if _prints(kept) == before else given
+
+
+def _prints(given: Args) -> list[bytes | None]:
+    return [_print([value]) for value in (*given[0], *given[1].values())]
+
+
+def _print(values: list[Any]) -> bytes | None:
+    """What tells whether values have changed; None if they cannot be told (an object of the
+    answer's own, say)."""
+    try:
+        return encode_each(values, lambda value: Callback(0) if callable(value) else None)
+    except ProtocolError:
+        return None
+
+
+def _name(function: Callable[..., Any], at: int, given: Args) -> str:
+    try:
+        return [*inspect.signature(function).bind(*given[0], **given[1]).arguments][at]
+    except (TypeError, ValueError, IndexError):
+        return str(at + 1)

@@ -1,0 +1,116 @@
+"""What no answer may do, in this process and in a worker alike: keep something from one call to the
+next, change what it is given, hand out what it goes on using."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hostile.course import exercise, half
+
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.exercise import Case
+from twophase.checks.judge import Bench, Verdict
+from twophase.protocol import AnswerError
+from twophase.protocol.arguments import ArgumentGuard
+
+
+def doubled(values: list[int]) -> list[int]:
+    return [2 * v for v in values]
+
+
+ONE = exercise("one", "f", doubled, half, lambda rng: [Case("one", ([1, 2],))])
+TWO = exercise(
+    "two",
+    "f",
+    doubled,
+    half,
+    lambda rng: [Case("one", ([1, 2],)), Case("two", ([3],))],
+)
+
+
+def judged(f: Callable[..., Any], exercise: Any = ONE) -> Verdict:
+    return Bench(exercise).judge(LocalAnswer({"f": f}))
+
+
+def counting(right: Callable[[int], bool]) -> Callable[..., Any]:
+    """An answer that is right at the calls that `right` says, counted from 0."""
+    calls: list[int] = []
+
+    def f(values: list[int]) -> list[int]:
+        calls.append(1)
+        return doubled(values) if right(len(calls) - 1) else []
+
+    return f
+
+
+@pytest.mark.parametrize(("wrong_at", "cases"), [(0, ONE), (1, ONE), (0, TWO), (1, TWO), (2, TWO)])
+def test_an_answer_that_is_wrong_at_one_of_its_first_calls_is_wrong(
+    wrong_at: int, cases: Any
+) -> None:
+    assert not judged(counting(lambda n: n != wrong_at), cases).right
+    assert judged(counting(lambda n: True), cases).right
+
+
+def test_a_case_that_goes_wrong_when_it_comes_again_says_so() -> None:
+    said = judged(counting(lambda n: n < 1)).message
+    assert said.startswith("Case “one”: right at first, and wrong when asked once more: ")
+
+
+def test_an_answer_that_goes_on_using_what_it_returned_is_told() -> None:
+    shared: list[int] = []
+
+    def f(values: list[int]) -> list[int]:
+        shared[:] = doubled(values)
+        return shared
+
+    assert judged(f, ONE).right  # asked for the same twice, it cannot be told
+    said = judged(f, TWO).message
+    assert "f returned the same object as the time before" in said
+
+
+def test_equal_arguments_are_the_same_objects_the_next_time() -> None:
+    met: list[int] = []
+    calls = ArgumentGuard()
+    for values in ([1, 2], [1, 2], [3]):
+        calls.function("f", lambda v: met.append(id(v)), ((values,), {}))
+    assert met[0] == met[1] != met[2]
+
+
+def test_an_argument_that_changes_is_named() -> None:
+    def f(first: list[int], second: dict[str, int]) -> None:
+        second["new"] = 1
+
+    with pytest.raises(AnswerError, match="f changed its argument second: "):
+        ArgumentGuard().function("f", f, (([1], {}), {}))
+
+
+class Own:
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def append(self, v: int) -> list[int]:
+        self.held.append(v)
+        return self.held
+
+
+class Shared(Own):
+    everything: list[int] = []  # noqa: RUF012  the mistake
+
+    def __init__(self) -> None:
+        self.held = self.everything
+        self.held.clear()
+
+
+def test_two_objects_that_share_their_state_are_wrong() -> None:
+    def see(answer: Any, case: Case) -> Any:
+        made = answer.new("Held")
+        return [made.call("append", v) for v in case.args[0]]
+
+    def cases(rng: Any) -> list[Case]:
+        return [Case("two", ([1, 2],))]
+
+    held = exercise("held", "Held", Own, half, cases, observe=see)
+    assert Bench(held).judge(LocalAnswer({"Held": Own})).right
+    assert "asked once more" in Bench(held).judge(LocalAnswer({"Held": Shared})).message
