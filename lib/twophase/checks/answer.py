@@ -147,11 +147,11 @@ class Twins:
         self._answer = answer
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return self._answer.call(name, *args, **kwargs)
+        return self._answer.call(name, *map(_first, args), **kwargs)
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
-        other = self._answer.new(name, *args, **kwargs)
-        return _Pair(self._answer.new(name, *args, **kwargs), other)
+        other = self._answer.new(name, *map(_first, args), **kwargs)
+        return _Pair(self._answer.new(name, *map(_first, args), **kwargs), other)
 
 
 class _Pair:
@@ -160,8 +160,13 @@ class _Pair:
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         with suppress(AnswerError):  # what is wrong with it, the first object shows as well
-            self._other.call(method, *args, **kwargs)
-        return self._handle.call(method, *args, **kwargs)
+            self._other.call(method, *map(_first, args), **kwargs)
+        return self._handle.call(method, *map(_first, args), **kwargs)
 
     def get(self, attribute: str) -> Any:
         return self._handle.get(attribute)
+
+
+def _first(value: Any) -> Any:
+    """An argument, an object of the answer's as its own side knows it."""
+    return value._handle if isinstance(value, _Pair) else value

@@ -10,6 +10,7 @@ import torch
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT
+from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.measure import Meter
@@ -146,10 +147,19 @@ def cases(rng: random.Random) -> list[Case]:
                 public=i < 2,
             )
         )
+    shapes = {
+        "as many KV heads as query heads": {**tiny, "L": 2, "D": 5, "N": 3, "K": 3},
+        "one KV head for six": {**tiny, "N": 6, "D": 11},
+        "N·H = D": {**tiny, "D": 12, "N": 6, "K": 2},
+        "D is a multiple of N, and H is not D / N": {**tiny, "D": 12, "N": 4, "K": 2, "H": 6},
+    }
     return [
         Case(f"{tiny}, one token, nothing cached", (tiny, 1, 0)),
         Case(f"{tiny}, one token, 4 cached", (tiny, 1, 4)),
         Case(f"{tiny}, 3 tokens, 2 cached", (tiny, 3, 2)),
+        *(Case(f"{says}: {m}, 2 tokens, 3 cached", (m, 2, 3)) for says, m in shapes.items()),
+        Case(f"{tiny}, one token, 2,053 cached", (tiny, 1, past(2048))),
+        Case(f"{tiny}, 65 tokens, nothing cached", (tiny, 65, 0)),
         *fresh,
     ]
 

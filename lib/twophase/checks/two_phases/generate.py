@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
+from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 
@@ -160,16 +162,16 @@ def best_starts_at_0(
 class ScriptedModel:
     """A model with a cache whose scores depend on every token it has seen and on their order."""
 
-    def __init__(self, V: int, salt: int) -> None:
-        self.V, self.salt = V, salt
+    def __init__(self, V: int, salt: int, largest: float = -1.0) -> None:
+        self.V, self.salt, self.largest = V, salt, largest
         self.seen: list[int] = []
         self.calls: list[list[int]] = []
 
     def __call__(self, tokens: Any) -> list[float]:
-        if len(self.calls) == 200:
-            raise ValueError("the model was called 200 times: does the loop ever end?")
+        if len(self.calls) == 400:
+            raise ValueError("the model was called 400 times: does the loop ever end?")
         tokens = plain(tokens)  # np.argmax and tensor.argmax give numbers of their own
-        if isinstance(tokens, list) and len(tokens) > 1000:
+        if isinstance(tokens, list) and len(tokens) > 5000:
             raise ValueError(
                 f"the model was given {len(tokens)} tokens at once: no text here is that long"
             )
@@ -180,7 +182,7 @@ class ScriptedModel:
         self.calls.append(list(tokens))
         self.seen += tokens
         scores = [
-            -1 - i / 4 for i in range(self.V)
+            self.largest - i / 4 for i in range(self.V)
         ]  # logits may all be negative; no two are equal in any float type
         random.Random(f"{self.salt}/{self.seen}").shuffle(scores)
         return scores
@@ -188,14 +190,16 @@ class ScriptedModel:
 
 def observe(answer: Answer, case: Case) -> Any:
     """The tokens that come back, and what the model was fed, call by call."""
-    prompt, max_new_tokens, stop_token, V, salt = case.args
-    model = ScriptedModel(V, salt)
-    tokens = answer.call("generate", model, prompt, max_new_tokens, stop_token)
+    prompt, max_new_tokens, stop_token, *model_of = case.args
+    model = ScriptedModel(*model_of)
+    tokens = plain(answer.call("generate", model, prompt, max_new_tokens, stop_token))
+    if isinstance(tokens, list | tuple) and any(type(t) is float for t in tokens):
+        tokens = "numbers that are no whole numbers: a token is an int"
     return {"tokens": tokens, "calls of the model": model.calls}
 
 
-def _first_tokens(V: int, salt: int, prompt: list[int], n: int) -> list[int]:
-    return reference(ScriptedModel(V, salt), prompt, n, -1)
+def _said(model_of: tuple[int, int, float], prompt: list[int], n: int) -> list[int]:
+    return reference(ScriptedModel(*model_of), prompt, n, -1)
 
 
 def _case(
@@ -203,26 +207,27 @@ def _case(
     name: str,
     n_prompt: int,
     n: int,
-    stop_at: int | None,
+    stop_at: int | None = None,
     stop: int | None = None,
+    *,
+    V: int = 40,
+    largest: float = -1.0,
+    twice: bool = False,
     shown: bool = True,
 ) -> Case:
     """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token
-    that is."""
-    V = 40
+    that is. `twice`: it says some other token twice, one after the other."""
     while True:
-        salt, prompt = rng.getrandbits(30), [rng.randrange(1, V) for _ in range(n_prompt)]
-        said = _first_tokens(V, salt, prompt, n)
-        if (
-            stop_at is not None
-            and said.index(said[stop_at]) == stop_at
-            and stop in (None, said[stop_at])
-        ):
-            return Case(name, (prompt, n, said[stop_at], V, salt), public=shown)
-        if (
-            stop_at is None and prompt[0] not in said
-        ):  # that the prompt holds the stop token does not matter
-            return Case(name, (prompt, n, prompt[0], V, salt), public=shown)
+        model_of = (V, rng.getrandbits(30), largest)
+        prompt = [rng.randrange(1, V) for _ in range(n_prompt)]
+        said = _said(model_of, prompt, n)
+        if twice and not any(a == b for a, b in pairwise(said)):
+            continue
+        if stop_at is None and prompt[0] not in said:  # that the prompt holds it does not matter
+            return Case(name, (prompt, n, prompt[0], *model_of), public=shown)
+        token = -1 if stop_at is None else said[stop_at]
+        if token >= 0 and said.index(token) == stop_at and stop in (None, token):
+            return Case(name, (prompt, n, token, *model_of), public=shown)
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -237,6 +242,12 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "the stop token is token 0", 3, 6, 2, stop=0),
         _case(rng, "the stop token comes in the last step", 2, 4, 3),
         _case(rng, "a prompt of one token", 1, 6, None),
+        _case(rng, "a prompt of 20 tokens; scores far below zero", 20, 3, largest=-1000.0),
+        _case(rng, "scores around 1,000", 3, 8, largest=1000.0),
+        _case(rng, "the same token twice, one after the other", 3, 20, twice=True),
+        _case(rng, "2,053 tokens to choose from", 3, 2, V=past(2048)),
+        _case(rng, "a prompt of 2,053 tokens", past(2048), 3, V=99, shown=False),
+        _case(rng, "140 new tokens", 2, 140, V=200, shown=False),
         _case(rng, "fresh, ended by its length", 11, 12, None, shown=False),
         _case(rng, "fresh, stopped", 7, 20, 13, shown=False),
     ]

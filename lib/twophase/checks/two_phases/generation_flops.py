@@ -100,6 +100,14 @@ def cases(rng: random.Random) -> list[Case]:
         Case("1 prompt token, 4 output tokens, not cached", (10, 1, 4, False)),
         Case("Llama-2-7B, 512 in, 256 out, cached", (6_607_077_376, 512, 256, True)),
         Case("Llama-2-7B, 512 in, 256 out, not cached", (6_607_077_376, 512, 256, False)),
+        Case(
+            "405 billion parameters, 100,000 tokens in and out, not cached: more than 2^63",
+            (405 * 10**9, 100_000, 100_001, False),
+        ),
+        Case(
+            "405 billion parameters, 100,000 tokens in and out, cached",
+            (405 * 10**9, 100_000, 100_001, True),
+        ),
         *fresh,
     ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
+from statistics import median
 
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
@@ -93,15 +95,45 @@ def _request(rng: random.Random, n: int) -> tuple[float, list[float]]:
     return arrival_s, times
 
 
+@wrong(
+    "dashboards that show the median",
+    "You took the median of the gaps. TPOT is their mean: a stall counts.",
+)
+def median_gap(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    gaps = [b - a for a, b in pairwise(token_times_s)]
+    return {**reference(arrival_s, token_times_s), "tpot_s": median(gaps) if gaps else None}
+
+
+@wrong(
+    "logs of a day",
+    "You took the time of day: a request may begin before midnight and end after it.",
+)
+def time_of_day(arrival_s: float, token_times_s: list[float]) -> Metrics:
+    return reference(arrival_s % 86_400, [t % 86_400 for t in token_times_s])
+
+
+MIDNIGHT_S = 1_767_225_600.0  # the year 2026 begins, on the clock that counts from 1970
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """By hand; one token only; fresh ones."""
-    fresh = [
-        Case(f"fresh {i + 1}", _request(rng, rng.randrange(2, 40)), public=i < 2) for i in range(4)
-    ]
+    """By hand; one token only; two tokens at once; every place of the clock; a log of thousands;
+    fresh ones."""
+    fresh = [Case(f"fresh {i + 1}", _request(rng, 5 + 9 * i), public=i < 2) for i in range(4)]
+    _, steps = _request(rng, 3_000)
     return [
         Case("arrives at 10 s, tokens at 10.5, 10.6, 10.7 s", (10.0, [10.5, 10.6, 10.7])),
+        Case("arrives at 4 s, three tokens again", (4.0, [6.0, 6.75, 7.0])),
         Case("one token only", (3.0, [3.25])),
         Case("arrives at 0 s, tokens at 0.25 and 0.75 s", (0.0, [0.25, 0.75])),
+        Case("arrives 2 s before the clock's zero", (-2.0, [-0.5, 0.0, 0.25, 1.0])),
+        Case("two tokens at the same time", (1.0, [1.5, 1.75, 1.75, 2.5])),
+        Case("the last gap is 100 times the others", (1.0, [1.5, 1.51, 1.52, 1.53, 2.53])),
+        Case("whole seconds", (7, [9, 10, 12])),
+        Case(
+            "over midnight, seconds since 1970",
+            (MIDNIGHT_S - 1, [MIDNIGHT_S - 0.5, MIDNIGHT_S + 0.25, MIDNIGHT_S + 0.5]),
+        ),
+        Case("3,000 tokens", (steps[0] - 1.0, steps), public=False),
         *fresh,
     ]
 

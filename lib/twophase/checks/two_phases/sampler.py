@@ -11,15 +11,15 @@ from typing import Any
 
 from twophase.checks.answer import Answer
 from twophase.checks.compare import Tolerance
+from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.law import law
-from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
 
 Choose = Callable[[list[float]], int]
-Filter = Callable[[list[float]], list[float]]
 
 
 def softmax(logits: list[float], temperature: float) -> list[float]:
@@ -62,30 +62,15 @@ def _greedy(logits: list[float]) -> int:
     return max(range(len(logits)), key=lambda i: logits[i])
 
 
-def _sampler(
-    scale: Callable[[float], float] = lambda t: t,
-    k_of: Callable[[list[float], int | None], list[float]] = keep_top_k,
-    p_of: Callable[[list[float], float | None], list[float]] = keep_top_p,
-    between: Filter = normalized,
-    after: Filter = normalized,
-    greedy: Callable[[list[float]], int] = _greedy,
-) -> Callable[..., int]:
-    """The sampler with one step replaced; with none replaced it is right."""
-
-    def sample(
-        logits: list[float],
-        temperature: float,
-        top_k: int | None,
-        top_p: float | None,
-        choose: Choose,
-    ) -> int:
-        if temperature == 0:
-            return greedy(logits)
-        probs = softmax(logits, scale(temperature))
-        probs = between(k_of(probs, top_k))
-        return choose(after(p_of(probs, top_p)))
-
-    return sample
+def reference(
+    logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
+) -> int:
+    """The right answer."""
+    if temperature == 0:
+        return _greedy(logits)
+    probs = softmax(logits, temperature)
+    left = normalized(keep_top_k(probs, top_k))
+    return choose(normalized(keep_top_p(left, top_p)))
 
 
 @wrong(
@@ -164,6 +149,8 @@ def _fresh(
 
 def cases(rng: random.Random) -> list[Case]:
     """Each filter alone, then together; the largest token never first, so that an order shows."""
+    many = [0.01 * (37 * i % 60) for i in range(60)]
+    vocabulary = [i / 100 for i in range(past(2048))]
     V4, V5 = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6]
     filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
     fresh = [_fresh(rng, f"fresh {i + 1}", k, p, public=i < 2) for i, (k, p) in enumerate(filters)]
@@ -180,65 +167,89 @@ def cases(rng: random.Random) -> list[Case]:
         Case("top_k = 5, all there are", (V5, 1.0, 5, None)),
         Case("temperature 0 and two logits that almost tie", ([0.4, 1.3, 1.300001], 0, 2, 0.9)),
         Case("temperature 0.05: low is not zero", ([0.4, 1.3, 1.2], 0.05, None, None)),
+        Case(
+            "temperature 1/1024, two that almost tie",
+            ([1.0, 1.25, 1.25 + 1 / 2048], 1 / 1024, 3, 1.0),
+        ),
         Case("large logits", ([1999.0, 2000.0, 1997.5], 2.0, None, 0.8)),
+        Case("logits far below zero", ([-209.0, -208.0, -210.5, -208.7], 1.0, 2, None)),
+        Case("60 tokens, top_p = 0.03 leaves two", (many, 1.0, None, 0.03)),
+        Case("60 tokens, top_p = 0.985 leaves all but one", (many, 0.9, None, 0.985)),
+        Case("60 tokens, top_k = 57", (many, 1.0, 57, None)),
+        Case("one token in all", ([0.4], 1.5, 1, 0.5)),
+        Case("2,053 tokens, the last ones are the largest", (vocabulary, 1.0, 2, 0.9)),
+        Case("2,053 tokens, greedy", (vocabulary, 0, None, None)),
         *fresh,
     ]
 
 
-@wrong(
+def exp_over_sum(logits: list[float], temperature: float) -> list[float]:
+    return normalized([math.exp(x / temperature) for x in logits])  # overflows above 709
+
+
+wrong.add(
+    "overflow",
+    replaced(reference, {"softmax(logits, temperature)": "exp_over_sum(logits, temperature)"}),
     "softmax written as exp over sum",
     "Large logits overflow: subtract the largest logit before the exponential; the law stays the"
     " same.",
 )
-def overflow(
-    logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
-) -> int:
-    if temperature == 0:
-        return _greedy(logits)
-    weights = [math.exp(x / temperature) for x in logits]  # overflows above 709
-    return choose(normalized(keep_top_p(normalized(keep_top_k(normalized(weights), top_k)), top_p)))
-
-
 wrong.add(
     "temperature_multiplied",
-    _sampler(scale=lambda t: 1 / t),
+    replaced(reference, {"softmax(logits, temperature)": "softmax(logits, 1 / temperature)"}),
     "plausible",
     "You multiplied by the temperature. Logits are divided by it: a high temperature flattens.",
 )
 wrong.add(
     "crossing_token_dropped",
-    _sampler(p_of=lambda p, t: keep_top_p(p, t, crossing=False)),
+    replaced(reference, {"(left, top_p)": "(left, top_p, crossing=False)"}),
     "samplers that cut where the running sum exceeds top_p",
     "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the line"
     " stays in.",
 )
 wrong.add(
     "not_renormalized",
-    _sampler(after=lambda p: p),
+    replaced(reference, {"normalized(keep_top_p(left, top_p))": "keep_top_p(left, top_p)"}),
     "plausible",
     "After the filters the probabilities no longer sum to 1: divide by what is left before you"
     " draw.",
 )
 wrong.add(
     "top_p_of_everything",
-    _sampler(between=lambda p: p),
+    replaced(reference, {"normalized(keep_top_k(probs, top_k))": "keep_top_k(probs, top_k)"}),
     "samplers that filter twice and normalize once",
     "Top-p works on what top-k left, renormalized; you compared with the mass before top-k, or"
     " applied top-p first.",
 )
 wrong.add(
     "vocabulary_order",
-    _sampler(p_of=lambda p, t: keep_top_p(p, t, order=list(range(len(p))))),
+    replaced(reference, {"(left, top_p)": "(left, top_p, list(range(len(left))))"}),
     "plausible",
     "You summed the probabilities in the order of the vocabulary. Top-p sums from the largest"
     " down.",
 )
 wrong.add(
     "smallest_k",
-    _sampler(k_of=_smallest_k),
+    replaced(reference, {"keep_top_k(probs": "_smallest_k(probs"}),
     "plausible",
     "You kept the k smallest probabilities: check which way your sort goes.",
 )
+
+
+@wrong(
+    "masks of −100 for −inf",
+    "You gave the tokens that top-k drops a score of −100: where all scores are lower, these come"
+    " back as the most probable. Set their probability to 0.",
+)
+def dropped_score_100(
+    logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
+) -> int:
+    if temperature == 0:
+        return _greedy(logits)
+    scores = [x / temperature for x in logits]
+    kept = set(by_size(scores)[:top_k])
+    probs = softmax([x if i in kept else -100.0 for i, x in enumerate(scores)], 1.0)
+    return choose(normalized(keep_top_p(probs, top_p)))
 
 
 EXERCISE = Exercise(
@@ -249,7 +260,7 @@ EXERCISE = Exercise(
     minutes=25,
     entries=("sample",),
     cases=cases,
-    reference=_sampler(),
+    reference=reference,
     observe=observe,
     compare=Tolerance(rtol=1e-5, atol=1e-7, why="probabilities may pass through float32"),
     misconceptions=tuple(wrong),

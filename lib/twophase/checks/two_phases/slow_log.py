@@ -5,16 +5,13 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 from statistics import mean, median
-from typing import Any
 
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.two_phases._slow_logs import Events, logs, thresholds
 
 wrong = Misconceptions()
-
-Events = list[dict[str, Any]]
-Gaps = list[float]
 
 
 def _times(events: Events) -> tuple[float, float, list[float]]:
@@ -155,83 +152,19 @@ def far_above_the_mean(events: Events) -> str:
     return _label(waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * mean(gaps))
 
 
-def _events(rng: random.Random, wait: float, prefill: float, gaps: Gaps) -> Events:
-    """The log of a request: the wait before its prefill, the prefill, the gaps between its
-    tokens."""
-    now = rng.uniform(100, 900)
-    events: Events = [{"event": "arrived", "t_s": now}, {"event": "started", "t_s": now + wait}]
-    now += wait + prefill
-    for i, gap in enumerate([0.0, *gaps]):
-        now += gap
-        events.append({"event": "token", "t_s": now, "index": i})
-    return events
-
-
-def _steady(rng: random.Random, step: float, n: int) -> Gaps:
-    return [step * rng.uniform(0.93, 1.08) for _ in range(n)]
-
-
-def _growing(rng: random.Random, step: float, n: int, by: float = 3.0) -> Gaps:
-    """From `step` to `1 + by` times as much. By 3 the last quarter is at more than twice the first,
-    the halves are not."""
-    return [g * (1 + by * i / (n - 1)) for i, g in enumerate(_steady(rng, step, n))]
-
-
-def _hiccups(rng: random.Random, step: float, n: int) -> Gaps:
-    """Noise at the first gap, at the last, and between: neither growth nor a stall."""
-    gaps = _steady(rng, step, n)
-    gaps[0], gaps[n // 2], gaps[-1] = step * 0.12, step * 0.11, step * 1.9
-    return gaps
-
-
-def _stalled(gaps: Gaps, times: float, *, late: bool = True) -> Gaps:
-    at = len(gaps) - 2 if late else 1
-    return [median(gaps) * times if i == at else g for i, g in enumerate(gaps)]
-
-
-def _logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
-    """One log for each way to be slow, and for two at once. n gaps. Faults are clear of their
-    thresholds, but not far."""
-    step = rng.uniform(0.008, 0.03)
-    short, long = step * rng.uniform(3, 5), step * rng.uniform(40, 80)
-
-    def steady() -> Gaps:
-        return _steady(rng, step, n)
-
-    def growing() -> Gaps:
-        return _growing(rng, step, n)
-
-    def log(wait: float, prefill: float, gaps: Gaps) -> Events:
-        """`wait` as a part of the prefill: at 1 it is half of the time to first token."""
-        return _events(rng, wait * prefill, prefill, gaps)
-
-    return [
-        ("healthy", log(0.1, short, _hiccups(rng, step, n))),
-        ("healthy, one gap is six times the others", log(0.1, short, _stalled(steady(), 6))),
-        ("healthy, a long prefill", log(0.02, long, steady())),
-        ("healthy, waited for a third of its time to first token", log(0.6, long, steady())),
-        ("healthy, the gaps grow a little", log(0.1, short, _growing(rng, step, n, by=0.8))),
-        ("queued", log(8.0, short, steady())),
-        ("queued for two thirds of its time to first token", log(1.7, long, steady())),
-        ("no_cache", log(0.2, short, growing())),
-        ("no_cache, a long prefill", log(0.3, long, growing())),
-        ("stalled", log(0.1, short, _stalled(steady(), 70))),
-        ("stalled early, a long prefill", log(0.02, long, _stalled(steady(), 14, late=False))),
-        ("queued, and the gaps grow", log(5.0, short, growing())),
-        ("queued, and stalled", log(3.0, long, _stalled(steady(), 40))),
-        (
-            "no_cache, and one early gap is long",
-            log(0.1, short, _stalled(growing(), 40, late=False)),
-        ),
-    ]
-
-
 def cases(rng: random.Random) -> list[Case]:
-    """Every kind of log with the fewest tokens, then longer and not shown. The right answer makes
-    the label."""
-    shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(_logs(rng, 16))]
-    longer = enumerate(_logs(rng, rng.randrange(20, 80)), start=len(shown) + 1)
-    hidden = [Case(f"log {i}", (log,), public=False) for i, (_, log) in longer]
+    """Every kind of log with the fewest tokens, the thresholds, then longer ones, one of
+    thousands of tokens, that are not shown. The right answer makes the label."""
+    short = [*logs(rng, 16), *thresholds(rng)]
+    shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
+    long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 3_001)[9]]
+    hidden = [
+        Case(f"log {i}", (log,), public=False)
+        for i, (_, log) in enumerate(long, start=len(shown) + 1)
+    ]
+    for case in shown:
+        label = case.name.partition(": ")[2].replace(":", ",").partition(",")[0].partition(" ")[0]
+        assert reference(case.args[0]) == label, case.name
     return shown + hidden
 
 

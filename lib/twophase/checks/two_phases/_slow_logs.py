@@ -1,0 +1,116 @@
+"""The logs of two_phases-slow_log: what each promises by its name, the check asserts."""
+
+from __future__ import annotations
+
+import random
+from statistics import median
+from typing import Any
+
+from twophase.checks.edges import put
+
+Events = list[dict[str, Any]]
+Gaps = list[float]
+
+
+def events(rng: random.Random, wait: float, prefill: float, gaps: Gaps) -> Events:
+    """The log of a request: the wait before its prefill, the prefill, the gaps between its
+    tokens."""
+    now = rng.uniform(5, 50)
+    events: Events = [{"event": "arrived", "t_s": now}, {"event": "started", "t_s": now + wait}]
+    now += wait + prefill
+    for i, gap in enumerate([0.0, *gaps]):
+        now += gap
+        events.append({"event": "token", "t_s": now, "index": i})
+    return events
+
+
+def steady(rng: random.Random, step: float, n: int) -> Gaps:
+    return [step * rng.uniform(0.93, 1.08) for _ in range(n)]
+
+
+def growing(rng: random.Random, step: float, n: int, by: float = 3.0) -> Gaps:
+    """From `step` to `1 + by` times as much. By 3 the last quarter is at more than twice the first,
+    the halves are not."""
+    return [g * (1 + by * i / (n - 1)) for i, g in enumerate(steady(rng, step, n))]
+
+
+def hiccups(rng: random.Random, step: float, n: int) -> Gaps:
+    """Noise at the first gap, at the last, and between: neither growth nor a stall."""
+    gaps = steady(rng, step, n)
+    gaps[0], gaps[n // 2], gaps[-1] = step * 0.12, step * 0.11, step * 1.9
+    return gaps
+
+
+def stalled(gaps: Gaps, times: float, at: int = -2) -> Gaps:
+    """One gap, at a place counted as Python does, is so many times the median."""
+    return put(gaps, at % len(gaps), median(gaps) * times)
+
+
+def logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
+    """One log for each way to be slow, and for two at once. n gaps. Faults are clear of their
+    thresholds, but not far."""
+    step = rng.uniform(0.008, 0.03)
+    short, long = step * rng.uniform(3, 5), step * rng.uniform(40, 80)
+
+    def even() -> Gaps:
+        return steady(rng, step, n)
+
+    def more() -> Gaps:
+        return growing(rng, step, n)
+
+    def log(wait: float, prefill: float, gaps: Gaps) -> Events:
+        """`wait` as a part of the prefill: at 1 it is half of the time to first token."""
+        return events(rng, wait * prefill, prefill, gaps)
+
+    return [
+        ("healthy", log(0.1, short, hiccups(rng, step, n))),
+        ("healthy, one gap is six times the others", log(0.1, short, stalled(even(), 6))),
+        ("healthy, a long prefill", log(0.02, long, even())),
+        ("healthy, waited for a third of its time to first token", log(0.6, long, even())),
+        ("healthy, the gaps grow a little", log(0.1, short, growing(rng, step, n, by=0.8))),
+        ("queued", log(8.0, short, even())),
+        ("queued for two thirds of its time to first token", log(1.7, long, even())),
+        ("no_cache", log(0.2, short, more())),
+        ("no_cache, a long prefill", log(0.3, long, more())),
+        ("stalled", log(0.1, short, stalled(even(), 70))),
+        ("stalled early, a long prefill", log(0.02, long, stalled(even(), 14, at=1))),
+        ("queued, and the gaps grow", log(5.0, short, more())),
+        ("queued, and stalled", log(3.0, long, stalled(even(), 40))),
+        (
+            "no_cache, and one early gap is long",
+            log(0.1, short, stalled(more(), 40, at=1)),
+        ),
+    ]
+
+
+def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
+    """Just below and just above every rule, a fault in the first and in the last gap, and gaps that
+    look like growth to another rule. No noise: what each promises holds at every seed."""
+    step, n = rng.uniform(0.008, 0.03), 100
+    even = [step] * n
+    tail = even[:86] + [3 * step] * 14
+    mixed = [step, step, step, 2.6 * step, 2.6 * step] * (n // 5)
+    wavy = [g * (1 + 0.3 * (i // 25)) for i, g in enumerate(even)]
+
+    def log(gaps: Gaps, wait: float = 0.1, prefill: float = 10 * step) -> Events:
+        return events(rng, wait * prefill, prefill, gaps)
+
+    return [
+        ("stalled, by a little", log(stalled(even, 10.4, at=50))),
+        ("healthy, one gap is 9.6 times the others", log(stalled(even, 9.6, at=50))),
+        ("stalled, in the first gap", log(stalled(even, 12, at=0))),
+        ("stalled, in the last gap", log(stalled(even, 12, at=-1))),
+        ("queued, by a little", log(even, wait=1.08)),
+        ("healthy, waited for almost half of its time to first token", log(even, wait=0.92)),
+        ("no_cache, by a little", log([g * (1 + 1.1 * (i >= 60)) for i, g in enumerate(even)])),
+        (
+            "healthy, the gaps grow to 1.9 times",
+            log([g * (1 + 0.9 * (i >= 60)) for i, g in enumerate(even)]),
+        ),
+        ("no_cache, in the last gaps only", log(tail)),
+        ("healthy, two of five gaps are long from the beginning", log(mixed)),
+        (
+            "healthy: one gap is 11 times the early ones, and 8 times the median",
+            log(put(wavy, 40, 11 * step)),
+        ),
+    ]
