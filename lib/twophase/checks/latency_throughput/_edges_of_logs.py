@@ -47,7 +47,7 @@ Values = dict[str, Any]
 THREW: Values = {"preempted": 1}
 CAPPED: Values = {"waiting": 1, "cached_tokens": HALF_FULL - 1}
 COMPUTES: Values = {"new_tokens": BALANCE + 1}
-THROUGHOUT = [*range(22), *range(590, 612), *range(LONG - 22, LONG)]
+THROUGHOUT = [*range(21), *range(590, 610), *range(LONG - 20, LONG)]  # 5.08 %
 
 
 def _shares() -> dict[str, tuple[str, Events]]:
@@ -114,7 +114,7 @@ def _values() -> dict[str, tuple[str, Events]]:
 def _long() -> dict[str, tuple[str, Events]]:
     """What counts lies where somebody who looks at the first or the last steps does not see it."""
     return {
-        f"{LONG} steps, preempted in 66 at the start, in the middle, at the end": (
+        f"{LONG} steps, preempted in 61 at the start, in the middle, at the end": (
             "preempting",
             log(LONG, at(THROUGHOUT, **THREW)),
         ),
