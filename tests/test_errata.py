@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -362,6 +363,20 @@ def test_the_page_escapes_what_it_quotes() -> None:
     assert "<b>" not in html
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_an_open_row_says_in_full_how_far_off_it_is() -> None:
+    for finding in FINDINGS:
+        body = entry.entry(finding, "a source").split("</summary>", 1)[1]
+        said = f"<dt>Off by</dt><dd>{escape(finding.off)} ({finding.severity})</dd>"
+        assert (said in body) == bool(finding.off), finding.claim.id
+
+
+def test_a_link_to_a_filter_is_no_cross_reference() -> None:
+    """Sphinx looks for a heading of that name, and warnings are errors."""
+    text = (ROOT / "book" / "errata.md").read_text(encoding="utf-8")
+    assert '<a href="#verdict=wrong">' in text
+    assert not re.search(r"\]\(#[^)]*=", text)
 
 
 def test_an_unknown_source_is_named_with_the_known_ones() -> None:

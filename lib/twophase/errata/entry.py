@@ -91,6 +91,13 @@ def _recomputed(finding: Finding) -> str:
     return " or ".join(_values(claim, outcome.values) for outcome in outcomes) + _unit(claim)
 
 
+def _off(finding: Finding) -> str:
+    """How far off, in full: the line shows it cut, and not at all on a phone."""
+    if not finding.off:
+        return ""
+    return f"<dt>Off by</dt><dd>{escape(finding.off)} ({finding.severity})</dd>"
+
+
 def _condition(finding: Finding) -> str:
     if finding.verdict != "holds if":
         return ""
@@ -171,7 +178,8 @@ def entry(finding: Finding, source_title: str) -> str:
         f' <span class="tp-off tp-{finding.severity or "right"}">{escape(off)}</span></summary>'
         f'<p class="tp-claim">{escape(claim.claim)}</p><dl>'
         f"<dt>Printed</dt><dd>{_printed(finding)}</dd>"
-        f"<dt>Recomputed</dt><dd>{_recomputed(finding)}</dd>{_condition(finding)}"
+        f"<dt>Recomputed</dt><dd>{_recomputed(finding)}</dd>"
+        f"{_off(finding)}{_condition(finding)}"
         f"<dt>What is right</dt><dd>{escape(finding.correction)}</dd>{_basis(claim)}"
         f"<dt>Where</dt><dd>{source}</dd></dl>{how}</details></li>"
     )

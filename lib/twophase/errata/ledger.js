@@ -22,7 +22,7 @@ document.addEventListener("DOMContentLoaded", () => {
     history.replaceState(null, "", asked.size ? `#${asked}` : location.pathname + location.search);
   }
   function arrive() {
-    const hash = decodeURIComponent(location.hash.slice(1));
+    const hash = location.hash.slice(1);
     const row = document.getElementById(hash);
     if (rows.includes(row)) {
       if (row.parentElement.hidden) { form.reset(); apply(); }
