@@ -200,6 +200,6 @@ def roofline(
         dot, shade = MARKERS[number % len(MARKERS)], COLORS[(number + 1) % len(COLORS)]
         ax.plot([intensity], [rate], linestyle="none", marker=dot, color=shade, label=name)
     ax.margins(y=0.15)
-    label(ax, "arithmetic intensity [FLOP/byte]", "attainable rate [FLOP/s]")
+    label(ax, "arithmetic intensity [FLOP/B]", "attainable rate [FLOP/s]")
     unit_axis(ax, "y", "FLOP/s")
     ax.legend(fontsize=9)
