@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_the_code_that_is_shown_fits_a_screen(page: Path) -> None:
         lines = code.rstrip("\n").split("\n")
         assert len(lines) <= 25, f"{len(lines)} lines:\n{code[:200]}"
         assert max(map(len, lines)) <= 80, max(lines, key=len)
+
+
+@chapters
+def test_every_table_is_its_cells_last_word_or_nobody_sees_it(page: Path) -> None:
+    for cell in CELL.findall(page.read_text("utf8")):
+        for statement in ast.parse(code_of(cell)).body[:-1]:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                called = ast.unparse(statement.value.func)
+                assert called not in ("Table", "Markdown", "compare"), ast.unparse(statement)[:200]
+                assert not called.endswith(".table"), ast.unparse(statement)[:200]
 
 
 @chapters
@@ -132,13 +143,15 @@ def test_every_model_of_the_box_on_generations_is_the_packages_own() -> None:
         assert values(box, **state)["n_params"] == arch.n_matmul_params()
 
 
-def test_the_longer_of_prompt_and_output_has_most_of_the_flops_while_weights_outweigh_pairs() -> (
-    None
-):
+def test_prompt_and_output_share_the_flops_as_the_tokens_but_for_attentions_pairs() -> None:
     box = play("01_two_phases", "generation-cost")
-    for m, n in ((1024, 512), (4096, 2048), (512, 1024)):
-        shown_now = values(box, m=m, n=n)
-        assert (shown_now["prefill"] > shown_now["cached"] / 2) == (m > n)
+    for m, n in ((1024, 512), (4096, 2048), (512, 1024), (8000, 7000)):
+        now = values(box, m=m, n=n)
+        passed = m + n - 1  # tokens that go through the model
+        pairs = 1 - 2e-12 * now["n_params"] * passed / now["cached"]  # results are in TFLOP
+        assert abs(now["prefill"] / now["cached"] - m / passed) <= pairs
+        assert (pairs < 0.05) == (passed < 2500)  # "few" at the box's first state
+    assert now["prefill"] < now["cached"] / 2  # 8,000 of 15,000 tokens, and not most of the FLOPs
 
 
 def test_a_crowd_of_chats_above_the_weights_critical_batch_still_waits_for_memory() -> None:
