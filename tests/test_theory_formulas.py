@@ -56,7 +56,8 @@ def public(module: ModuleType) -> list[Callable]:
 NO_FORMULA = {"pareto_front"}  # a list of points goes in, a list of indices comes out
 FORMULAS = [f for room in ROOMS for f in public(room) if f.__name__ not in NO_FORMULA]
 IDS = [f"{f.__module__.rsplit('.', 1)[1]}.{f.__name__}" for f in FORMULAS]
-MAY_BE_INFINITE = {"critical_batch_exact"}  # where activations alone keep a product memory bound
+# Where activations, or caches, alone keep a product memory bound.
+MAY_BE_INFINITE = {"critical_batch_exact", "critical_batch_of_step"}
 
 # By hand: what is ordered only for a causal mask is drawn ordered always.
 ORDERED = {"attention_pairs": (("T", "S"),), "attention_flops": (("T", "S"),)}
