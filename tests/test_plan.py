@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from draws import draws
@@ -16,8 +17,9 @@ from typer.testing import CliRunner
 from twophase.cli.plan import plan
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
+from twophase.theory.arithmetic_intensity import critical_batch_of_step
 from twophase.theory.deployment import Deployment
-from twophase.theory.hardware import Hardware
+from twophase.theory.hardware import Hardware, bytes_per_value
 from twophase.theory.layout import chip_part
 from twophase.theory.plan import plan_deployment
 from twophase.theory.workload import Workload
@@ -197,6 +199,50 @@ def test_heads_go_to_chips_with_their_groups_and_a_rest_is_said_and_counted(
     assert (says == "") == (p.warnings == ())
 
 
+@pytest.mark.parametrize(("prompt", "output"), [(1, 5000), (5000, 70), (4000, 300), (4095, 2)])
+def test_a_windowed_request_is_charged_what_its_steps_read_one_by_one(
+    prompt: int, output: int
+) -> None:
+    """Not the cache at the mean context: while the window fills, most steps read less."""
+    for name in ("gemma-2-9b", "mistral-7b"):
+        arch, w = catalog.model(name), Workload(context=9000, n_prompt=prompt, n_output=output)
+        d = Deployment(replace(arch, window=4096), catalog.hardware("h200"), w)
+        caches = [d.cache_bytes(S) for S in range(prompt + 1, prompt + output)]
+        assert d.mean_cache_bytes == float(sum(caches) / len(caches))
+        flops = [d.step_flops(1, S) for S in range(prompt + 1, prompt + output)]
+        assert d.mean_token_flops == pytest.approx(sum(flops) / len(flops), rel=1e-12)
+        moved = d.w.batch * d.mean_cache_bytes + d.step_weight_bytes(1)
+        assert d.mean_step(1).memory_s == pytest.approx(moved / d.chip.hbm_bytes_per_s)
+
+
+@draws(60)
+@given(
+    st.sampled_from(["llama-3-8b", "llama-2-13b", "gpt-3", "qwen3-0.6b"]),
+    st.sampled_from(["a100", "h100", "h200", "v5e", "mi300x"]),
+    st.integers(1, 450),
+)
+def test_the_critical_batch_of_a_plan_is_that_of_the_formula(
+    name: str, hardware: str, context: int
+) -> None:
+    """An untied embedding's row is one more thing that each sequence brings along."""
+    arch, chip = catalog.model(name), roomy(catalog.hardware(hardware))
+    row = 0 if arch.tied_embeddings else 2 * arch.D
+    row += 2 * arch.D if arch.learned_positions else 0
+    formula = critical_batch_of_step(
+        arch.step_weight_bytes(1) - row,
+        arch.cache_bytes(context) + row,
+        arch.decode_step_flops(1, context),
+        chip.peak_flops_per_s(),
+        chip.hbm_bytes_per_s,
+    )
+    step = plan_deployment(arch, chip, Workload(context=context)).step
+    assert step is not None
+    if formula < 1000:  # so few sequences read fewer rows than a table has
+        assert step.critical_batch == int(formula) + 1
+    else:
+        assert step.critical_batch is None or step.critical_batch >= 1000
+
+
 def test_embeddings_of_narrow_checkpoints_stay_wide_and_groups_have_scales() -> None:
     a = catalog.model("llama-3-8b")
     parts = a.breakdown()
@@ -271,6 +317,13 @@ def workloads(draw: st.DrawFn) -> Workload:
 MODELS = st.sampled_from(list(catalog.MODELS.values()))
 CHIPS = st.sampled_from(list(catalog.HARDWARE.values()))
 BELOW = 1 + 1e-9  # sums of floats in another order
+
+
+def steps_of(w: Workload) -> np.ndarray:
+    """The contexts of a request's decode steps, one by one; without any, the mean context."""
+    n_steps = (w.n_output or 1) - 1
+    steps = np.arange(w.prompt + 1, w.prompt + n_steps + 1)
+    return steps if n_steps else np.array([float(w.mean_context)])
 
 
 def roomy(chip: Hardware) -> Hardware:
@@ -348,9 +401,8 @@ def test_no_line_promises_more_than_another_allows(
     assert step.step_time_sum_s <= 2 * step.step_time_s * BELOW
     assert service.decode_tokens_per_s <= service.decode_ceiling_tokens_per_s * BELOW
     peak, bandwidth = chip.flops_per_s["bf16"], chip.hbm_bytes_per_s
-    mean = w.mean_context
-    part = chip_part(arch, w.n_chips)
-    token_flops = part.decode_step_flops(1, mean)
+    part, contexts = chip_part(arch, w.n_chips), steps_of(w)
+    token_flops = float(np.mean(part.decode_step_flops(1, contexts)))
     assert service.decode_tokens_per_s * token_flops <= peak * BELOW
     if w.n_output is None:
         return
@@ -362,7 +414,9 @@ def test_no_line_promises_more_than_another_allows(
     assert latency >= w.n_output * step.step_time_floor_s / BELOW
     prompt_flops = part.prefill_flops(1, w.prompt, head_at_last_only=True)
     assert rate * (prompt_flops + (w.n_output - 1) * token_flops) <= peak * BELOW
-    cache = Deployment(arch, chip, w).cache_bytes(mean)
+    whole = arch if w.split_cache == "evenly" else part
+    cache = np.mean(whole.cache_bytes(contexts, bytes_per_value(w.kv)))
+    cache /= w.n_chips if whole is arch else 1
     assert rate * (w.n_output - 1) * float(cache) <= bandwidth * BELOW
     assert service.tokens_per_s <= service.ceiling_tokens_per_s * BELOW
     assert service.tokens_per_s_sum <= service.tokens_per_s * BELOW
@@ -443,6 +497,7 @@ BAD = [
     (["--model", "gpt-3", "--context", "-4"], "context must be a whole number"),
     (["--model", "gpt-3", "--chips", "0"], "n_chips must be a whole number"),
     (["--model", "gpt-3", "--prompt", "0"], "n_prompt must be a whole number"),
+    (["--model", "gpt-3", "--prompt", "-5"], "n_prompt must be a whole number"),
     (["--model", "gpt-3", "--context", "10", "--output", "10"], "must fit the context"),
     (["--model", "gpt-3", "--weights", "int7"], "Unknown format 'int7'"),
     (["--model", "gpt-3", "--hardware", "v5e", "--compute", "fp8"], "It has: bf16, int8"),
@@ -482,6 +537,10 @@ BAD_FILES = {
     "a list": (b"[1]", "must hold a JSON object"),
     "no type": (b"{}", "no key 'model_type'"),
     "another model": (b'{"model_type": "mamba"}', "Unsupported model_type 'mamba'"),
+    "a switch of text": (
+        json.dumps(TINY | {"tie_word_embeddings": "false"}).encode(),
+        "'tie_word_embeddings' must be true or false, but it is 'false'",
+    ),
     "a missing key": (json.dumps(TINY | {"hidden_size": None}).encode(), "no key 'hidden_size'"),
     "a size of text": (
         json.dumps(TINY | {"hidden_size": "64"}).encode(),

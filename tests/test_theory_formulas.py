@@ -341,3 +341,16 @@ print("clean")
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "clean", done.stderr
+
+
+def test_a_quotient_by_nothing_is_infinite_for_numbers_of_sympy_too() -> None:
+    for half in (sympy.Float("0.5"), sympy.Rational(1, 2), 0.5):
+        assert arithmetic_intensity.critical_batch_of_step(half, 1, 1, 1, 1) == math.inf
+        assert float(arithmetic_intensity.critical_batch_of_step(half, 0, half, 1, 1)) == 1
+
+
+def test_a_refusal_is_one_line_whatever_was_given() -> None:
+    for bad in (sympy.Matrix([1, 2]), np.array([[1.0, 2.0], [3.0, -1.0]])):
+        with pytest.raises(ValueError, match="V must be") as caught:
+            params.embedding_params(bad, 8)
+        assert "\n" not in str(caught.value)

@@ -138,7 +138,9 @@ def _service_rows(p: Plan, s: Service) -> list[Row]:
         (
             "Throughput ceiling",
             tokens(s.ceiling_tokens_per_s),
-            "no engine can do more, whatever the batch",
+            "no engine can do more on chips cut like this, whatever the batch"
+            if p.workload.n_chips > 1
+            else "no engine can do more, whatever the batch",
         ),
         ("Chip-hours per million tokens", f"{s.chip_hours_per_million_tokens:.4g}", "of output"),
     ]
@@ -150,7 +152,9 @@ def _service_rows(p: Plan, s: Service) -> list[Row]:
 
 def tokens(per_s: float | None) -> str:
     """A throughput."""
-    return "" if per_s is None else f"{per_s:,.1f} tokens/s"
+    if per_s is None:
+        return ""
+    return f"{per_s:,.1f} tokens/s" if per_s >= 10 else f"{per_s:.3g} tokens/s"
 
 
 def gigabytes(n_bytes: float) -> str:

@@ -102,7 +102,7 @@ def _shown(value: object) -> str:
     """The value for a sentence: never a number of four hundred digits."""
     if isinstance(value, int) and abs(value) > LARGEST:
         return "an integer beyond that"
-    text = repr(value)
+    text = " ".join(repr(value).split())  # arrays and matrices print lines
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

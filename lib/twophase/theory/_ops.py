@@ -80,8 +80,10 @@ def where(condition: Any, yes: Number, no: Number) -> Number:
 
 def divide_or_infinity(a: Number, b: Number) -> Number:
     """a / b where b is positive, infinity elsewhere."""
-    if any(is_symbolic(v) for v in (a, b)):
+    if is_symbolic(b) and not b.is_number:
         return where(b > 0, a / b, sys.modules["sympy"].oo)
+    if is_symbolic(a) or is_symbolic(b):  # a number below: a quotient by 0 is not even tried
+        return a / b if b > 0 else sys.modules["sympy"].oo
     if any(is_array(v) for v in (a, b)):
         return where(b > 0, a / where(b > 0, b, 1), math.inf)
     return a / b if b > 0 else math.inf

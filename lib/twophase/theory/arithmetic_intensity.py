@@ -268,7 +268,10 @@ def critical_batch_of_step(
     bytes_per_s: Number,
 ) -> Number:
     """Sequences at which computing a whole decode step takes as long as reading weights and caches.
-    Infinite where one sequence's cache alone takes longer to read than its token to compute."""
+    Infinite where one sequence's cache alone takes longer to read than its token to compute.
+
+    The weights are the same for every batch; `Deployment.critical_batch` also knows experts, of
+    which a larger batch reads more."""
     ridge = critical_intensity(flops_per_s, bytes_per_s)
     surplus_flops = flops_per_sequence - ridge * cache_bytes_per_sequence
     return divide_or_infinity(ridge * weight_bytes, surplus_flops)

@@ -149,6 +149,35 @@ class Deployment:
         cache = float(self.cache_bytes(S))
         return self._times(self.step_weight_bytes(B), B, cache, self.step_flops(B, S))
 
+    def mean_step(self, B: int) -> Times:
+        """Times of a decode step in the steady state: caches and FLOPs as over a request's steps on
+        average."""
+        read = self.step_weight_bytes(B)
+        return self._times(read, B, self.mean_cache_bytes, B * self.mean_token_flops)
+
+    @cached_property
+    def mean_cache_bytes(self) -> float:
+        """The chip's part of a sequence's cache, over a request's steps on average."""
+        return float(self._mean(self.cache_bytes))
+
+    @cached_property
+    def mean_token_flops(self) -> float:
+        """FLOPs of a token of one sequence, over a request's steps on average."""
+        return float(self._mean(lambda S: self.part.decode_step_flops(1, S)))
+
+    def _mean(self, of: Callable[[Number], Number]) -> Number:
+        """The mean of what depends on the context, which bends where a window is full: on each side
+        it is what the mean context gives."""
+        prompt, steps = self.w.prompt, (self.w.n_output or 1) - 1
+        if not steps or self.arch.window is None:
+            return of(self.w.mean_context)
+        rising = min(max(self.arch.window - prompt, 0), steps)
+        level = steps - rising
+        total = rising * of(prompt + Fraction(rising + 1, 2)) if rising else Fraction(0)
+        if level:
+            total += level * of(prompt + rising + Fraction(level + 1, 2))
+        return total / steps
+
     def prefill(self, T: int) -> Times:
         """Times of one prompt of T tokens, alone."""
         return self._times(self.step_weight_bytes(T), 0, 0.0, self.prefill_flops(T))

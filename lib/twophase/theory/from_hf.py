@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twophase.theory.hf_defaults import LEFT_OUT
-from twophase.theory.hf_values import Config, count, number, size
+from twophase.theory.hf_values import Config, count, flag, number, size
 from twophase.theory.sizes import MAX_LAYERS, LatentAttention, MixtureOfExperts
 
 
@@ -78,7 +78,7 @@ def _common(config: Config) -> dict[str, Any]:
         ),
         "H": size(config, "head_dim") if config.get("head_dim") is not None else D // N,
         "V": size(config, "vocab_size"),
-        "tied_embeddings": bool(config.get("tie_word_embeddings", False)),
+        "tied_embeddings": flag(config, "tie_word_embeddings"),
         "max_context": count(config, "max_position_embeddings") or None,
         "rope_theta": _rope_theta(
             config, default=1e6 if config["model_type"] == "mixtral" else 1e4
@@ -132,11 +132,11 @@ def _one_kind(config: Config, sizes: dict[str, Any], sliding: bool) -> dict[str,
 
 
 def _llama(config: Config) -> dict[str, Any]:
-    return _common(config) | _attention_bias(config) | {"mlp_bias": bool(config.get("mlp_bias"))}
+    return _common(config) | _attention_bias(config) | {"mlp_bias": flag(config, "mlp_bias")}
 
 
 def _attention_bias(config: Config) -> dict[str, Any]:
-    biased = bool(config.get("attention_bias"))
+    biased = flag(config, "attention_bias")
     return {"qkv_bias": biased, "o_bias": biased}
 
 
@@ -152,7 +152,7 @@ def _mixtral(config: Config) -> dict[str, Any]:
 
 def _may_slide(config: Config) -> bool:
     """Whether a Qwen uses windows at all."""
-    return bool(config.get("use_sliding_window")) and config.get("sliding_window") is not None
+    return flag(config, "use_sliding_window") and config.get("sliding_window") is not None
 
 
 def _qwen2(config: Config) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _deepseek(config: Config) -> dict[str, Any]:
     sizes = _common(
         dict(config) | {"head_dim": mla.nope_dim + mla.rope_dim, "num_key_value_heads": None}
     )
-    mlp_bias = config["model_type"] == "deepseek_v2" and bool(config.get("mlp_bias"))
+    mlp_bias = config["model_type"] == "deepseek_v2" and flag(config, "mlp_bias")
     return (
         sizes
         | _attention_bias(config)
@@ -268,7 +268,7 @@ def _gpt2(config: Config) -> dict[str, Any]:
         "K": N,
         "H": D // N,
         "V": size(config, "vocab_size"),
-        "tied_embeddings": bool(config.get("tie_word_embeddings", True)),
+        "tied_embeddings": flag(config, "tie_word_embeddings", default=True),
         "gated_mlp": False,
         "qkv_bias": True,
         "o_bias": True,

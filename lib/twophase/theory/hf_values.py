@@ -36,6 +36,14 @@ def count(config: Config, key: str, default: int = 0) -> int:
     return value
 
 
+def flag(config: Config, key: str, default: bool = False) -> bool:
+    """A switch; null is off. Text such as "false" would count as on, so that it is refused."""
+    value = config.get(key, default)
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"The config's {key!r} must be true or false, but it is {value!r}.")
+    return bool(value)
+
+
 def number(config: Config, key: str, default: float) -> float:
     value = default if config.get(key) is None else config[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:

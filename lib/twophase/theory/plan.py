@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Service:
-    """The steady state: `batch` requests always in flight, every step at the mean context, every
+    """The steady state: `batch` requests always in flight, every step as one is on average, every
     prompt computed alone and charged to the machine. Without an output only decoding is known."""
 
     ttft_s: float
@@ -158,11 +158,11 @@ def _step(d: Deployment) -> Step:
 
 def _service(d: Deployment) -> Service:
     w, prefill = d.w, d.prefill(d.w.prompt)
-    step = d.step(w.batch, w.mean_context)
+    step = d.mean_step(w.batch)
     ceiling = latency_throughput.throughput_ceiling_tokens_per_s(
-        float(d.cache_bytes(w.mean_context)),
+        d.mean_cache_bytes,
         d.chip.hbm_bytes_per_s,
-        flops_per_token=d.step_flops(1, w.mean_context),
+        flops_per_token=d.mean_token_flops,
         flops_per_s=d.chip.peak_flops_per_s(w.compute),
     )
     decoding = Service(
@@ -202,9 +202,9 @@ def _service(d: Deployment) -> Service:
 def _least_machine_time_s(d: Deployment, n_output: int) -> float:
     """What no engine can undercut on these chips: a request's FLOPs at the peak rate, or its cache
     read for each further token, whichever takes longer; weights and everything else for free."""
-    steps, mean = n_output - 1, d.w.mean_context
-    flops = d.prefill_flops(d.w.prompt) + steps * d.step_flops(1, mean)
-    moved = steps * float(d.cache_bytes(mean))
+    steps = n_output - 1
+    flops = d.prefill_flops(d.w.prompt) + steps * d.mean_token_flops
+    moved = steps * d.mean_cache_bytes
     peak, bandwidth = d.chip.peak_flops_per_s(d.w.compute), d.chip.hbm_bytes_per_s
     return float(time_overlapped_s(flops, moved, peak, bandwidth))
 

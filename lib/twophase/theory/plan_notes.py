@@ -63,7 +63,7 @@ def _requests(w: Workload) -> list[str]:
         return ["no --output, so no requests: throughput is that of decoding, prompts not counted"]
     return [
         f"steady state: {w.batch:,} requests always in flight, each computes its prompt alone, then"
-        f" shares {w.n_output - 1:,} steps at the mean context of {float(w.mean_context):,.0f};"
+        f" shares {w.n_output - 1:,} steps, their context {float(w.mean_context):,.0f} on average;"
         " latency = in flight / rate, waiting for the prompts of the others included"
     ]
 

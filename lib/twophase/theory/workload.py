@@ -8,7 +8,7 @@ from twophase.theory.hardware import SCALE_BYTES_PER_VALUE, bytes_per_value
 
 LARGEST = 10**12
 SPLITS = ("heads", "evenly")
-WHOLE = ("batch", "context", "n_prompt", "n_output", "n_chips")
+WHOLE = ("batch", "n_prompt", "n_output", "context", "n_chips")
 SIZES = {
     "activation_bytes": 10**24,
     "overhead_bytes": 10**24,
