@@ -41,6 +41,7 @@ def test_the_median_and_quartiles_are_those_of_the_samples():
     )
     assert timing.count == 5
     assert (timing.median_s, timing.quartiles_s) == (3.0, (2.0, 4.0))
+    assert timing.fastest_s == 1.0
     assert timing.spread == pytest.approx(2 / 3)
 
 

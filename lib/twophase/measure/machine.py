@@ -109,7 +109,7 @@ def probe(dtype: str = "bf16", budget_s: float = 0.3, device: str | None = None)
     def rates(work: Work, share: float) -> tuple[float, float]:
         function, amount = work
         timing = stopwatch(function, "probe", budget_s=budget_s * share, warmup=1, min_rounds=1)
-        return amount / timing.median_s, amount / min(timing.samples_s)
+        return amount / timing.median_s, amount / timing.fastest_s
 
     read = [rates(reader, 0.5 / len(reads)) for reader in reads.values()]
     flops_per_s, best_flops_per_s = rates(product, 0.5)
