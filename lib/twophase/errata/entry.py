@@ -176,8 +176,7 @@ def entry(finding: Finding, source_title: str) -> str:
         f'<span class="tp-verdict tp-{verdict}">{finding.verdict}</span>'
         f' <span class="tp-claim">{escape(claim.claim)}</span>'
         f' <span class="tp-off tp-{finding.severity or "right"}">{escape(off)}</span></summary>'
-        f'<p class="tp-claim">{escape(claim.claim)}</p><dl>'
-        f"<dt>Printed</dt><dd>{_printed(finding)}</dd>"
+        f"<dl><dt>Printed</dt><dd>{_printed(finding)}</dd>"
         f"<dt>Recomputed</dt><dd>{_recomputed(finding)}</dd>"
         f"{_off(finding)}{_condition(finding)}"
         f"<dt>What is right</dt><dd>{escape(finding.correction)}</dd>{_basis(claim)}"
