@@ -17,7 +17,7 @@ wrong = Misconceptions()
 Sizes = dict[str, Any]
 
 # 2⁵³ lies below this many bytes, and 2⁶³ above: a float drops the last ones
-ODD = {"L": 3, "D": 5, "F": 7, "N": 3, "K": 1, "H": 3, "V": 1_000_003, "tied": False}
+ODD = {"L": 3, "D": 5, "F": 7, "N": 3, "K": 1, "H": 3, "V": 1_000_002, "tied": False}
 BEYOND_FLOATS = (ODD, 1_000_001, 1_000_000_000, 1)
 
 
