@@ -11,7 +11,7 @@ from twophase.checks.edges import past
 from twophase.checks.exercise import Case
 
 Tensor = torch.Tensor
-WIDE = past(256, 1000, 1024)  # scores in the widest block
+WIDE = past(1024, 2048)  # scores in the widest block
 
 
 def _blocks(

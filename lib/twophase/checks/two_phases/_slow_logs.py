@@ -89,6 +89,8 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
     step, n = rng.uniform(0.008, 0.03), 100
     even = [step] * n
     tail = even[:86] + [3 * step] * 14
+    ends = [0.8 * step] * 6 + even[12:] + [2.4 * step] * 6
+    assert median(ends[-6:]) > 2 * median(ends[:6])  # as if they grew
     mixed = [step, step, step, 2.6 * step, 2.6 * step] * (n // 5)
     wavy = [g * (1 + 0.3 * (i // 25)) for i, g in enumerate(even)]
 
@@ -108,6 +110,7 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
             log([g * (1 + 0.9 * (i >= 60)) for i, g in enumerate(even)]),
         ),
         ("no_cache, in the last gaps only", log(tail)),
+        ("healthy, six short gaps first and six long ones last", log(ends)),
         ("healthy, two of five gaps are long from the beginning", log(mixed)),
         (
             "healthy: one gap is 11 times the early ones, and 8 times the median",

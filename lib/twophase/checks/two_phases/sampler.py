@@ -152,10 +152,13 @@ def cases(rng: random.Random) -> list[Case]:
     many = [0.01 * (37 * i % 60) for i in range(60)]
     vocabulary = [i / 100 for i in range(past(2048))]
     V4, V5 = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6]
+    signed = [0.1, 1.3, -2.8]
+    assert max(signed, key=abs) < 0 < max(signed)
     filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
     fresh = [_fresh(rng, f"fresh {i + 1}", k, p, public=i < 2) for i, (k, p) in enumerate(filters)]
     return [
         Case("greedy: temperature 0", (V4, 0, None, None)),
+        Case("greedy: the logit of largest size is negative", (signed, 0, None, None)),
         Case("temperature 2 alone", (V4, 2.0, None, None)),
         Case("top_k = 2 alone", (V4, 1.0, 2, None)),
         Case("top_p = 0.6 alone", (V4, 1.0, None, 0.6)),
@@ -169,7 +172,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("temperature 0.05: low is not zero", ([0.4, 1.3, 1.2], 0.05, None, None)),
         Case(
             "temperature 1/1024, two that almost tie",
-            ([1.0, 1.25, 1.25 + 1 / 2048], 1 / 1024, 3, 1.0),
+            ([0.25, 1.25, 1.25 + 1 / 2048], 1 / 1024, 3, 1.0),
         ),
         Case("large logits", ([1999.0, 2000.0, 1997.5], 2.0, None, 0.8)),
         Case("logits far below zero", ([-209.0, -208.0, -210.5, -208.7], 1.0, 2, None)),
