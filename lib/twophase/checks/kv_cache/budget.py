@@ -153,6 +153,19 @@ def _fitted(percent: int, tokens: int, spare_bytes: int = 0) -> Case:
     )
 
 
+def _cluster() -> Case:
+    """Thousands of chips, and a last token for which a hundredth of a byte is missing: a quotient
+    that a float rounds up to a whole number."""
+    sizes = n_params, width, B, kv, activations, percent = 10**12, 2, 500, 21_504, 10**12 + 1, 1
+    tokens = 8_400_000
+    fixed, cache = n_params * width + activations, B * kv * tokens
+    memory = (100 + percent) * (fixed + cache) // 100
+    free_times_100 = 100 * memory - (100 + percent) * fixed
+    assert free_times_100 == (100 + percent) * cache - 1, "a hundredth of a byte is missing"
+    assert int(free_times_100 / ((100 + percent) * B * kv)) == tokens, "floats do not see it"
+    return Case("94 TB, a hundredth of a byte too small for 8,400,000 tokens", (memory, *sizes))
+
+
 def _fresh(rng: random.Random) -> Sizes:
     """A budget whose answer ends in the middle of a token."""
     n_params, width = rng.randrange(10**8, 10**10), rng.choice((1, 2, 4, 2))
@@ -165,7 +178,8 @@ def _fresh(rng: random.Random) -> Sizes:
 
 def cases(rng: random.Random) -> list[Case]:
     """An exact fit without overhead, weights that do not fit, the chapter's models; fits to the
-    last byte and to a part of one; every width; long contexts; then fresh ones."""
+    last byte and to a part of one, on hundreds of TB too; every width; long contexts; then fresh
+    ones."""
     exact = [_fitted(p, t, b) for p, t in ((10, 4096), (35, 4096), (5, 4096)) for b in (0, -1)]
     many, long = edges.past(4096), edges.past(2**20)
     fresh = [Case(f"fresh {i + 1}", _fresh(rng), public=i < 3) for i in range(6)]
@@ -198,6 +212,7 @@ def cases(rng: random.Random) -> list[Case]:
             (80 * 10**9, 6_738_415_616, 2, 1, 1_000, 10**9, 20),
         ),
         *exact,
+        _cluster(),
         *fresh,
     ]
 
