@@ -123,6 +123,12 @@ def _time() -> list[Edge]:
             ("plain", 1, "bf16", 4),
         ),
         (
+            "in int8 computing takes as long, and is just in time",
+            work(2**18, 2, max_batch=64, tpot_limit_s=1.0, formats=["int8"]),
+            [machine(flops_per_s=2.0**21, bytes_per_s=2.0**18 + 16, **ROOMY)],  # eight are read
+            ("plain", 1, "int8", 4),
+        ),
+        (
             "two chips compute and wait, just in time",
             work(2**18, 2, max_batch=64, tpot_limit_s=1.0),
             [machine(flops_per_s=2.0**21, memory_bytes=300_000, max_chips=2, sync_s=0.5)],
