@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from twophase.checks import registry
 from twophase.kernels.attention import naive_attention
 from twophase.measure import Meter
 from twophase.models import attention
@@ -93,3 +94,18 @@ def test_requests_in_flight_are_rate_times_latency_for_a_queue_counted_moment_by
     rate = len(visits) / (end / 1000)
     assert theory.requests_in_flight(rate, mean_latency_s) == pytest.approx(in_flight, rel=1e-9)
     assert theory.requests_per_s(in_flight, mean_latency_s) == pytest.approx(rate, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_flops_to_predict_are_those_that_the_meter_counts(seed: int) -> None:
+    exercise = registry.load("two_phases-forward_flops")
+    for case in exercise.make_cases(seed):
+        model, T, n_cached = case.args
+        transformer = Transformer(Config(**model)).eval()
+        cache = transformer.new_cache(1, T + n_cached)
+        with torch.inference_mode():
+            if n_cached:
+                transformer(torch.zeros(1, n_cached, dtype=torch.long), cache=cache)
+            with Meter() as meter:
+                transformer(torch.zeros(1, T, dtype=torch.long), cache=cache)
+        assert exercise.reference(model, T, n_cached) == meter.matmul_flops, case.name

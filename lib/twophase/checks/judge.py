@@ -143,14 +143,22 @@ class Bench:
             exercise.look(LocalAnswer(exercise.namespace(exercise.reference)), c)
             for c in self.cases
         ]
-        self._wrong: dict[str, list[Seen]] = {}
+        self._wrong: dict[str, tuple[LocalAnswer, list[Seen]]] = {}
 
     def wrong_answer(self, misconception: Misconception) -> list[Seen]:
         """What this misconception shows on every case."""
+        return [self._wrong_at(misconception, i) for i in range(len(self.cases))]
+
+    def _wrong_at(self, misconception: Misconception, i: int) -> Seen:
+        """What this misconception shows on case i. It meets the cases in their order, and those
+        that nobody asks for not at all."""
         if misconception.slug not in self._wrong:
-            answer = LocalAnswer(self.exercise.namespace(misconception.answer))
-            self._wrong[misconception.slug] = [_look(self.exercise, answer, c) for c in self.cases]
-        return self._wrong[misconception.slug]
+            names = self.exercise.namespace(misconception.answer)
+            self._wrong[misconception.slug] = LocalAnswer(names), []
+        answer, shown = self._wrong[misconception.slug]
+        for case in self.cases[len(shown) : i + 1]:
+            shown.append(_look(self.exercise, answer, case))
+        return shown[i]
 
     def judge(self, answer: Answer, whole: bool = True) -> Verdict:
         """The verdict on `answer`. Never raises for what the answer does.
@@ -258,9 +266,7 @@ class Bench:
             m
             for m in self.exercise.misconceptions
             if len(seen) == len(self.cases)
-            and all(
-                _agree(s, w, self.exercise) for s, w in zip(seen, self.wrong_answer(m), strict=True)
-            )
+            and all(_agree(s, self._wrong_at(m, i), self.exercise) for i, s in enumerate(seen))
         ]
         return agreeing[0] if len(agreeing) == 1 else None
 

@@ -14,6 +14,7 @@ from twophase.protocol.invoke import guarded
 
 Args = tuple[tuple[Any, ...], dict[str, Any]]
 
+FIXED = (int, float, bool, str, type(None))  # no call can change one
 KEPT = 16  # sets of arguments, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
 
@@ -77,7 +78,10 @@ class ArgumentGuard:
 
 
 def _prints(given: Args) -> list[bytes | None]:
-    return [_print([value]) for value in (*given[0], *given[1].values())]
+    return [
+        repr(value).encode() if type(value) in FIXED else _print([value])
+        for value in (*given[0], *given[1].values())
+    ]
 
 
 def _print(values: list[Any]) -> bytes | None:

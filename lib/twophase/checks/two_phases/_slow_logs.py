@@ -46,6 +46,19 @@ def stalled(gaps: Gaps, times: float, at: int = -2) -> Gaps:
     return put(gaps, at % len(gaps), median(gaps) * times)
 
 
+def on_the_threshold() -> Events:
+    """Waited for exactly half, grew to exactly twice, one gap exactly ten times the median: all of
+    them powers of two, so that no float rounds."""
+    step = 2.0**-6
+    gaps = [step] * 58 + [2 * step] * 42
+    events: Events = [{"event": "arrived", "t_s": 8.0}, {"event": "started", "t_s": 8.5}]
+    now = 9.0
+    for i, gap in enumerate([0.0, *put(gaps, 30, 10 * step)]):
+        now += gap
+        events.append({"event": "token", "t_s": now, "index": i})
+    return events
+
+
 def logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
     """One log for each way to be slow, and for two at once. n gaps. Faults are clear of their
     thresholds, but not far."""
@@ -112,6 +125,17 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
         ("no_cache, in the last gaps only", log(tail)),
         ("healthy, six short gaps first and six long ones last", log(ends)),
         ("healthy, two of five gaps are long from the beginning", log(mixed)),
+        ("healthy, the last five gaps are long", log(even[:95] + [3 * step] * 5)),
+        ("no_cache, but for the last five gaps", log(even[:70] + [3 * step] * 25 + even[:5])),
+        (
+            "no_cache, in the first half of the last quarter",
+            log(even[:75] + [3 * step] * 14 + even[:11]),
+        ),
+        ("healthy, some early gaps are short", log(even[:8] + [0.4 * step] * 8 + even[:84])),
+        (
+            "healthy, two of five gaps are short, and one is 9 times the others",
+            log(put([0.5 * step, 0.5 * step, step, step, step] * (n // 5), 52, 9 * step)),
+        ),
         (
             "healthy: one gap is 11 times the early ones, and 8 times the median",
             log(put(wavy, 40, 11 * step)),

@@ -174,6 +174,7 @@ def cases(rng: random.Random) -> list[Case]:
             "temperature 1/1024, two that almost tie",
             ([0.25, 1.25, 1.25 + 1 / 2048], 1 / 1024, 3, 1.0),
         ),
+        Case("top_p = 0.9975 leaves three of four", ([-1.0, 4.0, 5.0, 0.0], 1.0, None, 0.9975)),
         Case("large logits", ([1999.0, 2000.0, 1997.5], 2.0, None, 0.8)),
         Case("logits far below zero", ([-209.0, -208.0, -210.5, -208.7], 1.0, 2, None)),
         Case("60 tokens, top_p = 0.03 leaves two", (many, 1.0, None, 0.03)),

@@ -9,7 +9,7 @@ from statistics import mean, median
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.two_phases._slow_logs import Events, logs, thresholds
+from twophase.checks.two_phases._slow_logs import Events, logs, on_the_threshold, thresholds
 
 wrong = Misconceptions()
 
@@ -156,6 +156,7 @@ def cases(rng: random.Random) -> list[Case]:
     """Every kind of log with the fewest tokens, the thresholds, then longer ones, one of
     thousands of tokens, that are not shown. The right answer makes the label."""
     short = [*logs(rng, 16), *thresholds(rng)]
+    short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
     long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 3_001)[9]]
     hidden = [

@@ -1,0 +1,81 @@
+"""Every exercise before the mutation prover: what its check lets through has a reason, written down
+beside it. In `make test` a sample of mutants at two seeds, in `make test-more` all of them at
+twenty."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from exercise_tools import ALL_IDS, ANSWERS
+
+import twophase.checks
+from twophase.checks import prove, registry
+from twophase.checks.exercise import Exercise
+from twophase.checks.prove.ranges import arguments, drawn
+from twophase.checks.prove.sources import answers
+from twophase.checks.prove.trial import all_mutants, benches, programs, reasons, try_all
+
+SAMPLE = 6  # mutants of each exercise in `make test`
+
+
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_a_sample_of_mutants_is_killed_at_both_seeds_or_has_a_reason(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    made = list(benches(exercise, 2))
+    mutants = all_mutants(programs(exercise, ANSWERS)[:2])
+    known = reasons(exercise)
+    sample = [m for m in mutants if m[1].key not in known][:: max(1, len(mutants) // SAMPLE)]
+    assert sample
+    left = [t.key for t in try_all(sample, made) if t.verdict != "killed"]
+    assert not left
+
+
+@pytest.mark.more
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_every_mutant_is_killed_at_twenty_seeds_or_has_a_reason(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    made = list(benches(exercise, 20))
+    mutants = all_mutants(programs(exercise, ANSWERS), arguments(made[0]))
+    left = {t.key for t in try_all(mutants, made) if t.verdict != "killed"}
+    assert not left - set(reasons(exercise)), "to be killed by a case, or to get a reason"
+    assert not set(reasons(exercise)) - left, "in equivalent.toml, and killed or gone"
+
+
+@pytest.mark.more
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_no_verdict_depends_on_the_seed(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    right = [(p.called, p.names(p.source)) for p in answers(exercise, ANSWERS)]
+    for bench in benches(exercise, 20):
+        assert not (wrong := prove.misconceptions(bench)), wrong
+        for called, names in right:
+            assert not (wrong := prove.right(bench, names, called)), wrong
+
+
+@pytest.mark.parametrize("exercise_id", ALL_IDS)
+def test_every_seed_reaches_both_ends_of_the_ranges_that_the_task_names(exercise_id: str) -> None:
+    exercise = registry.load(exercise_id)
+    found = drawn(exercise, list(benches(exercise, 2)))
+    assert not [d.name for d in found if d.short]
+
+
+def _tables() -> list[tuple[str, Path]]:
+    root = Path(twophase.checks.__path__[0])
+    return [(t, f) for t in registry.topics() if (f := root / t / "equivalent.toml").exists()]
+
+
+@pytest.mark.parametrize(("topic", "file"), _tables(), ids=lambda x: str(x)[-12:])
+def test_a_reason_is_given_for_mutants_that_can_be_made(topic: str, file: Path) -> None:
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    assert set(tables) <= {i.partition("-")[2] for i in registry.ids(topic)}
+    for slug, table in tables.items():
+        exercise: Exercise = registry.load(f"{topic}-{slug}")
+        made = list(benches(exercise, 1))
+        there = {m.key for _, m in all_mutants(programs(exercise, ANSWERS), arguments(made[0]))}
+        for reason, keys in table.items():
+            assert len(reason.split()) > 2, reason
+            assert not set(keys) - there, f"no such mutants of {exercise.id}: they are gone"
