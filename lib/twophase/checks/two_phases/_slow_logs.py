@@ -131,7 +131,11 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
             "no_cache, in the first half of the last quarter",
             log(even[:75] + [3 * step] * 14 + even[:11]),
         ),
-        ("healthy, some early gaps are short", log(even[:8] + [0.4 * step] * 8 + even[:84])),
+        ("healthy, some early gaps are short", log(even[:8] + [0.4 * step] * 10 + even[:82])),
+        (
+            "healthy, faster in the middle",
+            log(even[:25] + [0.45 * step] * 50 + [1.2 * step] * 25),
+        ),
         (
             "healthy, two of five gaps are short, and one is 9 times the others",
             log(put([0.5 * step, 0.5 * step, step, step, step] * (n // 5), 52, 9 * step)),

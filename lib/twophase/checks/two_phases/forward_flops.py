@@ -124,6 +124,7 @@ def cases(rng: random.Random) -> list[Case]:
                 public=i < 2,
             )
         )
+    large = {**tiny, "V": past(2048)}
     shapes = {
         "as many KV heads as query heads": {**tiny, "L": 2, "D": 5, "N": 3, "K": 3},
         "one KV head for six": {**tiny, "N": 6, "D": 11},
@@ -136,7 +137,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case(f"{tiny}, 3 tokens, 2 cached", (tiny, 3, 2)),
         *(Case(f"{says}: {m}, 2 tokens, 3 cached", (m, 2, 3)) for says, m in shapes.items()),
         Case(f"{tiny}, one token, 2,053 cached", (tiny, 1, past(2048))),
-        Case(f"{tiny}, 65 tokens, nothing cached", (tiny, 65, 0)),
+        Case(f"{large}, 2,053 tokens, nothing cached", (large, past(2048), 0)),
         *fresh,
     ]
 

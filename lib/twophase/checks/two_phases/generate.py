@@ -226,7 +226,8 @@ def _case(
         if stop_at is None and prompt[0] not in said:  # that the prompt holds it does not matter
             return Case(name, (prompt, n, prompt[0], *model_of), public=shown)
         token = -1 if stop_at is None else said[stop_at]
-        if token >= 0 and said.index(token) == stop_at and stop in (None, token):
+        wanted = stop in (None, token) and (V < 4096 or token > 2048)
+        if token >= 0 and said.index(token) == stop_at and wanted:
             return Case(name, (prompt, n, token, *model_of), public=shown)
 
 
@@ -245,7 +246,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "a prompt of 20 tokens; scores far below zero", 20, 3, largest=-1000.0),
         _case(rng, "scores around 1,000", 3, 8, largest=1000.0),
         _case(rng, "the same token twice, one after the other", 3, 20, twice=True),
-        _case(rng, "2,053 tokens to choose from", 3, 2, V=past(2048)),
+        _case(rng, "4,099 tokens to choose from, the stop token past 2,048", 3, 2, 1, V=4099),
         _case(rng, "a prompt of 2,053 tokens", past(2048), 3, V=99, shown=False),
         _case(rng, "140 new tokens", 2, 140, V=200, shown=False),
         _case(rng, "fresh, ended by its length", 11, 12, None, shown=False),

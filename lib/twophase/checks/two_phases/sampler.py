@@ -41,17 +41,14 @@ def keep_top_k(probs: list[float], top_k: int | None) -> list[float]:
     return [p if i in kept else 0.0 for i, p in enumerate(probs)]
 
 
-def keep_top_p(
-    probs: list[float], top_p: float | None, order: list[int] | None = None, crossing: bool = True
-) -> list[float]:
-    """Keep tokens in `order` until their mass reaches top_p; `crossing` keeps the one that reaches
-    it."""
+def keep_top_p(probs: list[float], top_p: float | None) -> list[float]:
+    """Keep tokens from the largest down until their mass reaches top_p."""
     if top_p is None:
         return probs
     kept: set[int] = set()
     mass = 0.0
-    for i in order if order is not None else by_size(probs):
-        if mass >= top_p or (not crossing and kept and mass + probs[i] >= top_p):
+    for i in by_size(probs):
+        if mass >= top_p:
             break
         kept.add(i)
         mass += probs[i]
@@ -180,6 +177,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("60 tokens, top_p = 0.03 leaves two", (many, 1.0, None, 0.03)),
         Case("60 tokens, top_p = 0.985 leaves all but one", (many, 0.9, None, 0.985)),
         Case("60 tokens, top_k = 57", (many, 1.0, 57, None)),
+        Case("temperature 3,000 alone", (V4, 3000.0, None, None)),
+        Case("logits 2,000 apart", ([-1000.0, 1000.0, 999.5], 1.0, None, None)),
         Case("one token in all", ([0.4], 1.5, 1, 0.5)),
         Case("2,053 tokens, the last ones are the largest", (vocabulary, 1.0, 2, 0.9)),
         Case("2,053 tokens, greedy", (vocabulary, 0, None, None)),
@@ -190,6 +189,11 @@ def cases(rng: random.Random) -> list[Case]:
 def exp_over_sum(logits: list[float], temperature: float) -> list[float]:
     return normalized([math.exp(x / temperature) for x in logits])  # overflows above 709
 
+
+without_crossing = replaced(
+    keep_top_p, {"mass >= top_p": "mass >= top_p or (kept and mass + probs[i] >= top_p)"}
+)
+in_order = replaced(keep_top_p, {"by_size(probs)": "range(len(probs))"})
 
 wrong.add(
     "overflow",
@@ -206,7 +210,7 @@ wrong.add(
 )
 wrong.add(
     "crossing_token_dropped",
-    replaced(reference, {"(left, top_p)": "(left, top_p, crossing=False)"}),
+    replaced(reference, {"keep_top_p(left": "without_crossing(left"}),
     "samplers that cut where the running sum exceeds top_p",
     "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the line"
     " stays in.",
@@ -227,7 +231,7 @@ wrong.add(
 )
 wrong.add(
     "vocabulary_order",
-    replaced(reference, {"(left, top_p)": "(left, top_p, list(range(len(left))))"}),
+    replaced(reference, {"keep_top_p(left": "in_order(left"}),
     "plausible",
     "You summed the probabilities in the order of the vocabulary. Top-p sums from the largest"
     " down.",
