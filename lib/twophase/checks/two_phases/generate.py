@@ -281,4 +281,5 @@ EXERCISE = Exercise(
         "How many times does a cached loop call the model for n output tokens?",
         "n times: one prefill, which gives the first token, and n − 1 decode steps.",
     ),
+    ranges={"len(prompt)": (1, 2053), "max_new_tokens": (0, 140), "stop_token": (0, 2048)},
 )

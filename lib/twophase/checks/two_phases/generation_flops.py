@@ -141,4 +141,5 @@ EXERCISE = Exercise(
         "How many FLOPs does one token cost in a forward pass, attention's pairs left out?",
         "Two for each parameter it is multiplied with: one multiply, one add.",
     ),
+    ranges={"n_params": (1, 4.05e11), "n_prompt": (1, 100_000), "n_output": (1, 100_001)},
 )

@@ -161,4 +161,5 @@ EXERCISE = Exercise(
         "A request gets n tokens. By what do you divide to get TPOT, and what is left out?",
         "By n − 1, the gaps between tokens; the wait for the first token is TTFT and is left out.",
     ),
+    ranges={"len(token_times_s)": (1, 3000), "arrival_s": (-2.0, 1.7e9)},
 )

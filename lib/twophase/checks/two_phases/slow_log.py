@@ -158,7 +158,7 @@ def cases(rng: random.Random) -> list[Case]:
     short = [*logs(rng, 16), *thresholds(rng)]
     short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
-    long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 3_001)[9]]
+    long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 1_601)[9]]
     hidden = [
         Case(f"log {i}", (log,), public=False)
         for i, (_, log) in enumerate(long, start=len(shown) + 1)
@@ -198,4 +198,5 @@ EXERCISE = Exercise(
         "In a log the time between tokens grows steadily with the position. What do you suspect?",
         "That each step runs the whole text again: there is no KV cache, or it is not used.",
     ),
+    ranges={"len(events)": (19, 1604)},
 )
