@@ -146,7 +146,8 @@ PACKAGE = Path(registry.__file__).parents[1]
     [
         f"open({str(PACKAGE / 'checks/kv_cache/max_batch.py')!r})",
         f"open({str(PACKAGE / 'theory/kv_cache.py')!r})",
-        "import sys; sys.meta_path.pop(0); import twophase.checks.registry",
+        "import sys; sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != 'Refuse'];"
+        " import twophase.checks.registry",
         "import inspect, twophase.theory.kv_cache as m; inspect.getsource(m)",
         f"import os; os.listdir({str(PACKAGE.parents[1] / 'solutions')!r})",
         "import os; os.listdir('/tmp')",

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from twophase.checks.compare import difference
 from twophase.checks.kv_cache import _snippet_caches as caches
-from twophase.checks.kv_cache import snippet, step_bytes
+from twophase.checks.kv_cache import _snippet_cases, _snippet_scripts, snippet
 from twophase.checks.kv_cache._broken_caches import MUTANTS, Buffer, Cache
 from twophase.checks.kv_cache.cache_tests import passes, problem
 
@@ -50,20 +51,26 @@ def test_the_printed_class_loses_one_token_too_many_without_an_error() -> None:
     assert cache.read(0)[0].flatten().tolist() == [1.0, 2.0]  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("fault", snippet.FAULTS)
+@pytest.mark.parametrize("fault", caches.FAULTS)
 def test_each_fault_alone_breaks_the_contract_on_some_input_and_keeps_it_on_another(
     fault: str,
 ) -> None:
-    one = snippet.FAULTS[fault]
+    one = caches.FAULTS[fault]
     harmless = {"n_sequences": 1, "S_max": 4, "dtype": "float32", "blocks": [[[0], 2], [[0], 2]]}
     assert (
-        snippet.difference(
-            snippet._play(one, harmless), snippet._play(caches.Right, harmless), snippet.COMPARE
+        difference(
+            _snippet_cases._play(one, harmless),
+            _snippet_cases._play(caches.Right, harmless),
+            _snippet_cases.COMPARE,
         )
         is None
     )
     differ = [
-        snippet.difference(snippet._play(one, s), snippet._play(caches.Right, s), snippet.COMPARE)
+        difference(
+            _snippet_cases._play(one, s),
+            _snippet_cases._play(caches.Right, s),
+            _snippet_cases.COMPARE,
+        )
         for s in snippet.expose()
     ]
     assert sum(d is not None for d in differ) == 1  # the author's inputs show one fault each
@@ -87,7 +94,7 @@ def test_each_fault_alone_breaks_the_contract_on_some_input_and_keeps_it_on_anot
     ],
 )
 def test_inputs_outside_the_contract_expose_nothing(scripts: object) -> None:
-    assert snippet.problem(scripts)
+    assert _snippet_scripts.problem(scripts)
 
 
 def test_random_use_of_the_two_right_caches_gives_the_same_answers() -> None:
@@ -127,13 +134,3 @@ def test_every_broken_cache_can_be_told_from_a_right_one(name: str) -> None:
 )
 def test_scripts_that_are_none_are_said_to_be_none(scripts: object) -> None:
     assert problem(scripts)
-
-
-@pytest.mark.parametrize(
-    "sizes", [(1, 1, 2, 1, 1, 2, 4), (3, 17, 40, 12, 4, 6, 2), (2, 60, 64, 4, 4, 10, 8)]
-)
-def test_the_meter_counts_the_step_as_the_formula_does(
-    sizes: tuple[int, int, int, int, int, int, int],
-) -> None:
-    B, S, _, N, K, H, width = sizes
-    assert step_bytes.measured(*sizes) == width * B * (2 * (S + 1) * K * H + 2 * N * H + 4 * K * H)
