@@ -114,3 +114,23 @@ def test_two_objects_that_share_their_state_are_wrong() -> None:
     held = exercise("held", "Held", Own, half, cases, observe=see)
     assert Bench(held).judge(LocalAnswer({"Held": Own})).right
     assert "asked once more" in Bench(held).judge(LocalAnswer({"Held": Shared})).message
+
+
+def test_what_needs_no_arguments_is_asked_once_for_all_cases_and_once_more() -> None:
+    def cases(rng: Any) -> list[Case]:
+        return [Case("first"), Case("second"), Case("third")]
+
+    calls: list[int] = []
+
+    def f() -> int:
+        calls.append(1)
+        return 7
+
+    def counts() -> int:
+        calls.append(1)
+        return len(calls)
+
+    given = exercise("given", "f", lambda: 7, half, cases)
+    assert judged(f, given).right
+    assert len(calls) == 3  # for three cases, for the last once more, for the first once more
+    assert not judged(counts, given).right

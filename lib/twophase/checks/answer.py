@@ -139,6 +139,30 @@ class LocalAnswer:
         return LocalHandle(self._guard.method(name, make, _copies(args, kwargs)), self._guard)
 
 
+class AskedOnce:
+    """An answer that is asked only once for what it gives without arguments (inputs that expose a
+    fault, tests): however many cases look at that, it cannot give each of them something else."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._gave: dict[str, Any] = {}
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            return self._answer.call(name, *args, **kwargs)
+        if name not in self._gave:
+            try:
+                self._gave[name] = self._answer.call(name)
+            except AnswerError as e:
+                self._gave[name] = e
+        if isinstance(self._gave[name], AnswerError):
+            raise self._gave[name]
+        return roundtrip(self._gave[name])  # a copy: a check may change what it got
+
+    def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
+        return self._answer.new(name, *args, **kwargs)
+
+
 class Twins:
     """An answer whose objects are made in pairs: each call meets a second object first, so that two
     that share what each should have of its own are not what one alone is."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from twophase.checks.answer import Answer, LocalAnswer, Timed, Twins
+from twophase.checks.answer import Answer, AskedOnce, LocalAnswer, Timed, Twins
 from twophase.checks.calls import Calls
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
@@ -171,8 +171,9 @@ class Bench:
         timed = answer if isinstance(answer, Timed) else None
         if timed is not None:
             timed.start_exercise(PATIENCE * self.exercise.time_limit_s)
+        once = AskedOnce(answer)
         for case, expected in zip(self.cases, self.expected, strict=True):
-            found, outcome = self._try(answer, timed, case, expected)
+            found, outcome = self._try(once, timed, case, expected)
             seen.append(found if outcome.right or _modest(found) else TOO_LARGE)
             outcomes.append(outcome)
             if outcome.error in FATAL or not (whole or outcome.right):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +18,9 @@ from twophase.checks.prove.limits import TooLong, cpu_limit, memory_limit
 from twophase.checks.prove.mutate import Mutant, mutants
 from twophase.checks.prove.sources import Program, answers, own
 
-LIMIT_S = 0.3  # of processor time, for one mutant at one seed
+LIMIT_S = 0.3  # of processor time, for one mutant at one seed: at least this,
+SLOWER = 4  # or so many times what the program itself takes,
+LONGEST_S = 60.0  # which should be far less than this
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,13 @@ def all_mutants(
 def try_all(mutants: Sequence[tuple[Program, Mutant]], benches: Sequence[Bench]) -> Iterator[Tried]:
     """Each mutant at every seed, one after the other. One that computes too long at two seeds is
     taken for endless at all."""
+    limits: dict[str, float] = {}
     for program, mutant in mutants:
+        if program.called not in limits:
+            limits[program.called] = _limit_s(program, benches[0])
         killed = endless = 0
         for bench in benches:
-            ended = passes(program, mutant.source, bench)
+            ended = passes(program, mutant.source, bench, limits[program.called])
             killed += ended is not True
             endless += ended is None
             if endless == 2:
@@ -70,10 +76,17 @@ def try_all(mutants: Sequence[tuple[Program, Mutant]], benches: Sequence[Bench])
         yield Tried(mutant.key, killed, len(benches))
 
 
-def passes(program: Program, source: str, bench: Bench) -> bool | None:
+def _limit_s(program: Program, bench: Bench) -> float:
+    """What a mutant of this program may take: several times as long as the program itself."""
+    start = time.process_time()
+    passes(program, program.source, bench, LONGEST_S)
+    return max(LIMIT_S, SLOWER * (time.process_time() - start))
+
+
+def passes(program: Program, source: str, bench: Bench, limit_s: float = LIMIT_S) -> bool | None:
     """Whether the judge takes this source for a right answer; None if it computes too long."""
     try:
-        with memory_limit(), cpu_limit(LIMIT_S), warnings.catch_warnings(action="ignore"):
+        with memory_limit(), cpu_limit(limit_s), warnings.catch_warnings(action="ignore"):
             return bench.judge(LocalAnswer(program.names(source)), whole=False).right
     except TooLong:
         return None
