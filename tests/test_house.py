@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,25 +53,27 @@ def absolute(path: Path, node: ast.ImportFrom) -> str:
     return ".".join([*package, *([node.module] if node.module else [])])
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(path: Path) -> list[tuple[str, bool]]:
     """Every module that a file imports, with whether that happens when the file itself is
     imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    late = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node not in late) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = absolute(path, node)
-            yield module, node not in late
-            if module == "twophase":
-                yield from ((f"twophase.{alias.name}", node not in late) for alias in node.names)
+    return list(_imports(path, ast.parse(path.read_text(encoding="utf-8")), now=True))
+
+
+def _imports(path: Path, node: ast.AST, now: bool) -> Iterator[tuple[str, bool]]:
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, now) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = absolute(path, node)
+        yield module, now
+        if module == "twophase":
+            yield from ((f"twophase.{alias.name}", now) for alias in node.names)
+    elif not isinstance(node, ast.expr):  # in which there is no statement
+        late = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        )
+        for inner in ast.iter_child_nodes(node):
+            yield from _imports(path, inner, now and not late)
 
 
 def ids(path: Path) -> str:

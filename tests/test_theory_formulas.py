@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -64,6 +65,7 @@ ORDERED = {"attention_pairs": (("T", "S"),), "attention_flops": (("T", "S"),)}
 ORDERED["attention_intensity"] = ORDERED["attention_pairs"]
 
 
+@cache
 def drawn(domain: _domain.Domain) -> st.SearchStrategy[int | Fraction]:
     """Numbers of a domain that floats hold exactly, and so do their sums: no rounding decides."""
     low = int(domain.least)
@@ -73,16 +75,26 @@ def drawn(domain: _domain.Domain) -> st.SearchStrategy[int | Fraction]:
     return whole if domain.whole else whole | st.integers(1, 2**12).map(lambda n: Fraction(n, 8))
 
 
-def draw_arguments(function: Callable, draw: Callable[..., Any]) -> dict[str, int | Fraction]:
-    values = {name: draw(drawn(domain)) for name, domain in function.domains.items()}
-    for small, large in (*function.ordered, *ORDERED.get(function.__name__, ())):
-        values[small], values[large] = sorted((values[small], values[large]))
-    return values
+@cache
+def arguments(function: Callable) -> st.SearchStrategy[dict[str, int | Fraction]]:
+    def in_order(values: dict[str, int | Fraction]) -> dict[str, int | Fraction]:
+        for small, large in (*function.ordered, *ORDERED.get(function.__name__, ())):
+            values[small], values[large] = sorted((values[small], values[large]))
+        return values
+
+    numbers = {name: drawn(domain) for name, domain in function.domains.items()}
+    return st.fixed_dictionaries(numbers).map(in_order)
 
 
-def draw_switches(function: Callable, draw: Callable[..., Any]) -> dict[str, bool]:
+@cache
+def switches(function: Callable) -> st.SearchStrategy[dict[str, bool]]:
     found = inspect.signature(function).parameters.values()
-    return {p.name: draw(st.booleans()) for p in found if p.annotation is bool}
+    return st.fixed_dictionaries({p.name: st.booleans() for p in found if p.annotation is bool})
+
+
+@cache
+def three_times(function: Callable) -> st.SearchStrategy[list[dict[str, int | Fraction]]]:
+    return st.lists(arguments(function), min_size=3, max_size=3)
 
 
 def as_floats(values: dict[str, int | Fraction]) -> dict[str, float]:
@@ -107,34 +119,33 @@ every_formula = pytest.mark.parametrize("function", FORMULAS, ids=IDS)
 
 
 @every_formula
-@draws(25)
+@draws(8)
 @given(data=st.data())
 def test_ints_floats_and_arrays_agree_over_the_whole_domain(
     function: Callable, data: st.DataObject
 ) -> None:
-    switches = draw_switches(function, data.draw)
-    drawn_thrice = [draw_arguments(function, data.draw) for _ in range(3)]
-    arrays = {name: np.array([float(d[name]) for d in drawn_thrice]) for name in drawn_thrice[0]}
-    together = np.broadcast_to(function(**arrays, **switches), 3)
-    for i, one in enumerate(drawn_thrice):
-        exact = real(function, function(**one, **switches))
+    thrice, switched = data.draw(three_times(function)), data.draw(switches(function))
+    arrays = {name: np.array([float(d[name]) for d in thrice]) for name in thrice[0]}
+    together = np.broadcast_to(function(**arrays, **switched), 3)
+    for i, one in enumerate(thrice):
+        exact = real(function, function(**one, **switched))
         close = pytest.approx(exact, rel=1e-9)
-        assert real(function, function(**as_floats(one), **switches)) == close
+        assert real(function, function(**as_floats(one), **switched)) == close
         assert real(function, together[i]) == close
 
 
 @every_formula
-@draws(8)
+@draws(3)
 @given(data=st.data())
 def test_symbols_give_after_substitution_what_numbers_give(
     function: Callable, data: st.DataObject
 ) -> None:
-    values, switches = draw_arguments(function, data.draw), draw_switches(function, data.draw)
+    values, switched = data.draw(arguments(function)), data.draw(switches(function))
     symbols = {name: sympy.Symbol(name, nonnegative=True) for name in values}
-    expression = function(**symbols, **switches)
+    expression = function(**symbols, **switched)
     assert isinstance(expression, sympy.Expr)
     numbers = {symbols[n]: sympy.Rational(v.numerator, v.denominator) for n, v in values.items()}
-    found, direct = expression.subs(numbers), function(**values, **switches)
+    found, direct = expression.subs(numbers), function(**values, **switched)
     assert real(function, found) == pytest.approx(real(function, direct), rel=1e-9)
 
 
