@@ -13,6 +13,9 @@ import pytest
 import yaml
 
 from twophase.checks import registry
+from twophase.theory.catalog import hardware, model
+from twophase.theory.deployment import Deployment
+from twophase.theory.workload import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -164,6 +167,31 @@ def test_a_crowd_of_chats_above_the_weights_critical_batch_still_waits_for_memor
     short = values(box, S=100)
     assert first["crit"] < short["crit_step"] < box.start()["B"]
     assert short["compute"] > short["memory"]
+
+
+def test_the_boxes_on_steps_show_the_planners_numbers() -> None:
+    """Parameters, memory, time and critical batch: one number, one function."""
+    crowd = play("02_arithmetic_intensity", "roofline-calculator")
+    wall = play("04_latency_throughput", "latency-wall")
+    llama3, llama2 = model("llama-3-8b"), model("llama-2-13b")
+    h100 = hardware("h100")
+    for B, S in ((1, 1), (512, 100), (3000, 380), (200_000, 390), (64, 8192)):
+        d = Deployment(llama3, h100, Workload(batch=B, context=S))
+        seen, times = values(crowd, B=B, S=S), d.step(B, S)
+        first = d.critical_batch(lambda B, d=d, S=S: d.step(B, S))  # type: ignore[misc]
+        above = seen["crit_step"]
+        assert above == float("inf") if first is None else int(above) + 1 == first
+        assert seen["memory"] == pytest.approx(times.memory_s, rel=1e-12)
+        assert seen["compute"] == pytest.approx(times.compute_s, rel=1e-12)
+    for B, S, K in ((70, 1024, 40), (600, 128, 8), (1, 32768, 1)):
+        arch = llama2.with_kv_heads(K)
+        d = Deployment(arch, h100, Workload(batch=B, context=S, usable_fraction=1))
+        seen, times = values(wall, B=B, S=S, K=K), d.step(B, S)
+        assert seen["n_params"] == arch.n_params()
+        assert seen["need"] == d.total_bytes(B, S)
+        assert seen["wall"] == d.max_batch(S)
+        assert seen["step"] == pytest.approx(times.overlapped_s, rel=1e-12)
+        assert seen["compute"] == pytest.approx(times.compute_s, rel=1e-12)
 
 
 def test_the_box_on_latency_starts_at_the_wall_and_turns_compute_bound_before_the_next() -> None:

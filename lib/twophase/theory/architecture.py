@@ -5,13 +5,17 @@ rooms below, layer kind by layer kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twophase.theory import count, from_hf, kv_cache
 from twophase.theory._domain import Number, formula
-from twophase.theory._ops import minimum
-from twophase.theory.arithmetic_intensity import attention_pairs, window_pairs
+from twophase.theory._ops import minimum, where
+from twophase.theory.arithmetic_intensity import (
+    attention_pairs,
+    critical_batch_of_step,
+    window_pairs,
+)
 from twophase.theory.mixture_of_experts import expected_experts
 from twophase.theory.sizes import LAYER_KINDS, Sizes
 from twophase.theory.two_phases import forward_flops
@@ -27,6 +31,11 @@ class Architecture(Sizes):
         unknown model type."""
         sizes = from_hf.config_sizes(config)
         return cls(name=name or from_hf.config_name(config), **sizes)
+
+    def with_kv_heads(self, K: int) -> "Architecture":
+        """The same model with K key-value heads, which may be a symbol. ValueError unless K divides
+        N."""
+        return replace(self, name=f"{self.name} with K = {K}", K=K)
 
     def breakdown(self) -> dict[str, int]:
         """Parameters by part: embedding, positions, attention, mlp, router, norms, head. Biases go
@@ -108,6 +117,31 @@ class Architecture(Sizes):
             total = total + self.layer_kinds.count(kind) * keys * per_pair
         return B * total
 
+    @formula()
+    def critical_batch_of_step(
+        self,
+        S: Number,
+        flops_per_s: Number,
+        bytes_per_s: Number,
+        bytes_per_param: Number = 2,
+        bytes_per_kv: Number = 2,
+    ) -> Number:
+        """Sequences of S keys at which computing a whole decode step takes as long as reading it;
+        infinite if no batch is enough. The planner's critical batch is the next whole number.
+
+        A sequence brings its cache and, up to V of them, a row of an untied embedding. ValueError
+        for experts, of which a larger batch reads more, and for a table of positions.
+        """
+        if self.moe is not None or self.learned_positions:
+            raise ValueError(f"{self.name}: the bytes of its step are no straight line in B.")
+        row = 0 if self.tied_embeddings else kv_cache.weight_bytes(self.D, bytes_per_param)
+        weights = self.step_weight_bytes(1, bytes_per_param) - row
+        cache, flops = self.cache_bytes(S, bytes_per_kv), self.decode_step_flops(1, S)
+        rates = flops_per_s, bytes_per_s
+        by_rows = critical_batch_of_step(weights, cache + row, flops, *rates)
+        whole_table = critical_batch_of_step(weights + self.V * row, cache, flops, *rates)
+        return where(by_rows <= self.V, by_rows, whole_table)
+
     def _attention_kinds(self) -> list[str]:
         """The kinds of the layers whose queries meet keys, each once."""
         return [kind for kind in LAYER_KINDS if kind in self.layer_kinds and kind != "state"]
@@ -141,5 +175,6 @@ class Architecture(Sizes):
         return total
 
     def cache_bytes_per_token(self, bytes_per_kv: Number = 2) -> Number:
-        """Cache bytes that the next position costs while every window still grows."""
+        """Cache bytes that the next position costs while every window still grows: in a model whose
+        layers all keep keys and values of their own, `kv_cache.kv_bytes_per_token`."""
         return self.cache_bytes(1, bytes_per_kv) - self.cache_bytes(0, bytes_per_kv)

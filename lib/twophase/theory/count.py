@@ -22,7 +22,7 @@ def breakdown(sizes: Sizes) -> dict[str, int]:
 def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
     norm_width = sizes.D * (2 if sizes.norm == "layer" else 1)
     layers = _layers(sizes)
-    parts = {
+    parts: dict[str, int] = {
         "embedding": embedding_params(sizes.V, sizes.D),
         "positions": sizes.learned_positions * sizes.D,
         "attention": sum(n * _attention(sizes, layer) for layer, n in layers),
@@ -34,13 +34,13 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
         ),
         "head": 0 if sizes.tied_embeddings else embedding_params(sizes.V, sizes.D),
     }
-    return tuple((part, int(size)) for part, size in parts.items())
+    return tuple(parts.items())
 
 
 @lru_cache(maxsize=1024)
 def matmul_params(sizes: Sizes) -> int:
     """Weights that one token is multiplied with; see `Architecture.n_matmul_params`."""
-    total = embedding_params(sizes.V, sizes.D)  # the head, tied or not
+    total: int = embedding_params(sizes.V, sizes.D)  # the head, tied or not
     for layer, n in _layers(sizes):
         total += n * _attention(sizes, layer, biases=False)
         if layer.is_moe and sizes.moe is not None:
@@ -48,12 +48,15 @@ def matmul_params(sizes: Sizes) -> int:
             total += n * ((moe.k + moe.n_shared) * expert_params(sizes) + sizes.D * moe.E)
         else:
             total += n * mlp_params(sizes.D, sizes.F, sizes.gated_mlp)
-    return int(total)
+    return total
 
 
 def expert_params(sizes: Sizes) -> int:
     """Parameters of one routed expert; 0 in a dense model."""
-    return 0 if sizes.moe is None else int(mlp_params(sizes.D, sizes.moe.F, sizes.gated_mlp))
+    if sizes.moe is None:
+        return 0
+    params: int = mlp_params(sizes.D, sizes.moe.F, sizes.gated_mlp)
+    return params
 
 
 class _Layer(NamedTuple):
@@ -77,26 +80,27 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
         return sizes.state_params
     if layer.kind == "mla" and sizes.mla is not None:
         m = sizes.mla
-        total = latent_attention_params(
+        total: int = latent_attention_params(
             sizes.D, sizes.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank
         )
         if biases:  # of the projections into latents, not out of them
             total += ((m.q_rank or 0) + m.R + m.rope_dim) * sizes.qkv_bias + sizes.D * sizes.o_bias
-        return int(total)
+        return total
     kv_width = 2 * sizes.K * sizes.H
     total = attention_params(sizes.D, sizes.N, sizes.K, sizes.H)
     if not layer.owns_kv:
         total, kv_width = total - kv_width * sizes.D, 0
     if biases:
-        total += (sizes.N * sizes.H + kv_width) * sizes.qkv_bias + sizes.D * sizes.o_bias
-    return int(total)
+        total += (sizes.N * sizes.H + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
+    return total
 
 
 def _mlp(sizes: Sizes, layer: _Layer) -> int:
     if layer.is_moe and sizes.moe is not None:
         return (sizes.moe.E + sizes.moe.n_shared) * expert_params(sizes)
     biases = (sizes.F * (2 if sizes.gated_mlp else 1) + sizes.D) * sizes.mlp_bias
-    return int(mlp_params(sizes.D, sizes.F, sizes.gated_mlp)) + biases
+    params: int = mlp_params(sizes.D, sizes.F, sizes.gated_mlp)
+    return params + biases
 
 
 def _routers(sizes: Sizes) -> int:

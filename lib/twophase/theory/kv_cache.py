@@ -22,7 +22,8 @@ def kv_bytes_per_token_per_layer(K: Number, H: Number, bytes_per_kv: Number = 2)
 
 @formula()
 def kv_bytes_per_token(L: Number, K: Number, H: Number, bytes_per_kv: Number = 2) -> Number:
-    """Cache bytes that one position costs in L layers."""
+    """Keys and values of one position in L layers. `Architecture.cache_bytes_per_token` is that of
+    a model, latents and shared caches included."""
     return L * kv_bytes_per_token_per_layer(K, H, bytes_per_kv)
 
 

@@ -160,7 +160,8 @@ def cost_per_million_tokens(
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the (latency, throughput) points that no other point beats, by rising latency.
+    """Indices of the (latency, throughput) points that no other point beats, by rising latency: a
+    choice among numbers that are there, not a `formula` for a new one.
 
     A point is beaten if another has no more latency and no less throughput, and is better in one.
     Of equal points the first stays. Raises ValueError if a coordinate is not a number.

@@ -53,7 +53,7 @@ def transformer_params(
     tied: bool = False,
 ) -> Number:
     """The matrices of a dense model, embedding and head counted once if tied. Norms and biases are
-    left out."""
+    left out. With `tied=True` these are the weights that a token is multiplied with."""
     tables = (1 if tied else 2) * embedding_params(V, D)
     return L * (attention_params(D, N, K, H) + mlp_params(D, F, gated)) + tables
 
@@ -70,7 +70,7 @@ def moe_transformer_params(
     E: Number,
     tied: bool = False,
 ) -> Number:
-    """The same with E gated experts of width F and a D x E router in place of each MLP. E = k:
-    active parameters, but for the router's other columns."""
-    tables = (1 if tied else 2) * embedding_params(V, D)
-    return L * (attention_params(D, N, K, H) + E * mlp_params(D, F) + D * E) + tables
+    """`transformer_params` with E gated experts of width F and a D x E router in place of each MLP:
+    what is stored. E = k: active parameters, but for the router's other columns."""
+    one_expert = transformer_params(L, D, F, N, K, H, V, tied=tied)
+    return one_expert + L * ((E - 1) * mlp_params(D, F) + D * E)

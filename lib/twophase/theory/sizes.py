@@ -3,6 +3,8 @@
 
 from dataclasses import dataclass
 
+from twophase.theory._domain import is_symbolic
+
 LAYER_KINDS = ("full", "sliding", "mla", "state")
 
 MAX_LAYERS, MAX_SIZE = 10_000, 10**9
@@ -39,7 +41,8 @@ class MixtureOfExperts:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a decoder-only transformer. Letters as on the notation page.
+    """Sizes of a decoder-only transformer. Letters as on the notation page; K may be a symbol, for
+    a widget that asks what it changes.
 
     `attention` is one of LAYER_KINDS for all layers, or one per layer. `kv_source` (cross-layer
     attention) gives for each layer the layer whose keys and values it uses. `norm` "rms" has a
@@ -83,6 +86,8 @@ class Sizes:
     def __post_init__(self) -> None:
         for letter in "LDFNKHV":
             value = getattr(self, letter)
+            if is_symbolic(value) and not value.is_number:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
                 raise ValueError(
                     f"{self.name}: {letter} must be a positive integer, but it is {value!r}."
@@ -92,7 +97,7 @@ class Sizes:
                     f"{self.name}: {letter} is {value}, beyond any transformer this package plans"
                     " for."
                 )
-        if self.N % self.K:
+        if not is_symbolic(self.K) and self.N % self.K:
             raise ValueError(
                 f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}."
             )
