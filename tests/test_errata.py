@@ -375,8 +375,17 @@ def test_an_open_row_says_in_full_how_far_off_it_is() -> None:
 def test_a_link_to_a_filter_is_no_cross_reference() -> None:
     """Sphinx looks for a heading of that name, and warnings are errors."""
     text = (ROOT / "book" / "errata.md").read_text(encoding="utf-8")
-    assert '<a href="#verdict=wrong">' in text
     assert not re.search(r"\]\(#[^)]*=", text)
+
+
+def test_what_works_with_a_script_only_is_shown_with_it_and_the_sources_links_need_none() -> None:
+    form = re.search(r"<form.*?</form>", errata.controls(), re.S)
+    assert form is not None  # hidden without a script
+    assert '<a href="#verdict=wrong">' in form[0]
+    links = re.findall(r'href="#([^"]+)"', errata.counts())
+    assert len(links) == 5
+    shown = "".join(errata.rows_of(link.removeprefix("source-")) for link in links)
+    assert all(f'id="{link}"' in shown for link in links)
 
 
 def test_an_unknown_source_is_named_with_the_known_ones() -> None:

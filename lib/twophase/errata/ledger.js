@@ -34,6 +34,9 @@ document.addEventListener("DOMContentLoaded", () => {
         if (name === "words" || selects.includes(name)) form[name].value = value;
       apply();
       form.scrollIntoView();
+    } else {
+      const place = document.getElementById(hash); // a source's list, hidden by the filter
+      if (place?.closest("[hidden]")) { form.reset(); apply(); place.scrollIntoView(); }
     }
   }
   form.classList.add("tp-live");

@@ -43,7 +43,9 @@ def rows_of(key: str) -> Html:
     body = "".join(
         entry(finding, source.title) for finding in findings() if finding.claim.source == source.key
     )
-    return Html(f'<ul class="tp-ledger" aria-label="{escape(source.title)}">{body}</ul>')
+    return Html(
+        f'<ul class="tp-ledger" id="source-{key}" aria-label="{escape(source.title)}">{body}</ul>'
+    )
 
 
 def _count_line(title: str, link: str, rows: Sequence[Finding]) -> str:
@@ -60,7 +62,7 @@ def counts() -> Html:
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = ""
     for source in load():
-        link = f'<a href="#source={source.key}">{escape(source.title)}</a>'
+        link = f'<a href="#source-{source.key}">{escape(source.title)}</a>'
         rows = [f for f in findings() if f.claim.source == source.key]
         body += _count_line(source.title, link, rows)
     body += _count_line("All", "", findings())
@@ -96,7 +98,7 @@ def _options(pairs: Iterable[tuple[str, str]]) -> str:
 
 def controls() -> Html:
     """The filter above the tables: words, verdict, chapter; with the style and the script that
-    serve them."""
+    serve them. Without a script it is not shown."""
     folder = files("twophase.errata")
     style = (folder / "ledger.css").read_text(encoding="utf-8")
     script = (folder / "ledger.js").read_text(encoding="utf-8")
@@ -113,6 +115,8 @@ def controls() -> Html:
     return Html(
         f'<style>{style}</style><form class="tp-filter" role="search" aria-label="Filter the'
         ' claims"><label>Words <input type="search" name="words" placeholder="Mistral, 8.08, GiB"'
-        f' autocomplete="off"></label>{selects}<output aria-live="polite"></output></form>'
+        f' autocomplete="off"></label>{selects}<output aria-live="polite"></output><p>The filter stands'
+        ' in the address of the page, as in <a href="#verdict=wrong">all that is wrong</a>, so that'
+        " what you see can be linked.</p></form>"
         f"<script>{script}</script>"
     )
