@@ -134,7 +134,7 @@ def test_dense_layers_before_the_experts_are_supported_anywhere_else_not():
         ("llama", {"rope_scaling": {"type": "linear", "factor": 2, "mscale": 1}}, "type 'linear': mscale 1"),
         ("llama", {"rope_scaling": {"type": "default", "mrope_section": [1]}}, r"mrope_section \[1\]"),
         ("llama", {"rope_scaling": LLAMA_3 | {"type": "llama3", "high_freq_factor": 1.0}}, "must be below"),
-        ("llama", {"rope_scaling": [1]}, "rope_scaling must be an object"),
+        ("llama", {"rope_scaling": [1]}, "'rope_scaling' must be an object"),
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
         ("llama", {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
         ("llama", {"sliding_window": 64}, "sliding_window 64 is not supported for model_type 'llama'"),

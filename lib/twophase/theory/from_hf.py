@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twophase.theory.hf_defaults import LEFT_OUT
+from twophase.theory.hf_rope import rope_settings
 from twophase.theory.hf_values import Config, count, flag, number, size
 from twophase.theory.sizes import MAX_LAYERS, LatentAttention, MixtureOfExperts
 
@@ -40,18 +41,6 @@ def config_name(config: Config) -> str:
     return str(config.get("_name_or_path") or config.get("model_type") or "config.json")
 
 
-def _rope_theta(config: Config, default: float = 10000.0) -> float:
-    """Old configs have `rope_theta`; new ones `rope_parameters`, for all layers or per kind of
-    layer."""
-    for key in ("rope_scaling", "rope_parameters"):
-        rope = config.get(key)
-        if isinstance(rope, Mapping):
-            inner = rope.get("full_attention", rope)
-            if isinstance(inner, Mapping) and inner.get("rope_theta") is not None:
-                return number(inner, "rope_theta", default)
-    return number(config, "rope_theta", default)
-
-
 def _common(config: Config) -> dict[str, Any]:
     """What Llama and all its descendants share."""
     D, N = size(config, "hidden_size"), size(config, "num_attention_heads")
@@ -80,9 +69,7 @@ def _common(config: Config) -> dict[str, Any]:
         "V": size(config, "vocab_size"),
         "tied_embeddings": flag(config, "tie_word_embeddings"),
         "max_context": count(config, "max_position_embeddings") or None,
-        "rope_theta": _rope_theta(
-            config, default=1e6 if config["model_type"] == "mixtral" else 1e4
-        ),
+        "rope_theta": rope_settings(config)["rope_theta"],
         "norm_eps": number(config, "rms_norm_eps", 1e-6),
         "activation": _activation(config, "hidden_act", default="silu"),
     }
@@ -175,7 +162,8 @@ def _qwen3(config: Config) -> dict[str, Any]:
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     dense = config.get("mlp_only_layers") or []
-    first = isinstance(dense, list) and dense == list(range(len(dense)))
+    whole = isinstance(dense, list) and all(type(layer) is int for layer in dense)
+    first = whole and dense == list(range(len(dense)))
     if not first or config.get("decoder_sparse_step", 1) != 1:
         raise ValueError(
             "A qwen3_moe config with dense layers ('mlp_only_layers', 'decoder_sparse_step') is"
@@ -204,11 +192,7 @@ def _gemma2(config: Config) -> dict[str, Any]:
 
 
 def _gemma3(config: Config) -> dict[str, Any]:
-    theta = _rope_theta(config, default=1e6)
-    return _gemma(config, size(config, "sliding_window_pattern")) | {
-        "qk_norm": True,
-        "rope_theta": theta,
-    }
+    return _gemma(config, size(config, "sliding_window_pattern")) | {"qk_norm": True}
 
 
 def _deepseek(config: Config) -> dict[str, Any]:

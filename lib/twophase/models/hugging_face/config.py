@@ -13,9 +13,18 @@ from typing import Any
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models.config import Config
 from twophase.models.hugging_face.families import FAMILIES, Family
-from twophase.models.hugging_face.keys import HARMLESS, READ, REFUSED
+from twophase.models.hugging_face.keys import (
+    COUNTS,
+    EXPERTS,
+    HARMLESS,
+    NUMBERS,
+    READ,
+    REFUSED,
+    SWITCHES,
+)
 from twophase.theory import from_hf
 from twophase.theory.architecture import Architecture
+from twophase.theory.hf_values import count, flag, number
 
 Json = Mapping[str, Any]
 WITH_IMAGES = {
@@ -30,6 +39,8 @@ def read_config(config: Json) -> Config:
     supported. A key that is on no list of `keys.py` is ignored, with a warning that names it.
     """
     try:
+        if isinstance(config, Mapping):
+            _check_type(config)
         text = from_hf.language_part(config)
         family = _family(config, text)
         _check_keys(config, text, family)
@@ -48,16 +59,20 @@ def read_config(config: Json) -> Config:
         raise ValueError(f"config.json: {error}") from None
 
 
-def _family(config: Json, text: Json) -> Family:
-    """The family of a config, if its model type and all its classes are known."""
-    kind, outer = (
-        text["model_type"],
-        config["model_type"] if "model_type" in config else text["model_type"],
-    )
-    if kind not in FAMILIES or (outer != kind and outer not in WITH_IMAGES):
+def _check_type(config: Json) -> None:
+    """Whether the model type is one that is read here, and the text part its own."""
+    outer, text = config.get("model_type"), config.get("text_config")
+    inner = text.get("model_type", f"{outer}_text") if isinstance(text, Mapping) else outer
+    if outer not in (*FAMILIES, *WITH_IMAGES):
         known = ", ".join([*FAMILIES, *WITH_IMAGES])
         raise ValueError(f"model_type {outer!r} is not supported; supported: {known}.")
-    family = FAMILIES[kind]
+    if inner != (f"{outer}_text" if outer in WITH_IMAGES else outer):
+        raise ValueError(f"a text_config of model_type {inner!r} is not supported in a {outer}.")
+
+
+def _family(config: Json, text: Json) -> Family:
+    """The family of a config, if all its classes are known."""
+    outer, family = config["model_type"], FAMILIES[text["model_type"]]
     classes = {f"{family.prefix}ForCausalLM", f"{family.prefix}Model", f"{family.prefix}TextModel"}
     named = config.get("architectures") or []
     for name in named if isinstance(named, list) else [named]:
@@ -72,6 +87,7 @@ def _family(config: Json, text: Json) -> Family:
 def _check_keys(config: Json, text: Json, family: Family) -> None:
     """Refuse what would change the result; name what is not known."""
     for part in (config, text):
+        _check_kinds(part)
         for key in REFUSED.keys() & part.keys() - family.reads:
             if part[key] not in REFUSED[key]:
                 raise ValueError(
@@ -86,11 +102,26 @@ def _check_keys(config: Json, text: Json, family: Family) -> None:
         )
 
 
+def _check_kinds(part: Json) -> None:
+    """Whether switches are switches and numbers numbers, and names of one number agree."""
+    for key in sorted(part.keys()):
+        if key in SWITCHES:
+            flag(part, key)
+        elif key in COUNTS:
+            count(part, key)
+        elif key in NUMBERS:
+            number(part, key, 1.0)
+    experts = {key: part[key] for key in EXPERTS if part.get(key) is not None}
+    if len(set(experts.values())) > 1:
+        said = ", ".join(f"{key} is {value}" for key, value in experts.items())
+        raise ValueError(f"{said}: these are names of one number; keep one of them.")
+
+
 def _check_both_parts(config: Json, text: Json) -> None:
     """Where the two parts of a model that sees may say different things, implementations differ
     about which counts."""
     tied = "tie_word_embeddings"
-    if tied in config and bool(config[tied]) != bool(text[tied]):
+    if tied in config and flag(config, tied) != flag(text, tied):
         raise ValueError(
             f"{tied} is {config[tied]}, but {text[tied]} in text_config: say the same in both."
         )

@@ -8,7 +8,7 @@ from typing import Any
 from twophase.kernels.mixture_of_experts import check_routing
 from twophase.models.hugging_face.rope import rope_fields, score_factor
 from twophase.models.layer_sizes import Routing
-from twophase.theory.hf_values import count, need, number, size
+from twophase.theory.hf_values import count, flag, need, number, size
 
 Json = Mapping[str, Any]
 Fields = dict[str, Any]  # of a Config
@@ -31,7 +31,7 @@ def _mixtral(text: Json) -> Fields:
 
 def _qwen3_moe(text: Json) -> Fields:
     return rope_fields(text) | {
-        "routing": Routing(score="softmax", normalize=bool(text["norm_topk_prob"]))
+        "routing": Routing(score="softmax", normalize=flag(text, "norm_topk_prob"))
     }
 
 
@@ -64,7 +64,18 @@ def _cap(text: Json, key: str) -> float | None:
 def _deepseek(text: Json) -> Fields:
     """Latent attention; with YaRN the scores have a factor besides 1/sqrt(H)."""
     fields = rope_fields(text)
-    H = size(text, "qk_nope_head_dim") + size(text, "qk_rope_head_dim")
+    R = size(text, "qk_rope_head_dim")
+    H = size(text, "qk_nope_head_dim") + R
+    allowed = {
+        "qk_head_dim": (H,),
+        "head_dim": (R, H),  # newer files mean the turned part
+    }
+    for key, values in allowed.items():
+        if text.get(key) is not None and text[key] not in values:
+            raise ValueError(
+                f"{key} {text[key]} contradicts qk_rope_head_dim and qk_nope_head_dim, by which it"
+                f" is {values[0]}."
+            )
     return fields | {"score_scale": score_factor(fields["rope_scaling"]) / sqrt(H)}
 
 
@@ -98,11 +109,11 @@ def _deepseek_v3(text: Json) -> Fields:
     groups = _groups(text, group_top=2) if count(text, "n_group") > 1 else {}
     routing = Routing(
         "sigmoid",
-        normalize=bool(text["norm_topk_prob"]),
+        normalize=flag(text, "norm_topk_prob"),
         scale=number(text, "routed_scaling_factor", 1.0),
         **groups,
     )
-    pairing = "interleaved" if text["rope_interleave"] else "half"
+    pairing = "interleaved" if flag(text, "rope_interleave") else "half"
     return _deepseek(text) | {"rope_pairing": pairing, "routing": routing}
 
 
@@ -110,9 +121,11 @@ def _groups(text: Json, group_top: int) -> dict[str, int]:
     """Experts in groups, of which a token visits the best, judged by their `group_top` best
     experts."""
     groups, kept = size(text, "n_group"), size(text, "topk_group")
-    check_routing(
-        size(text, "n_routed_experts"), size(text, "num_experts_per_tok"), groups, kept, group_top
-    )
+    E, k = size(text, "n_routed_experts"), size(text, "num_experts_per_tok")
+    try:
+        check_routing(E, k, groups, kept, group_top)
+    except ValueError as error:
+        raise ValueError(f"n_group {groups}, topk_group {kept}: {error}") from None
     return {"groups": groups, "groups_kept": kept, "group_top": group_top}
 
 

@@ -29,6 +29,28 @@ READ = _words("""
     kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim qk_head_dim
 """)
 
+# What kind of value a key has. Text for a number or a switch, 1 for true and the like are refused
+# under any key, read or not: what one program takes such a value for another does not.
+SWITCHES = _words("""
+    tie_word_embeddings attention_bias mlp_bias use_sliding_window norm_topk_prob rope_interleave
+    use_bidirectional_attention is_causal is_encoder_decoder add_cross_attention alibi use_mrope
+    use_qk_norm qk_layernorm use_parallel_residual
+""")
+COUNTS = _words("""
+    hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim
+    vocab_size max_position_embeddings original_max_position_embeddings sliding_window
+    max_window_layers sliding_window_pattern _sliding_window_pattern num_local_experts num_experts
+    num_experts_per_tok moe_intermediate_size decoder_sparse_step n_routed_experts n_shared_experts
+    first_k_dense_replace moe_layer_freq n_group topk_group kv_lora_rank q_lora_rank
+    qk_rope_head_dim qk_nope_head_dim v_head_dim qk_head_dim
+""")
+NUMBERS = _words("""
+    rms_norm_eps rope_theta rope_local_base_freq partial_rotary_factor query_pre_attn_scalar
+    attn_logit_softcapping final_logit_softcapping routed_scaling_factor
+""")
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names of one number
+
 # Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that
 # changes a logit.
 HARMLESS = _words("""

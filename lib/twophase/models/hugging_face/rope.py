@@ -1,16 +1,15 @@
-"""RoPE's settings in a config.json: `rope_theta` and `rope_scaling` in old files, `rope_parameters`
-in new ones.
+"""RoPE in a Config: how its frequencies are stretched, and Gemma 3's second base.
 
-New files have one dictionary, or (Gemma 3) one per kind of layer. Old names win where a file has
-both, as in transformers. `rope_theta` is read by theory's `from_hf`, with the other numbers that
-size a model.
+The two spellings of a config.json are made one by theory's `rope_settings`, which reads the base as
+well; here is what each type of scaling may say, and what of it this package can do.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from twophase.kernels.rope import RopeScaling, yarn_mscale
-from twophase.theory.hf_values import number, size
+from twophase.theory.hf_rope import CONTEXT, KINDS, local_rope_settings, read_object, rope_settings
+from twophase.theory.hf_values import flag, number, size
 
 Json = Mapping[str, Any]
 
@@ -40,46 +39,56 @@ KEYS = {
         }
     ),
 }
-LAYER_KINDS = {"full_attention", "sliding_attention"}
+LLAMA_3 = ("low_freq_factor", "high_freq_factor")
 
 
 def rope_fields(text: Json) -> dict[str, Any]:
     """`rope_scaling` of a Config, and Gemma 3's `local_rope_theta`. ValueError for what is not
     supported."""
-    if _number_or(text.get("partial_rotary_factor"), 1) != 1:
+    if text.get("partial_rotary_factor", 1) not in (None, 1):
         raise ValueError(_partial(text["partial_rotary_factor"], "partial_rotary_factor"))
+    if "rope_theta" in text and text["rope_theta"] is None:
+        raise ValueError("rope_theta is null: write the number, or leave the key out.")
     where = "rope_scaling" if text.get("rope_scaling") else "rope_parameters"
-    found = text.get(where) or {}
-    if not isinstance(found, Mapping):
-        raise ValueError(f"{where} must be an object, but it is {found!r}.")
     if text["model_type"] == "gemma3_text":
         return _gemma3(text, where)
-    if LAYER_KINDS & found.keys():
-        raise ValueError(
-            f"{where} per kind of layer is not supported for model_type {text['model_type']!r}."
-        )
-    return {"rope_scaling": read_scaling(found, where, text)}
+    for key in ("rope_scaling", "rope_parameters"):
+        if set(KINDS) & read_object(text, key).keys():
+            raise ValueError(
+                f"{key} per kind of layer is not supported for model_type {text['model_type']!r}."
+            )
+    return {"rope_scaling": read_scaling(rope_settings(text), where, text)}
 
 
 def _gemma3(text: Json, where: str) -> dict[str, Any]:
     """Full layers may be scaled; sliding layers turn by a base of their own, unscaled."""
-    new = text.get("rope_parameters") or {}
-    if new and not LAYER_KINDS & new.keys():
+    old, new = read_object(text, "rope_scaling"), read_object(text, "rope_parameters")
+    if new and not set(KINDS) & new.keys():
         raise ValueError(
             "rope_parameters of a gemma3_text must say full_attention and sliding_attention apart."
         )
-    full = dict(new.get("full_attention") or {}) | dict(text.get("rope_scaling") or {})
-    local = new.get("sliding_attention") or {}
+    if old.get("type") not in (None, "default", old.get("rope_type")):
+        raise ValueError(
+            f"rope_scaling with type {old['type']!r} is not supported for gemma3_text: some"
+            " releases of transformers scale by it, some do not; call it rope_type."
+        )
+    local = local_rope_settings(text)
     if read_scaling(local, "rope_parameters, sliding_attention", text) is not None:
         raise ValueError("rope_parameters: sliding layers with scaled positions are not supported.")
-    theta = number(local, "rope_theta", number(text, "rope_local_base_freq", 10_000.0))
-    return {"rope_scaling": read_scaling(full, where, text), "local_rope_theta": theta}
+    full = rope_settings(text)
+    if "truncate" in full or text.get(CONTEXT) is not None:
+        raise ValueError(
+            f"{where}: truncate and {CONTEXT} beside it are not supported for gemma3_text, where"
+            " transformers ignores both."
+        )
+    scaling = read_scaling(full, where, text)
+    return {"rope_scaling": scaling, "local_rope_theta": local["rope_theta"]}
 
 
 def read_scaling(rope: Json, where: str, text: Json) -> RopeScaling | None:
     """The scaling that one dictionary describes; None for plain RoPE. `where` names the dictionary
     in messages."""
-    kind = rope.get("rope_type") or rope.get("type") or "default"
+    kind = rope["rope_type"]
     if not isinstance(kind, str) or kind not in KEYS:
         raise ValueError(
             f"{where} type {kind!r} is not supported; supported: linear, llama3, yarn."
@@ -95,7 +104,7 @@ def read_scaling(rope: Json, where: str, text: Json) -> RopeScaling | None:
         return None
     if kind == "linear":
         return RopeScaling("linear", _factor(given, where))
-    trained = {**text, **given, **_top(text)}
+    trained = {**text, **given}
     context = size(trained, "original_max_position_embeddings", "max_position_embeddings")
     if kind == "llama3":
         low, high = (
@@ -111,16 +120,13 @@ def read_scaling(rope: Json, where: str, text: Json) -> RopeScaling | None:
     return _yarn(given, where, context, text)
 
 
-LLAMA_3 = ("low_freq_factor", "high_freq_factor")
-
-
 def _yarn(given: Json, where: str, context: int, text: Json) -> RopeScaling:
     stretch = size(text, "max_position_embeddings") / context if "factor" not in given else 1.0
     factor = number(given, "factor", stretch)
     optional = {
         key: number(given, key, 1.0)
         for key in ("attention_factor", "mscale", "mscale_all_dim")
-        if given.get(key)
+        if given.get(key, 0) != 0 or (key == "attention_factor" and key in given)
     }
     if ("mscale" in optional) != ("mscale_all_dim" in optional):
         raise ValueError(
@@ -132,7 +138,7 @@ def _yarn(given: Json, where: str, context: int, text: Json) -> RopeScaling:
         "beta_slow": number(given, "beta_slow", 1.0),
     }
     return RopeScaling(
-        "yarn", factor, context, **betas, **optional, truncate=bool(given.get("truncate", True))
+        "yarn", factor, context, **betas, **optional, truncate=flag(given, "truncate", True)
     )
 
 
@@ -150,16 +156,6 @@ def _factor(given: Json, where: str) -> float:
 
 def _missing(where: str, key: str) -> float:
     raise ValueError(f"{where} has no {key}.")
-
-
-def _top(text: Json) -> dict[str, Any]:
-    """The context of the training, where it stands outside the dictionary: it then wins."""
-    key = "original_max_position_embeddings"
-    return {key: text[key]} if text.get(key) is not None else {}
-
-
-def _number_or(value: Any, default: float) -> Any:
-    return default if value is None else value
 
 
 def _partial(value: Any, where: str) -> str:
