@@ -3,10 +3,9 @@ that is never overwritten."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from twophase.cli import my_folder, sittings
 from twophase.cli.main import main
 from twophase.lab import record
 
+ROOT = Path(__file__).resolve().parent.parent
 IDS = [i for t in registry.topics() for i in registry.ids(t)]
 
 
@@ -68,31 +68,31 @@ def test_a_dangling_link_in_the_learners_folder_is_left_alone(tmp_path: Path) ->
     assert not (tmp_path / "elsewhere.ipynb").exists()
 
 
-def exercise(minutes: int) -> Any:
-    return SimpleNamespace(minutes=minutes)
-
-
-@pytest.mark.parametrize(
-    ("minutes", "expected"),
-    [
-        ([], []),
-        ([40], [[40]]),
-        ([20, 25, 5], [[20, 25], [5]]),
-        ([40, 10, 40], [[40], [10], [40]]),
-        ([15, 15, 15, 1], [[15, 15, 15], [1]]),
-    ],
-)
-def test_a_sitting_takes_at_most_45_minutes(minutes: list[int], expected: list[list[int]]) -> None:
-    assert [
-        [e.minutes for e in s] for s in sittings.cut([exercise(m) for m in minutes])
-    ] == expected
-
-
 @pytest.mark.parametrize("topic", registry.topics())
-def test_the_sittings_of_each_topic_hold_every_exercise_once_in_order(topic: str) -> None:
-    cut = sittings.cut(registry.load_topic(topic))
-    assert [e.id for s in cut for e in s] == registry.ids(topic)
-    assert all(sum(e.minutes for e in s) <= sittings.SITTING_MINUTES for s in cut)
+def test_the_sittings_of_each_topic_are_the_pages(topic: str) -> None:
+    page = ROOT / "book" / f"{registry.stem(topic)}.md"
+    parts = re.split(r"^:::\{sitting\} (\d+)$", page.read_text("utf8"), flags=re.M)
+    on_page = {
+        f"Sitting {number}": [f"{topic}-{slug.strip()}" for slug in ",".join(boxes).split(",")]
+        for number, part in zip(["1", *parts[1::2]], parts[0::2], strict=True)
+        if (boxes := re.findall(r"^:only: ([\w, ]+)$", part, flags=re.M))
+    }
+    cut = sittings.of_topic(topic)
+    assert {s.title.partition(":")[0]: [e.id for e in s.exercises] for s in cut} == on_page
+    assert all("minutes" not in s.title for s in cut)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cells": 3}', '{"cells": [{}]}', '{"cells": []}'])
+def test_without_a_notebook_that_can_be_read_a_topic_is_one_sitting(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "exercises").mkdir()
+    topic = registry.topics()[0]
+    (tmp_path / "exercises" / f"{registry.stem(topic)}.ipynb").write_text(text)
+    (whole,) = sittings.of_topic(topic, tmp_path)
+    assert [e.id for e in whole.exercises] == registry.ids(topic)
+    line = sittings.where_stopped([], tmp_path)[1]
+    assert line.startswith(f"Next: my/{registry.stem(topic)}.ipynb, about ")
 
 
 def solved(*ids: str) -> list[record.Event]:
@@ -110,7 +110,7 @@ def test_a_newcomer_is_sent_to_the_first_exercise() -> None:
 
 def test_next_names_the_last_exercise_and_what_is_left_of_its_sitting() -> None:
     topic = registry.topics()[-1]
-    first = sittings.cut(registry.load_topic(topic))[0]
+    first = sittings.of_topic(topic)[0].exercises
     lines = sittings.where_stopped(solved(first[0].id))
     assert lines[0] == f"Last: {first[0].id}, solved, on 2026-05-06."
     minutes = sum(e.minutes for e in first[1:])

@@ -68,7 +68,7 @@ def next_(course: Course = COURSE) -> None:
 
     file = my_folder.progress_file(course)
     events = record.read(file)
-    for line in sittings.where_stopped(events):
+    for line in sittings.where_stopped(events, course):
         typer.echo(line)
     sittings.ask(sittings.recall_questions(events), file)
 

@@ -1,19 +1,21 @@
-"""Sittings of at most 45 minutes, where a learner stopped, and the questions that bring back what
-was done."""
+"""The sittings of a chapter, where a learner stopped, and the questions that bring back what was
+done."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
 from twophase.checks.manifest import HeldBack
 from twophase.lab import record
+from twophase.lab.course import COURSE
 from twophase.lab.tables import finished
 
-SITTING_MINUTES = 45
 QUESTIONS = 2
 STATES = {
     "right": "solved",
@@ -24,15 +26,38 @@ STATES = {
 Listed = Exercise | HeldBack
 
 
-def cut(exercises: Sequence[Listed]) -> list[list[Listed]]:
-    """A topic's exercises in sittings of at most 45 minutes, in order."""
-    sittings: list[list[Listed]] = []
-    for exercise in exercises:
-        if sittings and sum(e.minutes for e in sittings[-1]) + exercise.minutes <= SITTING_MINUTES:
-            sittings[-1].append(exercise)
-        else:
-            sittings.append([exercise])
-    return sittings
+@dataclass
+class Sitting:
+    """A stretch of a chapter with exercises: its heading in the notebook, and these."""
+
+    title: str
+    exercises: list[Listed]
+
+
+def of_topic(topic: str, course: Path = COURSE) -> list[Sitting]:
+    """A topic's sittings as its notebook in exercises/ heads them, in order; one without a title
+    where there is no such notebook. What the notebook lacks comes with the last one."""
+    left = {exercise.id: exercise for exercise in registry.listed(topic)}
+    found = [Sitting("", [])]
+    for cell in _cells(course / "exercises" / f"{registry.stem(topic)}.ipynb"):
+        if heading := re.match(r"#+ (Sitting \d+.*?)(?: \(\d+ minutes?\))?$", cell[1], re.M):
+            found.append(Sitting(heading[1], []))
+        elif cell[0] in left:
+            found[-1].exercises.append(left.pop(cell[0]))
+    found[-1].exercises += left.values()
+    return [sitting for sitting in found if sitting.exercises]
+
+
+def _cells(notebook: Path) -> list[tuple[str, str]]:
+    """The id and the text of each cell; none where there is no notebook that can be read."""
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        return [
+            (str(cell["metadata"].get("nbgrader", {}).get("grade_id")), "".join(cell["source"]))
+            for cell in cells
+        ]
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return []
 
 
 def known_topic(name: str) -> str:
@@ -56,7 +81,7 @@ def last_topic(events: list[record.Event]) -> str | None:
     return str(attempts[-1]["id"]).partition("-")[0] if attempts else None
 
 
-def where_stopped(events: list[record.Event]) -> list[str]:
+def where_stopped(events: list[record.Event], course: Path = COURSE) -> list[str]:
     """What was done last and what to do next, in a few lines."""
     attempts, standings = _attempts(events), record.standings(events)
     lines = ["You have not started yet."]
@@ -70,15 +95,14 @@ def where_stopped(events: list[record.Event]) -> list[str]:
     topics = registry.topics()
     start = topics.index(here) if here else 0
     for topic in [*topics[start:], *topics[:start]]:
-        every = cut(registry.listed(topic))
-        for number, sitting in enumerate(every, 1):
-            left = [e for e in sitting if not finished(e.id, standings)]
+        for sitting in of_topic(topic, course):
+            left = [e for e in sitting.exercises if not finished(e.id, standings)]
             if left:
                 minutes = sum(e.minutes for e in left)
-                of = f"sitting {number} of {len(every)}"
+                place = f"my/{registry.stem(topic)}.ipynb"
                 lines.append(
-                    f"Next: my/{registry.stem(topic)}.ipynb, {of}, about {minutes} minutes"
-                    " (estimated):"
+                    f"Next: {', '.join(filter(None, (place, sitting.title)))}, about {minutes}"
+                    " minutes (estimated):"
                 )
                 return [*lines, *(f"  {e.id}  {e.title}, {e.minutes} min" for e in left)]
     return [*lines, "Every exercise is done."]
