@@ -13,7 +13,15 @@ from twophase.checks.prove.__main__ import main
 from twophase.checks.prove.mutate import mutants
 from twophase.checks.prove.ranges import drawn
 from twophase.checks.prove.sources import as_cell, own
-from twophase.checks.prove.trial import Tried, all_mutants, passes, programs, try_all
+from twophase.checks.prove.trial import (
+    ENDLESS,
+    Tried,
+    accepted,
+    all_mutants,
+    failed,
+    programs,
+    try_all,
+)
 
 SOURCE = '''
 def largest(memory: int, used: int, each: int) -> int:
@@ -80,16 +88,16 @@ def bench() -> Bench:
 def test_a_mutant_that_never_ends_is_killed_and_one_that_is_right_is_not(bench: Bench) -> None:
     program = own(bench.exercise, "reference", bench.exercise.reference)
     assert program is not None
-    assert passes(program, program.source, bench)
+    assert failed(program, program.source, bench) is None
     never = "def reference(*args):\n    while True: pass"
-    assert passes(program, never, bench) is None
-    assert passes(program, "def reference(:", bench) is False
-    assert passes(program, "def reference(*args):\n    return [0] * 10**12", bench) is False
+    assert failed(program, never, bench) == ENDLESS
+    assert failed(program, "def reference(:", bench) == 0
+    assert failed(program, "def reference(*args):\n    return [0] * 10**12", bench) == 0
 
 
 def test_every_program_that_is_mutated_is_right_before(bench: Bench) -> None:
     found = programs(bench.exercise, ANSWERS, with_misconceptions=True)
-    right = [p.called for p in found if passes(p, p.source, bench)]
+    right = [p.called for p in accepted(found, [bench])]
     assert right == ["reference", "by_division", "by_search"]
     assert len(found) == 3 + len(bench.exercise.misconceptions)
 

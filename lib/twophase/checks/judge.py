@@ -160,6 +160,15 @@ class Bench:
             shown.append(_look(self.exercise, answer, case))
         return shown[i]
 
+    def verdict_on(self, misconception: Misconception) -> Verdict:
+        """What `judge` says of this misconception, from what it shows on every case."""
+        seen = self.wrong_answer(misconception)
+        together = zip(self.cases, seen, self.expected, strict=True)
+        outcomes = [self._outcome(case, found, expected) for case, found, expected in together]
+        if all(outcome.right for outcome in outcomes):
+            self._again(self._wrong[misconception.slug][0], None, outcomes)
+        return self._verdict(seen, tuple(outcomes))
+
     def judge(self, answer: Answer, whole: bool = True) -> Verdict:
         """The verdict on `answer`. Never raises for what the answer does.
 
@@ -180,7 +189,7 @@ class Bench:
                 break
         if all(outcome.right for outcome in outcomes):
             self._again(answer, timed, outcomes)
-        return self._verdict(seen, tuple(outcomes))
+        return self._verdict(seen if whole else [], tuple(outcomes))
 
     def _again(self, answer: Answer, timed: Timed | None, outcomes: list[Outcome]) -> None:
         """Ask the last case and the first once more, of an answer that was right: it must not have

@@ -20,6 +20,7 @@ MAX_VALUES = 1_000  # in one frame
 
 _BEYOND = 1 << MAX_INT_BITS
 WORDS = frozenset((type(None), bool, str))  # JSON has words for each of these
+_SIMPLE = WORDS | {int, float}
 
 
 class Keys:
@@ -93,10 +94,15 @@ class Walk:
 
 
 def _simple(items: list[Any]) -> bool:
-    """Whether all of these are of one kind that crosses as it is."""
+    """Whether all of these cross as they are: words, finite floats, integers of ordinary size."""
     kinds = set(map(type, items))
-    if kinds == {float}:
-        return all(map(math.isfinite, items))
-    if kinds == {int}:
-        return all(-_BEYOND < i < _BEYOND for i in (min(items), max(items)))
-    return kinds <= WORDS
+    if not kinds <= _SIMPLE:
+        return False
+    if float in kinds:
+        floats = items if len(kinds) == 1 else [x for x in items if type(x) is float]
+        if not all(map(math.isfinite, floats)):
+            return False
+    if int in kinds:
+        whole = items if len(kinds) == 1 else [x for x in items if type(x) is int]
+        return -_BEYOND < min(whole) and max(whole) < _BEYOND
+    return True

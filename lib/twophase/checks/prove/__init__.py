@@ -44,7 +44,7 @@ def right(bench: Bench, names: Mapping[str, Any], who: str) -> str:
 def misconceptions(bench: Bench) -> str:
     """Each misconception must be rejected, and called by its name."""
     for wrong in bench.exercise.misconceptions:
-        verdict = bench.judge(LocalAnswer(bench.exercise.namespace(wrong.answer)))
+        verdict = bench.verdict_on(wrong)
         if verdict.right:
             return (
                 f"{bench.exercise.id} accepts the misconception {wrong.slug} (seed {bench.seed}):"

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
@@ -20,7 +21,16 @@ from twophase.checks.prove import misconceptions, right, separated
 from twophase.checks.prove.ranges import Drawn, arguments, drawn
 from twophase.checks.prove.sources import answers
 from twophase.checks.prove.standing import standing
-from twophase.checks.prove.trial import Tried, all_mutants, benches, programs, reasons, try_all
+from twophase.checks.prove.trial import (
+    Tried,
+    accepted,
+    all_mutants,
+    benches,
+    programs,
+    reasons,
+    reasons_file,
+    try_all,
+)
 
 
 def main(argv: list[str]) -> int:
@@ -44,37 +54,48 @@ def main(argv: list[str]) -> int:
 def _prove(exercise: Exercise, chosen: argparse.Namespace) -> int:
     console, start = Console(), time.monotonic()
     console.rule(f"[bold]{exercise.id}")
-    made = list(
-        track(
-            benches(exercise, chosen.seeds), "cases", chosen.seeds, console=console, transient=True
-        )
-    )
+    seeds = benches(exercise, chosen.seeds)
+    made = list(track(seeds, "cases", chosen.seeds, console=console, transient=True))
     faults = _faults(exercise, made, chosen.answers)
-    found = programs(exercise, chosen.answers, chosen.misconceptions)
-    mutants = all_mutants(found, arguments(made[0]))[:: chosen.every]
-    tried = list(
-        track(try_all(mutants, made), "mutants", len(mutants), console=console, transient=True)
-    )
+    called, tried, stale = _tried(exercise, made, chosen, console)
     known = reasons(exercise)
     left = [t for t in tried if t.verdict != "killed" and t.key not in known]
-    stale = (
-        set(known) - {t.key for t in tried if t.verdict != "killed"} if chosen.every == 1 else set()
-    )
     _ranges(console, drawn(exercise, made))
     for fault in faults:
         console.print(f"[red]✗[/red] {fault}", highlight=False, markup=True)
-    _survivors(console, left, chosen.toml)
-    for key in sorted(stale):
-        console.print(f"equivalent.toml names a mutant that is killed or gone: {key}", markup=False)
+    _survivors(console, exercise, left, chosen.toml)
+    for key in stale:
+        said = f"{reasons_file(exercise).name} names a mutant that is killed or gone: {key}"
+        console.print(said, markup=False)
     n = Counter(t.verdict for t in tried)
     console.print(
-        f"{len(tried)} mutants of {', '.join(p.called for p in found)}: {n['killed']} killed,"
+        f"{len(tried)} mutants of {', '.join(called)}: {n['killed']} killed,"
         f" {n['depends on the seed']} depend on the seed, {n['survives']} survive;"
         f" {len(tried) - n['killed'] - len(left)} of these have a reason."
         f" {chosen.seeds} seeds, {time.monotonic() - start:.0f} s.",
         markup=False,
     )
     return int(bool(faults or left or stale))
+
+
+def _tried(
+    exercise: Exercise, made: list[Bench], chosen: argparse.Namespace, console: Console
+) -> tuple[list[str], list[Tried], list[str]]:
+    """The programs that were mutated, what became of the mutants, and the keys of reasons that
+    nothing needs any more. What is refused as it stands is not mutated, and keeps its reasons."""
+    right = programs(exercise, chosen.answers)
+    found = accepted(right, made)
+    refused = {p.called for p in right} - {p.called for p in found}
+    if chosen.misconceptions:
+        found += programs(exercise, chosen.answers, True)[len(right) :]
+    mutants = all_mutants(found, arguments(made[0]))[:: chosen.every]
+    known = reasons(exercise)
+    trial = try_all(mutants, made, known)
+    tried = list(track(trial, "mutants", len(mutants), console=console, transient=True))
+    needed = {t.key for t in tried if t.verdict != "killed"}
+    gone = set(known) - needed if chosen.every == 1 else set()
+    stale = sorted(key for key in gone if key.partition(":")[0] not in refused)
+    return [p.called for p in found], tried, stale
 
 
 def _faults(exercise: Exercise, made: list[Bench], folder: Path) -> list[str]:
@@ -91,7 +112,7 @@ def _faults(exercise: Exercise, made: list[Bench], folder: Path) -> list[str]:
     return [f for f in found if f]
 
 
-def _survivors(console: Console, left: list[Tried], toml: bool) -> None:
+def _survivors(console: Console, exercise: Exercise, left: list[Tried], toml: bool) -> None:
     if toml:
         for t in left:
             console.print(f"    {_quoted(t.key)},", markup=False, soft_wrap=True, highlight=False)
@@ -100,8 +121,13 @@ def _survivors(console: Console, left: list[Tried], toml: bool) -> None:
         return
     table = Table("mutant", "killed by", title="to be killed by a case, or to get a reason")
     for t in sorted(left, key=lambda t: t.killed):
-        table.add_row(t.key, f"{t.killed} of {t.seeds} seeds")
-    console.print(table, markup=False)
+        table.add_row(Text(t.key), f"{t.killed} of {t.seeds} seeds")
+    console.print(table)
+    console.print(
+        f"A reason is written down in {reasons_file(exercise)}, under [{exercise.slug}]:"
+        " \"the reason\" = ['the mutant', 'another mutant']; --toml prints the mutants so.",
+        markup=False,
+    )
 
 
 def _quoted(key: str) -> str:
@@ -112,7 +138,7 @@ def _ranges(console: Console, found: list[Drawn]) -> None:
     table = Table("argument", "at every seed", "at some seed", "the task names", title="drawn")
     for d in found:
         table.add_row(d.name, d.always, d.sometimes, d.named, style="red" if d.short else None)
-    console.print(table, markup=False)
+    console.print(table)
 
 
 if __name__ == "__main__":

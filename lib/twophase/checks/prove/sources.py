@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -89,6 +90,7 @@ def _collect(thing: Any, module: Mapping[str, Any], sources: dict[str, str]) -> 
     sources[thing.__name__] = source
 
 
+@lru_cache(4)  # a mutant is run anew for every seed
 def _compiled(source: str, called: str) -> CodeType:
     flags = __future__.annotations.compiler_flag
     made: CodeType = compile(source, f"<mutant of {called}>", "exec", flags, dont_inherit=True)
