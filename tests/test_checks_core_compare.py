@@ -54,7 +54,8 @@ def test_every_value_equals_its_own_copy(value: Any) -> None:
     ("observed", "expected", "tolerance"),
     [
         (7, 7, EXACT),
-        (7.0, 7, EXACT),
+        (7.0, 7, LOOSE),
+        (7, 7.0, EXACT),
         (np.int64(7), 7, EXACT),
         (np.float32(0.5), 0.5, EXACT),
         (torch.tensor(7), 7, EXACT),
@@ -81,6 +82,11 @@ def test_right_answers_are_right(observed: Any, expected: Any, tolerance: Tolera
     ("observed", "expected", "tolerance", "says"),
     [
         (True, 1, EXACT, "should be a number"),
+        (7.0, 7, EXACT, "should be a whole number, an int, and is the float 7.0"),
+        (np.float64(7), 7, EXACT, "the float 7.0"),
+        (torch.tensor(7.0), 7, EXACT, "the float 7.0"),
+        (np.array([1.0, -0.0]), np.array([1.0, 0.0]), EXACT, "it has -0, expected 0"),
+        (torch.tensor([0.0]), torch.tensor([-0.0]), EXACT, "it has 0, expected -0"),
         (1, True, EXACT, "expected True"),
         ("7", 7, EXACT, "should be a number"),
         (math.nan, 1.0, LOOSE, "nan"),
@@ -151,4 +157,5 @@ def test_plain_leaves_python_s_own_numbers_and_lists() -> None:
 
 def test_where_whole_numbers_are_exact_a_float_beyond_2_53_is_not_near_enough() -> None:
     assert difference(float(2**53 + 1), 2**53 + 1, EXACT)
-    assert difference(float(2**53), 2**53, EXACT) is None
+    assert difference(2**53 + 1, float(2**53), EXACT)
+    assert difference(2**53, float(2**53), EXACT) is None

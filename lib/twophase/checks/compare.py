@@ -20,13 +20,19 @@ class Tolerance:
 
     A number passes if |observed - expected| <= atol + rtol * |expected|. Strings and booleans are
     exact. With `dtype` arrays must have the expected dtype, not only its kind (floating-point,
-    whole, boolean).
+    whole, boolean). Without any tolerance a whole number must be an integer (Python's, numpy's or
+    torch's; 3.0 is none), and a zero in an array must have its sign.
     """
 
     rtol: float = 1e-9
     atol: float = 0.0
     dtype: bool = False
     why: str = "float64 arithmetic in another order"
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is allowed for."""
+        return self.rtol == self.atol == 0
 
 
 EXACT = Tolerance(rtol=0.0, atol=0.0, why="integers and labels are exact")
@@ -62,9 +68,11 @@ def _number_difference(
     got = _scalar(observed)
     if isinstance(got, bool) or not isinstance(got, int | float):
         return f"{where} should be a number, and is {describe(observed)}"
+    if tolerance.exact and type(expected) is int and type(got) is float:
+        return f"{where} should be a whole number, an int, and is the float {got!r}"
     if got == expected or (got != got and expected != expected):  # equal, or both NaN
         return None
-    if tolerance.rtol == tolerance.atol == 0:  # a difference beyond 2**53 would be rounded to 0
+    if tolerance.exact:  # a difference beyond 2**53 would be rounded to 0
         return _says(where, got, expected)
     try:  # an infinity is near nothing else, whatever the tolerance
         if math.isinf(expected) or math.isinf(got):
@@ -135,9 +143,8 @@ def _array_difference(observed: Any, expected: Any, tolerance: Tolerance, where:
             f"{where} should hold {_dtype_kind(want_dtype)} numbers ({want_dtype}), and holds"
             f" {got_dtype}"
         )
-    if got_dtype == want_dtype and _same(
-        observed, expected
-    ):  # the usual case: nothing to allow for
+    signed = tolerance.exact and "float" in want_dtype
+    if got_dtype == want_dtype and not signed and _same(observed, expected):  # the usual case
         return None
     near = _near(observed, expected, tolerance)
     if near.all():
@@ -169,7 +176,7 @@ def _near(observed: Any, expected: Any, tolerance: Tolerance) -> Any:
     """Elementwise, as a numpy array of truth values."""
     import numpy as np
 
-    if "float" not in _dtype(expected) and tolerance.rtol == tolerance.atol == 0:
+    if "float" not in _dtype(expected) and tolerance.exact:
         return np.asarray(
             _numpy(observed) == _numpy(expected)
         )  # whole numbers: beyond 2**53 float64 would round them
@@ -180,6 +187,8 @@ def _near(observed: Any, expected: Any, tolerance: Tolerance) -> Any:
         near = (got == want) | (
             np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want)
         )
+    if tolerance.exact:
+        near &= np.signbit(got) == np.signbit(want)  # -0.0 is equal to 0.0, and other bits
     near |= np.isnan(got) & np.isnan(want)
     return near & (np.isinf(got) == np.isinf(want))
 

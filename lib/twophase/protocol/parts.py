@@ -104,5 +104,5 @@ def _simple(items: list[Any]) -> bool:
             return False
     if int in kinds:
         whole = items if len(kinds) == 1 else [x for x in items if type(x) is int]
-        return -_BEYOND < min(whole) and max(whole) < _BEYOND
+        return min(whole) > -_BEYOND and max(whole) < _BEYOND
     return True

@@ -15,4 +15,4 @@ def choose(workload, machine):
         if step(B) <= w["tpot_limit_s"]
     }
     best = max(rates.values())
-    return float(min(B for B in rates if rates[B] >= 0.9501 * best))
+    return min(B for B in rates if rates[B] >= 0.9501 * best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
@@ -12,6 +13,8 @@ from twophase.checks.exercise import Case
 
 Tensor = torch.Tensor
 WIDE = past(1024, 2048)  # scores in the widest block
+# exp of it lies halfway between two numbers of float16, at the place where they are farthest apart
+BETWEEN_HALVES = math.log(0.5 * (1 + 2.0**-11))
 
 
 def _blocks(
@@ -102,6 +105,16 @@ def cases(rng: random.Random) -> list[Case]:
         Case(
             "37 blocks, the maximum rises all the time",
             (_blocks(rng, 2, [2] * 37, shifts=tuple(0.5 * i for i in range(37))),),
+            public=False,
+        ),
+        Case(
+            "one score of 0, 255 of −0.69266",
+            ([_exact([0.0, *[BETWEEN_HALVES] * 255])],),
+            public=False,
+        ),
+        Case(
+            "64 equal scores, then 20 blocks, each 2⁻¹² above the one before",
+            ([torch.zeros(1, 64), *(torch.full((1, 1), i * 2.0**-12) for i in range(1, 21))],),
             public=False,
         ),
         Case(

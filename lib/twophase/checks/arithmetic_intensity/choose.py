@@ -26,9 +26,8 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
     throughput."""
     w, m = case.args
     batch = plain(answer.call("choose", w, m))
-    batch = int(batch) if isinstance(batch, float) and batch.is_integer() else batch
     if type(batch) is not int or not 1 <= batch <= w["max_batch"]:
-        said = f"must be a whole number from 1 to {w['max_batch']}, and is {batch!r}"[:120]
+        said = f"must be a whole number, an int from 1 to {w['max_batch']}, and is {batch!r}"[:120]
         return {"the batch": said, "memory": "", "step": "", "throughput": ""}
     need, took, limit = (
         weight_bytes(w) + batch * w["cache_bytes_per_sequence"],

@@ -203,10 +203,10 @@ EXERCISE = Exercise(
     observe=observe,
     reference=reference,
     compare=Tolerance(
-        rtol=1e-3,
+        rtol=2.5e-4,  # half of what float16 loses
         atol=1e-7,
         dtype=True,
-        why="a log-sum-exp near 1,000 is held to 3e-5 in fp32, and some dozen of them follow",
+        why="a log-sum-exp near 1,000 is held to 3e-5 in fp32, and a few of them follow",
     ),
     misconceptions=tuple(wrong),
     hints=(

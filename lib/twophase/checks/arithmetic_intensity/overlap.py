@@ -14,7 +14,7 @@ from twophase.checks.misconceptions import Misconceptions
 wrong = Misconceptions()
 
 # more kernels than a thousand, bound differently; what is left out of the small ones shows
-LARGE_AND_SMALL = [(9e6, 4e5), *[(2.0, 0.4), (1.0, 2.0)] * 504]
+LARGE_AND_SMALL = [(9e6, 4e5), *[(2.0, 0.4), (1.0, 2.0)] * 499, (2.0, 0.4)]
 
 Kernels = Sequence[tuple[float, float]]
 Times = list[float]
@@ -141,7 +141,7 @@ def cases(rng: random.Random) -> list[Case]:
             "some nanoseconds: 3,000 FLOPs, 50 bytes; 10¹⁴ FLOP/s, 10¹² B/s",
             ([(3000.0, 50.0), (9000.0, 20.0)], 1e14, 1e12),
         ),
-        Case("a large kernel and 1,008 small ones", (LARGE_AND_SMALL, 100.0, 10.0)),
+        Case("a large kernel and 999 small ones", (LARGE_AND_SMALL, 100.0, 10.0)),
         *fresh,
     ]
 

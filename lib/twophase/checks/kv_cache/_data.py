@@ -30,10 +30,11 @@ def normal(rng: random.Random, *shape: int, dtype: str = "float32") -> torch.Ten
 
 
 def telling(rng: random.Random, *shape: int, dtype: str) -> torch.Tensor:
-    """The same, with a number that no other dtype holds, an infinity, and a first token of zeros:
-    shape is [B, T, K, H]."""
+    """The same, with a number that no other dtype holds, an infinity, and a first token of zeros,
+    one of them negative: shape is [B, T, K, H]."""
     numbers = normal(rng, *shape, dtype=dtype)
     numbers[:, 0] = 0.0
+    numbers[:, 0, 0, 0] = -0.0
     numbers[:, -1, -1, 0] = TELLING[dtype]
     numbers[:, -1, -1, -1] = float("inf")
     others = (getattr(torch, d) for d in TELLING if d != dtype)

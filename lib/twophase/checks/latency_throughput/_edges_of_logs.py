@@ -20,7 +20,7 @@ SERVER: Server = {
     "flops_per_s": 2.0**49,
 }
 CACHED, BALANCE, HALF_FULL = 2**17, 512, 2**19
-LONG = 1201  # steps; the shorter of the long logs has half as many
+LONG, HALF = 1000, 600  # steps; a log has no more than the first
 
 Special = dict[int, dict[str, Any]]  # place in the log -> what is different
 
@@ -47,28 +47,27 @@ Values = dict[str, Any]
 THREW: Values = {"preempted": 1}
 CAPPED: Values = {"waiting": 1, "cached_tokens": HALF_FULL - 1}
 COMPUTES: Values = {"new_tokens": BALANCE + 1}
-THROUGHOUT = [*range(21), *range(590, 610), *range(LONG - 20, LONG)]  # 5.08 %
 
 
 def _shares() -> dict[str, tuple[str, Events]]:
     """Shares of the steps: exactly the threshold, and one step more."""
-    _, twentieth, more = one_less_and_just_full(400 // 20)
-    _, half, most = one_less_and_just_full(400 // 2)
-    last = range(400 - most, 400)
+    _, twentieth, more = one_less_and_just_full(200 // 20)
+    _, half, most = one_less_and_just_full(200 // 2)
+    last = range(200 - most, 200)
     return {
         "preempted in 1 of 20 steps": ("healthy", log(20, at([0], **THREW))),
         "preempted in 2 of 20 steps, nobody waits": ("preempting", log(20, at([0, 19], **THREW))),
-        "preempted in 20 of 400 steps": ("healthy", log(400, at(range(twentieth), **THREW))),
-        "preempted in 21 of 400 steps": ("preempting", log(400, at(range(more), **THREW))),
-        "computing longer in 200 of 400 steps": ("healthy", log(400, at(range(half), **COMPUTES))),
-        "computing longer in 201 of 400 steps": ("compute-bound", log(400, at(last, **COMPUTES))),
-        "one waits beside a half-empty cache in 100 of 200 steps": (
+        "preempted in 10 of 200 steps": ("healthy", log(200, at(range(twentieth), **THREW))),
+        "preempted in 11 of 200 steps": ("preempting", log(200, at(range(more), **THREW))),
+        "computing longer in 100 of 200 steps": ("healthy", log(200, at(range(half), **COMPUTES))),
+        "computing longer in 101 of 200 steps": ("compute-bound", log(200, at(last, **COMPUTES))),
+        "one waits beside a half-empty cache in 50 of 100 steps": (
             "healthy",
-            log(200, at(range(0, 200, 2), **CAPPED)),
+            log(100, at(range(0, 100, 2), **CAPPED)),
         ),
-        "one waits beside a half-empty cache in 101 of 200 steps": (
+        "one waits beside a half-empty cache in 51 of 100 steps": (
             "underfilled",
-            log(200, at([*range(0, 200, 2), 199], **CAPPED)),
+            log(100, at([*range(0, 100, 2), 99], **CAPPED)),
         ),
     }
 
@@ -112,15 +111,20 @@ def _values() -> dict[str, tuple[str, Events]]:
 
 
 def _long() -> dict[str, tuple[str, Events]]:
-    """What counts lies where somebody who looks at the first or the last steps does not see it."""
+    """What counts lies where somebody who looks at the first or the last steps, however many, does
+    not see it."""
     return {
-        f"{LONG} steps, preempted in 61 at the start, in the middle, at the end": (
+        f"{LONG:,} steps, preempted in the last 51": (
             "preempting",
-            log(LONG, at(THROUGHOUT, **THREW)),
+            log(LONG, at(range(LONG - 51, LONG), **THREW)),
         ),
-        f"{LONG // 2} steps, preempted in 36 in the middle": (
+        f"{HALF} steps, preempted in the first 31": (
             "preempting",
-            log(LONG // 2, at(range(282, 318), **THREW)),
+            log(HALF, at(range(31), **THREW)),
+        ),
+        f"{HALF} steps, preempted in 36 in the middle": (
+            "preempting",
+            log(HALF, at(range(282, 318), **THREW)),
         ),
     }
 
@@ -131,6 +135,6 @@ EDGES = {**_values(), **_shares(), **_long()}
 def edges() -> list[Case]:
     """A case for every edge; the long ones are not shown."""
     return [
-        Case(name, (events, SERVER), public=len(events) < 100)
+        Case(name, (events, SERVER), public=len(events) <= 100)
         for name, (_, events) in EDGES.items()
     ]

@@ -164,6 +164,7 @@ def cases(rng: random.Random) -> list[Case]:
             (26_000_000_000, 1, 1024, 819_200, 1, 3.35e12),
         ),
         Case("the quiz: 30B in int8, 4 sequences of 8,192 tokens, 16 chips", WORKED),
+        Case("nothing cached yet", (100, 2, 0, 3, 2, 10)),
         Case("1,003 bytes of weights on 7 chips", (1003, 3, 5, 11, 7, 1000)),
         Case("2,053 chips", (2_000_000_000_003, 3, 8191, 100_003, 2053, 8.1e11)),
         Case("2,053 sequences of 262,147 tokens", (10**10, 2053, 262_147, 3_001, 31, 8.1e11)),

@@ -116,7 +116,7 @@ MIDNIGHT_S = 1_767_225_600.0  # the year 2026 begins, on the clock that counts f
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """By hand; one token only; two tokens at once; every place of the clock; a log of thousands;
+    """By hand; one token only; two tokens at once; every place of the clock; the longest log;
     fresh ones."""
     fresh = [Case(f"fresh {i + 1}", _request(rng, 5 + 9 * i), public=i < 2) for i in range(4)]
     _, steps = _request(rng, 3_000)

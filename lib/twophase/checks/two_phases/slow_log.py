@@ -154,11 +154,11 @@ def far_above_the_mean(events: Events) -> str:
 
 def cases(rng: random.Random) -> list[Case]:
     """Every kind of log with the fewest tokens, the thresholds, then longer ones, one of
-    thousands of tokens, that are not shown. The right answer makes the label."""
+    1,600 tokens, that are not shown. The right answer makes the label."""
     short = [*logs(rng, 16), *thresholds(rng)]
     short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
-    long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 1_601)[9]]
+    long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 1_599)[9]]
     hidden = [
         Case(f"log {i}", (log,), public=False)
         for i, (_, log) in enumerate(long, start=len(shown) + 1)
@@ -198,5 +198,5 @@ EXERCISE = Exercise(
         "In a log the time between tokens grows steadily with the position. What do you suspect?",
         "That each step runs the whole text again: there is no KV cache, or it is not used.",
     ),
-    ranges={"len(events)": (19, 1604)},
+    ranges={"len(events)": (19, 1602)},
 )
