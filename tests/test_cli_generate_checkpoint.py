@@ -18,6 +18,8 @@ from hugging_face_folders import (
     sentence_piece,
 )
 from rich.console import Console
+from tokenizers import Tokenizer as Rules
+from tokenizers.models import WordLevel
 from typer.testing import CliRunner
 
 from twophase.cli import speakers
@@ -220,6 +222,22 @@ def test_a_directory_without_what_is_needed_is_a_sentence_each(folders, tmp_path
     result = run(PROMPT, "--checkpoint", str(tmp_path / "nowhere"))
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "there is no directory" in result.stderr
+
+
+def test_the_tokenizer_of_another_model_is_refused_and_a_doubtful_one_is_noted(folders, tmp_path):
+    for path in folders["llama"][0].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    words = {f"w{i}": i for i in range(500)} | {"[UNK]": 500}
+    larger = Rules(WordLevel(words, unk_token="[UNK]"))
+    larger.save(str(tmp_path / "tokenizer.json"))
+    result = run(PROMPT, "--checkpoint", str(tmp_path))
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "knows 501 tokens, but the model 400: it is the tokenizer of another" in result.stderr
+    smaller = Rules(WordLevel({"the": 0, "cat": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    smaller.save(str(tmp_path / "tokenizer.json"))
+    result = run("the", "--checkpoint", str(tmp_path), "--tokens", "2")
+    assert result.exit_code == 0
+    assert "note: tokenizer.json knows 3 tokens, the model 400: it may be" in result.stderr
 
 
 def test_a_bar_appears_once_loading_has_taken_two_seconds_and_not_before():

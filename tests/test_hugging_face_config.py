@@ -191,6 +191,15 @@ def test_other_model_types_are_refused_also_where_they_have_a_known_text_part():
     assert list(WITH_IMAGES) == ["gemma3"]
 
 
+def test_the_types_named_where_one_is_refused_are_those_that_are_read():
+    named = refusal({"model_type": "gpt2"}).partition("supported: ")[2].rstrip(".").split(", ")
+    assert set(named) == {*FAMILIES, *WITH_IMAGES}
+    for kind in named:
+        assert "model_type" not in refusal({"model_type": kind}).replace("of model_type", "")
+    inner = {"model_type": "gemma3", "text_config": {"model_type": "gpt2"}}
+    assert "text_config of model_type 'gpt2' is not supported in a gemma3" in refusal(inner)
+
+
 def test_parts_of_a_model_with_eyes_that_contradict_each_other_are_refused():
     text = SIZES["gemma3_text"] | {"model_type": "gemma3_text", "tie_word_embeddings": True}
     config = {

@@ -1,13 +1,16 @@
 """Tokens are those of transformers; text that streams is whole text, whatever the tokens are parts
 of."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from draws import draws
 from hugging_face_folders import byte_level, sentence_piece
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import processors
 
 from twophase.models.hugging_face import Tokenizer, stop_tokens
 
@@ -169,3 +172,97 @@ def test_an_end_that_is_no_token_is_refused(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"eos_token_id": "</s>"}')
     with pytest.raises(ValueError, match="eos_token_id must be a number"):
         stop_tokens(tmp_path)
+
+
+# What stands beside tokenizer.json: tokenizer_config.json, and the model
+
+ENDS = {"byte-level": ("<|begin|>", "<|end|>"), "SentencePiece": ("<s>", "</s>")}
+FAMILY = {"byte-level": "llama", "SentencePiece": "mistral"}
+POSTS = {"none": "", "begin": "{0} $A", "end": "$A {1}", "both": "{0} $A {1}"}
+
+
+def tokenizer_folder(folder: Path, kind: str, post: str, **asked: Any) -> Path:
+    """A directory whose tokenizer.json adds by `post`, and whose tokenizer_config.json asks."""
+    rules, ends = KINDS[kind](), ENDS[kind]
+    tokens = [(end, rules.token_to_id(end)) for end in ends]
+    template = POSTS[post].format(*ends)
+    rules.post_processor = (
+        processors.TemplateProcessing(template, special_tokens=tokens)
+        if template
+        else processors.ByteLevel(trim_offsets=False)
+    )
+    rules.save(str(folder / "tokenizer.json"))
+    named = dict(zip(("bos_token", "eos_token"), ends, strict=True))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **named, **asked}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps({"model_type": FAMILY[kind]}))
+    return folder
+
+
+@pytest.mark.parametrize("add", [None, True, False])
+@pytest.mark.parametrize("post", POSTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_added_is_what_auto_tokenizer_adds_and_a_disagreement_is_said(
+    kind, post, add, tmp_path
+):
+    from transformers import AutoTokenizer
+
+    asked = {} if add is None else {"add_bos_token": add, "add_eos_token": add}
+    folder = tokenizer_folder(tmp_path, kind, post, **asked)
+    ours, theirs = Tokenizer(folder), AutoTokenizer.from_pretrained(folder)
+    for line in LINES:
+        assert ours.encode(line) == theirs(line)["input_ids"]
+    does = {"add_bos_token": post in ("begin", "both"), "add_eos_token": post in ("end", "both")}
+    wrong = [key for key, value in does.items() if add not in (None, value)]
+    assert [note.split()[2] for note in ours.notes] == wrong
+    assert all("tokenizer.json counts, as in transformers 5" in note for note in ours.notes)
+
+
+def test_a_switch_of_the_tokenizer_config_that_is_text_is_refused(tmp_path):
+    folder = tokenizer_folder(tmp_path, "SentencePiece", "begin", add_bos_token="false")
+    with pytest.raises(
+        ValueError, match="'add_bos_token' must be true or false, but it is 'false'"
+    ):
+        Tokenizer(folder)
+    written_out = {"content": "<s>", "special": True}  # as old files name a token
+    tokenizer_folder(tmp_path, "SentencePiece", "none", bos_token=written_out, add_bos_token=True)
+    assert "adds no <s>" in Tokenizer(folder).notes[0]
+
+
+def test_the_tokenizer_of_another_model_is_refused_or_named_and_padding_is_tolerated(
+    tokenizers, tmp_path
+):
+    rules = tokenizers["byte-level"].rules
+    size = rules.get_vocab_size(with_added_tokens=True)
+    folder = tmp_path
+    rules.save(str(folder / "tokenizer.json"))
+    for V in (size, size + 1, round(size / 0.95)):  # published models: up to 2.3 %
+        assert Tokenizer(folder, V).notes == []
+    assert "it may be the tokenizer of another model" in Tokenizer(folder, 2 * size).notes[0]
+    with pytest.raises(
+        ValueError, match=rf"knows {size:,} tokens, but the model {size - 1:,}: it is"
+    ):
+        Tokenizer(folder, size - 1)
+
+
+def test_a_token_beyond_the_vocabulary_is_refused_where_a_text_has_it(tmp_path):
+    rules = byte_level()
+    V = rules.get_vocab_size(with_added_tokens=False)
+    rules.add_special_tokens(["<image>"])  # as Gemma 3's 1B has one, and no row for it
+    rules.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(tmp_path, V)
+    assert tokenizer.notes == []
+    assert max(tokenizer.encode("the cat")) < V
+    with pytest.raises(ValueError, match=rf"makes token {V} \('<image>'\).*{V:,} tokens only"):
+        tokenizer.encode("the <image> cat")
+
+
+def test_an_end_that_the_model_cannot_write_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"vocab_size": 100, "eos_token_id": 2}')
+    assert stop_tokens(tmp_path) == [2]
+    for odd in (100, -1):
+        (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, odd]}))
+        with pytest.raises(
+            ValueError, match=f"eos_token_id {odd} is outside the vocabulary of 100"
+        ):
+            stop_tokens(tmp_path)

@@ -89,7 +89,9 @@ class HuggingFaceModel:
             warnings.simplefilter("always", UserWarning)
             self.checkpoint: Checkpoint = hugging_face.open_checkpoint(folder)
         note(*(str(w.message) for w in caught), *self.checkpoint.notes)
-        self.tokenizer = None if token_ids else hugging_face.Tokenizer(folder)
+        V = self.checkpoint.config.V
+        self.tokenizer = None if token_ids else hugging_face.Tokenizer(folder, V)
+        note(*(self.tokenizer.notes if self.tokenizer else ()))
         self.stops = [[token] for token in hugging_face.stop_tokens(folder)]
 
     def encode(self, text: str) -> list[int]:

@@ -1,22 +1,33 @@
-"""Text to tokens and back by a checkpoint's tokenizer.json, and which tokens end its text."""
+"""Text to tokens and back by a checkpoint's tokenizer.json, and which tokens end its text.
+
+What begins a text is what the post-processor of tokenizer.json adds, as in transformers 5, which no
+longer reads `add_bos_token` of tokenizer_config.json; where the two disagree, a note says so.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer as Rules
 
 from twophase.models.hugging_face.shards import read_json
+from twophase.theory.hf_values import flag
 
 CONTEXT = 6  # tokens of the prompt that the first new ones are decoded with
 LONGEST = 8  # more tokens than any one character takes
+FEWEST = 0.9  # of a vocabulary; published models pad theirs by up to 2.3 %
 INCOMPLETE = "\ufffd"  # what decoders write for bytes that are no character, or not yet
 
 
 class Tokenizer:
-    """The tokenizer of a Hugging Face directory. Raises ValueError if it has none that can be
-    read."""
+    """The tokenizer of a Hugging Face directory.
 
-    def __init__(self, folder: Path | str) -> None:
+    V: tokens that the model knows (rows of its embedding); without it nothing is compared with the
+    model. Raises ValueError if there is no tokenizer that can be read, or if its vocabulary is
+    larger than V: it then is another model's. `notes` holds sentences about what may be wrong.
+    """
+
+    def __init__(self, folder: Path | str, V: int | None = None) -> None:
         path = Path(folder) / "tokenizer.json"
         if not path.is_file():
             other = (
@@ -37,6 +48,50 @@ class Tokenizer:
             ) from None
         self.rules.no_truncation()
         self.rules.no_padding()
+        self.V = V
+        self.notes = [*self._about_size(path), *self._about_ends(path)]
+
+    def _about_size(self, path: Path) -> Iterator[str]:
+        """Whether the vocabulary may be the model's. Rows that no token has are padding; a token
+        without a row may be one that this model is never given (images in Gemma 3 1B)."""
+        own, all_ = (self.rules.get_vocab_size(with_added_tokens=more) for more in (False, True))
+        if self.V is None:
+            return
+        if own > self.V:
+            raise ValueError(
+                f"{path} knows {own:,} tokens, but the model {self.V:,}: it is the tokenizer of"
+                " another model."
+            )
+        if all_ < FEWEST * self.V:
+            yield (
+                f"{path.name} knows {all_:,} tokens, the model {self.V:,}: it may be the tokenizer"
+                " of another model."
+            )
+
+    def _about_ends(self, path: Path) -> Iterator[str]:
+        """Whether tokenizer_config.json asks for another beginning or end than tokenizer.json
+        makes."""
+        if not path.with_name("tokenizer_config.json").is_file():
+            return
+        asked = read_json(path.with_name("tokenizer_config.json"))
+        plain = self.rules.encode("a", add_special_tokens=False).ids
+        made = self.rules.encode("a").ids
+        for key, name, at in (
+            ("add_bos_token", "bos_token", 0),
+            ("add_eos_token", "eos_token", -1),
+        ):
+            token = asked.get(name)
+            token = token.get("content") if isinstance(token, dict) else token
+            wanted = self.rules.token_to_id(token) if isinstance(token, str) else None
+            if wanted is None or asked.get(key) is None:
+                continue
+            does = made[at : at + 1 or None] == [wanted] and len(made) > len(plain)
+            if flag(asked, key) != does:
+                yield (
+                    f"tokenizer_config.json says {key} {str(asked[key]).lower()}, but {path.name}"
+                    f" adds {'' if does else 'no '}{token}: {path.name} counts, as in transformers"
+                    " 5; older releases disagree."
+                )
 
     def encode(self, text: str) -> list[int]:
         """Tokens, with those that the file's post-processor adds: for most families one that begins
@@ -45,7 +100,13 @@ class Tokenizer:
             text.encode()
         except UnicodeEncodeError:
             raise ValueError("the prompt is no text: it holds bytes that are no UTF-8.") from None
-        return list(self.rules.encode(text).ids)
+        tokens = list(self.rules.encode(text).ids)
+        if self.V is not None and (beyond := [token for token in tokens if token >= self.V]):
+            raise ValueError(
+                f"the tokenizer makes token {beyond[0]} ({self.rules.id_to_token(beyond[0])!r}) of"
+                f" this text, but the model knows {self.V:,} tokens only."
+            )
+        return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text, without special tokens."""
@@ -101,5 +162,17 @@ def stop_tokens(folder: Path | str) -> list[int]:
                     f"{folder}: eos_token_id must be a number or a list of numbers, but it is"
                     f" {found!r}."
                 )
+            _check_ends(ids, texts, folder)
             return ids
     return []
+
+
+def _check_ends(ids: list[int], texts: list[Any], folder: Path) -> None:
+    """An end that the model cannot write never comes."""
+    sizes = [text.get("vocab_size") for text in texts if isinstance(text, dict)]
+    V = next((size for size in sizes if isinstance(size, int)), None)
+    if V is not None and (beyond := [token for token in ids if not 0 <= token < V]):
+        raise ValueError(
+            f"{folder}: eos_token_id {beyond[0]} is outside the vocabulary of {V:,}: the files do"
+            " not belong together."
+        )
