@@ -80,6 +80,20 @@ BAD = (
 )
 
 
+def test_a_number_with_a_letter_is_shown_again_with_what_to_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("plan", "--model", "llama-2-13b", "--context", "128k") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'128k' is not a whole number; write all its digits, as in 128000." in said
+
+
+def test_where_no_batch_is_critical_the_plan_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--model", "llama-2-13b", "--context", "1024") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "none at this context every batch reads for longer than it computes" in out
+
+
 @pytest.mark.parametrize("arguments", BAD, ids=" ".join)
 def test_bad_input_is_a_sentence_on_stderr_and_exit_code_2(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]

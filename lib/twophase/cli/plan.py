@@ -19,6 +19,16 @@ from twophase.theory.workload import Workload
 EXIT_DOES_NOT_FIT = 1
 
 
+def whole(text: str) -> int:
+    """A whole number as typed."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a whole number; write all its digits, as in 128000."
+        ) from None
+
+
 def plan(
     model: Annotated[
         str | None, typer.Option(help="A model of the catalog, such as llama-2-13b.")
@@ -28,18 +38,23 @@ def plan(
         typer.Option(help="A Hugging Face config.json (or its folder), instead of --model."),
     ] = None,
     hardware: Annotated[str, typer.Option(help="A chip of the catalog, such as h100.")] = "h100",
-    batch: Annotated[int, typer.Option(help="Sequences decoded together.")] = 1,
+    batch: Annotated[int, typer.Option(parser=whole, help="Sequences decoded together.")] = 1,
     context: Annotated[
-        int | None, typer.Option(help="Cached positions per sequence. Default: prompt + output.")
+        int | None,
+        typer.Option(parser=whole, help="Cached positions per sequence. Default: prompt + output."),
     ] = None,
     prompt: Annotated[
-        int | None, typer.Option(help="Prompt tokens. Default: context - output.")
+        int | None, typer.Option(parser=whole, help="Prompt tokens. Default: context - output.")
     ] = None,
     output: Annotated[
         int | None,
-        typer.Option(help="Output tokens, for requests per second, latency and cost."),
+        typer.Option(
+            parser=whole, help="Output tokens, for requests per second, latency and cost."
+        ),
     ] = None,
-    chips: Annotated[int, typer.Option(help="Chips that share the model, tensor parallel.")] = 1,
+    chips: Annotated[
+        int, typer.Option(parser=whole, help="Chips that share the model, tensor parallel.")
+    ] = 1,
     weights: Annotated[
         str | None,
         typer.Option(

@@ -83,7 +83,9 @@ def _step_rows(p: Step) -> list[Row]:
         (
             "Critical batch",
             _batch(p.critical_batch),
-            "the step at this context computes for longer than it reads from here on",
+            "at this context every batch reads for longer than it computes"
+            if p.critical_batch is None
+            else "the step at this context computes for longer than it reads from here on",
         ),
         (
             "Critical batch, weights",
