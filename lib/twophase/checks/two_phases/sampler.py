@@ -24,12 +24,12 @@ Choose = Callable[[list[float]], int]
 
 def softmax(logits: list[float], temperature: float) -> list[float]:
     top = max(logits)
-    weights = [math.exp((x - top) / temperature) for x in logits]
-    return [w / sum(weights) for w in weights]
+    return normalized([math.exp((x - top) / temperature) for x in logits])
 
 
 def normalized(probs: list[float]) -> list[float]:
-    return [p / sum(probs) for p in probs]
+    mass = sum(probs)
+    return [p / mass for p in probs]
 
 
 def by_size(probs: list[float]) -> list[int]:
