@@ -44,7 +44,8 @@ def _pairs(*log_sum_exps: tuple[float, float]) -> tuple[list[Part]]:
         rows = []
         for pair in log_sum_exps:
             small = pair[mine] < pair[1 - mine]
-            rows.append([(1e6 if small else 1.0) * (1.0 + mine), -1.0 + mine])
+            size = 1e6 if small else 1.0
+            rows.append([size * (1.0 - 0.5 * mine), -size * (1.0 - 0.25 * mine)])
             if pair[mine] == NEG_INF:
                 rows[-1] = [0.0, 0.0]
         parts.append((torch.tensor(rows), torch.tensor([pair[mine] for pair in log_sum_exps])))
@@ -56,6 +57,7 @@ def cases(rng: random.Random) -> list[Case]:
     that saw no key; then the faults that must be exposed."""
     return [
         Case("repaired: one query, two parts of two keys", _parts(rng, 1, 2, [2, 2])),
+        Case("repaired: three queries, one number each", _parts(rng, 3, 1, [2, 3])),
         Case("repaired: three parts, one after the other", _parts(rng, 3, 4, [3, 5, 2])),
         Case("repaired: log-sum-exps around 200", _parts(rng, 2, 3, [4, 3], shift=200.0)),
         Case("repaired: log-sum-exps around −200", _parts(rng, 2, 3, [4, 3], shift=-200.0)),

@@ -96,8 +96,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("scores around 300", (_blocks(rng, 2, [2, 3, 2], shifts=(300.0, 290.0, 310.0)),)),
         Case("scores around −300", (_blocks(rng, 2, [2, 2], shifts=(-300.0, -310.0)),)),
         Case(
-            "two rows 1,800 apart, then the other way round",
-            ([_exact([900.0, 899.0], [-900.0, -901.0]), _exact([-900.0], [900.0])],),
+            "two rows 2,000 apart, then the other way round",
+            ([_exact([1000.0, 999.0], [-1000.0, -999.0]), _exact([-1000.0], [1000.0])],),
         ),
         *_masks(rng),
         Case("263 rows", (_blocks(rng, 263, [2, 3]),), public=False),

@@ -173,6 +173,7 @@ EXERCISE = Exercise(
             " among those allowed."
         ),
     ),
+    ranges={"workload['max_batch']": (1, 6007), "workload['bytes_per_param']": (0.5, 2)},
     recall=(
         "Why may a smaller batch give more tokens per second than a larger one?",
         (

@@ -13,7 +13,18 @@ from twophase.checks.misconceptions import Misconceptions
 wrong = Misconceptions()
 
 # (weights, activations): ternary, 2 bits, 4 with a scale for every 32, and so on up to fp32
-WIDTHS = ((1.58, 16), (2, 16), (3, 8), (4, 4), (4.5, 32), (6, 8), (12, 16), (8, 4), (32, 32))
+WIDTHS = (
+    (1, 1),
+    (1.58, 16),
+    (2, 16),
+    (3, 8),
+    (4, 4),
+    (4.5, 32),
+    (6, 8),
+    (12, 16),
+    (8, 4),
+    (32, 32),
+)
 
 
 def reference(
@@ -175,6 +186,7 @@ EXERCISE = Exercise(
             " One argument is not needed."
         ),
     ),
+    ranges={"bits_per_param": (1, 32), "bits_per_activation": (1, 32), "k": (1, 4099)},
     recall=(
         (
             "Weights go from bf16 to int8, the products stay in bf16. What happens to the critical"

@@ -209,6 +209,7 @@ EXERCISE = Exercise(
             " row sums. Where m_new is −inf subtract 0. finish: out / l."
         ),
     ),
+    ranges={"add_block.k.shape[0]": (1, 257), "add_block.key_start": (0, 200_000)},
     recall=(
         "Which numbers per query does FlashAttention carry from one block of keys to the next?",
         "H + 2: the undivided output, the running maximum and the running sum.",

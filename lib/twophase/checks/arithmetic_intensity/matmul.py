@@ -139,6 +139,7 @@ EXERCISE = Exercise(
         "Bytes: bytes_per_activation · B·D + bytes_per_param · D·F + bytes_per_activation · B·F.",
         "FLOPs: each of the B·F results is a sum of D products, 2·D FLOPs. Divide FLOPs by bytes.",
     ),
+    ranges={"B": (1, 1_000_003), "D": (1, 9000), "F": (1, 16_384), "bytes_per_param": (0.25, 8)},
     recall=(
         "In bf16 the intensity of [B, D] @ [D, F] is 1 / (1/B + 1/D + 1/F). What is it at least, "
         "what at most?",

@@ -220,6 +220,7 @@ EXERCISE = Exercise(
             " is NaN."
         ),
     ),
+    ranges={"scores": (-1000, 1000), "scores.shape[0]": (1, 263), "scores.shape[1]": (1, 2053)},
     recall=(
         "A larger score turns up. What happens to the sum so far in online softmax?",
         "It is multiplied by exp(old maximum − new maximum), a number below 1.",

@@ -210,6 +210,7 @@ EXERCISE = Exercise(
         "Everything overlaps: max(Σ c, Σ m). Nothing does: Σ (c + m).",
         "Inside a kernel it is max(c, m), and kernels wait for each other: Σ max(c, m).",
     ),
+    ranges={"len(kernels)": (1, 1000), "kernels[][]": (0, 3e12)},
     recall=(
         (
             "How much longer can a kernel take without any overlap than with perfect overlap, at"

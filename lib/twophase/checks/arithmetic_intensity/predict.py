@@ -195,6 +195,7 @@ EXERCISE = Exercise(
             " 2·B·N·T·S·H FLOPs."
         ),
     ),
+    ranges={"B": (1, 2053), "T": (1, 2053), "S": (2, 1e9), "bytes_per_value": (1, 8)},
     recall=(
         "Which of attention's two counts, FLOPs and bytes, does GQA change?",
         (

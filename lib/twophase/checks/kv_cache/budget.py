@@ -239,6 +239,7 @@ EXERCISE = Exercise(
             " token costs all B sequences."
         ),
     ),
+    ranges={"overhead_percent": (0, 150), "bytes_per_param": (1, 4)},
     recall=(
         "A chip has 10 % less room than its label says. Which term of the budget shrinks?",
         "Only the cache can: weights are fixed, so the context or the batch gives way.",

@@ -232,6 +232,7 @@ EXERCISE = Exercise(
             " then return [:, :length]."
         ),
     ),
+    ranges={"append.k.shape[1]": (1, 4098), "S_max": (1, 4099)},
     recall=(
         "A slice assignment past the end of a torch buffer, one token long: what happens?",
         (

@@ -11,6 +11,8 @@ from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
 
+PETABYTE = 10**15  # bytes, the most that the task names
+
 
 def reference(memory_bytes: int, weight_bytes: int, kv_bytes_per_token: int, n_tokens: int) -> int:
     """The right answer."""
@@ -118,6 +120,10 @@ def cases(rng: random.Random) -> list[Case]:
             "one byte short of 40 sequences on 80 GB",
             (80 * 10**9 - 1, 80 * 10**9 - 40 * 10**9, 125_000, 8_000),
         ),
+        Case(
+            "one byte short of 930,000 sequences on a petabyte",
+            (PETABYTE, PETABYTE - 930_000 * 2**30 + 1, 2**17, 2**13),
+        ),
         *fresh,
     ]
 
@@ -144,6 +150,7 @@ EXERCISE = Exercise(
             " do not fit at all."
         ),
     ),
+    ranges={"memory_bytes": (40, PETABYTE), "n_tokens": (1, 2**20)},
     recall=(
         "Which part of the memory budget does not grow with the batch?",
         "The weights: one copy serves every sequence.",

@@ -201,6 +201,7 @@ EXERCISE = Exercise(
             " whole numbers."
         ),
     ),
+    ranges={"append.n_new[]": (0, 2052), "append.k.shape[1]": (1, 2053)},
     recall=(
         (
             "Sequences of different length share a batch. What must attention be told besides keys"

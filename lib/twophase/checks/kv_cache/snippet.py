@@ -148,6 +148,7 @@ EXERCISE = Exercise(
             " each of the rows has room for T; torch.zeros(…, dtype=getattr(torch, dtype))."
         ),
     ),
+    ranges={"Cache.n_sequences": (1, 11), "update.k.shape[1]": (1, 2052)},
     recall=(
         "Which fault of a cache never raises an error and only makes the text worse?",
         "A hole: places between real tokens that hold zeros and are attended to.",

@@ -230,6 +230,7 @@ EXERCISE = Exercise(
             " Times bytes_per_value."
         ),
     ),
+    ranges={"S": (0, 1e9), "B": (1, 1e6)},
     recall=(
         "Which part of a model's weights does a decode step not read?",
         (

@@ -217,6 +217,7 @@ EXERCISE = Exercise(
             " likewise head_dim."
         ),
     ),
+    ranges={"kv_cache_bytes.B": (1, 999_999), "kv_cache_bytes.S": (5, 999_983)},
     recall=(
         (
             "By how much does a calculator that counts query heads overstate the cache of"

@@ -149,6 +149,7 @@ EXERCISE = Exercise(
             " price_per_chip_hour."
         ),
     ),
+    ranges={"busy": (0.0002, 1), "n_chips": (1, 2053)},
     recall=(
         "A server is busy a fifth of the time. What does that do to the price of a token?",
         "It makes it five times the price at full use: idle hours are paid.",

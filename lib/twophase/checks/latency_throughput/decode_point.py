@@ -68,6 +68,7 @@ def cases(rng: random.Random) -> list[Case]:
     tiny = {"L": 1, "D": 3, "F": 5, "N": 4, "K": 2, "H": 2, "V": 7}
     full = weights(tiny) + 2 * cache(tiny, 3)
     llama_full = weights(LLAMA) + 64 * cache(LLAMA, 1024)
+    largest = weights(LLAMA) + 2053 * cache(LLAMA, 262_147)
     backwards = dict(reversed({**tiny, "V": 2}.items()))
     grouped = {**LLAMA, "K": 8}
     fresh = []
@@ -91,6 +92,10 @@ def cases(rng: random.Random) -> list[Case]:
         Case("Llama-2-13B, B=64: memory is just enough", (LLAMA, 64, 1024, llama_full, 3.35e12)),
         Case("Llama-2-13B, B=64: one byte short", (LLAMA, 64, 1024, llama_full - 1, 3.35e12)),
         Case(f"{backwards}, B=2, S=3: a table smaller than D", (backwards, 2, 3, 1e6, 100)),
+        Case("2,053 × 262,147 tokens, just enough", (LLAMA, 2053, 262_147, largest, 3.35e12)),
+        Case(
+            "2,053 × 262,147 tokens, one byte short", (LLAMA, 2053, 262_147, largest - 1, 3.35e12)
+        ),
         Case("one KV head for all", ({**tiny, "K": 1}, 2, 3, 1e6, 100)),
         Case(f"{tiny}, B=3, S=262,147", (tiny, 3, 262_147, 1e8, 100)),
         Case(f"{tiny}, B=2,053, S=3", (tiny, 2053, 3, 1e8, 100)),
@@ -187,6 +192,7 @@ EXERCISE = Exercise(
             " per step."
         ),
     ),
+    ranges={"B": (1, 2053), "S": (1, 262_147), "memory_bytes": (159, 4.4e14)},
     recall=(
         "Why does GQA raise throughput twice over?",
         "At the same batch each step reads less; and the memory now holds a larger batch.",

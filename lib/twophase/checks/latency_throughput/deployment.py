@@ -274,6 +274,7 @@ EXERCISE = Exercise(
             " cheapest. Two loops over a few dozen combinations and a search for the batch."
         ),
     ),
+    ranges={"workload['max_batch']": (1, 4000), "machines[]['max_chips']": (1, 67)},
     recall=(
         "Machine and number of chips are fixed. Which batch gives the cheapest tokens?",
         "The largest that fits in memory and keeps the step within its limit.",

@@ -239,6 +239,7 @@ EXERCISE = Exercise(
         "Sort by latency, highest throughput first where latencies are equal, then smallest index.",
         "Walk through that order and keep a point if its throughput is above the best so far.",
     ),
+    ranges={"len(points)": (0, MANY)},
     recall=(
         "What does it mean that a batch size is on the latency-throughput front?",
         (

@@ -8,7 +8,7 @@ from statistics import mean, median, median_high
 
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.latency_throughput._edges_of_logs import edges
+from twophase.checks.latency_throughput._edges_of_logs import LONG, edges
 from twophase.checks.latency_throughput._logs import (
     SCENES,
     Events,
@@ -219,6 +219,7 @@ EXERCISE = Exercise(
             " than half."
         ),
     ),
+    ranges={"len(events)": (1, LONG)},
     recall=(
         "Requests wait, and half of the KV cache is free. What do you look at first?",
         (

@@ -194,6 +194,7 @@ EXERCISE = Exercise(
         "Bytes: weights + B × n_tokens × kv_bytes_per_token.",
         "All chips read at once: divide by n_chips × bytes_per_s.",
     ),
+    ranges={"n_tokens": (0, 262_147), "n_chips": (1, 2053)},
     recall=(
         "What does a decode step read besides the weights?",
         "The KV cache of every sequence in the batch: B × tokens × bytes per token.",
