@@ -454,8 +454,8 @@ def test_a_cell_too_long_to_be_sent_stops_by_itself(session: Session) -> None:
 # what is left for the others
 
 
-SMALL = Limits(cell_s=1.0, submission_s=8.0, memory_bytes=10**9)
-SLOW = "import time; time.sleep(0.8)"
+SMALL = Limits(cell_s=0.5, submission_s=4.0, memory_bytes=10**9)
+SLOW = "import time; time.sleep(0.4)"
 
 
 def assigned(n: int, limit_s: float) -> Release:
@@ -485,7 +485,7 @@ def graded(
     answers: dict[int, str],
     own: list[str] | None = None,
     limits: Limits = SMALL,
-    limit_s: float = 0.5,
+    limit_s: float = 0.25,
 ) -> Grade:
     """The grade of a notebook with these cells of its own, then `n` answers, right but for those
     given."""
@@ -504,7 +504,7 @@ def test_an_answer_that_hangs_in_every_case_costs_itself_only() -> None:
 
 def test_answers_that_all_hang_but_the_last_cost_themselves_only() -> None:
     assert lost(
-        graded(4, {i: hang(i) for i in range(3)}, limits=replace(SMALL, submission_s=20.0))
+        graded(4, {i: hang(i) for i in range(3)}, limits=replace(SMALL, submission_s=10.0))
     ) == {0, 1, 2}
 
 
@@ -541,14 +541,14 @@ def test_an_answer_that_needs_a_helper_cell_is_judged_with_it_though_the_time_of
     """Two answers eat what all have together; the third, with its own helper, still has its
     share."""
     answers = {0: hang(0), 1: hang(1), 2: "def f2(x): return helper(x)"}
-    grade = graded(3, answers, ["def helper(x): return x + 1"], limit_s=3.0)
+    grade = graded(3, answers, ["def helper(x): return x + 1"], limit_s=1.5)
     assert lost(grade) == {0, 1}
     assert grade.questions[2].alone
 
 
 def test_cells_of_answers_that_never_end_all_lose_and_nothing_else_happens() -> None:
     endless = {i: f"while True: pass\ndef f{i}(x): return x + 1" for i in range(6)}
-    grade = graded(6, endless, limits=replace(SMALL, submission_s=4.0))
+    grade = graded(6, endless, limits=replace(SMALL, submission_s=2.0))
     assert {q.verdict.status for q in grade.questions} == {"failed"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -364,18 +365,25 @@ def test_the_supervisors_memory_and_environment_are_out_of_reach(session: Sessio
         assert refused(session, source), name
 
 
-@needs_landlock
-def test_hidden_paths_stay_unreadable_where_libraries_are_readable(tmp_path: Path) -> None:
-    import json as library  # of the interpreter, so readable
+HIDDEN = Path(json.__file__).parent  # of the interpreter, so readable if it were not hidden
 
-    folder = Path(library.__file__).parent
-    with Zygote(hidden=[folder, tmp_path]) as own, own.fork((), LIMITS) as one:
-        assert refused(one, f"open({str(folder / 'tool.py')!r})")
-        assert refused(one, f"import os; os.listdir({str(folder)!r})")
-        assert output(one, f"print(len(open({os.__file__!r}).read()) > 0)") == "True", (
-            "its neighbors are"
-        )
-        assert str(folder) not in output(one, "print(open('/proc/self/cmdline').read())")
+
+@pytest.fixture(scope="module")
+def hiding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A submission of another zygote, with hidden folders."""
+    hidden = [HIDDEN, tmp_path_factory.mktemp("hidden")]
+    with Zygote(hidden=hidden) as own, own.fork((), LIMITS) as one:
+        yield one
+
+
+@needs_landlock
+def test_hidden_paths_stay_unreadable_where_libraries_are_readable(hiding: Session) -> None:
+    assert refused(hiding, f"open({str(HIDDEN / 'tool.py')!r})")
+    assert refused(hiding, f"import os; os.listdir({str(HIDDEN)!r})")
+    assert output(hiding, f"print(len(open({os.__file__!r}).read()) > 0)") == "True", (
+        "its neighbors are"
+    )
+    assert str(HIDDEN) not in output(hiding, "print(open('/proc/self/cmdline').read())")
 
 
 def test_its_folder_is_empty_and_can_be_listed(session: Session) -> None:
@@ -409,14 +417,15 @@ def test_it_is_the_first_to_go_when_memory_runs_out(session: Session) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who can be another user")
-def test_root_runs_it_as_a_user_of_its_own_and_no_two_zygotes_share_one(session: Session) -> None:
+def test_root_runs_it_as_a_user_of_its_own_and_no_two_zygotes_share_one(
+    session: Session, hiding: Session
+) -> None:
     if not {"own-user", "own-limits"} & set(LABELS):
         pytest.skip("root may not become another user here")
     real, effective = eval(output(session, "import os; print((os.getuid(), os.geteuid()))"))
     assert real != 0
     assert (effective == real) == ("own-user" in LABELS)
-    with Zygote() as other, other.fork((), LIMITS) as one:
-        assert int(output(one, "import os; print(os.getuid())")) != real
+    assert int(output(hiding, "import os; print(os.getuid())")) != real
 
 
 @needs_seccomp
