@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hostile.course import TOPIC, release
 from hostile.worker import LIMITS, zygote
+from patience import PATIENCE_S
 
 from twophase.grading.notebook import Notebook, Unreadable
 from twophase.grading.records import Record
@@ -93,7 +94,7 @@ def alive(mark: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def all_end(mark: str, within_s: float = 60.0) -> bool:
+def all_end(mark: str, within_s: float = PATIENCE_S) -> bool:
     """Wait until no process has the mark. False if some still do when the time is over."""
     until = time.monotonic() + within_s
     while left := alive(mark):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sympy
 import yaml
+from patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -83,7 +84,7 @@ def in_node(script: str) -> Any:
         f" globalThis.twophasePlay;\n{script}"
     )
     done = subprocess.run(
-        [NODE, "-"], input=program, capture_output=True, text=True, timeout=30, check=False
+        [NODE, "-"], input=program, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from twophase.cli import main as cli
 from twophase.cli.interrupt import loading
@@ -46,7 +47,7 @@ def test_help_lists_every_command_and_imports_nothing_of_the_course() -> None:
         " m.startswith('twophase.checks')])"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert shown.stdout.splitlines()[-1] == "[]"
     assert all(name in shown.stdout for name in NAMES)
@@ -58,7 +59,7 @@ def test_the_installed_command_runs() -> None:
         [sys.executable, "-m", "twophase.cli.main", "--version"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (shown.returncode, shown.stdout.split()[0], shown.stderr) == (0, "twophase", "")
 

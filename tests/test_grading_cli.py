@@ -17,6 +17,7 @@ from grading_course_tools import dump as write_results
 from grading_course_tools import record
 from hostile.course import cell, dump
 from hostile.worker import LIMITS, zygote
+from patience import PATIENCE_S
 from rich.console import Console
 
 from twophase.checks import registry
@@ -46,7 +47,9 @@ def solved(leave_out: str = "") -> bytes:
 def twophase(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "twophase.cli.main", *arguments]
     env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=100)
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def test_check_scores_a_solved_notebook_in_full_and_exits_0(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from gradescope_tools import (
     with_answers,
     zip_bytes,
 )
+from patience import PATIENCE_S
 
 from twophase.grading import gradescope_run, gradescope_try
 from twophase.grading.gradescope_config import PRIVATE, Config
@@ -103,7 +104,7 @@ def test_every_model_solution_is_right_from_the_unpacked_zip_which_has_no_weight
         env |= {"PYTHONPATH": str(source / "lib"), "TWOPHASE_COURSE": str(source / PRIVATE)}
         command = [sys.executable, "-P", "-c", ALL_SOLUTIONS, *solutions]
         done = subprocess.run(
-            command, env=env, cwd=laid_out, capture_output=True, text=True, timeout=100
+            command, env=env, cwd=laid_out, capture_output=True, text=True, timeout=PATIENCE_S
         )
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
@@ -288,7 +289,7 @@ def test_a_grader_that_takes_too_long_is_ended_before_gradescope_ends_it_and_lea
         "TWOPHASE_AUTOGRADER_ROOT": str(root),
         "TWOPHASE_AUTOGRADER_PYTHON": str(slow),
     }
-    done = subprocess.run([short], env=env, cwd=root, capture_output=True, timeout=30)
+    done = subprocess.run([short], env=env, cwd=root, capture_output=True, timeout=PATIENCE_S)
     short.unlink()
     assert done.returncode == 124
     assert "score" not in gradescope_try.read_results(root)

@@ -3,14 +3,21 @@ hidden is found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
-from hostile.course import RIGHT, STUBS, cell, cells, dump
+from hostile.course import RIGHT, STUBS, cell, cells, dump, release
 from hostile.expect import expect_nothing_gained, expect_the_exact_score
 from hostile.notebooks import CORPUS, Hostile, tried
 from hostile.spying import MARK
-from hostile.worker import grade
+from hostile.worker import LIMITS, grade, zygote
+
+from twophase.grading.benches import Benches
+from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
+from twophase.grading.notebook import parse
+from twophase.grading.session import Session
+from twophase.grading.supervisor import Supervisor
 
 HERE = [*CORPUS["answers"], *CORPUS["forging"], *CORPUS["reaching"], *CORPUS["spying"]]
 
@@ -28,9 +35,34 @@ def test_an_attack_loses_what_it_broke_and_nothing_else(attack: Hostile) -> None
     expect_the_exact_score(attack)
 
 
-@pytest.mark.parametrize("attack", tried([h for h in HERE if h.empty]))
+@pytest.mark.parametrize("attack", tried([h for h in HERE if h.empty], every=18))
 def test_an_attack_earns_nothing_by_itself(attack: Hostile) -> None:
     expect_nothing_gained(attack)
+
+
+class Counting(Zygote):
+    """Tells each submission's process which look at the answer it is for: the first, the second."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
+        self.looks += 1
+        session = zygote().fork(withholds, limits)
+        session.run_cell(f"LOOK = {self.looks}", 60.0)
+        return session
+
+
+@pytest.mark.parametrize(("right_at", "gains"), [("LOOK == 2", False), ("LOOK >= 2", True)])
+def test_an_answer_that_is_right_at_its_second_look_must_be_so_at_a_third(
+    right_at: str, gains: bool
+) -> None:
+    source = f"def bytes_of(n_tokens, width): return 2 * n_tokens * width if {right_at} else -1"
+    counting = Counting()
+    supervisor = Supervisor(counting, release(), Benches(), LIMITS, 1)
+    seen, *_ = supervisor.grade(parse(dump(cells(STUBS | {"bytes": source})))).questions
+    assert seen.verdict.right == seen.alone == gains
+    assert counting.looks >= 3
 
 
 LUCKY = """import os
@@ -38,6 +70,7 @@ lucky = os.urandom(1)[0] % 4 == 0
 def bytes_of(n_tokens, width): return 2 * n_tokens * width if lucky else -1"""
 
 
+@pytest.mark.more
 def test_an_answer_that_guesses_gains_nothing_by_the_second_look_that_it_is_given() -> None:
     """Right in a quarter of all processes, it is right at the first look in a quarter of all
     gradings. More looks add nearly nothing."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hostile.worker import LIMITS, output, zygote
+from patience import PATIENCE_S
 
 from twophase.checks import registry
 from twophase.grading import confine, forks, landlock, rlimits
@@ -485,7 +486,11 @@ def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(
         f"def restrict(*a):\n    {error}\n{module}.restrict = restrict\njail.main()"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", source],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     assert absent not in ran.stdout
     assert ("seccomp" if absent == "landlock" else "landlock") in ran.stdout

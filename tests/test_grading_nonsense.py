@@ -33,7 +33,7 @@ BENCHES = {i: Bench(e, 1) for i, e in QUICK.items()}
 AT_ONCE = (
     30.0  # seconds; the limits below are a hundredth of it, and a loaded machine must not fail us
 )
-few = draws(60)
+few = draws(20)
 
 
 @pytest.mark.parametrize("exercise_id", QUICK)
@@ -75,7 +75,7 @@ def grade(zygote: NonsenseZygote) -> Grade:
 
 
 @given(said=st.lists(scripts, max_size=6), polite=st.booleans())
-@draws(20)
+@draws(8)
 def test_a_supervisor_among_processes_of_nonsense_ends_in_time_and_awards_nothing(
     said: list[Any], polite: bool
 ) -> None:

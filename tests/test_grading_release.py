@@ -14,6 +14,7 @@ import nbformat
 import pytest
 from exercise_tools import right_answers
 from hostile.worker import LIMITS, zygote
+from patience import PATIENCE_S
 from test_checks_extra import CHECKS, VARIANTS, new_topic, text, without_cell
 
 from twophase.checks import manifest, registry
@@ -127,7 +128,7 @@ class TestWhatIsInIt:
             cwd=out,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         assert "pip install --quiet -r requirements.txt -c constraints.txt" in done.stdout
@@ -163,7 +164,12 @@ def test_a_topic_of_the_instructors_own_is_released_like_the_courses(tmp_path: P
     )
     env = os.environ | {"PYTHONPATH": str(place / "lib")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=place, env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=place,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert "Next: my/21_links.ipynb, sitting 1 of 1" in done.stdout, done.stderr[-2000:]
 
@@ -306,7 +312,9 @@ def test_it_works_by_itself_for_a_student(out: Path, tmp_path: Path) -> None:
         "NO_COLOR": "1",
     }
     command = [sys.executable, "-c", STUDENT, str(place), str(CHECKS), str(VARIANTS)]
-    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, cwd=place, env=env, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     said = done.stdout
     assert done.returncode == 0, said[-3000:] + done.stderr[-3000:]
     assert "copied 03_kv_cache.ipynb" in said

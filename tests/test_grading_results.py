@@ -27,7 +27,7 @@ WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A class: right, half right, hostile names, broken files, graded by two processes."""
+    """A class: right, half right, hostile names, broken files."""
     folder, out = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("out")
     files = {
         "ann/03.ipynb": dump(cells(dict(RIGHT))),
@@ -64,7 +64,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (folder / ".ipynb_checkpoints").mkdir()
     (folder / ".ipynb_checkpoints/03.ipynb").write_bytes(dump(cells({})))
     os.rename(folder / "eve", os.fsencode(folder) + b"/e\xffe")
-    run(folder, out, workers=2)
+    run(folder, out)
     return folder, out
 
 

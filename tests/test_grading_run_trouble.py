@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from grading_run_tools import all_end, course, lines, run, write
 from hostile.course import RIGHT, STUBS, cell, cells, dump
+from patience import PATIENCE_S
 
 from twophase.grading import pool, report
 from twophase.grading.records import Record, result_of
@@ -47,7 +48,7 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_
 
     env = environment(tmp_path / "scratch")
     full = subprocess.run(
-        grade, env=env, capture_output=True, text=True, timeout=100, preexec_fn=small_disk
+        grade, env=env, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=small_disk
     )
     assert full.returncode == 3, full.stdout + full.stderr
     (said,) = full.stderr.splitlines()
@@ -55,7 +56,7 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_
     assert "the same command goes on" in said
     kept = lines(tmp_path / "out")
     assert 0 < len(kept) < 20
-    then = subprocess.run(grade, env=env, capture_output=True, text=True, timeout=100)
+    then = subprocess.run(grade, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert then.returncode == 1, then.stdout + then.stderr
     found = lines(tmp_path / "out")
     assert found[: len(kept)] == kept
@@ -149,7 +150,7 @@ def test_results_among_the_submissions_are_refused_before_they_become_one(tmp_pa
             env=environment(tmp_path / "scratch"),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
         )
         assert found.returncode == 2, found.stdout + found.stderr
         assert "among the submissions; give a folder beside it" in found.stderr
@@ -164,15 +165,18 @@ def test_ctrl_c_says_what_is_done_and_ends_all_processes(tmp_path: Path) -> None
     write(tmp_path / "in", {"a.ipynb": b"{", "b.ipynb": dump(loop)})
     env = environment(tmp_path / "scratch")
     grade = command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1")
+    # a shell starts what runs in its background deaf to Ctrl-C, and that is inherited
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         grade, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
+    signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
     while "a.ipynb: unreadable" not in process.stdout.readline():
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     said = process.stdout.read()
-    assert process.wait(60) == 130, said
+    assert process.wait(PATIENCE_S) == 130, said
     assert "Stopped. 1 of 2 are done and stay; the same command goes on from there." in said
     process.stdout.close()
     assert all_end(str(tmp_path / "scratch"))

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from twophase.grading import secret
 
@@ -20,7 +21,10 @@ ONE, OTHER = b"one secret of enough bytes", b"another secret, also enough"
 def test_a_seed_is_the_same_in_another_process() -> None:
     code = f"from twophase.grading import secret; print(secret.seed_of({ONE!r}, 'Ångström'))"
     done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, "-X", "utf8", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert done.stdout.strip() == secret.seed_of(ONE, "Ångström")
 

@@ -15,6 +15,7 @@ import typer
 import yaml
 from grading_course_tools import dump, record
 from grading_run_tools import lines, write
+from patience import PATIENCE_S
 
 from twophase.cli.main import build, main
 from twophase.grading import merging, shards
@@ -235,7 +236,7 @@ def test_a_class_graded_in_parts_by_the_command_is_the_class_graded_at_once(tmp_
     def twophase(*arguments: str) -> int:
         command = [sys.executable, "-m", "twophase.cli.main", *arguments]
         return subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, timeout=100
+            command, cwd=tmp_path, env=env, capture_output=True, timeout=PATIENCE_S
         ).returncode
 
     for part in ("1/2", "2/2"):
@@ -281,7 +282,7 @@ def test_the_commands_of_the_batch_examples_are_commands_that_we_have(
         (container,) = job["spec"]["template"]["spec"]["containers"]
         env |= {"JOB_COMPLETION_INDEX": "2"}
         command = [*container["command"], *container["args"]]
-    assert subprocess.run(command, cwd=tmp_path, env=env, timeout=20).returncode == 0
+    assert subprocess.run(command, cwd=tmp_path, env=env, timeout=PATIENCE_S).returncode == 0
     given = (tmp_path / "arguments").read_text().splitlines()
     assert given[given.index("--shard") + 1] == "3/16"
     assert given[given.index("--out") + 1] == "grades-part-3"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from exercise_tools import ALL_IDS
+from patience import PATIENCE_S
 
 from twophase.checks import registry
 
@@ -137,5 +138,7 @@ def test_checks_of_formulas_bring_neither_numpy_nor_torch() -> None:
         "    brought = {'numpy', 'torch'} & set(sys.modules)\n"
         "    assert not brought, f'{i} brings {brought}'"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr.splitlines()[-1]

@@ -15,6 +15,7 @@ import pytest
 from exercise_tools import namespace_of, right_answers
 from nbclient import NotebookClient
 from notebook_tools import small_solution
+from patience import PATIENCE_S
 
 from twophase.checks import registry
 from twophase.lab import check, checking, course, hint, progress, record, showing, solution, timed
@@ -217,7 +218,7 @@ def test_two_notebooks_may_write_at_once(my: Path) -> None:
         " number=i)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code], cwd=my.parent) for _ in range(2)]
-    assert [w.wait(60) for w in writers] == [0, 0]
+    assert [w.wait(PATIENCE_S) for w in writers] == [0, 0]
     assert sorted(e["number"] for e in record.read()) == sorted([*range(300)] * 2)
 
 
@@ -303,7 +304,7 @@ def test_in_the_official_worker_all_four_do_nothing_and_bring_no_checks() -> Non
         " 'twophase.lab.'))]"
     )
     subprocess.run(
-        [sys.executable, "-c", code], env={"TWOPHASE_WORKER": "1"}, check=True, timeout=60
+        [sys.executable, "-c", code], env={"TWOPHASE_WORKER": "1"}, check=True, timeout=PATIENCE_S
     )
 
 
@@ -328,7 +329,7 @@ def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_p
     )
     nb.cells = [nbformat.v4.new_code_cell(s) for s in sources]
     NotebookClient(
-        nb, allow_errors=True, timeout=60, resources={"metadata": {"path": str(tmp_path)}}
+        nb, allow_errors=True, timeout=PATIENCE_S, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     outputs = [o for c in nb.cells for o in c.outputs]
     assert not [o for o in outputs if o.get("name") == "stderr"]

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+from patience import PATIENCE_S
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -178,4 +179,4 @@ def test_a_probe_leaves_torch_its_number_of_threads() -> None:
     )
     # a fresh process: numba starts its threads once
     free = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env=free)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S, env=free)

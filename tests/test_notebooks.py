@@ -17,6 +17,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 from notebook_tools import ROOT, SOLUTIONS, exercise_cells, small_solution, solved, topic_of
+from patience import PATIENCE_S
 
 import twophase.checks.kv_cache
 from twophase.checks import registry
@@ -39,7 +40,7 @@ def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
     common = [
         "--nbval-current-env",
         "--nbval-cell-timeout",
-        "120",
+        str(PATIENCE_S),
         "--continue-on-collection-errors",
     ]
     command = [
@@ -57,7 +58,7 @@ def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTEST_ADDOPTS": ""},
     )
     cells = {

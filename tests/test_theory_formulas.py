@@ -16,6 +16,7 @@ import sympy
 from draws import draws
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 
 from twophase.theory import (
     _domain,
@@ -349,7 +350,7 @@ assert not {"numpy", "torch", "sympy", "rich", "typer"} & set(sys.modules)
 print("clean")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.stdout.strip() == "clean", done.stderr
 

@@ -35,12 +35,12 @@ CORPUS = {
 }
 
 
-def tried(attacks: list[Hostile]) -> list[ParameterSet]:
+def tried(attacks: list[Hostile], every: int = 6) -> list[ParameterSet]:
     """These as parameters of a test, every sixth in `make test`, all in `make test-more`.
 
     Neighbors in the corpus are of a kind, so that every kind is among them.
     """
     return [
-        pytest.param(one, id=one.name, marks=[pytest.mark.more] if i % 6 else [])
+        pytest.param(one, id=one.name, marks=[pytest.mark.more] if i % every else [])
         for i, one in enumerate(attacks)
     ]

@@ -127,10 +127,10 @@ class Judge:
         data = task.submission.read()
         record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
         work = notebook.parse(data)
-        self._zygote.launch()  # it loads its libraries while we load ours
         record["topic"] = self._course.source.topic_of(
             work, task.submission.name.rpartition("/")[2]
         )
+        self._zygote.launch()  # it loads its libraries while we load ours
         released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
         self._start()
@@ -176,7 +176,6 @@ def serve(pipe: socket.socket, course: Course, home: str) -> None:
     zygote = make_zygote(apart(course.hidden))
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks, zygote, home), daemon=True).start()
-    zygote.launch()
     _say(pipe, b'"ready"\n')
     judge = Judge(course, zygote)
     while True:
