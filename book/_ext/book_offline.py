@@ -37,6 +37,10 @@ def mathjax_folder() -> Path:
 
 def use_local_mathjax(app: Sphinx, config: Config) -> None:
     config.mathjax_path = "mathjax/tex-chtml.js"
+    # the Tab key goes to what can be used; formulas are read out where they stand
+    options = (config.mathjax3_config or {}).get("options", {})
+    options["menuOptions"] = {"settings": {"inTabOrder": False}}
+    config.mathjax3_config = {**(config.mathjax3_config or {}), "options": options}
 
 
 def copy_mathjax(app: Sphinx, error: Exception | None) -> None:

@@ -98,6 +98,10 @@
       holder.className = "tp-scroll";
       table.before(holder);
       holder.append(table);
+      if (!table.caption) continue;
+      const words = document.createElement("span"); // stays in view while the table scrolls
+      words.append(...table.caption.childNodes);
+      table.caption.append(words);
     }
     const name = { "TABLE": "table", "PRE": "code", "MJX-CONTAINER": "formula" };
     function mark() {
