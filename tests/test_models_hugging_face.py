@@ -2,9 +2,7 @@
 test_hugging_face_config."""
 
 import json
-import re
 import warnings
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from hugging_face_folders import SIZES, build, build_with_eyes, change_json, sav
 from safetensors.torch import load_file, save_file
 
 from twophase.models import hugging_face
-from twophase.models.hugging_face import shards
 from twophase.models.hugging_face.shards import INDEX, SINGLE
 from twophase.theory.architecture import Architecture
 
@@ -351,69 +348,6 @@ def test_weights_stay_as_they_are_stored_unless_told_otherwise(folders, tmp_path
     opened = hugging_face.open_checkpoint(folder)
     assert opened.dtype == torch.bfloat16
     assert opened.weight_bytes() == 2 * model.n_params
-
-
-def memory(key: str) -> int:
-    """Bytes of this process, from the kernel: RssAnon (its own), VmHWM (the most it ever had)."""
-    return int(re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-
-
-needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="Linux says what memory is whose"
-)
-WIDE = {
-    "hidden_size": 512,
-    "intermediate_size": 2048,
-    "num_hidden_layers": 4,
-    "model_type": "llama",
-}
-
-
-def large(folder: Path, config: dict[str, Any]) -> int:
-    """A random bf16 checkpoint in one file, experts one by one; returns its bytes."""
-    from twophase.models.hugging_face.weights import blank
-
-    (folder / "config.json").write_text(json.dumps(config))
-    tensors = {}
-    for name, value in blank(hugging_face.read_config(config)).state_dict().items():
-        key = name if name.startswith("lm_head") else f"model.{name}"
-        if ".experts." in name:
-            parts = {
-                key.replace("experts.", f"experts.{e}.") + ".weight": value[e]
-                for e in range(value.shape[0])
-            }
-        else:
-            parts = {key: value}
-        tensors |= {k: torch.ones(v.shape, dtype=torch.bfloat16) for k, v in parts.items()}
-    save_file(tensors, folder / SINGLE)
-    return (folder / SINGLE).stat().st_size
-
-
-@needs_proc
-def test_weights_used_as_they_are_stored_take_no_memory_of_their_own(tmp_path):
-    size = large(tmp_path, SIZES["llama"] | WIDE)
-    before = memory("RssAnon")
-    model = hugging_face.load(tmp_path)
-    model(PROMPT)
-    assert memory("RssAnon") - before < size / 4  # activations and allocator
-    digest = sha256((tmp_path / SINGLE).read_bytes()).hexdigest()
-    with torch.no_grad():
-        model.norm.weight.zero_()  # a view of the file; not the file
-    assert sha256((tmp_path / SINGLE).read_bytes()).hexdigest() == digest
-
-
-@needs_proc
-def test_weights_that_must_be_copied_are_never_held_twice(tmp_path, monkeypatch):
-    config = SIZES["mixtral"] | WIDE | {"model_type": "mixtral", "intermediate_size": 600}
-    size = large(tmp_path, config)
-    monkeypatch.setattr(shards, "REMAP_BYTES", 2_000_000)
-    hugging_face.load(tmp_path)  # whatever torch allocates the first time
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is there now
-    model = hugging_face.load(tmp_path)
-    assert (
-        memory("VmHWM") - memory("VmRSS") < 0.3 * size
-    )  # what loading took besides the model: a piece of the file
-    assert float(model.layers[3].mlp.experts.up_proj.sum()) == 4 * 600 * 512
 
 
 def test_progress_counts_every_byte_once_and_ends_at_the_whole(folders):

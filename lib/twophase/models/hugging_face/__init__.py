@@ -1,6 +1,8 @@
 """Hugging Face directories (config.json, safetensors, tokenizer.json) as models of ours.
 
-`load(folder)` is the Transformer. `open_checkpoint(folder)` checks everything and reads no weight;
+`load(folder)` is the Transformer, `load(folder, layers=range(8, 16))` one of these layers only.
+`open_checkpoint(folder)` checks everything and reads no weight; its `read` reads a parameter of
+ours or a slice of one, `read_tensors(folder, ...)` tensors or slices by their names in the files.
 `read_config` turns the content of a config.json into a Config; `Tokenizer(folder)` reads
 tokenizer.json. Supported: Llama 2 and 3, Mistral, Mixtral, Qwen2, Qwen3 and its mixture of experts,
 Gemma 2, Gemma 3 (of those that see, the text part), DeepSeek-V2 and V3. What changes a result and
@@ -8,17 +10,27 @@ is not built here is refused with a sentence that names it (`keys.py` says how).
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from twophase.models.hugging_face.checkpoint import Checkpoint, open_checkpoint
 from twophase.models.hugging_face.config import read_config
+from twophase.models.hugging_face.reader import read_tensors
 from twophase.models.hugging_face.tokenizer import Tokenizer, stop_tokens
 from twophase.models.hugging_face.weights import Progress
 from twophase.models.transformer import Transformer
 
-__all__ = ["Checkpoint", "Tokenizer", "load", "open_checkpoint", "read_config", "stop_tokens"]
+__all__ = [
+    "Checkpoint",
+    "Tokenizer",
+    "load",
+    "open_checkpoint",
+    "read_config",
+    "read_tensors",
+    "stop_tokens",
+]
 
 
 def load(
@@ -26,14 +38,15 @@ def load(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    layers: Sequence[int] | None = None,
 ) -> Transformer:
     """The model in a Hugging Face directory: `open_checkpoint`, then `Checkpoint.load`; their notes
     become warnings.
 
-    Raises ValueError, in one sentence, for whatever is missing, damaged or unsupported, before any
-    weight is read.
+    Raises ValueError, in one sentence: for whatever is missing, contradictory or unsupported before
+    any weight is read; for NaN or infinity among the weights when they are.
     """
     checkpoint = open_checkpoint(folder)
     for note in checkpoint.notes:
         warnings.warn(note, stacklevel=2)
-    return checkpoint.load(dtype, device, progress)
+    return checkpoint.load(dtype, device, progress, layers)

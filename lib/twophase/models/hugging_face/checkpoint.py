@@ -1,6 +1,7 @@
 """A Hugging Face directory, checked as a whole when it is opened, and loaded afterwards or not at
 all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,15 +9,14 @@ import torch
 
 from twophase.models.config import Config
 from twophase.models.hugging_face.config import read_config
-from twophase.models.hugging_face.names import EMBEDDING, places
+from twophase.models.hugging_face.names import EMBEDDING, HEAD, places
+from twophase.models.hugging_face.plan import Plan, blank, layers_of, make_plan, plan_of, select
+from twophase.models.hugging_face.reader import Slice
 from twophase.models.hugging_face.shards import DTYPES, read_headers, read_json
 from twophase.models.hugging_face.weights import (
-    Plan,
     Progress,
-    blank,
     fill,
-    make_plan,
-    select,
+    read_parameter,
     without_second_head,
 )
 from twophase.models.transformer import Transformer
@@ -39,18 +39,35 @@ class Checkpoint:
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
+        layers: Sequence[int] | None = None,
     ) -> Transformer:
-        """The model, ready to run (`eval`, no gradients).
+        """The model, ready to run (`eval`, no gradients), its weights in memory of their own: files
+        that change or go away afterwards change nothing.
 
-        dtype: None keeps the weights as they are stored. On the CPU they then are views of the
-        mapped files: the first step reads them, and they take no memory that the system could not
-        take back. Stacked experts, and what changes its dtype or goes to a GPU, are copied, a piece
-        of a file at a time. progress: called with bytes read and bytes in all; then every page is
-        read before this returns.
+        dtype: None keeps the weights as they are stored. progress: called with bytes read and bytes
+        in all. layers: the numbers of those that the model has, in their order, as
+        `range(0, 16)`; what belongs to others is not read. Raises ValueError, in one sentence, if a
+        file has changed since it was opened, and for a tensor that holds NaN or infinity.
         """
-        model = blank(self.config)
-        fill(model, self.plan, dtype or self.dtype, torch.device(device), progress)
+        config, plan = self.config, self.plan
+        if layers is not None:
+            config, plan = layers_of(config, layers), plan_of(plan, layers)
+        model = blank(config)
+        fill(model, plan, dtype or self.dtype, torch.device(device), progress)
         return model
+
+    def read(self, name: str, part: Slice | None = None) -> torch.Tensor:
+        """A parameter by its name in our Transformer, or `(axis, start, stop)` of it, and nothing
+        else of the files; in the dtype that its first tensor is stored in.
+
+        Experts that are stored one by one are stacked here, as in the model: axis 0 counts them.
+        """
+        shapes = {key: value.shape for key, value in blank(self.config).state_dict().items()}
+        if self.config.tied and name == HEAD:
+            name = EMBEDDING
+        if name not in shapes:
+            raise ValueError(f"the model in {self.folder} has no parameter {name!r}.")
+        return read_parameter(self.plan, name, tuple(shapes[name]), part)
 
     def weight_bytes(self, dtype: torch.dtype | None = None) -> int:
         """Bytes of the weights in memory, a tied output matrix counted once."""

@@ -1,12 +1,11 @@
-"""The tensors of a Hugging Face directory: `model.safetensors`, or an index and its shards, mapped
-into memory.
+"""The tensors of a Hugging Face directory: `model.safetensors`, or an index and its shards.
 
 Headers are read first: names, shapes and dtypes of everything are known, and checked, before a
-single weight is read. A tensor then is a view of the mapped file; the kernel reads its pages when
-they are used, and may drop them again.
+single weight is read (`reader.py`).
 """
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from safetensors import SafetensorError, safe_open
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 PICKLES = ("*.bin", "*.pt", "*.pth")
-REMAP_BYTES = 256_000_000  # after so many bytes copied out of a map, it is dropped and made anew
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,8 @@ class Stored:
     file: Path
     shape: tuple[int, ...]
     dtype: str  # as safetensors writes it: "BF16"
+    offset: int  # of its first byte in the file
+    stamp: tuple[int, int]  # of the file, when its header was read: see `stamp_of`
 
     @property
     def nbytes(self) -> int:
@@ -66,12 +66,29 @@ def read_headers(folder: Path) -> dict[str, Stored]:
     return found
 
 
+def stamp_of(file: Path | int) -> tuple[int, int]:
+    """Size and time of the last change, ns: a file that was written to has another."""
+    status = os.stat(file)
+    return status.st_size, status.st_mtime_ns
+
+
 def _headers_of(path: Path) -> dict[str, Stored]:
-    with _open(path) as file:
-        slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118
-        found = {
-            key: Stored(path, tuple(s.get_shape()), s.get_dtype()) for key, s in slices.items()
-        }
+    stamp = stamp_of(path)
+    _check(path)
+    with path.open("rb") as file:  # 8 bytes say how long the header is, which is JSON; then data
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    found = {
+        key: Stored(
+            path,
+            tuple(entry["shape"]),
+            entry["dtype"],
+            8 + length + entry["data_offsets"][0],
+            stamp,
+        )
+        for key, entry in header.items()
+    }
     for key, stored in found.items():
         if stored.dtype not in DTYPES:
             raise ValueError(
@@ -81,9 +98,11 @@ def _headers_of(path: Path) -> dict[str, Stored]:
     return found
 
 
-def _open(path: Path) -> Any:
+def _check(path: Path) -> None:
+    """The library's own checks: of the header, and that the file has the bytes it speaks of."""
     try:
-        return safe_open(path, framework="pt")
+        with safe_open(path, framework="pt"):
+            pass
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"{path} is damaged or was cut off ({error}): download it again."
@@ -141,37 +160,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} must hold a JSON object, but it holds a {type(found).__name__}.")
     return found
-
-
-class Reader:
-    """Reads tensors by their place, through a map of the one file that it has open."""
-
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._file: Any = None
-        self._copied_bytes = 0
-
-    def view(self, key: str, stored: Stored) -> torch.Tensor:
-        """The tensor as a view of its file. It keeps the map alive; a Reader that also copies would
-        keep too much."""
-        return self._map(stored.file).get_tensor(key)  # type: ignore[no-any-return]
-
-    def copy_into(
-        self, target: torch.Tensor, key: str, stored: Stored, half: int | None = None
-    ) -> None:
-        """Copy a tensor, or one half of its second axis, into `target`, of any dtype, on any
-        device.
-
-        Pages read through a map count as memory of this process until the map is gone; hence a new
-        one now and then.
-        """
-        if self._copied_bytes > REMAP_BYTES:
-            self._path, self._file = None, None
-        tensor = self._map(stored.file).get_tensor(key)
-        target.copy_(tensor if half is None else tensor.chunk(2, dim=1)[half])
-        self._copied_bytes += stored.nbytes
-
-    def _map(self, path: Path) -> Any:
-        if path != self._path:
-            self._file, self._path, self._copied_bytes = _open(path), path, 0
-        return self._file
