@@ -2,8 +2,8 @@
 
 Files are read, not mapped. A mapped file that another program writes to changes the weights of a
 model that runs, and one that is cut off kills the process; read weights are what they were. That
-costs 0.6 s of processor time a GB, once (two shared cores, 1 GB of bf16). A box is read run by run, each a stretch of bytes
-that lie together, so nothing else of a tensor is read.
+costs 0.6 s of processor time a GB, once (measured on 1 GB of bf16). A box is read run by run, each
+a stretch of bytes that lie together, so nothing else of a tensor is read.
 """
 
 from collections.abc import Iterator, Mapping
