@@ -18,6 +18,7 @@ from hugging_face_folders import (
     sentence_piece,
 )
 from rich.console import Console
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as Rules
 from tokenizers.models import WordLevel
 from typer.testing import CliRunner
@@ -238,6 +239,30 @@ def test_the_tokenizer_of_another_model_is_refused_and_a_doubtful_one_is_noted(f
     result = run("the", "--checkpoint", str(tmp_path), "--tokens", "2")
     assert result.exit_code == 0
     assert "note: tokenizer.json knows 3 tokens, the model 400: it may be" in result.stderr
+
+
+@pytest.mark.parametrize("temperature", ["0", "0.8"])
+def test_logits_that_outgrow_their_dtype_and_weights_that_are_nan_are_a_sentence(
+    temperature, folders, tmp_path
+):
+    for path in folders["llama"][0].glob("*.json"):
+        if "index" not in path.name:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    tensors = {}
+    for path in folders["llama"][0].glob("*.safetensors"):
+        tensors |= load_file(path)
+    tensors["lm_head.weight"] *= 60_000 / tensors["lm_head.weight"].abs().max()
+    save_file(tensors, tmp_path / "model.safetensors")
+    ask = (PROMPT, "--checkpoint", str(tmp_path), "--temperature", temperature, "--tokens", "2")
+    assert run(*ask, "--dtype", "bf16").exit_code == 0
+    result = run(*ask, "--dtype", "fp16")
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (2, 1, "")
+    assert "the logits hold NaN or infinity" in result.stderr
+    tensors["model.norm.weight"][0] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors")
+    result = run(*ask)
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (2, 1, "")
+    assert "model.norm.weight holds NaN or infinity" in result.stderr
 
 
 def test_a_bar_appears_once_loading_has_taken_two_seconds_and_not_before():

@@ -126,3 +126,17 @@ def test_generation_stops_at_a_stop_sequence_or_at_the_limit_and_stop_comes_firs
     assert stop_reason([1, 2], 2, [[1, 2]]) == "stop"
     assert stop_reason([2, 1], 2, [[1, 2]]) == "length"
     assert stop_reason([2], 2, [[1, 2], []]) is None
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_logits_without_a_largest_are_refused_and_masked_ones_are_not(odd, temperature):
+    logits = torch.tensor([[1.0, 2.0, -float("inf")], [3.0, 0.0, 1.0]])
+    probs = sampling_probs(logits, temperature)
+    assert probs[0, 2] == 0
+    assert torch.allclose(probs.sum(-1), torch.ones(2))
+    logits[1, 2] = odd
+    with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
+        sampling_probs(logits, temperature)
+    with pytest.raises(ValueError, match="the logits hold NaN or infinity"):
+        sample(torch.full((3,), -float("inf")), temperature)

@@ -25,16 +25,22 @@ def sampling_probs(
     top_k: only the k largest keep their mass. top_p: only the smallest set of largest probabilities
     whose mass *reaches* top_p, the token that crosses included, so at least one is left. Among
     equals the lower index goes first. None switches a filter off. Raises ValueError for temperature
-    < 0, top_k < 1, or top_p outside (0, 1].
+    < 0, top_k < 1, or top_p outside (0, 1], and for logits among which NaN or +inf is the largest.
     """
     check_sampling(temperature, top_k, top_p)
+    largest = logits.amax(-1, keepdim=True)  # [..., 1]
+    if not largest.isfinite().all():
+        raise ValueError(
+            "the logits hold NaN or infinity, so no token is the likeliest: the weights are"
+            " damaged, or numbers on the way outgrew their dtype (fp16 ends at 65,504; bf16 does"
+            " not)."
+        )
     if temperature == 0:
         return torch.zeros_like(logits, dtype=torch.float32).scatter_(
             -1, logits.argmax(-1, keepdim=True), 1.0
         )
-    logits = logits.float()
     scaled = (
-        logits - logits.amax(-1, keepdim=True)
+        logits.float() - largest.float()
     ) / temperature  # the largest is 0, so nothing overflows
     probs, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)  # [..., V] each
     if top_k is not None:
