@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-TIMES = 1 if settings.default.derandomize else 10  # the profile of tests/conftest.py
+FEW = settings.default.derandomize  # the profile of tests/conftest.py
 
 
 def draws(examples: int, *allowed: HealthCheck) -> settings:
-    """`@given(...)` with so many examples, and without these of hypothesis' own checks."""
+    """`@given(...)` with half as many examples in `make test`, five times as many in `make
+    test-more`, and without these of hypothesis' own checks."""
     untimed = settings.default.suppress_health_check
-    return settings(max_examples=TIMES * examples, suppress_health_check=[*untimed, *allowed])
+    drawn = -(-examples // 2) if FEW else 5 * examples
+    return settings(max_examples=drawn, suppress_health_check=[*untimed, *allowed])

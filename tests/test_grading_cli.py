@@ -61,11 +61,17 @@ def test_check_scores_a_solved_notebook_in_full_and_exits_0(tmp_path: Path) -> N
     assert sorted(p.name for p in tmp_path.iterdir()) == ["03_kv_cache.ipynb"]
 
 
-def test_check_exits_1_when_something_is_not_right_and_says_what(tmp_path: Path) -> None:
+def test_check_exits_1_when_something_is_not_right_and_says_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = zygote()
+    monkeypatch.setattr("twophase.cli.grade.make_zygote", lambda: one)
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "a.ipynb").write_bytes(solved(leave_out=f"{TOPIC}-max_batch"))
-    done = twophase("check", "a.ipynb", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "cell is not in the notebook" in done.stdout
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(tmp_path / "a.ipynb")])
+    assert ended.value.code == 1
+    assert "cell is not in the notebook" in capsys.readouterr().out
 
 
 def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path) -> None:

@@ -544,8 +544,10 @@ class TestTheCommand:
         assert sorted(p.name for p in tmp_path.iterdir()) == ["mine"]
 
     def test_a_model_solution_that_is_wrong_is_not_released(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        one = zygote()
+        monkeypatch.setattr("twophase.grading.forks.make_zygote", lambda: one)
         folder = Path(shutil.copytree(VARIANTS, tmp_path / "held"))
         text("solutions/03_kv_cache.ipynb", "chips + (left_over > 0)", "chips")(folder)
         arguments = [

