@@ -44,6 +44,11 @@ LABELS = {
 }
 
 
+def more(seed: int) -> Any:
+    """A seed that `make test-more` tries as well."""
+    return pytest.param(seed, marks=pytest.mark.more)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_scene_of_the_log_has_the_label_it_was_made_for(seed: int) -> None:
     rng = random.Random(seed)
@@ -94,7 +99,7 @@ def test_no_deployment_is_cheaper_than_the_one_called_best(seed: int) -> None:
                             assert _serving.price(w, machine, n, fmt, batch) >= least * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(3), *(more(s) for s in range(3, 25))])
 def test_cases_of_the_deployment_can_be_made_from_any_seed(seed: int) -> None:
     assert (
         len(deployment.EXERCISE.make_cases(seed))
@@ -177,7 +182,7 @@ def metered(model: dict[str, Any], B: int, S: int, bytes_per_value: int) -> int:
     return int(meter.bytes_read)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, more(1)])
 def test_the_reference_of_bytes_read_is_what_the_meter_counts(seed: int) -> None:
     run = 0
     for case in bytes_read.EXERCISE.make_cases(seed):
