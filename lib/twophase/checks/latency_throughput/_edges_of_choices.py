@@ -225,6 +225,15 @@ def _machines() -> list[Edge]:
             ("second", 1, "bf16", 8),
         ),
         (
+            "the cheaper one computes 1.6 times as long as it reads",
+            w,
+            [
+                machine("first", flops_per_s=2.0**25 / 1.6, bytes_per_s=2.0**22, **fits),
+                machine("second", price_per_hour=2.0, bytes_per_s=2.0**22, **fits),
+            ],
+            ("first", 1, "bf16", 8),
+        ),
+        (
             "the second costs 5.15 % less",
             w,
             [machine("first", price_per_hour=1.0515, **fits), machine("second", **fits)],
