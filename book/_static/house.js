@@ -90,6 +90,19 @@
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
   }
 
+  // A cell's table: columns of numbers with units ("1.07 GB") stand at the right, as numbers do.
+  function quantities() {
+    const quantity = /^[-\u2212]?\d[\d.,]*(e[-+]?\d+)?[\s\u00a0]?[^\s\d]{0,10}$/;
+    for (const table of document.querySelectorAll("article .cell_output table.table")) {
+      const rows = [...table.rows].slice(1);
+      for (let column = 1; column < (rows[0]?.cells.length ?? 0); column++) {
+        const texts = rows.map((row) => row.cells[column].textContent.trim()).filter((text) => text !== "\u2013");
+        if (2 * texts.filter((text) => quantity.test(text)).length > texts.length)
+          for (const row of table.rows) row.cells[column].style.textAlign = "right";
+      }
+    }
+  }
+
   // What scrolls sideways can be scrolled with the keyboard, and has a name.
   function scrollers() {
     for (const table of document.querySelectorAll("article table")) {
@@ -144,6 +157,7 @@
     document.querySelectorAll("form.tp-question").forEach(question);
     definitions();
     repairs();
+    quantities();
     scrollers();
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -1,5 +1,5 @@
-"""Look at the built pages: screenshots (light, dark, phone), accessibility (axe-core), errors and
-outside requests.
+"""Look at the built pages: screenshots (light, dark, phone), paper, accessibility (axe-core), errors
+and outside requests.
 
 Chromium is driven over its DevTools protocol through a pipe, without any library; the network is
 off (README.md says how).
@@ -39,7 +39,12 @@ VIEWS = {
     "dark": (1280, 900, "dark"),
     "phone": (390, 844, "light"),
     "phone-dark": (390, 844, "dark"),
+    "print": (718, 1000, "light"),  # A4 between its margins; a PDF instead of screenshots
 }
+TALLEST = 4000  # pixels of one screenshot
+CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, article pre')]
+  .filter(box => box.scrollWidth > box.clientWidth + 1 && box.clientWidth)
+  .map(box => (box.innerText || box.tagName).trim().slice(0, 60))"""
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({
   id: v.id, impact: v.impact, help: v.help,
@@ -142,6 +147,7 @@ class Browser:
         )
         self.send(
             "Emulation.setEmulatedMedia",
+            media="print" if view == "print" else "",
             features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
         self.loaded = False
@@ -160,17 +166,22 @@ class Browser:
             )
         return answer["result"].get("value")
 
-    def screenshot(self, path: Path, view: str) -> None:
-        """The whole page: the window is made as tall as the page, since capturing beyond it
-        misplaces what is sticky."""
-        width, height, _ = VIEWS[view]
-        tall = min(max(height, int(self.run("document.documentElement.scrollHeight"))), 12000)
-        size = {"width": width, "height": tall, "deviceScaleFactor": 1, "mobile": width < 500}
-        self.send("Emulation.setDeviceMetricsOverride", **size)
+    def picture(self, path: Path, view: str) -> None:
+        """The whole page as `<path>-1.png` and so on, from top to bottom; in print as a PDF."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(
-            base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
-        )
+        if view == "print":
+            done = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)
+            path.with_name(f"{path.name}.pdf").write_bytes(base64.b64decode(done["data"]))
+            return
+        width, _, _ = VIEWS[view]
+        height = int(self.run("document.documentElement.scrollHeight"))
+        size = {"width": width, "deviceScaleFactor": 1, "mobile": width < 500}
+        tall = min(TALLEST, height)
+        self.send("Emulation.setDeviceMetricsOverride", height=tall, **size)
+        for number, top in enumerate(range(0, height, tall), 1):
+            self.run(f"window.scrollTo(0, {top}), new Promise(done => setTimeout(done, 150))")
+            shot = self.send("Page.captureScreenshot", format="png")
+            path.with_name(f"{path.name}-{number}.png").write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
         try:
@@ -224,12 +235,14 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     tab.open(page.as_uri(), view)
     name = page.relative_to(HTML).with_suffix("").as_posix()
     if out:
-        tab.screenshot(out / f"{name.replace('/', '-')}-{view}.png", view)
+        tab.picture(out / f"{name.replace('/', '-')}-{view}", view)
     found = [f"asks for {url}" for url in tab.outside] + [f"error: {text}" for text in tab.errors]
     wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")
-    if axe:
+    if view == "print":
+        found += [f"cut on paper: {text}" for text in tab.run(CUT)]
+    elif axe:
         tab.run(axe)
         for violation in json.loads(tab.run(RUN_AXE)):
             found.append(f"axe {violation['id']} ({violation['impact']}): {violation['help']}")
@@ -242,7 +255,7 @@ def main() -> int:
         description="Screenshots, accessibility, errors and outside requests of the built book."
     )
     parser.add_argument("pages", nargs="*", help="such as book/index; all pages if none is given")
-    parser.add_argument("--views", default="light,dark,phone", help=f"of {', '.join(VIEWS)}")
+    parser.add_argument("--views", default="light,dark,phone,print", help=f"of {', '.join(VIEWS)}")
     parser.add_argument(
         "--out", type=Path, help="folder for the screenshots; none are taken without it"
     )
