@@ -27,6 +27,7 @@ from pathlib import Path
 
 import torch
 
+from twophase.theory.arithmetic_intensity import critical_intensity
 from twophase.theory.hardware import Hardware
 
 from .stopwatch import stopwatch
@@ -63,7 +64,7 @@ class Probe:
     @property
     def critical_intensity(self) -> float:
         """FLOPs per byte at which compute and memory take equally long, now."""
-        return self.flops_per_s / self.bytes_per_s
+        return float(critical_intensity(self.flops_per_s, self.bytes_per_s))
 
     def hardware(self, base: Hardware | None = None) -> Hardware:
         """This machine with the probe's figures in place of the calibrated ones: other formats are

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from twophase.theory._domain import Number, formula
 from twophase.theory._ops import minimum
 from twophase.theory.arithmetic_intensity import time_overlapped_s, time_serial_s
+from twophase.theory.two_phases import forward_flops
 
 SECONDS_PER_HOUR = 3600
 MILLION = 1_000_000
@@ -82,7 +83,7 @@ def step_time_split_s(
     """
     attention_s = B * cache_bytes_per_sequence / (n_chips * bytes_per_s)
     rates = (n_chips * flops_per_s, n_chips * bytes_per_s)
-    return attention_s + time_overlapped_s(2 * B * n_params, weight_bytes, *rates)
+    return attention_s + time_overlapped_s(forward_flops(B, n_params), weight_bytes, *rates)
 
 
 @formula(zero_ok=("B",))

@@ -179,6 +179,9 @@ def _service(d: Deployment) -> Service:
     at_best_s = _least_machine_time_s(d, w.n_output)
     latency_s, rate, price = w.batch * request_s, w.n_output / request_s, w.price_per_chip_hour
     hours = latency_throughput.chip_hours_per_million_tokens(rate, w.n_chips)
+    cost = None
+    if price is not None:
+        cost = latency_throughput.cost_per_million_tokens(price, rate, w.n_chips)
     tpot = None
     if w.n_output > 1:
         tpot = latency_throughput.tpot_s(latency_s, decoding.ttft_s, w.n_output)
@@ -195,7 +198,7 @@ def _service(d: Deployment) -> Service:
         tokens_per_s_sum=w.n_output / request_sum_s,
         ceiling_tokens_per_s=w.n_output / at_best_s,
         chip_hours_per_million_tokens=hours,
-        cost_per_million_tokens=None if price is None else price * hours,
+        cost_per_million_tokens=cost,
     )
 
 
