@@ -30,6 +30,7 @@ from gradescope_tools import (
 )
 from patience import PATIENCE_S
 
+from twophase.checks import registry
 from twophase.grading import gradescope_run, gradescope_try
 from twophase.grading.gradescope_config import PRIVATE, Config
 from twophase.grading.gradescope_run import NothingToGrade
@@ -113,36 +114,6 @@ def test_every_model_solution_is_right_from_the_unpacked_zip_which_has_no_weight
     assert all(line.startswith("ok ") and " True " in line for line in lines[1:]), lines
 
 
-def test_a_half_wrong_notebook_gets_the_points_of_what_is_right_and_is_told_what_is_not(
-    root: Path,
-) -> None:
-    answers = {
-        "kv_cache-max_batch": (
-            "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
-            "    return memory_bytes // (kv_bytes_per_token * n_tokens)"
-        ),
-        "kv_cache-kv_bytes": (
-            "def kv_bytes(*a, **k):\n    raise ValueError('<script>alert(1)</script> *bold*"
-            " \\x1b[31m')"
-        ),
-        "kv_cache-budget": 'def longest_context(*a):\n    raise NotYet("kv_cache-budget")',
-    }
-    made = run(root, {NAME: with_answers(KV, answers)})
-    tests = by_exercise(made)
-    assert made["score"] == KV_POINTS - 2 - 2 - 3 == sum(t["score"] for t in tests.values())
-    assert sum(t["max_score"] for t in tests.values()) == KV_POINTS
-    assert {i for i, t in tests.items() if t["status"] == "failed"} == set(answers)
-    wrong = tests["kv_cache-max_batch"]
-    assert "weights left out" in wrong["output"]
-    assert "A hint:" in wrong["output"]
-    hostile = tests["kv_cache-kv_bytes"]
-    assert "<script>" in hostile["output"]
-    assert hostile["output_format"] == "text"
-    assert "\x1b" not in hostile["output"]
-    assert all(t["visibility"] == "visible" for t in tests.values())
-    assert made["stdout_visibility"] == "hidden"
-
-
 HOSTILE = """
 import os, sys, json, signal
 forged = json.dumps({"score": 1000, "tests": []})
@@ -167,23 +138,65 @@ if seen: raise RuntimeError(str(seen))
 """
 
 
-def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest_points(
-    root: Path,
-) -> None:
+WRONG = {
+    "kv_cache-max_batch": (
+        "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
+        "    return memory_bytes // (kv_bytes_per_token * n_tokens)"
+    ),
+    "kv_cache-kv_bytes": (
+        "def kv_bytes(*a, **k):\n    raise ValueError('<script>alert(1)</script> *bold* \\x1b[31m')"
+    ),
+    "kv_cache-budget": 'def longest_context(*a):\n    raise NotYet("kv_cache-budget")',
+}
+
+
+@pytest.fixture(scope="module")
+def half_wrong(root: Path) -> dict[str, Any]:
+    """The results of a notebook with wrong answers, unwritten ones and attacks."""
     attack = HOSTILE.replace("ROOT", str(root)).replace("SECRET", SECRET)
-    answers = {
-        "kv_cache-kv_bytes": f"{attack}\ndef kv_bytes(*a, **k):\n    return 1",
-        "kv_cache-max_batch": "import os\ndef max_batch(*a, **k):\n    os._exit(0)",
+    attacks = {
+        "kv_cache-step_bytes": f"{attack}\ndef step_bytes(*a, **k):\n    return 1",
+        "kv_cache-rope_cached": "import os\ndef turn(*a, **k):\n    os._exit(0)",
     }
     before = (root / "source" / "provisional.json").read_bytes()
-    made = run(root, {NAME: with_answers(KV, answers)})
-    tests = by_exercise(made)
-    assert {i for i, t in tests.items() if t["score"] == 0} == set(answers)
-    assert made["score"] == KV_POINTS - 4
-    assert "RuntimeError" not in tests["kv_cache-kv_bytes"]["output"]
-    assert SECRET not in json.dumps(made)
+    made = run(root, {NAME: with_answers(KV, WRONG | attacks)})
     assert (root / "source" / "provisional.json").read_bytes() == before
     assert sorted(p.name for p in (root / "results").iterdir()) == ["results.json"]
+    return made
+
+
+def test_a_half_wrong_notebook_gets_the_points_of_what_is_right_and_is_told_what_is_not(
+    half_wrong: dict[str, Any],
+) -> None:
+    tests = by_exercise(half_wrong)
+    lost = [*WRONG, "kv_cache-step_bytes", "kv_cache-rope_cached"]
+    points = KV_POINTS - sum(registry.load(i).points for i in lost)
+    assert half_wrong["score"] == points == sum(t["score"] for t in tests.values())
+    assert sum(t["max_score"] for t in tests.values()) == KV_POINTS
+    assert {i for i, t in tests.items() if t["status"] == "failed"} == set(lost)
+    wrong = tests["kv_cache-max_batch"]
+    assert "weights left out" in wrong["output"]
+    assert "A hint:" in wrong["output"]
+    hostile = tests["kv_cache-kv_bytes"]
+    assert "<script>" in hostile["output"]
+    assert hostile["output_format"] == "text"
+    assert "\x1b" not in hostile["output"]
+    assert all(t["visibility"] == "visible" for t in tests.values())
+    assert half_wrong["stdout_visibility"] == "hidden"
+
+
+def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest_points(
+    half_wrong: dict[str, Any],
+) -> None:
+    """Where its files lie is looked at when it has been run, above."""
+    tests = by_exercise(half_wrong)
+    assert {i for i, t in tests.items() if t["score"] == 0} == {
+        *WRONG,
+        "kv_cache-step_bytes",
+        "kv_cache-rope_cached",
+    }
+    assert "RuntimeError" not in tests["kv_cache-step_bytes"]["output"]
+    assert SECRET not in json.dumps(half_wrong)
 
 
 @pytest.mark.parametrize(
