@@ -8,6 +8,7 @@ from such a file, saves its weights beside it, and compares: our logits are thei
 
 import json
 import warnings
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,58 @@ def plain(family: str) -> Config:
         | ({"head_dim": 6} if family.startswith("deepseek") else {})
         | {"model_type": family}
     )
+
+
+SMALL: Config = {
+    "hidden_size": 32,
+    "intermediate_size": 44,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 10,
+    "vocab_size": 97,
+    "max_position_embeddings": 256,
+    "original_max_position_embeddings": 32,
+    "sliding_window": 5,
+    "sliding_window_pattern": 3,
+    "max_window_layers": 2,
+    "query_pre_attn_scalar": 20,
+    "num_local_experts": 8,
+    "num_experts": 8,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 12,
+    "first_k_dense_replace": 1,
+    "n_group": 4,
+    "topk_group": 2,
+    "kv_lora_rank": 14,
+    "q_lora_rank": 18,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 7,
+    "mm_tokens_per_image": 4,
+}
+LEFT_OUT = ("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
+
+
+def shrunk(published: Config) -> Config:
+    """A published config with all its keys, of a model small enough for a test: what is null, one
+    or alike there is so here."""
+    heads = published.get("num_attention_heads")
+    small: Config = {}
+    for key, value in published.items():
+        if key == "text_config":  # Gemma 3's leaves sizes out; those left out are large
+            small[key] = {name: SMALL[name] for name in LEFT_OUT} | shrunk(value)
+        elif key == "vision_config":
+            small[key] = EYES
+        elif isinstance(value, dict):
+            small[key] = shrunk(value)
+        elif key == "num_key_value_heads" and value in (1, heads):
+            small[key] = 1 if value == 1 else SMALL["num_attention_heads"]
+        elif not key.endswith(("_token_id", "_token_index")):
+            alike = value in (None, 1) or key not in SMALL
+            small[key] = value if alike else SMALL[key]
+    return small
 
 
 def judge(config: Config, folder: Path) -> Verdict:
@@ -248,16 +301,21 @@ ABOUT = {
 }
 
 
+PUBLISHED: dict[str, Any] = json.loads(
+    Path(__file__).with_name("hugging_face_published.json").read_text()
+)
+BEFORE = [*map(plain, FAMILIES), *(shrunk(known["config"]) for known in PUBLISHED.values())]
+
+
 @st.composite
 def configs(make: st.DrawFn) -> tuple[Config, tuple[str, ...]]:
     """A config.json and the keys that were changed in it."""
-    family = make(st.sampled_from(FAMILIES))
     about = make(st.sampled_from(list(ABOUT)))
     values, fewest = (BASES, 2) if about == "bases" else (VALUES, 1)
     keys = st.sampled_from(ABOUT[about])
     changed = make(st.lists(keys, min_size=fewest, max_size=3, unique=True))
     changes = {key: make(st.sampled_from(values[key])) for key in changed}
-    config = plain(family)
+    config = deepcopy(make(st.sampled_from(BEFORE)))
     outside = make(st.booleans())
     part = config if "text_config" not in config or outside else config["text_config"]
     part.update(changes)

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 from draws import draws
-from hugging_face_conflicts import FAMILIES, Verdict, configs, judge, plain, refusal
+from hugging_face_conflicts import (
+    FAMILIES,
+    PUBLISHED,
+    Verdict,
+    configs,
+    judge,
+    plain,
+    refusal,
+    shrunk,
+)
 from hugging_face_models import TOLERANCE
 from hypothesis import given
 
@@ -93,6 +102,13 @@ def test_text_for_a_switch_and_a_switch_for_a_number_are_refused_by_name(family)
     assert refusal(config) == ""
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs_on_a_small_scale_give_the_logits_of_transformers(name, tmp_path):
+    verdict = judge(shrunk(PUBLISHED[name]["config"]), tmp_path)
+    assert (verdict.refused, verdict.theirs_failed) == ("", "")
+    assert verdict.difference < TOLERANCE
+
+
 def names(value: Any) -> set[str]:
     """The keys of an object, those within it included."""
     if not isinstance(value, dict):
@@ -100,7 +116,7 @@ def names(value: Any) -> set[str]:
     return value.keys() | set().union(*(names(inner) for inner in value.values()))
 
 
-@draws(90)
+@draws(60)
 @given(made=configs())
 def test_a_file_at_odds_with_itself_gives_the_logits_of_transformers_or_a_refusal(
     made, tmp_path_factory

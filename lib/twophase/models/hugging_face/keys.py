@@ -34,7 +34,7 @@ READ = _words("""
 SWITCHES = _words("""
     tie_word_embeddings attention_bias mlp_bias use_sliding_window norm_topk_prob rope_interleave
     use_bidirectional_attention is_causal is_encoder_decoder add_cross_attention alibi use_mrope
-    use_qk_norm qk_layernorm use_parallel_residual
+    use_qk_norm qk_layernorm use_parallel_residual rope_interleaved
 """)
 COUNTS = _words("""
     hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim
@@ -54,7 +54,7 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three name
 # Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that
 # changes a logit.
 HARMLESS = _words("""
-    transformers_version _name_or_path name_or_path auto_map torch_dtype dtype _commit_hash _attn_implementation_autoset
+    is_llama_config transformers_version _name_or_path name_or_path auto_map torch_dtype dtype _commit_hash _attn_implementation_autoset
     attn_implementation _attn_implementation experts_implementation _experts_implementation use_cache
     cache_implementation unsloth_fixed unsloth_version torchscript use_bfloat16 tf_legacy_loss
     initializer_range attention_dropout pretraining_tp output_router_logits router_aux_loss_coef router_jitter_noise
@@ -100,6 +100,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": (None, "rope", "rotary"),
     "alibi": (None, False),
     "use_mrope": (None, False),
+    "rope_interleaved": (None, False),
     "rope_ratio": (None, 1),
     "rotary_pct": (None, 1),
     "rotary_dim": (None,),
