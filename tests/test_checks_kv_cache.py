@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from twophase.checks import registry
-from twophase.kernels.attention import causal_attention
 from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.span import Span
 from twophase.measure.meter import Meter
 
 DTYPES = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
@@ -21,14 +21,12 @@ def _measured(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_valu
     def numbers(T: int, heads: int) -> torch.Tensor:
         return torch.zeros(B, T, heads, H, dtype=dtype)
 
-    cache = KVCache(1, B, S_max, K, H, dtype=dtype)
-    if S:
-        cache.append(0, numbers(S, K), numbers(S, K))
+    cache, span = KVCache(B, S_max, K, H, dtype=dtype), Span.of(B, T=1, start=S)
     q, k, v = numbers(1, N), numbers(1, K), numbers(1, K)
     with Meter() as meter:
-        keys, values = cache.append(0, k, v)
+        cache.write(k, v, span)
         with meter.fused("attention"):
-            causal_attention(q, keys, values)
+            cache.attend(q, span)
     return meter.bytes
 
 

@@ -9,7 +9,7 @@ from itertools import cycle
 
 import pytest
 import torch
-from hugging_face_cases import CASES, DENSE, EXPERTS, LATENT
+from hugging_face_cases import CASES, LATENT
 from hugging_face_models import (
     MARGIN,
     TOLERANCE,
@@ -25,9 +25,6 @@ from twophase.models import hugging_face
 from twophase.models.generate import complete
 from twophase.models.latent_attention import LatentAttention
 from twophase.models.transformer import Transformer
-
-FULL_ATTENTION = [case for case in DENSE + EXPERTS if case.more.get("sliding_window") is None]
-
 
 Pair = tuple[Reference, Transformer]
 
@@ -103,10 +100,9 @@ def test_generate_gives_the_same_tokens_with_and_without_a_cache(ours, theirs):
     assert complete(ours, prompt, 16, cache=False).tokens == expected[:16]
 
 
-@pytest.mark.parametrize("pair", FULL_ATTENTION, ids=str, indirect=True)
 def test_a_ragged_batch_agrees(ours, theirs):
     B, T = theirs.tokens.shape
-    cache = ours.new_ragged_cache(B, T)
+    cache = ours.new_cache(B, T)
     counts = torch.tensor([T - 3, 4, 1])[:B]
     with torch.inference_mode():
         first = ours(theirs.tokens[:, : T - 3], cache, n_new=counts)  # [B, T - 3, V]

@@ -386,3 +386,29 @@ def test_values_for_other_keys_are_refused():
         for attention in (causal_attention, full_attention, naive_attention):
             with pytest.raises(ValueError, match="attention needs q"):
                 attention(torch.zeros(1, 2, 2, 2), torch.zeros(1, 2, 1, 2), v)
+
+
+@draws(30)
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(1, 9), st.integers(0, 1000))
+def test_a_mask_is_obeyed_whatever_it_says_and_who_sees_nothing_gets_zeros(B, T, S, seed):
+    g = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(B, n, heads, 6, generator=g) for n, heads in ((T, 4), (S, 2), (S, 2)))
+    for mask in (torch.rand(B, T, S, generator=g) < 0.5, torch.rand(1, T, S, generator=g) < 0.1):
+        for softcap in (None, 2.0):
+            found = causal_attention(q, k, v, mask=mask, softcap=softcap)
+            expected = naive_attention(q, k, v, mask=mask, softcap=softcap)
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+            blind = ~mask.any(-1).expand(B, T)
+            assert not found[blind].any()
+
+
+def test_a_mask_of_another_shape_or_beside_another_rule_is_refused():
+    q, k, v = (torch.randn(2, n, 2, 4) for n in (3, 5, 5))
+    mask = torch.ones(2, 3, 5, dtype=torch.bool)
+    for attend in (causal_attention, naive_attention):
+        for bad in (mask.float(), mask[:, :2], mask[0], mask.repeat(2, 1, 1)):
+            with pytest.raises(ValueError, match=r"bool tensor \[1 or 2, 3, 5\]"):
+                attend(q, k, v, mask=bad)
+        for other in ({"window": 2}, {"lengths": torch.tensor([5, 5])}, {"starts": mask[:, 0, 0]}):
+            with pytest.raises(ValueError, match="goes without"):
+                attend(q, k, v, mask=mask, **other)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from twophase.kernels.latent_attention import LatentCache, absorbed_attention, expanded_attention
+from twophase.kernels.span import Span
 from twophase.measure import Meter
 from twophase.theory.kv_cache import latent_bytes_per_sequence
 
@@ -181,7 +182,8 @@ def test_absorbed_decode_makes_nothing_larger_than_its_scores():
     B, S, N, R = 2, 50, 3, 32
     cache = LatentCache(B, S + 9, R, rope_dim=8)
     q_nope, q_rope, latent, k_rope, w_uk, w_uv = inputs(B, 1, S, N, R, 8, 6, 6, dtype=torch.float32)
-    views = cache.append(latent, k_rope)
+    cache.write(latent, k_rope, span := Span.of(B, S))
+    views = cache.held(span)
     with Largest() as absorbed:
         absorbed_attention(q_nope, q_rope, *views, w_uk, w_uv)
     with Largest() as expanded:
@@ -223,22 +225,24 @@ def test_absorbing_pays_for_up_to_170_queries_over_a_long_cache_of_deepseek_v2(T
 
 @FAST
 @given(
-    blocks=st.lists(st.integers(0, 4), min_size=1, max_size=5), R=SIZE, rope_dim=st.integers(0, 4)
+    blocks=st.lists(st.integers(1, 4), min_size=1, max_size=5), R=SIZE, rope_dim=st.integers(0, 4)
 )
-def test_the_cache_returns_everything_appended_in_order(blocks, R, rope_dim):
+def test_the_cache_holds_everything_written_in_order(blocks, R, rope_dim):
     cache = LatentCache(2, 20, R, rope_dim)
     latents, keys = torch.randn(2, 20, R), torch.randn(2, 20, rope_dim)
     for i, T in enumerate(blocks):
         start, end = sum(blocks[:i]), sum(blocks[:i]) + T
-        seen, seen_keys = cache.append(latents[:, start:end], keys[:, start:end])
+        span = Span.of(2, T, start)
+        cache.write(latents[:, start:end], keys[:, start:end], span)
+        seen, seen_keys = cache.held(span)
         assert torch.equal(seen, latents[:, :end])
         assert torch.equal(seen_keys, keys[:, :end])
-        assert cache.length == end
 
 
-def test_what_append_returns_are_views_of_the_cache():
-    cache = LatentCache(2, 5, R=3, rope_dim=2)
-    latents, keys = cache.append(torch.randn(2, 4, 3), torch.randn(2, 4, 2))
+def test_what_is_held_are_views_of_the_cache():
+    cache, span = LatentCache(2, 5, R=3, rope_dim=2), Span.of(2, 4)
+    cache.write(torch.randn(2, 4, 3), torch.randn(2, 4, 2), span)
+    latents, keys = cache.held(span)
     assert latents.data_ptr() == cache.latents.data_ptr()
     assert keys.data_ptr() == cache.rope_keys.data_ptr()
 
@@ -258,27 +262,10 @@ def test_the_cache_takes_the_bytes_that_the_theory_says(B, S_max, R, rope_dim, d
 
 def test_overflow_is_refused_before_anything_is_written():
     cache = LatentCache(2, 4, R=3, rope_dim=2)
-    cache.append(torch.ones(2, 3, 3), torch.ones(2, 3, 2))
-    before = cache.latents.clone(), cache.rope_keys.clone()
-    with pytest.raises(ValueError, match="room for 4 tokens and holds 3: 2 more do not fit"):
-        cache.append(torch.zeros(2, 2, 3), torch.zeros(2, 2, 2))
-    assert torch.equal(cache.latents, before[0])
-    assert torch.equal(cache.rope_keys, before[1])
-    assert cache.length == 3
-    cache.append(torch.zeros(2, 1, 3), torch.zeros(2, 1, 2))
-    assert cache.length == 4
-
-
-def test_a_truncated_cache_forgets_and_goes_on_from_there():
-    cache = LatentCache(1, 5, R=1, rope_dim=1)
-    cache.append(torch.ones(1, 4, 1), torch.ones(1, 4, 1))
-    cache.truncate(1)
-    latents, keys = cache.append(torch.full((1, 1, 1), 5.0), torch.full((1, 1, 1), 6.0))
-    assert latents.flatten().tolist() == [1.0, 5.0]
-    assert keys.flatten().tolist() == [1.0, 6.0]
-    for length in (3, -1):
-        with pytest.raises(ValueError, match=f"holds 2 tokens and cannot be cut to {length}"):
-            cache.truncate(length)
+    with pytest.raises(ValueError, match="sequence 0 holds 3: 2 more do not fit"):
+        cache.write(torch.ones(2, 2, 3), torch.ones(2, 2, 2), Span.of(2, 2, 3))
+    assert not cache.latents.any()
+    assert not cache.rope_keys.any()
 
 
 @pytest.mark.parametrize(
@@ -296,8 +283,8 @@ def test_blocks_of_another_shape_are_refused(latent, key):
     with pytest.raises(
         ValueError, match=r"takes a latent of \[2, T, 3\] and a rotated key of \[2, T, 2\]"
     ):
-        cache.append(torch.zeros(latent), torch.zeros(key))
-    assert cache.length == 0
+        cache.write(torch.ones(latent), torch.ones(key), Span.of(2, 1))
+    assert not cache.latents.any()
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, 3, 2), (2, 0, 3, 2), (2, 4, 0, 2), (2, 4, 3, -1)])

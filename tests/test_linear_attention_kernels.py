@@ -2,6 +2,7 @@
 state costs."""
 
 import math
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.linear_attention import (
-    LinearState,
     chunked_linear_attention,
     parallel_linear_attention,
     recurrent_step,
+    sums_shape,
     taylor_features,
 )
+from twophase.kernels.state import State
 from twophase.models.config import Config
 from twophase.models.layer_sizes import LinearAttention as LinearConfig
 from twophase.models.transformer import Transformer
@@ -59,8 +61,24 @@ def by_definition(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Te
     return out
 
 
-def new_state(q: torch.Tensor, v: torch.Tensor, dtype: torch.dtype = torch.float64) -> LinearState:
-    return LinearState(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype)
+def no_tokens(q: torch.Tensor, v: torch.Tensor, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """The state before the first token."""
+    return torch.zeros(q.shape[0], *sums_shape(q.shape[2], q.shape[3], v.shape[3]), dtype=dtype)
+
+
+def fed(
+    attend: Callable[..., tuple[torch.Tensor, torch.Tensor]],
+    qkv: Sequence[torch.Tensor],
+    blocks: int | list[int],
+    sums: torch.Tensor,
+    *more: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Outputs and last state of tokens fed in blocks."""
+    outs = []
+    for block in zip(*(x.split(blocks, dim=1) for x in qkv), strict=True):
+        out, sums = attend(*block, sums, *more)
+        outs.append(out)
+    return torch.cat(outs, dim=1), sums
 
 
 @draws(50)
@@ -88,15 +106,13 @@ def test_parallel_chunked_and_recurrent_agree_with_the_definition(B, N, f, H, bl
     q, k, v = draw(B, sum(blocks), N, f, H, seed)
     expected = by_definition(q, k, v)
     torch.testing.assert_close(parallel_linear_attention(q, k, v), expected, **EXACT)
-    state, fed = new_state(q, v), zip(*(x.split(blocks, dim=1) for x in (q, k, v)), strict=True)
-    chunked = torch.cat([chunked_linear_attention(*block, state, chunk) for block in fed], dim=1)
+    start = no_tokens(q, v)
+    chunked, sums = fed(chunked_linear_attention, (q, k, v), blocks, start, chunk)
     torch.testing.assert_close(chunked, expected, **EXACT)
-    alone, fed = new_state(q, v), zip(*(x.split(1, dim=1) for x in (q, k, v)), strict=True)
-    torch.testing.assert_close(
-        torch.cat([recurrent_step(*one, alone) for one in fed], dim=1), expected, **EXACT
-    )
-    torch.testing.assert_close(alone.sums, state.sums, **EXACT)
-    assert alone.length == state.length == sum(blocks)
+    alone, after = fed(recurrent_step, (q, k, v), 1, start)
+    torch.testing.assert_close(alone, expected, **EXACT)
+    torch.testing.assert_close(after, sums, **EXACT)
+    assert not start.any()  # what is continued is not changed
 
 
 @pytest.mark.parametrize(
@@ -106,7 +122,7 @@ def test_the_parallel_form_is_right_at_the_borders_of_its_blocks(T):
     q, k, v = draw(1, T, 2, 3, 4)
     torch.testing.assert_close(parallel_linear_attention(q, k, v), by_definition(q, k, v), **EXACT)
     torch.testing.assert_close(
-        chunked_linear_attention(q, k, v, new_state(q, v)), by_definition(q, k, v), **EXACT
+        chunked_linear_attention(q, k, v, no_tokens(q, v))[0], by_definition(q, k, v), **EXACT
     )
 
 
@@ -135,7 +151,7 @@ def test_gradients_of_the_parallel_form_are_right_and_the_chunked_form_has_the_s
         (parallel_linear_attention(q, k, v) * weight).sum(), (q, k, v)
     )
     of_chunked = torch.autograd.grad(
-        (chunked_linear_attention(q, k, v, new_state(q, v), 2) * weight).sum(), (q, k, v)
+        (chunked_linear_attention(q, k, v, no_tokens(q, v), 2)[0] * weight).sum(), (q, k, v)
     )
     for ours, theirs in zip(of_chunked, of_parallel, strict=True):
         torch.testing.assert_close(ours, theirs, **EXACT)
@@ -165,7 +181,7 @@ def test_the_chunked_form_does_as_much_work_as_it_says():
     for T in (16, 32, 64):
         q, k, v = (x.float() for x in draw(B, T, N, f, H))
         with FlopCounterMode(display=False) as counter:
-            chunked_linear_attention(q, k, v, new_state(q, v, torch.float32), chunk)
+            chunked_linear_attention(q, k, v, no_tokens(q, v, torch.float32), chunk)
         inside, between = T * chunk * (f + H + 1), 2 * T * int(n_features(f)) * (H + 1)
         assert counter.get_total_flops() == 2 * B * N * (
             inside + between
@@ -174,23 +190,22 @@ def test_the_chunked_form_does_as_much_work_as_it_says():
 
 @pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_the_state_takes_the_bytes_of_the_theory(dtype, width):
-    state = LinearState(5, 3, 4, 6, dtype)
+    state = State(5, [sums_shape(3, 4, 6)], dtype)
     assert state.nbytes == 5 * linear_attention_bytes(1, 3, n_features(4), 6, width)
-    assert state.nbytes == state.sums.untyped_storage().nbytes()
+    assert state.nbytes == state.now[0].untyped_storage().nbytes()
 
 
 @pytest.mark.parametrize(
     ("dtype", "limit"), [(torch.float32, None), (torch.bfloat16, 256), (torch.float16, 2048)]
 )
 def test_a_state_in_half_precision_stops_counting_tokens(dtype, limit):
-    state, n = LinearState(1, 1, 1, 1, dtype), 2060 if limit == 2048 else 300
     nothing, one = torch.zeros(1, 1, 1, 1), torch.ones(1, 1, 1, 1)
+    n = 2060 if limit == 2048 else 300
+    sums = no_tokens(one, one, dtype)
     for _ in range(n):
-        recurrent_step(nothing, nothing, one, state)
-    assert (
-        state.sums[0, 0, 0].tolist() == [limit or n] * 2
-    )  # the sum of values, all 1, and of weights, all 1
-    assert state.length == n
+        _, sums = recurrent_step(nothing, nothing, one, sums)
+    # the sum of values, all 1, and of weights, all 1
+    assert sums[0, 0, 0].tolist() == [limit or n] * 2
 
 
 def test_a_bf16_state_loses_more_the_longer_it_runs():
@@ -198,9 +213,8 @@ def test_a_bf16_state_loses_more_the_longer_it_runs():
     v = (
         v + torch.linspace(0, 1, 1024)[:, None, None]
     )  # the mean drifts, so that forgetting late tokens shows
-    expected, state = parallel_linear_attention(q, k, v), new_state(q, v, torch.bfloat16)
-    fed = zip(*(x.split(1, dim=1) for x in (q, k, v)), strict=True)
-    error = (torch.cat([recurrent_step(*one, state) for one in fed], dim=1) - expected).abs()
+    expected, start = parallel_linear_attention(q, k, v), no_tokens(q, v, torch.bfloat16)
+    error = (fed(recurrent_step, (q, k, v), 1, start)[0] - expected).abs()
     early, late = error[:, :128].mean(), error[:, -128:].mean()
     assert early < 0.03 < 0.1 < late
     torch.testing.assert_close(
@@ -212,40 +226,20 @@ def test_bf16_inputs_are_summed_in_fp32():
     exact = draw(2, 100, 2, 4, 6)
     q, k, v = (x.bfloat16() for x in exact)
     expected = by_definition(*(x.double() for x in (q, k, v)))
-    out, state = parallel_linear_attention(q, k, v), new_state(q, v, torch.float32)
+    out, start = parallel_linear_attention(q, k, v), no_tokens(q, v, torch.float32)
     assert out.dtype == torch.bfloat16
     rounded = {"rtol": 2**-8, "atol": 1e-5}  # only the result is rounded: half a unit of its 8 bits
     torch.testing.assert_close(out.double(), expected, **rounded)
     torch.testing.assert_close(
-        chunked_linear_attention(q, k, v, state, 7).double(), expected, **rounded
+        chunked_linear_attention(q, k, v, start, 7)[0].double(), expected, **rounded
     )
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(parallel_linear_attention(q, k, v), out)
 
 
-def test_a_state_can_be_emptied_but_not_unwound():
-    q, k, v = draw(1, 6, 2, 3, 4)
-    state = new_state(q, v)
-    first = chunked_linear_attention(q, k, v, state)
-    sums = state.sums.clone()
-    state.truncate(6)
-    for change in (state.check_truncate, state.truncate):
-        for length in (5, 7, -1):
-            with pytest.raises(
-                ValueError, match=f"sum over 6 tokens and cannot be cut to {length}"
-            ):
-                change(length)
-    state.check_truncate(0)
-    assert torch.equal(state.sums, sums)
-    assert state.length == 6
-    state.truncate(0)
-    assert state.length == 0
-    assert torch.equal(chunked_linear_attention(q, k, v, state), first)
-
-
-def test_what_does_not_fit_is_refused_before_the_state_changes():
+def test_what_does_not_fit_is_refused():
     q, k, v = draw(1, 2, 2, 3, 4)
-    state = new_state(q, v)
+    state = no_tokens(q, v)
     with pytest.raises(ValueError, match=r"needs q and k of \[B, T, N, f\]"):
         parallel_linear_attention(q, k[:, :1], v)
     with pytest.raises(ValueError, match="does not fit B = 1, N = 2, f = 3 and H = 3"):
@@ -254,10 +248,8 @@ def test_what_does_not_fit_is_refused_before_the_state_changes():
         chunked_linear_attention(q, k, v, state, 0)
     with pytest.raises(ValueError, match="takes one token; got 2"):
         recurrent_step(q, k, v, state)
-    with pytest.raises(ValueError, match="at least 1; got 1, 2, 0, 4"):
-        LinearState(1, 2, 0, 4)
-    assert state.length == 0
-    assert not state.sums.any()
+    with pytest.raises(ValueError, match=r"of at least 1 .* got B = 1, \[\[2, 0, 4\]\] and 0"):
+        State(1, [(2, 0, 4)])
 
 
 @pytest.fixture(scope="module", params=[ODD, HYBRID], ids=["linear", "hybrid"])
@@ -286,7 +278,7 @@ def test_cached_logits_equal_uncached_ones_however_the_tokens_are_fed(model, blo
 def test_the_model_has_the_parameters_and_the_cache_bytes_of_the_theory(model):
     c = model.config
     assert model.n_params == c.architecture().n_params()
-    states = [s for s in model.new_cache(2, 9).stores.values() if isinstance(s, LinearState)]
+    states = [s for s in model.new_cache(2, 9).stores.values() if isinstance(s, State)]
     assert len(states) == c.mixers.count("linear")
     for state in states:
         assert state.nbytes == 2 * linear_attention_bytes(
@@ -301,5 +293,5 @@ def test_the_model_has_the_parameters_and_the_cache_bytes_of_the_theory(model):
 def test_a_cache_of_keys_is_refused(model):
     c = model.config
     full = Transformer(Config(L=c.L, D=c.D, F=c.F, N=c.N, K=c.K, H=c.H, V=c.V))
-    with pytest.raises(ValueError, match="layer 0 got a KVCache without its state"):
+    with pytest.raises(ValueError, match="layer 0 keeps a state: it needs a cache from"):
         model(torch.zeros(1, 1, dtype=torch.long), full.new_cache(1, 4))

@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from twophase import models
-from twophase.models.generate import Generation, complete, decode, encode, generate
+from twophase.models.generate import (
+    Generation,
+    complete,
+    complete_batch,
+    decode,
+    encode,
+    generate,
+    generate_batch,
+)
 from twophase.models.transformer import Transformer
 
 PROMPT = encode("def read_lines(path):")
@@ -46,17 +54,13 @@ class CallLog(torch.nn.Module):
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
-        self.inner, self.config, self.new_cache, self.embed_tokens = (
-            model,
-            model.config,
-            model.new_cache,
-            model.embed_tokens,
-        )
+        self.inner, self.config, self.new_cache = model, model.config, model.new_cache
+        self.device = model.device
         self.fed: list[int] = []
 
-    def forward(self, tokens, cache=None):
+    def forward(self, tokens, cache=None, **options):
         self.fed.append(tokens.shape[1])
-        return self.inner(tokens, cache)
+        return self.inner(tokens, cache, **options)
 
 
 def test_decode_feeds_one_token_and_the_naive_loop_everything(model):
@@ -125,3 +129,60 @@ def test_bad_input_is_refused_at_the_call_and_not_at_the_first_token(
 ):
     with pytest.raises(ValueError, match=says):
         generate(model, prompt, n_new, **options)
+
+
+PROMPTS = [PROMPT, encode("x = 1\n"), [10], encode("class Stack:\n    def push(self, item):")]
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "top_p": 0.9}], ids=str)
+def test_each_prompt_of_a_batch_is_continued_as_if_it_were_alone(model, options, cache):
+    def drawn(seed: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    drawing = options and {"generators": [drawn(b) for b in range(4)]}
+    stop, n = [list(b"\n"), list(b"self")], 20 if cache else 8
+    batch = complete_batch(model, PROMPTS, n, cache=cache, stop=stop, **options, **drawing)
+    for b, (prompt, together) in enumerate(zip(PROMPTS, batch, strict=True)):
+        own = options and {"generator": drawn(b)}
+        alone = complete(model, prompt, n, stop=stop, **options, **own)
+        assert (together.tokens, together.finish_reason) == (alone.tokens, alone.finish_reason)
+        assert len(together.times_s) == len(together.tokens)
+    assert len({len(r.tokens) for r in batch}) > 1  # they end at different steps
+
+
+@pytest.mark.parametrize("name", ["mla", "local_global", "cross_layer", "linear", "ssm_attention"])
+def test_a_ragged_batch_is_continued_alike_by_every_kind_of_layer(name):
+    other = models.load(name)
+    batch = complete_batch(other, PROMPTS, 12)
+    assert [r.tokens for r in batch] == [complete(other, p, 12).tokens for p in PROMPTS]
+
+
+def test_a_step_of_a_batch_says_none_for_those_that_have_ended(model):
+    free = [complete(model, p, 6).tokens for p in PROMPTS[:2]]
+    stop = [free[0][:3]]
+    steps = list(generate_batch(model, PROMPTS[:2], 6, stop=stop))
+    assert [one for one, _ in steps] == [*free[0][:3], None, None, None]
+    assert [other for _, other in steps] == free[1]
+
+
+def test_the_loop_makes_the_logits_that_it_draws_from_and_no_others(model):
+    made = []
+    head = model.lm_head.register_forward_hook(lambda *args: made.append(tuple(args[2].shape)))
+    V = model.config.V
+    complete_batch(model, PROMPTS[:2], 2)
+    complete(model, PROMPT, 2, all_logits=True)
+    head.remove()
+    assert made == [(2, V)] * 2 + [(1, len(PROMPT), V), (1, 1, V)]
+
+
+def test_a_batch_that_cannot_be_continued_is_refused(model):
+    for prompts, more, says in (
+        ([], {}, "no prompt"),
+        ([[1], []], {}, "prompt is empty"),
+        ([[1], [256]], {}, "outside the vocabulary"),
+        ([[1], [2]], {"generators": [torch.Generator()]}, "2 prompts need as many generators"),
+        ([[1], [2]], {"records": [Generation()]}, "2 prompts need as many records"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            generate_batch(model, prompts, 4, **more)

@@ -18,14 +18,16 @@ from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
     DeepseekV3RotaryEmbedding,
 )
 
-from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.latent_attention import attend_unfolded
 from twophase.kernels.rope import rope_tables
+from twophase.kernels.span import Span
 from twophase.measure import Meter
 from twophase.models import latent_attention as module
-from twophase.models.attention import Step
-from twophase.models.cache import LayerCaches
+from twophase.models.cache import Cache
 from twophase.models.config import Config
 from twophase.models.latent_attention import LatentAttention
+from twophase.models.step import Step
+from twophase.models.stores import new_cache
 from twophase.models.transformer import Transformer
 from twophase.theory.model_list import DEEPSEEK_V2, DEEPSEEK_V3
 from twophase.theory.sizes import LatentAttention as Sizes
@@ -72,20 +74,24 @@ def stream(B: int = 2, n: int = T, D: int = 24, scale: float = 1.0) -> torch.Ten
     return scale * torch.randn(B, n, D, generator=torch.Generator().manual_seed(1))
 
 
-def step(config: Config, first: int, end: int, cache=None) -> Step:
-    return Step(
-        {"mla": rope_tables(torch.arange(first, end), config.turned, config.rope_theta)}, cache
+def run(layer: LatentAttention, x: torch.Tensor, cache: Cache | None = None) -> torch.Tensor:
+    """What the layer makes of x [B, T, D], as the only one of a model."""
+    B, T, _ = x.shape
+    span = Span.of(B, T) if cache is None else cache.begin(B, T)
+    config = layer.config
+    y = layer(
+        x, Step(span, {"mla": rope_tables(span.positions, config.turned, config.rope_theta)}, cache)
     )
+    if cache is not None:
+        cache.commit()
+    return y
 
 
 def in_blocks(layer: LatentAttention, x: torch.Tensor, blocks: list[int]) -> torch.Tensor:
     """The layer's outputs when the tokens come block by block, through a cache that they fill to
     the last token."""
-    cache, outs = LayerCaches(layer.config, x.shape[0], x.shape[1], x.dtype), []
-    for block in x.split(blocks, dim=1):
-        outs.append(
-            layer(block, step(layer.config, cache.length, cache.length + block.shape[1], cache))
-        )
+    cache = new_cache(layer.config, x.shape[0], x.shape[1], 0, x.dtype, None)
+    outs = [run(layer, block, cache) for block in x.split(blocks, dim=1)]
     assert cache.length == x.shape[1]
     return torch.cat(outs, dim=1)
 
@@ -141,7 +147,7 @@ def test_the_layer_is_deepseeks_expanded_absorbed_and_cached(version, interleave
     layer = LatentAttention(config, 0).requires_grad_(False)
     layer.load_state_dict(attention.state_dict(), strict=True)
     for layer.absorbed in (None, False, True):
-        torch.testing.assert_close(layer(x, step(config, 0, T)), expected, **TOLERANCE)
+        torch.testing.assert_close(run(layer, x), expected, **TOLERANCE)
         torch.testing.assert_close(in_blocks(layer, x, [4, 1, 1, 7]), expected, **TOLERANCE)
 
 
@@ -153,40 +159,48 @@ def test_the_layer_is_deepseeks_expanded_absorbed_and_cached(version, interleave
 def test_cached_outputs_equal_uncached_ones_however_the_tokens_are_fed(cuts, absorbed):
     layer, x = at_random(LatentAttention(small(9), 0)), stream(n=sum(cuts))
     layer.absorbed = absorbed
-    torch.testing.assert_close(
-        in_blocks(layer, x, cuts), layer(x, step(layer.config, 0, sum(cuts))), **TOLERANCE
-    )
+    torch.testing.assert_close(in_blocks(layer, x, cuts), run(layer, x), **TOLERANCE)
 
 
-def test_a_truncated_cache_goes_on_as_if_the_forgotten_tokens_had_never_been():
-    layer, x = at_random(LatentAttention(small(), 0)), stream()
-    cache = LayerCaches(layer.config, 2, T, torch.float32)
-    layer(x[:, :5], step(layer.config, 0, 5, cache))
-    layer(torch.full((2, 3, 24), 7.0), step(layer.config, 5, 8, cache))
-    cache.truncate(5)
-    after = layer(x[:, 5:], step(layer.config, 5, T, cache))
-    torch.testing.assert_close(after, layer(x, step(layer.config, 0, T))[:, 5:], **TOLERANCE)
-
-
-def test_a_lone_token_with_a_cache_is_absorbed_and_everything_else_expanded():
+def used(T: int, start: int | None) -> str:
+    """Which form the layer takes for T tokens after `start` that a cache holds; None: no cache."""
     layer = at_random(LatentAttention(small(), 0))
-    cache = LayerCaches(layer.config, 2, T, torch.float32)
-    used = []
-    for name in ("absorbed_attention", "expanded_attention"):
-        original = getattr(module, name)
-        spy = mock.patch.object(
-            module,
-            name,
-            side_effect=lambda *a, f=original, n=name, **k: used.append(n) or f(*a, **k),
-        )
-        spy.start()
-    try:
-        for n, store in ((1, None), (5, None), (4, cache), (1, cache)):
-            first = 0 if store is None else store.length
-            layer(stream(n=n), step(layer.config, first, first + n, store))
-    finally:
-        mock.patch.stopall()
-    assert used == ["expanded_attention"] * 3 + ["absorbed_attention"]
+    cache = None if start is None else new_cache(layer.config, 2, 4000, 0, torch.float32, None)
+    if start:
+        cache.fill_with_noise(start)
+    chosen = []
+    with (
+        mock.patch.object(layer.kv_b_proj, "absorb", side_effect=layer.kv_b_proj.absorb) as absorb,
+        mock.patch.object(module, "attend_unfolded", side_effect=attend_unfolded) as unfold,
+    ):
+        run(layer, stream(n=T), cache)
+        chosen = ["absorbed"] * absorb.called + ["unfolded"] * unfold.called
+    (only,) = chosen
+    return only
+
+
+def test_few_tokens_over_many_are_absorbed_and_everything_else_is_unfolded():
+    assert [used(1, None), used(5, None), used(4, 0)] == ["unfolded"] * 3
+    assert [used(1, 0), used(1, 9), used(5, 3000)] == ["absorbed"] * 3
+    R, unfolded = 14, 17  # of `small`; the head of the kernel's module says where it pays no more
+    border = R * unfolded / (2 * R - unfolded)  # 21.6 tokens, over very many
+    assert used(int(border) - 1, 3900) == "absorbed"
+    assert used(int(border) + 1, 3900) == "unfolded"
+
+
+def test_without_the_two_halves_of_the_up_projection_the_layer_always_unfolds():
+    class Plain(torch.nn.Module):
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    layer, x = at_random(LatentAttention(small(), 0)), stream()
+    expected = in_blocks(layer, x, [4, 1, 1, 7])
+    layer.kv_b_proj = Plain(layer.kv_b_proj)
+    torch.testing.assert_close(in_blocks(layer, x, [4, 1, 1, 7]), expected, **TOLERANCE)
 
 
 def test_scores_are_scaled_as_the_config_says():
@@ -195,15 +209,11 @@ def test_scores_are_scaled_as_the_config_says():
     )
     x = stream()
     same = at_random(LatentAttention(small(score_scale=16**-0.5), 0))  # 1/sqrt(nope_dim + rope_dim)
-    torch.testing.assert_close(
-        plain(x, step(plain.config, 0, T)), same(x, step(plain.config, 0, T)), **TOLERANCE
-    )
+    torch.testing.assert_close(run(plain, x), run(same, x), **TOLERANCE)
     for sharper.absorbed in (False, True):  # a larger scale is the same as larger queries
         louder = at_random(LatentAttention(small(), 0))
         louder.q_proj.weight.data *= 0.9 * 16**0.5
-        torch.testing.assert_close(
-            sharper(x, step(plain.config, 0, T)), louder(x, step(plain.config, 0, T)), **TOLERANCE
-        )
+        torch.testing.assert_close(run(sharper, x), run(louder, x), **TOLERANCE)
 
 
 def test_training_in_bf16_gives_the_gradients_of_fp32_within_roundings():
@@ -222,7 +232,7 @@ def test_training_in_bf16_gives_the_gradients_of_fp32_within_roundings():
     for autocast in (False, True):
         layer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            out = layer(x, step(config, 0, 65))
+            out = run(layer, x)
         out.float().square().sum().backward()
         gradients.append({name: p.grad.clone() for name, p in layer.named_parameters()})
     for name, exact in gradients[0].items():
@@ -286,7 +296,7 @@ def test_a_models_cache_takes_the_bytes_that_the_theory_says(dtype):
 
 def test_decoding_in_bf16_stays_near_fp32():
     layer, x = at_random(LatentAttention(small(), 0)), stream()
-    exact = layer(x, step(layer.config, 0, T))
+    exact = run(layer, x)
     rounded = in_blocks(layer.to(torch.bfloat16), x.bfloat16(), [5] + [1] * 8)
     assert rounded.dtype == torch.bfloat16
     assert (rounded - exact).norm() < 0.03 * exact.norm()  # a dozen roundings of 2⁻⁹
@@ -294,15 +304,12 @@ def test_decoding_in_bf16_stays_near_fp32():
 
 def test_a_cache_that_keeps_no_latents_is_refused():
     layer = LatentAttention(small(), 0)
-    for foreign in (
-        KVCache(1, 2, 5, 3, 16),
-        LayerCaches(small(L=1, attention="gqa", mla=None), 2, 5, torch.float32),
+    foreign = new_cache(small(attention="gqa", mla=None), 2, 5, 0, torch.float32, None)
+    with pytest.raises(
+        ValueError,
+        match="layer 0 keeps latents: it needs a cache from `new_cache` of its own model",
     ):
-        with pytest.raises(
-            ValueError,
-            match="layer 0 keeps latents: it needs a cache from `new_cache` of its own model",
-        ):
-            layer(stream(n=1), step(layer.config, 0, 1, foreign))
+        run(layer, stream(n=1), foreign)
 
 
 def test_a_config_that_says_nothing_of_latents_or_shares_them_is_refused():

@@ -129,19 +129,6 @@ def test_a_cache_that_has_seen_S_tokens_holds_the_bytes_of_the_theory_and_no_mor
     )
 
 
-@pytest.mark.parametrize("name", ["mha", "gqa", "mqa", "target"])
-def test_a_ragged_cache_takes_the_bytes_of_its_longest_sequence_for_each(name):
-    cache = Transformer(FAMILY[name]).new_ragged_cache(3, 50)
-    counts = (
-        3 * FAMILY[name].L * 8
-    )  # it also counts the tokens of each sequence in each layer, in int64
-    assert (
-        cache.nbytes
-        == held_bytes(cache) - counts
-        == 3 * FAMILY[name].architecture().cache_bytes(50, bytes_per_kv=4)
-    )
-
-
 def held_bytes(cache: object) -> int:
     """Bytes of all memory that is reachable from a cache, each block once."""
     storages = {

@@ -41,7 +41,7 @@ def test_cached_logits_equal_uncached_ones_however_the_tokens_are_fed(model, blo
 
 def test_a_ragged_batch_equals_its_sequences_one_by_one(model):
     prompts, steps = [tokens(1, n, seed=n) for n in (3, 9, 1)], tokens(3, 4, seed=7)
-    cache = model.new_ragged_cache(3, 16)
+    cache = model.new_cache(3, 16)
     padded = torch.zeros(3, 9, dtype=torch.long)
     for b, prompt in enumerate(prompts):
         padded[b, : prompt.shape[1]] = prompt
@@ -53,7 +53,7 @@ def test_a_ragged_batch_equals_its_sequences_one_by_one(model):
         alone = model(torch.cat([prompt, steps[b : b + 1]], dim=1))[0]
         torch.testing.assert_close(first[b, :n], alone[:n], **TOLERANCE)
         torch.testing.assert_close(torch.cat([x[b] for x in later]), alone[n:], **TOLERANCE)
-    assert cache.lengths.tolist() == [7, 13, 5]
+    assert cache.lengths == (7, 13, 5)
 
 
 def test_a_token_never_sees_a_later_one(model):
@@ -75,10 +75,10 @@ def test_the_order_of_tokens_matters_and_a_common_shift_of_positions_does_not(mo
 def test_a_full_cache_refuses_a_forward_pass_and_stays_as_it_was(model):
     cache = model.new_cache(1, 4)
     model(tokens(1, 3), cache)
-    keys = cache.keys.clone()
+    keys = cache.stores[0].keys.clone()
     with pytest.raises(ValueError, match="2 more do not fit"):
         model(tokens(1, 2), cache)
-    assert torch.equal(cache.keys, keys)
+    assert torch.equal(cache.stores[0].keys, keys)
     assert cache.length == 3
 
 
@@ -113,7 +113,7 @@ def test_a_stack_with_windows_refuses_what_its_cache_has_no_room_for(kind):
     model = Transformer(Config(**{**ODD.to_dict(), **kind}))
     cache = model.new_cache(1, 4)
     model(tokens(1, 3), cache)
-    with pytest.raises(ValueError, match="room for 4 tokens and has seen 3: 2 more do not fit"):
+    with pytest.raises(ValueError, match="sequence 0 holds 3: 2 more do not fit"):
         model(tokens(1, 2), cache)
     assert cache.length == 3
 

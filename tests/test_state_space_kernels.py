@@ -3,8 +3,8 @@ state of known size."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,13 +15,16 @@ from torch.nn import functional
 from transformers import DynamicCache, MambaConfig
 from transformers.models.mamba.modeling_mamba import MambaMixer
 
-from twophase.kernels.state_space import StateSpaceState, causal_conv, selective_scan
+from twophase.kernels.span import Span
+from twophase.kernels.state import State
+from twophase.kernels.state_space import causal_conv, selective_scan
 from twophase.kernels.state_space_compiled import CHUNK, compiled_scan
 from twophase.measure.meter import Meter
 from twophase.models import state_space
-from twophase.models.attention import Step
+from twophase.models.cache import Cache
 from twophase.models.config import Config
 from twophase.models.layer_sizes import StateSpace
+from twophase.models.step import Step
 from twophase.models.transformer import Transformer
 from twophase.theory.kv_cache import state_space_bytes
 
@@ -255,49 +258,20 @@ def test_the_compiled_scan_keeps_a_state_per_chunk_for_the_gradient_and_not_one_
     ("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float64, 8)]
 )
 def test_the_state_weighs_what_the_theory_says(dtype, width):
-    state = StateSpaceState(3, 14, 5, 4, dtype)
+    state = State(3, [(14, 4), (14, 5)], dtype)
     assert state.nbytes == 3 * state_space_bytes(1, 14, 5, 4, width)
-    assert (
-        state.nbytes
-        == state.ssm.untyped_storage().nbytes() + state.inputs.untyped_storage().nbytes()
-    )
-
-
-def test_a_state_is_cut_to_nothing_or_not_at_all():
-    state = StateSpaceState(2, 3, 5, 4)
-    state.update(torch.ones(2, 3, 4), torch.ones(2, 3, 5), 7)
-    for length in (-1, 1, 6, 8):
-        for cut in (state.check_truncate, state.truncate):
-            with pytest.raises(
-                ValueError, match=f"a state of 7 tokens cannot be unwound to {length}"
-            ):
-                cut(length)
-    state.truncate(7)
-    assert state.length == 7
-    assert float(state.ssm.sum() + state.inputs.sum()) == 2 * 3 * 9
-    state.check_truncate(0)
-    assert state.length == 7
-    state.truncate(0)
-    assert state.length == 0
-    assert not state.ssm.any()
-    assert not state.inputs.any()
+    assert state.nbytes == sum(tensor.untyped_storage().nbytes() for tensor in state.now)
 
 
 def test_a_state_in_bf16_cannot_fade_slowly_and_one_in_fp32_can():
     one = torch.ones(1, 1, 1)
     for dtype, forgets in [(torch.float32, True), (torch.bfloat16, False)]:
-        state = StateSpaceState(1, 1, 1, 1, dtype)
-        state.update(one, one, 1)
-        for _ in range(
-            100
-        ):  # a step of 1/1000 at A = -1, a hundred times: exp(-0.1) should be left
-            _, last = selective_scan(0 * one, one / 1000, -one[0], one, one, one[0, 0], state.ssm)
-            state.update(one, last, 1)
-        assert (
-            float(state.ssm) == pytest.approx(math.exp(-0.1), rel=1e-4)
-            if forgets
-            else float(state.ssm) == 1.0
-        )
+        memory = one.to(dtype)
+        for _ in range(100):  # a step of 1/1000 at A = -1, each time: exp(-0.1) should be left
+            _, last = selective_scan(0 * one, one / 1000, -one[0], one, one, one[0, 0], memory)
+            memory = last.to(dtype)
+        left = pytest.approx(math.exp(-0.1), rel=1e-4) if forgets else 1.0
+        assert float(memory) == left
 
 
 # Bad input.
@@ -316,10 +290,6 @@ def test_shapes_that_do_not_fit_are_named(scan):
 
 
 def test_other_bad_input_gets_one_sentence():
-    with pytest.raises(ValueError, match="of at least 1; got 2, 0, 3, 4"):
-        StateSpaceState(2, 0, 3, 4)
-    with pytest.raises(ValueError, match="the state takes inputs"):
-        StateSpaceState(2, 3, 5, 4).update(torch.ones(2, 3, 3), torch.ones(2, 3, 5), 1)
     with pytest.raises(ValueError, match="a convolution of x"):
         causal_conv(torch.ones(2, 3, 4), torch.ones(5, 2))
     with pytest.raises(ValueError, match="a convolution of x"):
@@ -357,8 +327,14 @@ def pair(seed: int = 0) -> tuple[MambaMixer, state_space.SelectiveStateSpace]:
     return theirs, ours
 
 
-def with_state(state: StateSpaceState | None) -> Step:
-    return Step({}, None if state is None else SimpleNamespace(stores={0: state}))
+def read(layer: torch.nn.Module, x: torch.Tensor, cache: Cache | None = None) -> torch.Tensor:
+    """What the layer makes of x [B, T, D], as the first of a model."""
+    B, T, _ = x.shape
+    span = Span.of(B, T) if cache is None else cache.begin(B, T)
+    y = layer(x, Step(span, {}, cache))
+    if cache is not None:
+        cache.commit()
+    return y
 
 
 @pytest.mark.parametrize("T", LENGTHS)
@@ -366,16 +342,17 @@ def test_the_layer_equals_transformers_mamba_in_prefill_and_then_token_by_token(
     theirs, ours = pair(T)
     x = torch.randn(2, T + 5, STACK.D)
     expected = theirs(x)
-    torch.testing.assert_close(ours(x, with_state(None)), expected, rtol=1e-5, atol=1e-5)
-    state = StateSpaceState(2, SIZES.d_inner, SIZES.d_state, SIZES.conv_width)
-    cache = DynamicCache(config=theirs.config)
+    torch.testing.assert_close(read(ours, x), expected, rtol=1e-5, atol=1e-5)
+    one_layer = replace(STACK, L=1)
+    mine, cache = Transformer(one_layer).new_cache(2, T + 5), DynamicCache(config=theirs.config)
     for part in x.split([T, 1, 1, 1, 1, 1], dim=1):
         torch.testing.assert_close(
-            ours(part, with_state(state)), theirs(part, cache), rtol=1e-5, atol=1e-5
+            read(ours, part, mine), theirs(part, cache), rtol=1e-5, atol=1e-5
         )
-    torch.testing.assert_close(state.ssm, cache.get_recurrent_state(0), rtol=1e-5, atol=1e-5)
+    inputs, memory = mine.stores[0].now
+    torch.testing.assert_close(memory, cache.get_recurrent_state(0), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(
-        state.inputs[:, :, 1:], cache.get_conv_state(0)[:, :, 1:], rtol=1e-5, atol=1e-5
+        inputs[:, :, 1:], cache.get_conv_state(0)[:, :, 1:], rtol=1e-5, atol=1e-5
     )
 
 
@@ -393,7 +370,7 @@ def test_the_two_scans_train_the_layer_alike(monkeypatch):
     grads = []
     for scan in (compiled_scan, selective_scan):
         monkeypatch.setattr(state_space, "compiled_scan", scan)
-        loss = layer(x, with_state(None)).sin().sum()
+        loss = read(layer, x).sin().sum()
         grads.append(torch.autograd.grad(loss, tuple(layer.parameters())))
     assert_as_close_as_sums(grads[0], grads[1])
 
@@ -428,18 +405,6 @@ def test_cached_logits_equal_uncached_ones_however_the_tokens_are_fed(name, bloc
     cached = torch.cat([model(block, cache) for block in ids.split(blocks, dim=1)], dim=1)
     torch.testing.assert_close(cached, model(ids), **TOLERANCE)
     assert cache.length == sum(blocks)
-
-
-@STACKS
-def test_a_cache_cut_to_nothing_starts_anew_and_refuses_other_lengths_unchanged(name):
-    model, ids = MODELS[name], tokens(1, 9)
-    cache = model.new_cache(1, 60)
-    model(tokens(1, 5, seed=1), cache)
-    with pytest.raises(ValueError, match="cannot be unwound to 3"):
-        cache.truncate(3)
-    assert [store.length for store in cache.stores.values()] == [5, 5, 5]
-    cache.truncate(0)
-    torch.testing.assert_close(model(ids, cache), model(ids), **TOLERANCE)
 
 
 def test_the_cache_of_a_stack_weighs_what_the_theory_says_before_and_after_tokens():
@@ -541,7 +506,7 @@ def test_bf16_autocast_keeps_the_steps_and_the_scan_in_fp32():
             "compiled_scan",
             lambda *args: (seen.append(args[1].dtype), original(*args))[1],
         )
-        layer(torch.randn(1, 4, STACK.D), with_state(None))
+        read(layer, torch.randn(1, 4, STACK.D))
     assert seen == [torch.float32]
 
 
@@ -552,7 +517,7 @@ def test_on_a_gpu_the_layer_has_the_outputs_and_gradients_that_it_has_on_the_cpu
     x = torch.randn(2, 2 * CHUNK + 1, STACK.D)
     results = []
     for device in ("cpu", "cuda"):
-        y = layer.to(device)(x.to(device), with_state(None))
+        y = read(layer.to(device), x.to(device))
         grads = torch.autograd.grad(y.sin().sum(), tuple(layer.parameters()))
         results.append([tensor.cpu() for tensor in (y, *grads)])
     assert_as_close_as_sums(results[1], results[0])

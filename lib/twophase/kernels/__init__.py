@@ -5,11 +5,11 @@
   fast and naive.
 - `attention_training`: the same with a quick backward pass on a CPU.
 - `online_softmax`: softmax in one pass, partial attention and its merge, FlashAttention in blocks.
-- `kv_cache`: `KVCache`, and `RaggedKVCache` whose sequences have their own lengths.
-- `local_attention`: the ring of a sliding window. `latent_attention`: MLA, expanded and absorbed,
-  and its cache.
-- `linear_attention`, `state_space` (`state_space_compiled` to train with): mixers with a state in
-  place of a cache.
+- `span`: the new tokens of a pass, where they go and what they see, drafts that branch included.
+- `kv_cache`: the store of one layer. `local_attention`: the ring of a sliding window.
+  `latent_attention`: MLA, expanded and absorbed, and its store.
+- `state`: what a layer with a recurrence keeps, and how it takes tokens back. `linear_attention`,
+  `state_space` (`state_space_compiled` to train with): such layers.
 - `mixture_of_experts`: routing, and experts that only the tokens sent to them pay for.
 - `diffusion`: masking, its loss, and sampling in any order.
 - `sampling`: temperature, top-k, top-p, stop conditions.

@@ -12,7 +12,7 @@ import math
 import torch
 from torch.nn import functional
 
-from twophase.kernels.attention_inputs import check_options, check_shapes
+from twophase.kernels.attention_inputs import check_mask, check_options, check_shapes
 from twophase.kernels.attention_training import attention_with_gradient
 
 # Queries per call where a window or stored scores make blocks worthwhile. At most this many are
@@ -28,6 +28,7 @@ def causal_attention(
     *,
     lengths: torch.Tensor | None = None,
     starts: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     window: int | None = None,
     softcap: float | None = None,
     scale: float | None = None,
@@ -39,15 +40,20 @@ def causal_attention(
     Ragged batches: `lengths` [B] counts the valid keys of each sequence (the rest of S is padding),
     `starts` [B] is the key index of its first query; by default the queries end with the keys,
     `starts = lengths − T`. A query before the first key (padding on the left) returns zeros.
+    `mask`: bool [1 or B, T, S], which keys each query sees, in place of all these rules (keys in
+    another order, a tree of drafts); one that sees none returns zeros.
     `window`: a query sees at most the last so many keys, its own included (Mistral, Gemma).
     `scale`: what scores are multiplied with, in place of 1/sqrt(H). `softcap`: scores become
     `softcap·tanh(score/softcap)` before the mask (Gemma 2, arXiv 2408.00118, section 2); no fused
     kernel of torch does that, so it stores scores, block by block. Raises ValueError if shapes do
     not fit, or if T > S: a query without its own key has no meaning.
     """
-    check_shapes(q, k, v, same_width=False)
+    check_shapes(q, k, v, causal=mask is None, same_width=False)
     check_options(window, softcap, scale)
     T, S = q.shape[1], k.shape[1]
+    if mask is not None:
+        check_mask(mask, q, k, lengths, starts, window)
+        return _attend(q, k, v, mask, softcap, scale)
     if T == S and lengths is None and starts is None and softcap is None and _is_training(q):
         return attention_with_gradient(q, k, v, window=window, scale=_factor(q, scale))
     if lengths is not None or starts is not None:
@@ -229,14 +235,17 @@ def naive_attention(
     *,
     lengths: torch.Tensor | None = None,
     starts: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     window: int | None = None,
     softcap: float | None = None,
     scale: float | None = None,
 ) -> torch.Tensor:
     """The same by the book: keys repeated for every query head, the score matrix stored. The
     reference of tests and chapters."""
-    check_shapes(q, k, v, same_width=False)
+    check_shapes(q, k, v, causal=mask is None, same_width=False)
     check_options(window, softcap, scale)
+    if mask is not None:
+        check_mask(mask, q, k, lengths, starts, window)
     T, N, S = q.shape[1], q.shape[2], k.shape[1]
     G = N // k.shape[2]
     k, v = (
@@ -246,7 +255,9 @@ def naive_attention(
     scores = torch.einsum("btnh,bsnh->bnts", q, k) * _factor(q, scale)  # [B, N, T, S]
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    mask = visible(T, S, lengths, starts, q.device, window)[:, None]  # [1 or B, 1, T, S]
+    if mask is None:
+        mask = visible(T, S, lengths, starts, q.device, window)
+    mask = mask[:, None]  # [1 or B, 1, T, S]
     weights = scores.masked_fill(~mask, float("-inf")).softmax(-1).nan_to_num(0.0)  # [B, N, T, S]
     return torch.einsum("bnts,bsnh->btnh", weights, v)  # [B, T, N, Hv]
 

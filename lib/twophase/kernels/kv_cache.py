@@ -1,25 +1,32 @@
 """The KV cache: keys and values of every token so far, so that a decode step computes one token and
 reads the rest.
 
-Memory is taken once, `2·L·B·S_max·K·H` numbers, and filled from the left. `append` returns views of
-the filled part, never copies.
+Here is the store of one layer. It takes its memory once, `2·B·S_max·K·H` numbers, and fills it from
+the left. It does not know how many tokens it holds: that is its owner's to say (`models.cache`),
+with a `Span` for each pass. So a pass that is broken off changes nothing: what it wrote lies behind
+the end, and the next pass writes over it.
 """
+
+from collections.abc import Sequence
 
 import torch
 
+from twophase.kernels.attention import causal_attention
+from twophase.kernels.span import Span
+
 
 class KVCache:
-    """A cache for B sequences of one common length.
+    """One layer's keys and values [B, S_max, K, H]: the token at position p lies in slot p.
 
-    `append(layer, k, v)` takes the T new tokens of one layer, k and v [B, T, K, H], and returns
-    that layer's keys and values so far, two views [B, S, K, H]. Every layer keeps its own length,
-    so a forward pass may append layer after layer; `length` is the number of tokens that all layers
-    hold. Overflow raises ValueError before a single number is written.
+    `write` puts the tokens of a span into their slots; `attend` reads all that their sequences
+    hold, as views, never copies. A store of another dtype than the queries' is converted as it is
+    read.
     """
+
+    unlimited = True  # any number of tokens can be taken back: nothing was overwritten
 
     def __init__(
         self,
-        L: int,
         B: int,
         S_max: int,
         K: int,
@@ -27,133 +34,101 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        if min(L, B, S_max, K, H) < 1:
+        if min(B, S_max, K, H) < 1:
             raise ValueError(
-                f"a cache needs L, B, S_max, K and H of at least 1; got {L}, {B}, {S_max}, {K},"
-                f" {H}."
+                f"a cache needs B, S_max, K and H of at least 1; got {B}, {S_max}, {K}, {H}."
             )
-        self.keys = torch.zeros(L, B, S_max, K, H, dtype=dtype, device=device)
+        self.keys = torch.zeros(B, S_max, K, H, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
-        self._filled = [0] * L
-
-    @property
-    def S_max(self) -> int:
-        """Room per sequence, in tokens."""
-        return self.keys.shape[2]
-
-    @property
-    def length(self) -> int:
-        """Tokens that every layer holds."""
-        return min(self._filled)
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken, filled or not: `2·L·B·S_max·K·H` times the bytes of one number."""
+        """Bytes taken, filled or not: `2·B·S_max·K·H` times the bytes of one number."""
         return 2 * self.keys.numel() * self.keys.element_size()
 
-    def append(
-        self, layer: int, k: torch.Tensor, v: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store k and v [B, T, K, H] after what the layer holds; return all of it as two views [B,
-        S, K, H]."""
-        start = self._filled[layer]
-        end = start + k.shape[1]
+    def write(self, k: torch.Tensor, v: torch.Tensor, span: Span) -> None:
+        """Store k and v [B, T, K, H]. ValueError, and nothing written, if they do not fit."""
         check_block(self.keys, k, v)
-        if end > self.S_max:
-            raise ValueError(
-                f"the cache has room for {self.S_max} tokens and holds {start}: {k.shape[1]} more"
-                " do not fit."
-            )
-        self.keys[layer, :, start:end] = k
-        self.values[layer, :, start:end] = v
-        self._filled[layer] = end
-        return self.keys[layer, :, :end], self.values[layer, :, :end]
+        check_room(span, self.keys.shape[1])
+        put(self.keys, k, span)
+        put(self.values, v, span)
 
-    def truncate(self, length: int) -> None:
-        """Forget every token from position `length` on, in all layers (to roll back rejected
-        drafts, or start anew)."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"the cache holds {self.length} tokens and cannot be cut to {length}.")
-        self._filled = [length] * len(self._filled)
-
-
-class RaggedKVCache:
-    """A cache for B sequences, each with its own length.
-
-    `append(layer, k, v, n_new)` stores the first `n_new[b]` of the T given tokens of sequence b
-    after what it holds, and returns `(keys, values, starts, lengths)`: two views [B, S, K, H] with
-    S the longest length, the lengths [B] before and after. Hand starts and lengths to
-    `causal_attention`; it hides the rest.
-    """
-
-    def __init__(
+    def attend(
         self,
-        L: int,
-        B: int,
-        S_max: int,
-        K: int,
-        H: int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-    ) -> None:
-        if min(L, B, S_max, K, H) < 1:
+        q: torch.Tensor,
+        span: Span,
+        *,
+        window: int | None = None,
+        softcap: float | None = None,
+        scale: float | None = None,
+    ) -> torch.Tensor:
+        """What the queries q [B, T, N, H] of a span that was written find: [B, T, N, H]. Options as
+        in `causal_attention`."""
+        keys, values = (held[:, : span.end].to(q.dtype) for held in (self.keys, self.values))
+        mask = span.mask_of_all(window)  # [B, T, S]
+        window = window if mask is None else None
+        return causal_attention(
+            q, keys, values, mask=mask, window=window, softcap=softcap, scale=scale
+        )
+
+    def move(self, span: Span, paths: Sequence[Sequence[int]]) -> None:
+        """Put the tokens `paths[b]` of a tree one after the other, so that they can stay."""
+        for held in (self.keys, self.values):
+            move(held, span, paths)
+
+    def commit(self, span: Span, kept: Sequence[int]) -> None:
+        """Nothing: what is kept lies where it belongs, what is not lies behind the end."""
+
+    def take_back(self, counts: Sequence[int]) -> None:
+        """Nothing: what lies behind the end is not seen."""
+
+    def clear(self, row: int) -> None:
+        """Nothing, again."""
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Make one sequence a copy of another."""
+        for held in (self.keys, self.values):
+            held[target] = held[source]
+
+    def fill_with_noise(self) -> None:
+        """Normal numbers everywhere: for measuring, where the numbers do not matter."""
+        self.keys.normal_()
+        self.values.normal_()
+
+
+def put(held: torch.Tensor, new: torch.Tensor, span: Span) -> None:
+    """Write the tokens of a span, [B, T, ...], into their slots of held [B, S_max, ...]."""
+    if span.even:
+        start = span.starts[0]
+        held[:, start : start + span.T] = new
+    else:
+        rows, tokens, slots = span.index  # [n] each
+        held[rows, slots] = new[rows, tokens].to(held.dtype)
+
+
+def move(held: torch.Tensor, span: Span, paths: Sequence[Sequence[int]]) -> None:
+    """In held [B, S_max, ...], put the new tokens `paths[b]` of each sequence one after the
+    other."""
+    for b, (start, path) in enumerate(zip(span.starts, paths, strict=True)):
+        if path:
+            chosen = start + torch.tensor(path, device=held.device)  # [n]
+            held[b, start : start + len(path)] = held[b, chosen]
+
+
+def check_room(span: Span, S_max: int) -> None:
+    """Raise ValueError if a sequence of the span would be longer than S_max tokens."""
+    for b, (start, n) in enumerate(zip(span.starts, span.n_new, strict=True)):
+        if start + n > S_max:
             raise ValueError(
-                f"a cache needs L, B, S_max, K and H of at least 1; got {L}, {B}, {S_max}, {K},"
-                f" {H}."
+                f"the cache has room for {S_max} tokens a sequence, and sequence {b} holds {start}:"
+                f" {n} more do not fit; take a larger S_max."
             )
-        self.keys = torch.zeros(L, B, S_max, K, H, dtype=dtype, device=device)
-        self.values = torch.zeros_like(self.keys)
-        self._filled = torch.zeros(L, B, dtype=torch.long, device=device)
-
-    @property
-    def S_max(self) -> int:
-        """Room per sequence, in tokens."""
-        return self.keys.shape[2]
-
-    @property
-    def lengths(self) -> torch.Tensor:
-        """Tokens of each sequence that every layer holds: int64 [B]."""
-        return self._filled.amin(dim=0)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken, filled or not: `2·L·B·S_max·K·H` times the bytes of one number."""
-        return 2 * self.keys.numel() * self.keys.element_size()
-
-    def append(
-        self, layer: int, k: torch.Tensor, v: torch.Tensor, n_new: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Store `n_new[b]` (default: all T) of the tokens k, v [B, T, K, H]; see the class for what
-        is returned."""
-        check_block(self.keys, k, v)
-        B, T = k.shape[:2]
-        if n_new is None:
-            n_new = torch.full((B,), T, device=k.device)
-        if n_new.shape != (B,) or int(n_new.min()) < 0 or int(n_new.max()) > T:
-            raise ValueError(f"n_new needs {B} counts between 0 and T = {T}; got {n_new.tolist()}.")
-        starts = self._filled[layer].clone()  # [B]
-        lengths = starts + n_new  # [B]
-        if int(lengths.max()) > self.S_max:
-            b = int(lengths.argmax())
-            raise ValueError(
-                f"sequence {b} holds {int(starts[b])} of {self.S_max} tokens: {int(n_new[b])} more"
-                " do not fit."
-            )
-        token = torch.arange(T, device=k.device)
-        row, t = (token < n_new[:, None]).nonzero(
-            as_tuple=True
-        )  # the valid tokens: which sequence, which of its T
-        self.keys[layer, row, starts[row] + t] = k[row, t].to(self.keys.dtype)
-        self.values[layer, row, starts[row] + t] = v[row, t].to(self.values.dtype)
-        self._filled[layer] = lengths
-        longest = int(lengths.max())
-        return self.keys[layer, :, :longest], self.values[layer, :, :longest], starts, lengths
 
 
-def check_block(cache: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Raise ValueError unless k and v are [B, T, K, H] with the cache's B, K and H; cache is [L, B,
-    S_max, K, H]."""
-    _, B, _, K, H = cache.shape
+def check_block(held: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Raise ValueError unless k and v are [B, T, K, H] with the B, K and H of held [B, slots, K,
+    H]."""
+    B, _, K, H = held.shape
     if k.shape != v.shape or k.ndim != 4 or (k.shape[0], k.shape[2], k.shape[3]) != (B, K, H):
         raise ValueError(
             f"the cache takes k and v of [{B}, T, {K}, {H}]; got {list(k.shape)} and"

@@ -28,20 +28,26 @@ and reads N·(nope_dim + rope_dim + v_dim) more.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention, visible
+from twophase.kernels.kv_cache import check_room, move, put
+from twophase.kernels.span import Span
 
 
 class LatentCache:
-    """One layer's cache for B sequences of one common length: latents [B, S, R], rotated keys [B,
-    S, rope_dim].
+    """One layer's latents [B, S_max, R] and rotated keys [B, S_max, rope_dim]: the token at
+    position p lies in slot p.
 
-    `append` stores new tokens and returns views of all tokens so far, never copies. Overflow raises
-    ValueError before a single number is written.
+    Like `KVCache` it does not know how many tokens it holds; a `Span` says so for each pass.
+    `attend` is the absorbed form, on views of what is stored; `held` gives what the expanded one
+    unfolds.
     """
+
+    unlimited = True  # any number of tokens can be taken back: nothing was overwritten
 
     def __init__(
         self,
@@ -59,12 +65,6 @@ class LatentCache:
             )
         self.latents = torch.zeros(B, S_max, R, dtype=dtype, device=device)
         self.rope_keys = torch.zeros(B, S_max, rope_dim, dtype=dtype, device=device)
-        self.length = 0
-
-    @property
-    def S_max(self) -> int:
-        """Room per sequence, in tokens."""
-        return self.latents.shape[1]
 
     @property
     def nbytes(self) -> int:
@@ -72,29 +72,51 @@ class LatentCache:
         factor 2, no N."""
         return (self.latents.numel() + self.rope_keys.numel()) * self.latents.element_size()
 
-    def append(
-        self, latent: torch.Tensor, rope_key: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store latent [B, T, R] and rotated key [B, T, rope_dim]; return all of both, views [B, S,
-        R], [B, S, rope_dim]."""
-        start, end = self.length, self.length + latent.shape[1]
+    def write(self, latent: torch.Tensor, rope_key: torch.Tensor, span: Span) -> None:
+        """Store latent [B, T, R] and rotated key [B, T, rope_dim]. ValueError, before a number is
+        written, if they do not fit."""
         self._check_block(latent, rope_key)
-        if end > self.S_max:
-            raise ValueError(
-                f"the cache has room for {self.S_max} tokens and holds {start}: {latent.shape[1]}"
-                " more do not fit."
-            )
-        self.latents[:, start:end] = latent
-        self.rope_keys[:, start:end] = rope_key
-        self.length = end
-        return self.latents[:, :end], self.rope_keys[:, :end]
+        check_room(span, self.latents.shape[1])
+        put(self.latents, latent, span)
+        put(self.rope_keys, rope_key, span)
 
-    def truncate(self, length: int) -> None:
-        """Forget every token from position `length` on (to roll back rejected drafts, or start
-        anew)."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"the cache holds {self.length} tokens and cannot be cut to {length}.")
-        self.length = length
+    def held(self, span: Span) -> tuple[torch.Tensor, torch.Tensor]:
+        """All that the sequences hold, a span that was written included: views [B, S, R], [B, S,
+        rope_dim]."""
+        return self.latents[:, : span.end], self.rope_keys[:, : span.end]
+
+    def attend(
+        self, q_latent: torch.Tensor, q_rope: torch.Tensor, span: Span, *, scale: float
+    ) -> torch.Tensor:
+        """What absorbed queries, as in `attend_latents`, find in the latents: [B, T, N, R]."""
+        latent, rope_key = (held.to(q_latent.dtype) for held in self.held(span))
+        return attend_latents(
+            q_latent, q_rope, latent, rope_key, scale=scale, mask=span.mask_of_all()
+        )
+
+    def move(self, span: Span, paths: Sequence[Sequence[int]]) -> None:
+        """Put the tokens `paths[b]` of a tree one after the other, so that they can stay."""
+        for held in (self.latents, self.rope_keys):
+            move(held, span, paths)
+
+    def commit(self, span: Span, kept: Sequence[int]) -> None:
+        """Nothing: what is kept lies where it belongs, what is not lies behind the end."""
+
+    def take_back(self, counts: Sequence[int]) -> None:
+        """Nothing: what lies behind the end is not seen."""
+
+    def clear(self, row: int) -> None:
+        """Nothing, again."""
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Make one sequence a copy of another."""
+        for held in (self.latents, self.rope_keys):
+            held[target] = held[source]
+
+    def fill_with_noise(self) -> None:
+        """Normal numbers everywhere: for measuring, where the numbers do not matter."""
+        self.latents.normal_()
+        self.rope_keys.normal_()
 
     def _check_block(self, latent: torch.Tensor, rope_key: torch.Tensor) -> None:
         B, _, R = self.latents.shape
@@ -125,18 +147,33 @@ def expanded_attention(
     S.
     """
     check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
-    N, v_dim = w_uv.shape[:2]
     k_nope = torch.einsum("bsr,ndr->bsnd", latent, w_uk)  # [B, S, N, nope_dim]
     v = torch.einsum("bsr,ndr->bsnd", latent, w_uv)  # [B, S, N, v_dim]
-    k = torch.cat(
-        [k_nope, k_rope[:, :, None].expand(-1, -1, N, -1)], dim=-1
-    )  # [B, S, N, nope_dim + rope_dim]
-    q = torch.cat([q_nope, q_rope], dim=-1)  # [B, T, N, nope_dim + rope_dim]
-    if (
-        v_dim < k.shape[3] and v.device.type == "cpu"
-    ):  # torch's fused CPU kernel, 4 times faster, wants equal widths
-        v = functional.pad(v, (0, k.shape[3] - v_dim))  # [B, S, N, nope_dim + rope_dim]
-    return causal_attention(q, k, v, scale=scale)[..., :v_dim]  # [B, T, N, v_dim]
+    return attend_unfolded(q_nope, q_rope, k_nope, k_rope, v, scale=scale)
+
+
+def attend_unfolded(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    k_nope: torch.Tensor,
+    k_rope: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float | None = None,
+    mask: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The attention of the expanded form, once keys and values are unfolded: k_nope [B, S, N,
+    nope_dim], v [B, S, N, v_dim]; the rotated key k_rope [B, S, rope_dim] is shared by all heads.
+
+    Queries, scale and result as in `expanded_attention`; `mask` as in `causal_attention`.
+    """
+    N, v_dim = v.shape[2:]
+    k = torch.cat([k_nope, k_rope[:, :, None].expand(-1, -1, N, -1)], dim=-1)  # [B, S, N, H]
+    q = torch.cat([q_nope, q_rope], dim=-1)  # [B, T, N, H], H = nope_dim + rope_dim
+    if v_dim < k.shape[3] and v.device.type == "cpu":
+        # torch's fused CPU kernel, 4 times faster, wants equal widths
+        v = functional.pad(v, (0, k.shape[3] - v_dim))  # [B, S, N, H]
+    return causal_attention(q, k, v, scale=scale, mask=mask)[..., :v_dim]  # [B, T, N, v_dim]
 
 
 def absorbed_attention(
@@ -157,21 +194,57 @@ def absorbed_attention(
     value; what the rotated parts add to a score comes in as a bias.
     """
     check_shapes(q_nope, q_rope, latent, k_rope, w_uk, w_uv)
-    B, T, N, nope_dim = q_nope.shape
-    S, R, rope_dim = *latent.shape[1:], k_rope.shape[2]
-    scale = 1.0 / math.sqrt(nope_dim + rope_dim) if scale is None else scale
-    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk).reshape(
-        B, 1, T * N, R
-    )  # [B, 1, T·N, R]
-    bias = scale * (q_rope.reshape(B, T * N, rope_dim) @ k_rope.mT).view(B, T, N, S)  # [B, T, N, S]
-    if T > 1:  # a lone last query sees every position
-        bias = bias.masked_fill(~visible(T, S, device=bias.device)[:, :, None], float("-inf"))
-    bias = bias.view(B, 1, T * N, S)  # [B, 1, T·N, S]
+    if scale is None:
+        scale = 1.0 / math.sqrt(q_nope.shape[3] + q_rope.shape[3])
+    q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk)  # [B, T, N, R]
+    summed = attend_latents(q_latent, q_rope, latent, k_rope, scale=scale)  # [B, T, N, R]
+    return torch.einsum("btnr,ndr->btnd", summed, w_uv)  # [B, T, N, v_dim]
+
+
+def attend_latents(
+    q_latent: torch.Tensor,
+    q_rope: torch.Tensor,
+    latent: torch.Tensor,
+    k_rope: torch.Tensor,
+    *,
+    scale: float,
+    mask: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The attention of the absorbed form: weighted sums of latents, [B, T, N, R].
+
+    q_latent: [B, T, N, R], w_uk absorbed; q_rope: [B, T, N, rope_dim]; latent: [B, S, R]; k_rope:
+    [B, S, rope_dim]. `mask`: bool [1 or B, T, S], what each query sees; None: the T queries are the
+    last of the S positions.
+    """
+    B, T, N, R = q_latent.shape
+    S = latent.shape[1]
+    flat = q_rope.reshape(B, T * N, -1)  # [B, T·N, rope_dim]
+    bias = scale * (flat @ k_rope.mT).view(B, T, N, S)  # [B, T, N, S]
+    if mask is None and T > 1:  # a lone last query sees every position
+        mask = visible(T, S, device=bias.device)  # [1, T, S]
+    if mask is not None:
+        bias = bias.masked_fill(~mask[:, :, None], float("-inf"))
     key = latent[:, None]  # [B, 1, S, R]
     summed = functional.scaled_dot_product_attention(
-        q_latent, key, key, attn_mask=bias, scale=scale
+        q_latent.reshape(B, 1, T * N, R),  # [B, 1, T·N, R]
+        key,
+        key,
+        attn_mask=bias.view(B, 1, T * N, S),  # [B, 1, T·N, S]
+        scale=scale,
     )
-    return torch.einsum("btnr,ndr->btnd", summed.view(B, T, N, R), w_uv)  # [B, T, N, v_dim]
+    summed = summed.view(B, T, N, R)  # [B, T, N, R]
+    if mask is not None:  # where nothing is seen, the softmax is NaN
+        summed = torch.where(mask.any(-1)[:, :, None, None], summed, 0.0)
+    return summed
+
+
+def absorbing_is_cheaper(T: int, S: int, R: int, nope_dim: int, rope_dim: int, v_dim: int) -> bool:
+    """Whether the absorbed form takes fewer multiply-adds than the expanded one, for T queries over
+    S positions (the counts at the head of this module, every query taken to see all S)."""
+    unfolded = nope_dim + v_dim
+    expanded = S * R * unfolded + T * S * (unfolded + rope_dim)
+    absorbed = T * R * unfolded + T * S * (2 * R + rope_dim)
+    return absorbed < expanded
 
 
 def check_shapes(

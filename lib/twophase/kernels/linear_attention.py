@@ -40,57 +40,15 @@ def taylor_features(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.ones_like(x[..., :1]), first, second], dim=-1)  # [..., 1 + f + f²]
 
 
-class LinearState:
-    """All that one layer of linear attention keeps of its past, for B sequences of one common
-    length.
+def sums_shape(N: int, feature_dim: int, H: int) -> tuple[int, int, int]:
+    """The shape of what is kept of a sequence, whatever its length: Σ φ(k) vᵀ and, in the last
+    column, Σ φ(k); zeros before the first token.
 
-    `sums` [B, N, 1 + f + f², H + 1] holds Σ φ(k) vᵀ and, in its last column, Σ φ(k). Its size does
-    not depend on the length. A state cannot be unwound, because tokens are only known by their sum:
-    `truncate` forgets all or nothing.
-
-    Every call computes in fp32 and rounds to `dtype` at its end. In bf16 that is a loss that grows
-    with length: the first feature is always 1, so its normalizer counts tokens, and bf16 cannot
-    count past 256 one by one (257 rounds to 256). Later tokens are lost, unless they come in large
-    blocks. Keep the state in fp32.
+    Keep it in fp32. In bf16 the loss grows with the length: the first feature is always 1, so its
+    normalizer counts tokens, and bf16 cannot count past 256 one by one (257 rounds to 256). Later
+    tokens are lost, unless they come in large blocks.
     """
-
-    def __init__(
-        self,
-        B: int,
-        N: int,
-        feature_dim: int,
-        H: int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-    ) -> None:
-        if min(B, N, feature_dim, H) < 1:
-            raise ValueError(
-                f"a state needs B, N, feature_dim and H of at least 1; got {B}, {N}, {feature_dim},"
-                f" {H}."
-            )
-        n_features = 1 + feature_dim + feature_dim * feature_dim
-        self.sums = torch.zeros(B, N, n_features, H + 1, dtype=dtype, device=device)
-        self.length = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken: `B·N·(1 + f + f²)·(H + 1)` times the bytes of one number."""
-        return self.sums.numel() * self.sums.element_size()
-
-    def check_truncate(self, length: int) -> None:
-        """Raise ValueError unless `truncate(length)` can be done; change nothing."""
-        if length not in (0, self.length):
-            raise ValueError(
-                f"the state is a sum over {self.length} tokens and cannot be cut to {length}: keep"
-                " all, or begin anew at 0."
-            )
-
-    def truncate(self, length: int) -> None:
-        """Forget everything (`length` 0) or nothing (the present length); ValueError otherwise."""
-        self.check_truncate(length)
-        if length == 0:
-            self.sums.zero_()
-            self.length = 0
+    return N, 1 + feature_dim + feature_dim * feature_dim, H + 1
 
 
 def parallel_linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -114,49 +72,57 @@ def parallel_linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor)
 
 
 def chunked_linear_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState, chunk: int = 64
-) -> torch.Tensor:
-    """The T tokens continue what `state` has seen, and are added to it: pairs inside a chunk, the
-    state between chunks.
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sums: torch.Tensor,
+    chunk: int = 64,
+    *,
+    real: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The T tokens continue a state: pairs inside a chunk, the state between chunks. Returns their
+    outputs and the state after them.
 
-    Shapes as in `parallel_linear_attention`. Work grows linearly in T, as T·chunk·(f + H) + 2·T·(1
-    + f + f²)·H. Raises ValueError, before the state changes, if shapes do not fit.
+    Shapes as in `parallel_linear_attention`; sums: [B, N, 1 + f + f², H + 1]. `real`: bool [B, T],
+    the tokens that count; the others leave no trace, and get zeros. Work grows linearly in T, as
+    T·chunk·(f + H) + 2·T·(1 + f + f²)·H. Raises ValueError if shapes do not fit.
     """
     check_shapes(q, k, v)
-    _check_state(q, v, state)
+    _check_sums(q, v, sums)
     if chunk < 1:
         raise ValueError(f"a chunk has at least 1 token; got {chunk}.")
     dtype = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
-        sums = state.sums.to(dtype)  # [B, N, features, H + 1]
-        q, k, v_one = (
-            q.to(dtype).transpose(1, 2),
-            k.to(dtype).transpose(1, 2),
-            _with_one(v),
-        )  # [B, N, T, ...]
+        after = sums.to(dtype)  # [B, N, features, H + 1]
+        q, k = q.to(dtype).transpose(1, 2), k.to(dtype).transpose(1, 2)  # [B, N, T, f]
+        v_one = _with_one(v, real)  # [B, N, T, H + 1]
         outs = []
         for start in range(0, q.shape[2], chunk):
-            qc, kc, vc = (
-                x[:, :, start : start + chunk] for x in (q, k, v_one)
-            )  # [B, N, chunk, ...]
+            part = slice(start, start + chunk)
+            qc, kc, vc = q[:, :, part], k[:, :, part], v_one[:, :, part]  # [B, N, chunk, ...]
             # 2·(1 + s + s²/2) = 1 + (1 + s)²: `_pairs` gives twice the weights.
-            outs.append(2 * taylor_features(qc) @ sums + _pairs(qc, kc, vc))  # [B, N, chunk, H + 1]
-            sums = sums + taylor_features(kc).mT @ vc  # [B, N, features, H + 1]
-    state.sums = sums.detach().to(state.sums.dtype)
-    state.length += q.shape[2]
-    return _normalized(torch.cat(outs, dim=2), v.dtype)
+            outs.append(
+                2 * taylor_features(qc) @ after + _pairs(qc, kc, vc)
+            )  # [B, N, chunk, H + 1]
+            after = after + taylor_features(kc).mT @ vc  # [B, N, features, H + 1]
+    return _normalized(torch.cat(outs, dim=2), v.dtype, real), after.to(sums.dtype)
 
 
 def recurrent_step(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, state: LinearState
-) -> torch.Tensor:
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sums: torch.Tensor,
+    *,
+    real: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Decode: one token is added to the state and reads it. q, k: [B, 1, N, f]; v: [B, 1, N, H];
-    returns [B, 1, N, H].
+    returns [B, 1, N, H] and the state after it.
 
-    Raises ValueError, before the state changes, if shapes do not fit or T is not 1.
+    `real` as in `chunked_linear_attention`. Raises ValueError if shapes do not fit or T is not 1.
     """
     check_shapes(q, k, v)
-    _check_state(q, v, state)
+    _check_sums(q, v, sums)
     if q.shape[1] != 1:
         raise ValueError(
             f"a recurrent step takes one token; got {q.shape[1]}: use chunked_linear_attention."
@@ -166,11 +132,9 @@ def recurrent_step(
         phi_q, phi_k = (
             taylor_features(x.to(dtype)).transpose(1, 2) for x in (q, k)
         )  # [B, N, 1, features]
-        sums = state.sums.to(dtype) + phi_k.mT * _with_one(v)  # [B, N, features, H + 1]
-        summed = phi_q @ sums  # [B, N, 1, H + 1]
-    state.sums = sums.detach().to(state.sums.dtype)
-    state.length += 1
-    return _normalized(summed, v.dtype)
+        after = sums.to(dtype) + phi_k.mT * _with_one(v, real)  # [B, N, features, H + 1]
+        summed = phi_q @ after  # [B, N, 1, H + 1]
+    return _normalized(summed, v.dtype, real), after.to(sums.dtype)
 
 
 def _pairs(q: torch.Tensor, k: torch.Tensor, v_one: torch.Tensor) -> torch.Tensor:
@@ -184,15 +148,21 @@ def _pairs(q: torch.Tensor, k: torch.Tensor, v_one: torch.Tensor) -> torch.Tenso
     return weights @ v_one  # [B, N, T, H + 1]
 
 
-def _with_one(v: torch.Tensor) -> torch.Tensor:
-    """Each value with a 1 behind it, in fp32 at least: [B, T, N, H] → [B, N, T, H + 1]."""
+def _with_one(v: torch.Tensor, real: torch.Tensor | None = None) -> torch.Tensor:
+    """Each value with a 1 behind it, in fp32 at least: [B, T, N, H] → [B, N, T, H + 1]; zeros where
+    a token is not real."""
     v = v.to(torch.promote_types(v.dtype, torch.float32)).transpose(1, 2)  # [B, N, T, H]
-    return functional.pad(v, (0, 1), value=1.0)  # [B, N, T, H + 1]
+    v_one = functional.pad(v, (0, 1), value=1.0)  # [B, N, T, H + 1]
+    return v_one if real is None else v_one.masked_fill(~real[:, None, :, None], 0.0)
 
 
-def _normalized(summed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The sums of values over the sums of weights: [B, N, T, H + 1] → [B, T, N, H]."""
-    return (summed[..., :-1] / summed[..., -1:]).transpose(1, 2).to(dtype)  # [B, T, N, H]
+def _normalized(
+    summed: torch.Tensor, dtype: torch.dtype, real: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The sums of values over the sums of weights: [B, N, T, H + 1] → [B, T, N, H]; zeros where a
+    token is not real."""
+    out = (summed[..., :-1] / summed[..., -1:]).transpose(1, 2).to(dtype)  # [B, T, N, H]
+    return out if real is None else out.masked_fill(~real[:, :, None, None], 0.0)
 
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
@@ -204,11 +174,12 @@ def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         )
 
 
-def _check_state(q: torch.Tensor, v: torch.Tensor, state: LinearState) -> None:
+def _check_sums(q: torch.Tensor, v: torch.Tensor, sums: torch.Tensor) -> None:
     """Raise ValueError unless the state was made for these B, N, f and H."""
     B, _, N, f = q.shape
-    if state.sums.shape != (B, N, 1 + f + f * f, v.shape[3] + 1):
+    expected = [B, *sums_shape(N, f, v.shape[3])]
+    if list(sums.shape) != expected:
         raise ValueError(
-            f"a state of {list(state.sums.shape)} does not fit B = {B}, N = {N}, f = {f} and H ="
-            f" {v.shape[3]}: it needs {[B, N, 1 + f + f * f, v.shape[3] + 1]}."
+            f"a state of {list(sums.shape)} does not fit B = {B}, N = {N}, f = {f} and H ="
+            f" {v.shape[3]}: it needs {expected}."
         )

@@ -7,6 +7,8 @@ settings. Routers compute in fp32, as Switch Transformer found necessary (arXiv 
 2.4): which experts come next to last and last is decided by small differences.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from twophase.kernels.mlp import gated_mlp
@@ -105,30 +107,41 @@ def run_experts(
     """What each token's experts return, times their weights, summed: [tokens, D].
 
     x: [tokens, D]; experts, weights: [tokens, k] as `route` returns them; w_gate, w_up: [E, F, D];
-    w_down: [E, D, F]. Tokens are sorted by expert, so that each expert that anyone visits
-    multiplies all its visitors at once: 6·D·F FLOPs per visit, and the weights of the other experts
-    are never read. Sums in fp32; returns the dtype of x.
+    w_down: [E, D, F]. 6·D·F FLOPs per visit, and the weights of experts that nobody visits are
+    never read. Sums in fp32; returns the dtype of x. ValueError if shapes do not fit.
     """
     check_shapes(x, experts, weights, w_gate, w_up, w_down)
-    n, k = experts.shape
-    order, counts = _by_expert(experts, len(w_gate))  # [n·k], and visits per expert
-    visitors = x.index_select(
-        0, order.div(k, rounding_mode="floor")
-    )  # [n·k, D]: visit i is of token i // k
-    if (
-        torch.is_grad_enabled()
-    ):  # one gradient [E, F, D] at the end, rather than one of that size for each expert
+    if torch.is_grad_enabled():
+        # one gradient [E, F, D] at the end, rather than one of that size for each expert
         w_gate, w_up, w_down = w_gate.unbind(), w_up.unbind(), w_down.unbind()  # type: ignore[assignment]
+
+    def run(e: int, rows: torch.Tensor) -> torch.Tensor:
+        return gated_mlp(rows, w_gate[e], w_up[e], w_down[e], activation=activation)
+
+    return visit(x, experts, weights, len(w_gate), run)
+
+
+def visit(
+    x: torch.Tensor,
+    experts: torch.Tensor,
+    weights: torch.Tensor,
+    E: int,
+    run: Callable[[int, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """The same for experts of any making: `run(e, rows)` is what expert e makes of its visitors,
+    [visits, D] → [visits, D].
+
+    Tokens are sorted by expert, so that each expert that anyone visits meets all its visitors at
+    once, and the others are not called.
+    """
+    n, k = experts.shape
+    order, counts = _by_expert(experts, E)  # [n·k], and visits per expert
+    whose = order.div(k, rounding_mode="floor")  # [n·k]: visit i is of token i // k
     touched = [e for e, count in enumerate(counts) if count]
-    answers = [
-        gated_mlp(rows, w_gate[e], w_up[e], w_down[e], activation=activation)
-        for e, rows in zip(
-            touched, torch.split(visitors, [counts[e] for e in touched]), strict=True
-        )
-    ]
-    back = torch.empty_like(order).scatter_(
-        0, order, torch.arange(n * k, device=order.device)
-    )  # [n·k]
+    parts = torch.split(x.index_select(0, whose), [counts[e] for e in touched])
+    answers = [run(e, rows) for e, rows in zip(touched, parts, strict=True)]
+    place = torch.arange(n * k, device=order.device)  # [n·k]
+    back = torch.empty_like(order).scatter_(0, order, place)  # [n·k]
     y = torch.cat(answers).index_select(0, back).view(n, k, -1)  # [n, k, D]
     return (y * weights[..., None]).sum(dim=1).to(x.dtype)  # [n, D]
 

@@ -28,17 +28,12 @@ def gated_mlp(
     w_down: torch.Tensor,
     *,
     activation: str = "silu",
-    biases: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None] = (
-        None,
-        None,
-        None,
-    ),
 ) -> torch.Tensor:
     """`(silu(x W_gate) * (x W_up)) W_down`: three matrices, hence 6·D·F FLOPs per token.
 
     x: [..., D]; w_gate and w_up: [F, D]; w_down: [D, F] (rows are outputs, as torch and checkpoints
     store them). Gemma has gelu_tanh in the place of silu. Returns [..., D].
     """
-    gate = activate(functional.linear(x, w_gate, biases[0]), activation)  # [..., F]
-    up = functional.linear(x, w_up, biases[1])  # [..., F]
-    return functional.linear(gate * up, w_down, biases[2])  # [..., D]
+    gate = activate(functional.linear(x, w_gate), activation)  # [..., F]
+    up = functional.linear(x, w_up)  # [..., F]
+    return functional.linear(gate * up, w_down)  # [..., D]

@@ -8,6 +8,10 @@ A channel keeps d_state numbers h. A token brings a step size dt and two vectors
 with A < 0 learned: a long step forgets the past and writes the token, a short one passes it by.
 Source: Gu and Dao 2023 (Mamba, arXiv 2312.00752), algorithm 2 and section 3.3. What the course
 calls `B_in` is the paper's B.
+
+The dtype of the memory matters more than that of keys and values, which are rounded once: it is
+rounded at every update. In bf16 it cannot fade by less than 1 part in 512, since the product rounds
+back to what it was.
 """
 
 import torch
@@ -16,87 +20,20 @@ from torch.nn import functional
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-class StateSpaceState:
-    """What one layer remembers of B sequences, whatever their length.
-
-    `ssm` [B, d_inner, d_state] is the memory, `inputs` [B, d_inner, conv_width] the last inputs of
-    the convolution, oldest first. `update(inputs, ssm, T)` takes what they are T tokens later.
-
-    The dtype matters more than for keys and values, which are rounded once: a state is rounded at
-    every update. In bf16 it cannot fade by less than 1 part in 512, since the product rounds back
-    to what it was.
-    """
-
-    def __init__(
-        self,
-        B: int,
-        d_inner: int,
-        d_state: int,
-        conv_width: int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-    ) -> None:
-        if min(B, d_inner, d_state, conv_width) < 1:
-            raise ValueError(
-                f"a state needs B, d_inner, d_state and conv_width of at least 1; got {B},"
-                f" {d_inner}, {d_state}, {conv_width}."
-            )
-        self.ssm = torch.zeros(B, d_inner, d_state, dtype=dtype, device=device)
-        self.inputs = torch.zeros(B, d_inner, conv_width, dtype=dtype, device=device)
-        self._length = 0
-
-    @property
-    def length(self) -> int:
-        """Tokens seen so far."""
-        return self._length
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken, after one token or a million: `B·d_inner·(d_state + conv_width)` times the
-        bytes of a number."""
-        return (self.ssm.numel() + self.inputs.numel()) * self.ssm.element_size()
-
-    def update(self, inputs: torch.Tensor, ssm: torch.Tensor, T: int) -> None:
-        """Keep what `causal_conv` and `selective_scan` returned for T more tokens. ValueError if
-        the shapes differ."""
-        if inputs.shape != self.inputs.shape or ssm.shape != self.ssm.shape:
-            raise ValueError(
-                f"the state takes inputs {list(self.inputs.shape)} and memory"
-                f" {list(self.ssm.shape)}; got {list(inputs.shape)} and {list(ssm.shape)}."
-            )
-        self.inputs.copy_(inputs)
-        self.ssm.copy_(ssm)
-        self._length += T
-
-    def check_truncate(self, length: int) -> None:
-        """Raise ValueError unless `truncate(length)` is possible."""
-        if length not in (0, self._length):
-            raise ValueError(
-                f"a state of {self._length} tokens cannot be unwound to {length}: cut to 0 and read"
-                " the tokens again."
-            )
-
-    def truncate(self, length: int) -> None:
-        """Forget every token from `length` on: all (0) or none; a state has mixed the others beyond
-        undoing."""
-        self.check_truncate(length)
-        if length == 0:
-            self.ssm.zero_()
-            self.inputs.zero_()
-        self._length = length
-
-
 def causal_conv(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
     state: torch.Tensor | None = None,
+    n_new: torch.Tensor | None = None,
 ) -> Pair:
     """Each channel's weighted sum of its last W inputs: x [B, T, d_inner] → the same shape, and the
     last W inputs.
 
     weight [d_inner, W], the newest input's last; bias [d_inner]. `state` [B, d_inner, W] holds the
-    last inputs before x, oldest first; None for zeros. ValueError if the shapes do not fit.
+    last inputs before x, oldest first; None for zeros. `n_new` [B]: only the first so many inputs
+    of each sequence are real, and the last W are taken from these; None: all. ValueError if the
+    shapes do not fit.
     """
     B, T, d_inner = x.shape
     W = weight.shape[1]
@@ -112,7 +49,12 @@ def causal_conv(
     y = functional.conv1d(
         inputs[:, :, 1:], filters, bias if bias is None else bias.to(x.dtype), groups=d_inner
     )
-    return y.transpose(1, 2), inputs[:, :, T:]  # [B, T, d_inner], [B, d_inner, W]
+    if n_new is None:
+        last = inputs[:, :, T:]  # [B, d_inner, W]
+    else:
+        where = n_new[:, None] + torch.arange(W, device=x.device)  # [B, W]
+        last = inputs.gather(2, where[:, None].expand(-1, d_inner, -1))  # [B, d_inner, W]
+    return y.transpose(1, 2), last  # [B, T, d_inner], [B, d_inner, W]
 
 
 def selective_scan(

@@ -1,115 +1,249 @@
-"""The cache of a stack whose layers differ: one store per layer that keeps anything, in its own
-shape.
+"""The cache of a model: a store for each layer that keeps anything, and one owner who counts.
 
-A uniform stack of full attention has a `KVCache`, one block of memory for all layers. Every other
-stack has this: full layers keep every key, sliding layers the last `window` of them, latent layers
-one latent per token, linear and state-space layers a state whose size does not grow. A layer that
-reads another's keys keeps nothing.
+The owner alone knows how long each of the B sequences is. Before a pass it checks the room of each
+and says where the new tokens go (`begin`); layers write to their stores and attend through them;
+after the last layer it says how many of the new tokens stay (`commit`). A pass that is broken off
+in between changes nothing. Full and latent layers keep every token, sliding layers a ring, linear
+and state-space layers a state; a layer that reads another's keys keeps nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 
-from twophase.kernels.kv_cache import KVCache
-from twophase.kernels.latent_attention import LatentCache
-from twophase.kernels.linear_attention import LinearState
-from twophase.kernels.local_attention import RingKVCache
-from twophase.kernels.state_space import StateSpaceState
-from twophase.models.config import Config
+from twophase.kernels.kv_cache import check_room
+from twophase.kernels.span import Span, span_counts
+from twophase.kernels.state import State
+
+Counts = torch.Tensor | Sequence[int] | int  # for B sequences, or one number for all
 
 
 class Store(Protocol):
-    """What every layer's store can do, whatever it holds."""
+    """What the owner asks of every store; how layers write and read is each kind's own."""
 
-    @property
-    def length(self) -> int:
-        """Tokens seen so far."""
+    unlimited: bool  # whether any number of tokens can be taken back
 
     @property
     def nbytes(self) -> int:
         """Bytes taken."""
 
-    def truncate(self, length: int) -> None:
-        """Forget every token from position `length` on; ValueError where that cannot be undone."""
+    def commit(self, span: Span, kept: Sequence[int]) -> None:
+        """The first `kept[b]` new tokens of each sequence stay."""
+
+    def move(self, span: Span, paths: Sequence[Sequence[int]]) -> None:
+        """Put the new tokens `paths[b]` first."""
+
+    def take_back(self, counts: Sequence[int]) -> None:
+        """Forget the last `counts[b]` tokens of each sequence."""
+
+    def clear(self, row: int) -> None:
+        """Forget one sequence."""
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Make one sequence a copy of another."""
+
+    def fill_with_noise(self) -> None:
+        """Normal numbers everywhere."""
 
 
-class LayerCaches:
-    """The stores of a model's layers, for B sequences of one common length of at most S_max
-    tokens."""
+class Cache:
+    """The stores of a model's layers for B sequences of at most S_max tokens each, every one with a
+    length of its own. Made by `Transformer.new_cache`.
+
+    `rollback`: how many committed tokens may be taken back from layers with a window or a state,
+    and how many of a pass from one with a state; all else gives back any number.
+    """
 
     def __init__(
         self,
-        config: Config,
+        stores: dict[int, Any],
         B: int,
         S_max: int,
-        dtype: torch.dtype,
+        *,
+        rollback: int = 0,
         device: torch.device | str | None = None,
     ) -> None:
-        self.S_max = S_max
-        owners = [layer for layer in range(config.L) if config.source(layer) == layer]
-        self.stores: dict[int, Any] = {
-            layer: new_store(config, layer, B, S_max, dtype, device) for layer in owners
-        }
+        self.stores, self.S_max, self.rollback, self.device = stores, S_max, rollback, device
+        self._lengths = [0] * B
+        self._undo = [0] * B  # tokens that can be taken back, where stores are limited
+        self._taken = [True] * B  # rows that hold a sequence; all, until one is released
+        self._span: Span | None = None  # begun, not committed
 
-    def append(
-        self, layer: int, k: torch.Tensor, v: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store k and v [B, T, K, H] in a full or sliding layer; return all that its queries may
-        see, [B, S, K, H]."""
-        store = self.stores[layer]
-        return store.append(0, k, v) if isinstance(store, KVCache) else store.append(k, v)
+    @property
+    def B(self) -> int:
+        """Sequences there is room for."""
+        return len(self._lengths)
 
-    def check_room(self, T: int) -> None:
-        """Raise ValueError if T more tokens do not fit: asked before any layer takes them, since
-        states cannot go back."""
-        seen = max(store.length for store in self.stores.values())
-        if seen + T > self.S_max:
-            raise ValueError(
-                f"the cache has room for {self.S_max} tokens and has seen {seen}: {T} more do not"
-                " fit; take a larger S_max."
-            )
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each sequence."""
+        return tuple(self._lengths)
 
     @property
     def length(self) -> int:
-        """Tokens that every layer has seen."""
-        return int(min(store.length for store in self.stores.values()))
+        """Tokens of every sequence; ValueError if they differ: see `lengths`."""
+        if len(set(self._lengths)) > 1:
+            raise ValueError(f"the sequences differ in length: {self._lengths}; ask for `lengths`.")
+        return self._lengths[0]
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken by all layers."""
+        """Bytes taken by all layers, filled or not."""
         return int(sum(store.nbytes for store in self.stores.values()))
 
-    def truncate(self, length: int) -> None:
-        """Forget every token from position `length` on, in all layers; ValueError, and nothing
-        changed, if one cannot."""
+    def begin(
+        self, B: int, T: int, n_new: Counts | None = None, tree: torch.Tensor | None = None
+    ) -> Span:
+        """Where T new tokens of each sequence go, `n_new[b]` of them real. Nothing is changed yet.
+
+        A span that was begun and not committed is forgotten. Raises ValueError if B is not the
+        cache's, a count is not between 0 and T, or a sequence has no room.
+        """
+        if B != self.B:
+            raise ValueError(f"the cache is for {self.B} sequences; got tokens of {B}.")
+        span = Span(self.lengths, span_counts(n_new, B, T), T, self.device, tree)
+        check_room(span, self.S_max)
+        self._span = span
+        return span
+
+    def commit(
+        self, kept: Counts | None = None, *, paths: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """End a pass: the first `kept[b]` new tokens of each sequence stay (all, if not said).
+
+        After a tree, `paths[b]` are those that stay, numbered from 0, each a descendant of the one
+        before. Raises ValueError, and changes nothing, if no pass was begun, more should stay than
+        came, or, where a layer has a state, all but more than `rollback`. That none stay at all is
+        always possible.
+        """
+        span = self._span
+        if span is None:
+            raise ValueError("nothing to commit: no pass was begun since the last commit.")
+        if paths is not None:
+            _check_paths(paths, span)
+            kept = [len(path) for path in paths]
+        counts = span_counts(span.n_new if kept is None else kept, self.B, 0)
+        for b, (n, came) in enumerate(zip(counts, span.n_new, strict=True)):
+            if not 0 <= n <= came:
+                raise ValueError(f"{came} tokens came for sequence {b}: {n} of them cannot stay.")
+        if any(counts) and self._has_states():  # rings hold a pass back until it is committed
+            most = 0 if self._is_long(span) else self.rollback
+            back = [came - n for came, n in zip(span.n_new, counts, strict=True)]
+            self._check_undo(back, [most] * self.B)
+        if paths is not None:
+            for store in self.stores.values():
+                store.move(span, paths)
         for store in self.stores.values():
-            store.check_truncate(length) if hasattr(store, "check_truncate") else None
+            store.commit(span, counts)
+        self._span = None
+        self._count(span, counts)
+
+    def _count(self, span: Span, kept: Sequence[int]) -> None:
+        """Note what a committed span added, and how much of it can be taken back later."""
+        for b, n in enumerate(kept):
+            self._lengths[b] += n
+            self._undo[b] = min(self.rollback, self._undo[b] + n)
+            if n and self._is_long(span):
+                self._undo[b] = 0
+
+    def _is_long(self, span: Span) -> bool:
+        """Whether only the end of a pass is known: a state takes snapshots in short ones only."""
+        return self._has_states() and self.rollback + 1 < span.T
+
+    def _has_states(self) -> bool:
+        return any(isinstance(store, State) for store in self.stores.values())
+
+    def truncate(self, lengths: Counts) -> None:
+        """Forget every token from position `lengths[b]` on (one number: for all sequences).
+
+        0 is always possible. ValueError, and nothing changed, for a length that a sequence does not
+        have, or one further back than the layers can go.
+        """
+        self._span = None
+        wanted = span_counts(lengths, self.B, 0)
+        for b, (n, held) in enumerate(zip(wanted, self._lengths, strict=True)):
+            if not 0 <= n <= held:
+                raise ValueError(f"sequence {b} holds {held} tokens and cannot be cut to {n}.")
+        back = [h - n if n else 0 for n, h in zip(wanted, self._lengths, strict=True)]
+        self._check_undo(back, self._undo)
+        if any(back):
+            for store in self.stores.values():
+                store.take_back(back)
+        for b, n in enumerate(wanted):
+            self._undo[b] = self._undo[b] - back[b] if n else 0
+            self._lengths[b] = n
+            if n == 0:
+                self._clear(b)
+
+    def _check_undo(self, back: Sequence[int], undo: Sequence[int]) -> None:
+        """ValueError unless as many tokens of each sequence can be taken back as `back` says: at
+        most `undo`, where stores are limited."""
+        if all(store.unlimited for store in self.stores.values()):
+            return
+        for b, (n, most) in enumerate(zip(back, undo, strict=True)):
+            if n > most:
+                raise ValueError(
+                    f"sequence {b} cannot give back {n} tokens, only {most}: layers with a window"
+                    f" or a state forget, and this cache was made with rollback={self.rollback};"
+                    " make one with more, or cut to 0 and read the tokens again."
+                )
+
+    def admit(self) -> int:
+        """A free row for a new sequence. ValueError if all are taken: `release` one first."""
+        for row, taken in enumerate(self._taken):
+            if not taken:
+                self._taken[row] = True
+                return row
+        raise ValueError(f"all {self.B} rows are taken: release one, or make a larger cache.")
+
+    def release(self, row: int) -> None:
+        """Forget the sequence of a row, which is free then. ValueError if there is no such row."""
+        self._check_row(row)
+        self._clear(row)
+        self._taken[row] = False
+
+    def fork(self, source: int, target: int) -> None:
+        """Make the sequence of one row a copy of another's, so that they can part."""
+        for row in (source, target):
+            self._check_row(row)
         for store in self.stores.values():
-            store.truncate(length)
+            store.copy_row(source, target)
+        for noted in (self._lengths, self._undo):
+            noted[target] = noted[source]
+        self._taken[target] = True
+        self._span = None
+
+    def fill_with_noise(self, length: int) -> None:
+        """As if every sequence held `length` tokens: for measuring, where numbers do not matter."""
+        if not 0 <= length <= self.S_max:
+            raise ValueError(f"the cache has room for {self.S_max} tokens; got {length}.")
+        for store in self.stores.values():
+            store.fill_with_noise()
+        self._lengths, self._undo, self._span = [length] * self.B, [0] * self.B, None
+
+    def _clear(self, row: int) -> None:
+        for store in self.stores.values():
+            store.clear(row)
+        self._lengths[row] = self._undo[row] = 0
+        self._span = None
+
+    def _check_row(self, row: int) -> None:
+        if not 0 <= row < self.B:
+            raise ValueError(f"the cache has rows 0 to {self.B - 1}; got {row}.")
 
 
-def new_store(
-    config: Config,
-    layer: int,
-    B: int,
-    S_max: int,
-    dtype: torch.dtype,
-    device: torch.device | str | None,
-) -> Any:
-    """An empty store for one layer, by its kind."""
-    c, place = config, {"dtype": dtype, "device": device}
-    state = {
-        "dtype": torch.float32,
-        "device": device,
-    }  # a running sum: bf16 would stop counting at 256 tokens
-    kind = c.mixers[layer]
-    if kind == "sliding" and c.window is not None:
-        return RingKVCache(B, min(c.window, S_max), c.K, c.H, **place)  # type: ignore[arg-type]
-    if kind == "mla" and c.mla is not None:
-        return LatentCache(B, S_max, c.mla.R, c.mla.rope_dim, **place)  # type: ignore[arg-type]
-    if kind == "linear" and c.linear is not None:
-        return LinearState(B, c.N, c.linear.feature_dim, c.H, **state)  # type: ignore[arg-type]
-    if kind == "ssm" and c.ssm is not None:
-        return StateSpaceState(B, c.ssm.d_inner, c.ssm.d_state, c.ssm.conv_width, **state)  # type: ignore[arg-type]
-    return KVCache(1, B, S_max, c.K, c.H, **place)  # type: ignore[arg-type]
+def _check_paths(paths: Sequence[Sequence[int]], span: Span) -> None:
+    """ValueError unless each path goes down the span's tree."""
+    if span.tree is None or len(paths) != span.B:
+        raise ValueError(
+            f"paths are for a pass with a tree, one for each of {span.B} sequences; a pass without"
+            " one keeps the first tokens, so many of each."
+        )
+    for path in paths:
+        if list(path) != sorted(set(path)) or not set(path) <= set(range(span.T)):
+            raise ValueError(f"a path names tokens 0 to {span.T - 1} in their order; got {path}.")
+        if any(not span.tree[path[-1], t] for t in path) or (
+            path and int(span.tree[path[-1]].sum()) != len(path)
+        ):
+            raise ValueError(f"{list(path)} is no way down the tree: a token in it sees others.")

@@ -85,7 +85,7 @@ def bound_bits_per_byte(
             f"the bound needs at least 1 draw and {T} bytes; got {n_draws} and {len(data)}."
         )
     windows = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))  # [n, T]
-    device, generator = model.embed_tokens.weight.device, torch.Generator().manual_seed(seed)
+    device, generator = model.device, torch.Generator().manual_seed(seed)
     draws = []
     for _ in range(n_draws):
         shift = torch.rand(1, generator=generator, dtype=torch.float64)  # [1]
@@ -152,9 +152,7 @@ def complete(
             f"token {bad[0]} is no text: that is 0 to {mask - 1}, and {mask} is the mask."
         )
     plan = _blocks(n_new, n_steps, block)
-    canvas = torch.tensor(
-        [[*prompt_tokens, *[mask] * n_new, *suffix_tokens]], device=model.embed_tokens.weight.device
-    )
+    canvas = torch.tensor([[*prompt_tokens, *[mask] * n_new, *suffix_tokens]], device=model.device)
     started, begun_s, pass_of = time.perf_counter(), list[float](), list[int]()
 
     def network(tokens: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int 
     n = (len(data) - 1) // T
     if n < 1:
         raise ValueError(f"{len(data)} bytes do not fill a window of {T} and its target.")
-    device = model.embed_tokens.weight.device
+    device = model.device
     inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
     targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[
         ::every

@@ -7,10 +7,12 @@ each new token runs alone against the cache (decode). Both give the same tokens.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from twophase.kernels.sampling import Choose, check_sampling, sample, stop_reason
+from twophase.models.cache import Cache
 from twophase.models.transformer import Transformer
 
 
@@ -20,9 +22,7 @@ class Generation:
 
     prompt: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    times_s: list[float] = field(
-        default_factory=list
-    )  # when each token was there, counted from the call
+    times_s: list[float] = field(default_factory=list)  # when each token was there, from the call
     finish_reason: str | None = None  # "stop", "length", or None while it runs
 
     @property
@@ -68,84 +68,161 @@ def generate(
     prompt_tokens: Sequence[int],
     n_new: int,
     *,
+    record: Generation | None = None,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> Iterator[int]:
+    """Yield up to n_new tokens that continue one prompt: `generate_batch` for a batch of one, with
+    its other options. `record`, if given, is filled as tokens come."""
+    steps = generate_batch(
+        model,
+        [prompt_tokens],
+        n_new,
+        records=None if record is None else [record],
+        generators=None if generator is None else [generator],
+        **options,
+    )
+    return (token for (token,) in steps if token is not None)
+
+
+def generate_batch(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    n_new: int,
+    *,
     cache: bool = True,
     temperature: float = 0.0,
     top_k: int | None = None,
     top_p: float | None = None,
     stop: Sequence[Sequence[int]] = (),
-    generator: torch.Generator | None = None,
+    generators: Sequence[torch.Generator] | None = None,
     choose: Choose | None = None,
-    record: Generation | None = None,
-) -> Iterator[int]:
-    """Yield up to n_new tokens that continue `prompt_tokens`, greedily unless a temperature is
-    given.
+    records: Sequence[Generation] | None = None,
+    all_logits: bool = False,
+) -> Iterator[list[int | None]]:
+    """Continue B prompts, of any lengths, by up to n_new tokens each, greedily unless a temperature
+    is given; yield, step by step, the new token of each, None for those that have ended.
 
-    `stop` lists token sequences; the one that ended the generation is yielded too. `record`, if
-    given, is filled as tokens come. Raises ValueError at once for a model of masked diffusion, an
-    empty prompt, a token outside the vocabulary, n_new < 0, or sampling parameters out of range.
+    `stop` lists token sequences; the one that ended a sequence is yielded too. Every sequence draws
+    from a generator of its own, and so gets what it would get alone. `records`, one for each, are
+    filled as tokens come. `all_logits`: make those of every token that is fed, as formulas that
+    count 2·n_params FLOPs a token suppose; else of the last ones only. Raises ValueError at once
+    for a model of masked diffusion, no prompt or an empty one, a token outside the vocabulary,
+    n_new < 0, or sampling parameters out of range.
     """
+    _check(model, prompts, n_new)
+    check_sampling(temperature, top_k, top_p)
+    for name, given in (("generators", generators), ("records", records)):
+        if given is not None and len(given) != len(prompts):
+            raise ValueError(f"{len(prompts)} prompts need as many {name}; got {len(given)}.")
+    records = [Generation() for _ in prompts] if records is None else records
+    for record, prompt in zip(records, prompts, strict=True):
+        record.prompt, record.tokens, record.times_s = list(prompt), [], []
+        record.finish_reason = None
+
+    def draw(logits: torch.Tensor, b: int) -> int:
+        own = None if generators is None else generators[b]
+        return sample(logits, temperature, top_k, top_p, generator=own, choose=choose)
+
+    return _loop(model, n_new, cache, draw, stop, records, all_logits)
+
+
+def _check(model: Transformer, prompts: Sequence[Sequence[int]], n_new: int) -> None:
+    """Raise ValueError, in one sentence, unless the model can continue the prompts."""
     V = model.config.V
     if not model.config.causal:
         raise ValueError(
             "a model that reads both ways fills in masked text (models.diffusion): it continues"
             " nothing."
         )
-    if not prompt_tokens:
-        raise ValueError("the prompt is empty: the model needs at least one token to continue.")
-    if bad := [t for t in prompt_tokens if not 0 <= t < V]:
-        raise ValueError(f"token {bad[0]} is outside the vocabulary of {V}.")
+    if not prompts:
+        raise ValueError("there is no prompt: a batch needs at least one.")
+    for prompt in prompts:
+        if not prompt:
+            raise ValueError("the prompt is empty: the model needs at least one token to continue.")
+        if bad := [t for t in prompt if not 0 <= t < V]:
+            raise ValueError(f"token {bad[0]} is outside the vocabulary of {V}.")
     if n_new < 0:
         raise ValueError(f"the number of new tokens is at least 0; got {n_new}.")
-    check_sampling(temperature, top_k, top_p)
-    record = Generation() if record is None else record
-    record.prompt, record.tokens, record.times_s, record.finish_reason = (
-        list(prompt_tokens),
-        [],
-        [],
-        None,
-    )
-
-    def draw(logits: torch.Tensor) -> int:
-        return sample(logits, temperature, top_k, top_p, generator=generator, choose=choose)
-
-    return _loop(model, n_new, cache, draw, stop, record)
 
 
 def _loop(
     model: Transformer,
     n_new: int,
     cache: bool,
-    draw: Callable[[torch.Tensor], int],
+    draw: Callable[[torch.Tensor, int], int],
     stop: Sequence[Sequence[int]],
-    record: Generation,
-) -> Iterator[int]:
-    """The loop itself. What a step feeds the model is all that the cache does not hold: without
-    one, everything."""
-    tokens = list(record.prompt)
-    device = model.embed_tokens.weight.device
+    records: Sequence[Generation],
+    all_logits: bool,
+) -> Iterator[list[int | None]]:
+    """The loop itself: feed what the cache does not hold, draw a token for each that goes on."""
     started = time.perf_counter()
-    store = model.new_cache(1, len(tokens) + n_new) if cache and n_new else None
-    while len(record.tokens) < n_new:
-        fed = (
-            tokens if store is None else tokens[store.length :]
-        )  # prefill: the prompt; decode: one token
+    texts = [list(record.prompt) for record in records]
+    longest = max(map(len, texts)) + n_new
+    store = model.new_cache(len(texts), longest) if cache and n_new else None
+    while any(len(r.tokens) < n_new and r.finish_reason is None for r in records):
         with torch.inference_mode():
-            logits = model(torch.tensor([fed], device=device), store)[0, -1]  # [V]
-            token = draw(logits)
-        tokens.append(token)
-        record.tokens.append(token)
-        record.times_s.append(time.perf_counter() - started)
-        record.finish_reason = stop_reason(record.tokens, n_new, stop)
-        yield token
-        if record.finish_reason == "stop":
-            return
+            logits = _next_logits(model, texts, records, store, all_logits)  # [V] each
+            new = [None if row is None else draw(row, b) for b, row in enumerate(logits)]
+        now = time.perf_counter() - started
+        for token, text, record in zip(new, texts, records, strict=True):
+            if token is not None:
+                text.append(token)
+                record.tokens.append(token)
+                record.times_s.append(now)
+                record.finish_reason = stop_reason(record.tokens, n_new, stop)
+        yield new
+
+
+def _next_logits(
+    model: Transformer,
+    texts: Sequence[Sequence[int]],
+    records: Sequence[Generation],
+    store: Cache | None,
+    all_logits: bool,
+) -> list[torch.Tensor | None]:
+    """Logits [V] for the next token of each text that goes on: with a cache from one pass for all,
+    without one from a pass over each whole text."""
+    going = [record.finish_reason is None for record in records]
+    held = (0,) * len(texts) if store is None else store.lengths
+    fed = [text[n:] if goes else [] for text, n, goes in zip(texts, held, going, strict=True)]
+    if store is None:
+        rows = [_last(model, [new], None, all_logits)[0] if new else None for new in fed]
+    else:
+        rows = list(_last(model, fed, store, all_logits))
+    return [row if goes else None for row, goes in zip(rows, going, strict=True)]
+
+
+def _last(
+    model: Transformer, fed: Sequence[Sequence[int]], store: Cache | None, all_logits: bool
+) -> torch.Tensor:
+    """Logits [B, V] after the last token of each sequence that is fed, padded to one block."""
+    counts, T = [len(new) for new in fed], max(map(len, fed))
+    tokens = torch.tensor([[*new, *[0] * (T - len(new))] for new in fed], device=model.device)
+    n_new = None if store is None else counts
+    last = torch.tensor([max(0, n - 1) for n in counts], device=model.device)  # [B]
+    at = last if len(set(counts)) > 1 else -1
+    if not all_logits:
+        return model(tokens, store, n_new=n_new, at=at)  # type: ignore[no-any-return]
+    logits: torch.Tensor = model(tokens, store, n_new=n_new)  # [B, T, V]
+    return logits[torch.arange(len(fed), device=model.device), at]  # [B, V]
 
 
 def complete(
-    model: Transformer, prompt_tokens: Sequence[int], n_new: int, **options: object
+    model: Transformer, prompt_tokens: Sequence[int], n_new: int, **options: Any
 ) -> Generation:
     """Run `generate` to its end, with its options, and return the record."""
     record = Generation()
-    for _ in generate(model, prompt_tokens, n_new, record=record, **options):  # type: ignore[arg-type]
+    for _ in generate(model, prompt_tokens, n_new, record=record, **options):
         pass
     return record
+
+
+def complete_batch(
+    model: Transformer, prompts: Sequence[Sequence[int]], n_new: int, **options: Any
+) -> list[Generation]:
+    """Run `generate_batch` to its end, with its options, and return the records."""
+    records = [Generation() for _ in prompts]
+    for _ in generate_batch(model, prompts, n_new, records=records, **options):
+        pass
+    return records

@@ -5,15 +5,15 @@ import torch
 from torch import nn
 
 from twophase.kernels.linear_attention import (
-    LinearState,
     chunked_linear_attention,
     parallel_linear_attention,
     recurrent_step,
 )
 from twophase.kernels.rope import apply_rope
-from twophase.models.attention import Step
-from twophase.models.cache import LayerCaches
+from twophase.kernels.state import Tensors
 from twophase.models.config import Config
+from twophase.models.linear import make_linear
+from twophase.models.step import Step
 
 
 class LinearAttention(nn.Module):
@@ -30,39 +30,26 @@ class LinearAttention(nn.Module):
         if config.linear is None:
             raise ValueError('layers of the kind "linear" need `linear`; it is None.')
         self.layer, self.N, self.H, self.f = layer, config.N, config.H, config.linear.feature_dim
-        self.q_proj = nn.Linear(config.D, self.N * self.f, bias=False)
-        self.k_proj = nn.Linear(config.D, self.N * self.f, bias=False)
-        self.v_proj = nn.Linear(config.D, self.N * self.H, bias=False)
-        self.o_proj = nn.Linear(self.N * self.H, config.D, bias=False)
+        self.q_proj = make_linear(config.D, self.N * self.f)
+        self.k_proj = make_linear(config.D, self.N * self.f)
+        self.v_proj = make_linear(config.D, self.N * self.H)
+        self.o_proj = make_linear(self.N * self.H, config.D)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
-        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state, and are added to
-        it."""
+        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state."""
         B, T, _ = x.shape
         q = self.q_proj(x).view(B, T, self.N, self.f)  # [B, T, N, f]
         k = self.k_proj(x).view(B, T, self.N, self.f)  # [B, T, N, f]
         v = self.v_proj(x).view(B, T, self.N, self.H)  # [B, T, N, H]
         if (tables := step.rope.get("linear")) is not None:
             q, k = (apply_rope(heads, *tables) for heads in (q, k))
-        state = self._state(step)
-        if state is None:
-            out = parallel_linear_attention(q, k, v)
-        elif T == 1:
-            out = recurrent_step(q, k, v, state)
-        else:
-            out = chunked_linear_attention(q, k, v, state)  # [B, T, N, H]
-        return self.o_proj(out.reshape(B, T, self.N * self.H))  # type: ignore[no-any-return]  # [B, T, D]
+        state, real = step.state(self.layer), step.span.real
 
-    def _state(self, step: Step) -> LinearState | None:
-        """The state of this layer; None where there is no cache. ValueError for a cache that keeps
-        keys instead."""
-        if step.cache is None:
-            return None
-        store = step.cache.stores.get(self.layer) if isinstance(step.cache, LayerCaches) else None
-        if not isinstance(store, LinearState):
-            raise ValueError(
-                "linear attention needs the cache that `model.new_cache` makes; layer "
-                f"{self.layer} got a "
-                f"{type(step.cache).__name__} without its state."
-            )
-        return store
+        def advance(tokens: slice, sums: Tensors) -> tuple[torch.Tensor, Tensors]:
+            some = (heads[:, tokens] for heads in (q, k, v))
+            attend = recurrent_step if len(range(T)[tokens]) == 1 else chunked_linear_attention
+            out, after = attend(*some, *sums, real=None if real is None else real[:, tokens])
+            return out, (after,)
+
+        out = state.run(step.span, advance) if state else parallel_linear_attention(q, k, v)
+        return self.o_proj(out.reshape(B, T, self.N * self.H))  # type: ignore[no-any-return]

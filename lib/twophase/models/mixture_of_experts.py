@@ -40,13 +40,26 @@ class Router(nn.Module):
 
 
 class Experts(nn.Module):
-    """The matrices of E gated MLPs, stacked: gate and up [E, F, D], down [E, D, F]."""
+    """E gated MLPs, their matrices stacked: gate and up [E, F, D], down [E, D, F].
 
-    def __init__(self, E: int, F: int, D: int) -> None:
+    Experts of another making (quantized, a part of the E) take the place of this module: what they
+    need is its `forward`.
+    """
+
+    def __init__(self, E: int, F: int, D: int, activation: str) -> None:
         super().__init__()
+        self.activation = activation
         self.gate_proj = nn.Parameter(torch.empty(E, F, D))
         self.up_proj = nn.Parameter(torch.empty(E, F, D))
         self.down_proj = nn.Parameter(torch.empty(E, D, F))
+
+    def forward(
+        self, x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """x: [tokens, D]; experts, weights: [tokens, k]; the weighted sum, [tokens, D]. Experts
+        that no token names are not run."""
+        matrices = (self.gate_proj, self.up_proj, self.down_proj)
+        return run_experts(x, experts, weights, *matrices, activation=self.activation)
 
 
 class MixtureOfExperts(nn.Module):
@@ -66,13 +79,11 @@ class MixtureOfExperts(nn.Module):
                 "experts are gated MLPs without biases: `mlp_bias` must be False and `gated_mlp`"
                 " True."
             )
-        moe, self.routing, self.activation = config.moe, config.routing, config.activation
-        check_routing(
-            moe.E, moe.k, self.routing.groups, self.routing.groups_kept, self.routing.group_top
-        )
-        self.k = moe.k
+        moe, r = config.moe, config.routing
+        check_routing(moe.E, moe.k, r.groups, r.groups_kept, r.group_top)
+        self.k, self.routing = moe.k, r
         self.gate = Router(config.D, moe.E, moe.router_bias)
-        self.experts = Experts(moe.E, moe.F, config.D)
+        self.experts = Experts(moe.E, moe.F, config.D, config.activation)
         self.shared_experts = GatedMLP(config, moe.n_shared * moe.F) if moe.n_shared else None
         self.aux_loss: torch.Tensor | None = None
         self.reset_parameters()
@@ -92,11 +103,7 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
-        r, bias, tokens = (
-            self.routing,
-            self.gate.e_score_correction_bias,
-            x.flatten(0, 1),
-        )  # [B·T, D]
+        r, tokens = self.routing, x.flatten(0, 1)  # [B·T, D]
         logits = self.gate(tokens)  # [B·T, E]
         experts, weights = route(
             logits,
@@ -107,20 +114,10 @@ class MixtureOfExperts(nn.Module):
             groups=r.groups,
             groups_kept=r.groups_kept,
             group_top=r.group_top,
-            bias=bias,
+            bias=self.gate.e_score_correction_bias,
         )  # [B·T, k] each
-        self.aux_loss = (
-            load_balance_loss(router_scores(logits, r.score), experts) if self.training else None
-        )
-        e = self.experts
-        y = run_experts(
-            tokens,
-            experts,
-            weights,
-            e.gate_proj,
-            e.up_proj,
-            e.down_proj,
-            activation=self.activation,
-        )
-        y = y.view_as(x)  # [B, T, D]
+        self.aux_loss = None
+        if self.training:
+            self.aux_loss = load_balance_loss(router_scores(logits, r.score), experts)
+        y: torch.Tensor = self.experts(tokens, experts, weights).view_as(x)  # [B, T, D]
         return y if self.shared_experts is None else y + self.shared_experts(x)

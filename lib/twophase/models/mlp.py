@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
-from twophase.kernels.mlp import activate, gated_mlp
+from twophase.kernels.mlp import activate
 from twophase.models.config import Config
+from twophase.models.linear import make_linear
 
 
 class GatedMLP(nn.Module):
@@ -14,15 +15,15 @@ class GatedMLP(nn.Module):
         super().__init__()
         F = F or config.F
         self.activation = config.activation
-        self.gate_proj = nn.Linear(config.D, F, bias=config.mlp_bias)
-        self.up_proj = nn.Linear(config.D, F, bias=config.mlp_bias)
-        self.down_proj = nn.Linear(F, config.D, bias=config.mlp_bias)
+        self.gate_proj = make_linear(config.D, F, config.mlp_bias)
+        self.up_proj = make_linear(config.D, F, config.mlp_bias)
+        self.down_proj = make_linear(F, config.D, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
-        matrices = (self.gate_proj.weight, self.up_proj.weight, self.down_proj.weight)
-        biases = (self.gate_proj.bias, self.up_proj.bias, self.down_proj.bias)
-        return gated_mlp(x, *matrices, activation=self.activation, biases=biases)
+        gate = activate(self.gate_proj(x), self.activation)  # [B, T, F]
+        up = self.up_proj(x)  # [B, T, F]
+        return self.down_proj(gate * up)  # type: ignore[no-any-return]
 
 
 class PlainMLP(nn.Module):
@@ -31,8 +32,8 @@ class PlainMLP(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.activation = config.activation
-        self.up_proj = nn.Linear(config.D, config.F, bias=config.mlp_bias)
-        self.down_proj = nn.Linear(config.F, config.D, bias=config.mlp_bias)
+        self.up_proj = make_linear(config.D, config.F, config.mlp_bias)
+        self.down_proj = make_linear(config.F, config.D, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from twophase.kernels.state import Tensors
 from twophase.kernels.state_space import causal_conv, selective_scan
 from twophase.kernels.state_space_compiled import compiled_scan
-from twophase.models.attention import Step
 from twophase.models.config import Config
+from twophase.models.linear import BiasInFloat32, make_linear
+from twophase.models.step import Step
 
-STEP_RANGE = (
-    1e-3,
-    1e-1,
-)  # step sizes at the start: memories of some 10 to 1,000 tokens where A = -1
+# Step sizes at the start: memories of some 10 to 1,000 tokens where A = -1.
+STEP_RANGE = (1e-3, 1e-1)
 
 
 class SelectiveStateSpace(nn.Module):
@@ -32,17 +32,14 @@ class SelectiveStateSpace(nn.Module):
             raise ValueError("a state-space layer needs `ssm`, its sizes; the config has none.")
         self.layer, self.sizes = layer, config.ssm
         s = config.ssm
-        self.in_proj = nn.Linear(
-            config.D, 2 * s.d_inner, bias=False
-        )  # the channels, and their gate
+        self.in_proj = make_linear(config.D, 2 * s.d_inner)  # channels, gate
         self.conv1d = nn.Conv1d(s.d_inner, s.d_inner, s.conv_width, groups=s.d_inner)
-        self.x_proj = nn.Linear(
-            s.d_inner, s.dt_rank + 2 * s.d_state, bias=False
-        )  # low-rank dt, B and C
-        self.dt_proj = nn.Linear(s.dt_rank, s.d_inner)
+        self.x_proj = make_linear(s.d_inner, s.dt_rank + 2 * s.d_state)  # low-rank dt, B, C
+        # The bias is near -7 where the step is 1e-3, and bf16 would round the step by 3 %.
+        self.dt_proj = BiasInFloat32(s.dt_rank, s.d_inner)
         self.A_log = nn.Parameter(torch.empty(s.d_inner, s.d_state))
         self.D = nn.Parameter(torch.empty(s.d_inner))
-        self.out_proj = nn.Linear(s.d_inner, config.D, bias=False)
+        self.out_proj = make_linear(s.d_inner, config.D)
         self.A_log._no_weight_decay = True  # type: ignore[attr-defined]  # zero is no neutral value: it is A = -1
         self.reset_parameters()
 
@@ -67,32 +64,42 @@ class SelectiveStateSpace(nn.Module):
         nn.init.ones_(self.D)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
-        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state and leave it
-        theirs."""
-        store = None if step.cache is None else step.cache.stores[self.layer]  # type: ignore[union-attr]
-        T = x.shape[1]
+        """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state."""
         u, gate = self.in_proj(x).chunk(2, dim=-1)  # [B, T, d_inner] each
-        weight = self.conv1d.weight.squeeze(1)  # [d_inner, W]
-        u, inputs = causal_conv(u, weight, self.conv1d.bias, store and store.inputs)
-        u = functional.silu(u)
-        dt, B_in, C = self._select(u)
-        scan = compiled_scan if x.device.type == "cpu" and T > 1 else selective_scan
-        A = -torch.exp(self.A_log.float())  # [d_inner, d_state]
-        y, state = scan(u, dt, A, B_in, C, self.D.float(), store and store.ssm)
-        if store is not None:
-            store.update(inputs, state, T)
+        state, real = step.state(self.layer), step.span.real
+
+        def advance(tokens: slice, before: Tensors) -> tuple[torch.Tensor, Tensors]:
+            return self._scan(u[:, tokens], *before, real=None if real is None else real[:, tokens])
+
+        y = self._scan(u)[0] if state is None else state.run(step.span, advance)
         return self.out_proj(y * functional.silu(gate))  # type: ignore[no-any-return]  # [B, T, D]
 
-    def _select(self, u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Step sizes [B, T, d_inner], B and C [B, T, d_state]: functions of the token, hence the
-        name.
+    def _scan(
+        self,
+        u: torch.Tensor,
+        inputs: torch.Tensor | None = None,
+        memory: torch.Tensor | None = None,
+        *,
+        real: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, Tensors]:
+        """The channels u [B, T, d_inner] through convolution and memory, and what these are after
+        them: inputs [B, d_inner, W], memory [B, d_inner, d_state]. Only `real` tokens leave a
+        trace."""
+        weight = self.conv1d.weight.squeeze(1)  # [d_inner, W]
+        n_new = None if real is None else real.sum(-1)  # [B]
+        u, inputs = causal_conv(u, weight, self.conv1d.bias, inputs, n_new)
+        u = functional.silu(u)
+        dt, B_in, C = self._select(u)
+        if real is not None:
+            dt = dt.masked_fill(~real[..., None], 0.0)  # a step of length 0: nothing fades or comes
+        scan = compiled_scan if u.device.type == "cpu" and u.shape[1] > 1 else selective_scan
+        A = -torch.exp(self.A_log.float())  # [d_inner, d_state]
+        y, memory = scan(u, dt, A, B_in, C, self.D.float(), memory)
+        return y, (inputs, memory)
 
-        The bias of dt is added in fp32: it is near -7 where the step is 1e-3, and bf16 would round
-        the step by 3 %.
-        """
+    def _select(self, u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Step sizes, fp32 [B, T, d_inner], B and C [B, T, d_state]: functions of the token, hence
+        the name."""
         s = self.sizes
         low, B_in, C = self.x_proj(u).split([s.dt_rank, s.d_state, s.d_state], dim=-1)
-        dt = (
-            functional.linear(low, self.dt_proj.weight).float() + self.dt_proj.bias.float()
-        )  # [B, T, d_inner]
-        return functional.softplus(dt), B_in, C
+        return functional.softplus(self.dt_proj(low)), B_in, C

@@ -9,17 +9,20 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from twophase.kernels.kv_cache import KVCache, RaggedKVCache
 from twophase.kernels.rope import rope_tables
-from twophase.models.attention import Cache, GroupedQueryAttention, Step, Tables
-from twophase.models.cache import LayerCaches
+from twophase.kernels.span import Span
+from twophase.models.attention import GroupedQueryAttention
+from twophase.models.cache import Cache, Counts
 from twophase.models.config import Config
 from twophase.models.latent_attention import LatentAttention
+from twophase.models.linear import make_linear
 from twophase.models.linear_attention import LinearAttention
 from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP, PlainMLP
 from twophase.models.norm import RMSNorm, make_norm
 from twophase.models.state_space import SelectiveStateSpace
+from twophase.models.step import Step, Tables
+from twophase.models.stores import new_cache
 
 __all__ = ["KINDS", "Config", "RMSNorm", "Transformer"]
 
@@ -84,7 +87,7 @@ class Transformer(nn.Module):
             self.embed_positions = nn.Embedding(config.learned_positions, config.D)
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.L))
         self.norm = make_norm(config)
-        self.lm_head = nn.Linear(config.D, config.V, bias=False)
+        self.lm_head = make_linear(config.D, config.V)
         if config.tied:
             self.lm_head.weight = self.embed_tokens.weight
         self.apply(self._init)
@@ -110,82 +113,118 @@ class Transformer(nn.Module):
         """Numbers in the model; a tied output matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
-    def new_cache(self, B: int, S_max: int) -> KVCache | LayerCaches:
-        """An empty cache for B sequences of up to S_max tokens, in the dtype and on the device of
-        the weights."""
-        c, weight = self.config, self.embed_tokens.weight
-        if not c.causal:
-            raise ValueError(
-                "a model that reads both ways has no cache: every new token changes what all others"
-                " see."
-            )
-        if c.mixers == ("gqa",) * c.L and c.kv_source is None:
-            return KVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
-        return LayerCaches(c, B, S_max, weight.dtype, weight.device)
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.embed_tokens.weight.device
 
-    def new_ragged_cache(self, B: int, S_max: int) -> RaggedKVCache:
-        """The same for B sequences that each have a length of their own. ValueError but for stacks
-        of full attention."""
-        c, weight = self.config, self.embed_tokens.weight
-        if c.mixers != ("gqa",) * c.L or c.kv_source is not None or not c.causal:
-            why = (
-                "reads both ways"
-                if not c.causal
-                else "shares keys between layers"
-                if c.kv_source
-                else ""
-            )
-            why = why or f"has layers of the kind {', '.join(sorted(set(c.mixers) - {'gqa'}))}"
-            raise ValueError(
-                "a ragged cache is for stacks of full attention with keys of their own; this model"
-                f" {why}."
-            )
-        return RaggedKVCache(c.L, B, S_max, c.K, c.H, dtype=weight.dtype, device=weight.device)
+    def new_cache(
+        self, B: int, S_max: int, *, rollback: int = 0, dtype: torch.dtype | None = None
+    ) -> Cache:
+        """An empty cache for B sequences of up to S_max tokens, each of a length of its own.
+
+        `rollback`: tokens that layers with a window or a state can take back. `dtype`: of keys,
+        values and latents; that of the weights if not said (states are fp32 always). ValueError for
+        a model that reads both ways.
+        """
+        dtype = dtype or self.embed_tokens.weight.dtype
+        return new_cache(self.config, B, S_max, rollback, dtype, self.device)
 
     def forward(
         self,
         tokens: torch.Tensor,
         cache: Cache | None = None,
         positions: torch.Tensor | None = None,
-        n_new: torch.Tensor | None = None,
+        n_new: Counts | None = None,
+        *,
+        at: torch.Tensor | int | None = None,
+        tree: torch.Tensor | None = None,
+        commit: bool = True,
     ) -> torch.Tensor:
-        """Logits [B, T, V] for the token after each of `tokens`, int64 [B, T].
+        """Logits [B, T, V] for the token after each of `tokens`, int64 [B, T]; with `at`, as in
+        `logits`, [B, V]. The rest as in `hidden`."""
+        x = self.hidden(tokens, cache, positions, n_new, tree=tree, commit=commit)
+        return self.logits(x, at)
 
-        With a cache the tokens continue what it holds. `positions` ([T] or [B, T]) defaults to
-        counting on from the cache. `n_new` [B], for a ragged cache only: how many of the T tokens
-        of each sequence are real; logits of the others mean nothing. Raises ValueError if the cache
-        has no room, before anything is written.
+    def hidden(
+        self,
+        tokens: torch.Tensor,
+        cache: Cache | None = None,
+        positions: torch.Tensor | None = None,
+        n_new: Counts | None = None,
+        *,
+        tree: torch.Tensor | None = None,
+        commit: bool = True,
+    ) -> torch.Tensor:
+        """The stream after the last norm, [B, T, D].
+
+        With a cache the tokens continue what it holds, and stay in it; `commit=False` leaves it to
+        the caller to `cache.commit` how many of them. `n_new`, with a cache only: how many of the T
+        tokens of each sequence are real; what comes out for the others means nothing. `positions`
+        ([T] or [B, T]) defaults to counting on. `tree`: bool [T, T], which of the new tokens each
+        one sees, for drafts that branch. Raises ValueError if the cache has no room, before
+        anything is written.
         """
-        c = self.config
-        if isinstance(cache, LayerCaches):
-            cache.check_room(tokens.shape[1])
+        span = self._span(tokens, cache, n_new, tree)
         if positions is None:
-            positions = self._positions(tokens.shape[1], cache)  # [T] or [B, T]
-        step = Step(self._rope(positions), cache, n_new)
-        x = self.embed_tokens(tokens)  # [B, T, D]
-        if c.embedding_scale != 1.0:
-            x = x * torch.tensor(
-                c.embedding_scale, dtype=x.dtype
-            )  # rounded as the stream is, as Gemma was trained
-        if c.learned_positions:
-            if not positions.is_meta and int(positions.max()) >= c.learned_positions:
-                raise ValueError(
-                    f"this model has learned {c.learned_positions} positions and cannot read"
-                    " further."
-                )
-            x = x + self.embed_positions(positions)  # [B, T, D]
+            positions = span.positions  # [T] or [B, T]
+        self._check_positions(span, positions)
+        step = Step(span, self._rope(positions), cache, self.config.causal)
+        x = self._embed(tokens, positions)  # [B, T, D]
         for block in self.layers:
             x = block(x, step)  # [B, T, D]
-        logits = self.lm_head(self.norm(x))  # [B, T, V]
-        return logits if c.logit_cap is None else c.logit_cap * torch.tanh(logits / c.logit_cap)
+        if cache is not None and commit:
+            cache.commit()
+        return self.norm(x)  # type: ignore[no-any-return]
 
-    def _positions(self, T: int, cache: Cache | None) -> torch.Tensor:
-        """Positions of the next T tokens: [T], or [B, T] where every sequence has its own
-        length."""
-        count = torch.arange(T, device=self.embed_tokens.weight.device)  # [T]
-        if isinstance(cache, RaggedKVCache):
-            return cache.lengths[:, None] + count  # [B, T]
-        return count if cache is None else count + cache.length  # [T]
+    def logits(self, hidden: torch.Tensor, at: torch.Tensor | int | None = None) -> torch.Tensor:
+        """Logits of hidden states [B, T, D]: [B, T, V], or [B, V] of the token `at`, a number for
+        all sequences (-1: the last) or one for each, int64 [B].
+
+        At V of 128,256 all logits of a long prompt cost more than the rest of a small model.
+        """
+        if at is not None:
+            hidden = hidden[torch.arange(len(hidden), device=hidden.device), at]  # [B, D]
+        logits = self.lm_head(hidden)  # [B, T, V] or [B, V]
+        cap = self.config.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def _span(
+        self,
+        tokens: torch.Tensor,
+        cache: Cache | None,
+        n_new: Counts | None,
+        tree: torch.Tensor | None,
+    ) -> Span:
+        """Where the tokens go."""
+        B, T = tokens.shape
+        if cache is not None:
+            return cache.begin(B, T, n_new, tree)
+        if n_new is not None:
+            raise ValueError(
+                "n_new says how many tokens of each sequence go into a cache, and there is none:"
+                " give one, or run each sequence by itself."
+            )
+        return Span((0,) * B, (T,) * B, T, self.device, tree)
+
+    def _check_positions(self, span: Span, positions: torch.Tensor) -> None:
+        """ValueError for a position beyond the table of those learned."""
+        table = self.config.learned_positions
+        if table and positions is span.positions:
+            last = span.end - 1  # known without asking the device
+        elif table and not positions.is_meta:
+            last = int(positions.max())
+        else:
+            return
+        if last >= table:
+            raise ValueError(f"this model has learned {table} positions and cannot read further.")
+
+    def _embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """The stream's start: [B, T, D]."""
+        c, x = self.config, self.embed_tokens(tokens)  # [B, T, D]
+        if c.embedding_scale != 1.0:  # rounded as the stream is, as Gemma was trained
+            x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)
+        return x + self.embed_positions(positions) if c.learned_positions else x  # type: ignore[no-any-return]
 
     def _rope(self, positions: torch.Tensor) -> dict[str, Tables | None]:
         """Cosines and sines for each kind of layer, [T, H/2] or [B, T, H/2] each; None where
@@ -194,10 +233,8 @@ class Transformer(nn.Module):
         if c.learned_positions:
             return dict.fromkeys(KINDS)
         tables = rope_tables(positions, c.turned, c.rope_theta, c.rope_scaling)
-        local = (
-            tables
-            if c.local_rope_theta is None
-            else rope_tables(positions, c.turned, c.local_rope_theta)
-        )
+        local = tables
+        if c.local_rope_theta is not None:
+            local = rope_tables(positions, c.turned, c.local_rope_theta)
         linear = rope_tables(positions, c.linear.feature_dim, c.rope_theta) if c.linear else None
         return {"gqa": tables, "mla": tables, "sliding": local, "linear": linear, "ssm": None}

@@ -240,5 +240,5 @@ EXERCISE = Exercise(
             " its room itself."
         ),
     ),
-    withholds=("twophase.kernels.kv_cache.KVCache", "twophase.kernels.kv_cache.RaggedKVCache"),
+    withholds=("twophase.kernels.kv_cache.KVCache", "twophase.models.cache.Cache"),
 )

@@ -209,5 +209,5 @@ EXERCISE = Exercise(
         ),
         "The length of each sequence: whatever lies behind it is padding and must be masked.",
     ),
-    withholds=("twophase.kernels.kv_cache.RaggedKVCache", "twophase.kernels.kv_cache.KVCache"),
+    withholds=("twophase.kernels.kv_cache.KVCache", "twophase.models.cache.Cache"),
 )

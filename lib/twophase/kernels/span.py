@@ -1,0 +1,162 @@
+"""The new tokens of one forward pass: whose they are, where they go, and what they may see.
+
+A cache has one owner, who knows how long each sequence is, and one store for each layer, which
+knows nothing but numbers. Before any layer runs the owner writes down a `Span`; every store reads
+from it where the new tokens belong. All of it is known on the host, so nothing here waits for a
+device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """T new tokens for each of B sequences, of which the first `n_new[b]` are real.
+
+    `starts[b]`: tokens that sequence b held before; its token t goes to slot `starts[b] + t`.
+    `tree`: bool [T, T], which of the new tokens each one sees, itself included; None: all up to
+    itself. In a tree a token's position is its depth, which several tokens share; its slot is its
+    own. Raises ValueError if the lists and T do not fit, or for a tree in which a token does not
+    see itself, or sees one behind it.
+    """
+
+    starts: tuple[int, ...]
+    n_new: tuple[int, ...]
+    T: int
+    device: torch.device | str | None = None
+    tree: torch.Tensor | None = None
+    _masks: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.T < 1:
+            raise ValueError("a forward pass needs at least one token of each sequence; got none.")
+        if len(self.n_new) != len(self.starts) or any(not 0 <= n <= self.T for n in self.n_new):
+            raise ValueError(
+                f"n_new needs {len(self.starts)} counts between 0 and T = {self.T}; got"
+                f" {list(self.n_new)}."
+            )
+        if self.tree is not None:
+            _check_tree(self.tree, self.T)
+
+    @classmethod
+    def of(cls, B: int, T: int, start: int = 0, device: torch.device | str | None = None) -> "Span":
+        """T tokens for each of B sequences that all hold `start` tokens."""
+        return cls((start,) * B, (T,) * B, T, device)
+
+    @property
+    def B(self) -> int:
+        """Sequences."""
+        return len(self.starts)
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether all sequences are of one length and bring T tokens: then a slice holds them."""
+        return len(set(self.starts)) == 1 and set(self.n_new) == {self.T}
+
+    @cached_property
+    def end(self) -> int:
+        """The length of the longest sequence after this pass; 1 if all are empty."""
+        return max(1, *(start + n for start, n in zip(self.starts, self.n_new, strict=True)))
+
+    @cached_property
+    def positions(self) -> torch.Tensor:
+        """The position of each token in its sequence: int64 [T], or [B, T] where lengths differ."""
+        if not self.even:
+            return self.first[:, None] + self.depth
+        return self.starts[0] + self.depth if self.starts[0] else self.depth
+
+    @cached_property
+    def depth(self) -> torch.Tensor:
+        """How far each token lies behind the first: int64 [T]; in a tree several are equal."""
+        if self.tree is None:
+            return torch.arange(self.T, device=self.device)
+        return self.tree.to(self.device).sum(-1) - 1  # the tokens that it sees before itself
+
+    @cached_property
+    def first(self) -> torch.Tensor:
+        """`starts` on the device: int64 [B]."""
+        return torch.tensor(self.starts, device=self.device)
+
+    @cached_property
+    def real(self) -> torch.Tensor | None:
+        """Which of the T tokens are real: bool [B, T]; None if all are."""
+        if set(self.n_new) == {self.T}:
+            return None
+        counts = torch.tensor(self.n_new, device=self.device)  # [B]
+        return torch.arange(self.T, device=self.device) < counts[:, None]
+
+    @cached_property
+    def index(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The real tokens one by one: whose, which of the T, and its slot; int64 [n] each."""
+        whose = [b for b, n in enumerate(self.n_new) for _ in range(n)]
+        which = [t for n in self.n_new for t in range(n)]
+        slots = [self.starts[b] + t for b, t in zip(whose, which, strict=True)]
+        rows, tokens, where = torch.tensor([whose, which, slots], device=self.device).long()
+        return rows, tokens, where
+
+    def mask(self, keys: torch.Tensor, window: int | None = None) -> torch.Tensor:
+        """Which keys each token sees: bool [1 or B, T, S].
+
+        keys: int64 [1 or B, S], the slot of each key, -1 where there is none. A token sees what its
+        sequence held before, and of the new tokens those up to itself, or those of its tree. With a
+        window also `position of the key > its own position − window`.
+        """
+        new = keys - self.first[:, None]  # [B, S]: which of the T it is; below 0: held before
+        which = new.clamp(0, self.T - 1)  # [B, S]
+        sees = self._among_new[:, which].transpose(0, 1)  # [B, T, S]
+        counts = torch.tensor(self.n_new, device=self.device)[:, None]  # [B, 1]
+        seen = (keys >= 0)[:, None] & ((new < 0)[:, None] | (sees & (new < counts)[:, None]))
+        if window is None:
+            return seen
+        ahead = torch.where(new < 0, new, self.depth[which])  # [B, S]: its position − start
+        return seen & (ahead[:, None] > self.depth[:, None] - window)
+
+    @cached_property
+    def _among_new(self) -> torch.Tensor:
+        """Which new tokens each new token sees: bool [T, T]."""
+        if self.tree is not None:
+            return self.tree.to(self.device)
+        return torch.ones(self.T, self.T, dtype=torch.bool, device=self.device).tril()
+
+    def mask_of_all(self, window: int | None = None) -> torch.Tensor | None:
+        """The mask for a store that holds every token in its slot: bool [B, T, `end`].
+
+        None where none is needed: in an even span without a tree the queries are the last of the
+        keys, and a kernel knows what they see. Made once for all layers.
+        """
+        if self.even and self.tree is None:
+            return None
+        key = f"window {window}"
+        if key not in self._masks:
+            slots = torch.arange(self.end, device=self.device)[None]  # [1, S]
+            self._masks[key] = self.mask(slots, window)
+        return self._masks[key]
+
+
+def span_counts(
+    counts: torch.Tensor | Sequence[int] | int | None, B: int, default: int
+) -> tuple[int, ...]:
+    """Counts for B sequences as ints on the host: given as a tensor [B], a list, one for all, or
+    not at all. ValueError if there are not B of them."""
+    if counts is None:
+        return (default,) * B
+    if isinstance(counts, int):
+        return (counts,) * B
+    listed = counts.tolist() if isinstance(counts, torch.Tensor) else list(counts)
+    if not isinstance(listed, list) or len(listed) != B:
+        raise ValueError(f"one count is needed for each of {B} sequences; got {listed}.")
+    return tuple(int(n) for n in listed)
+
+
+def _check_tree(tree: torch.Tensor, T: int) -> None:
+    if tree.shape != (T, T) or tree.dtype != torch.bool:
+        raise ValueError(
+            f"a tree of {T} tokens is a bool tensor [{T}, {T}]; got {tree.dtype}"
+            f" {list(tree.shape)}."
+        )
+    if not tree.diagonal().all() or tree.triu(1).any():
+        raise ValueError("in a tree every token sees itself, and none that comes after it.")

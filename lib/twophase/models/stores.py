@@ -1,0 +1,63 @@
+"""Which store each layer of a model gets, by its kind."""
+
+from typing import Any
+
+import torch
+
+from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.latent_attention import LatentCache
+from twophase.kernels.linear_attention import sums_shape
+from twophase.kernels.local_attention import RingKVCache
+from twophase.kernels.state import State
+from twophase.models.cache import Cache
+from twophase.models.config import Config
+
+
+def new_store(
+    config: Config,
+    layer: int,
+    B: int,
+    S_max: int,
+    rollback: int,
+    dtype: torch.dtype,
+    device: torch.device | str | None,
+) -> Any:
+    """An empty store for one layer, by its kind."""
+    c, kind = config, config.mixers[layer]
+    if kind == "sliding" and c.window is not None:
+        window = min(c.window, S_max)
+        spare = min(rollback, S_max - window)  # a ring of S_max slots never goes round
+        return RingKVCache(B, window, c.K, c.H, dtype, device, spare=spare)
+    if kind == "mla" and c.mla is not None:
+        return LatentCache(B, S_max, c.mla.R, c.mla.rope_dim, dtype, device)
+    # A state is a running sum, in fp32 always: bf16 would stop counting at 256 tokens.
+    if kind == "linear" and c.linear is not None:
+        sums = sums_shape(c.N, c.linear.feature_dim, c.H)
+        return State(B, [sums], device=device, rollback=rollback)
+    if kind == "ssm" and c.ssm is not None:
+        inputs, memory = (c.ssm.d_inner, c.ssm.conv_width), (c.ssm.d_inner, c.ssm.d_state)
+        return State(B, [inputs, memory], device=device, rollback=rollback)
+    return KVCache(B, S_max, c.K, c.H, dtype, device)
+
+
+def new_cache(
+    config: Config,
+    B: int,
+    S_max: int,
+    rollback: int,
+    dtype: torch.dtype,
+    device: torch.device | str | None,
+) -> Cache:
+    """An empty cache with a store for each layer that keeps keys and values of its own. ValueError
+    for a model that reads both ways."""
+    if not config.causal:
+        raise ValueError(
+            "a model that reads both ways has no cache: every new token changes what all others"
+            " see."
+        )
+    stores = {
+        layer: new_store(config, layer, B, S_max, rollback, dtype, device)
+        for layer in range(config.L)
+        if config.source(layer) == layer
+    }
+    return Cache(stores, B, S_max, rollback=rollback, device=device)

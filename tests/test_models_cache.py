@@ -1,0 +1,423 @@
+"""The cache and its owner: whatever is asked of a batch, each sequence gets what it
+would get alone.
+
+Every claim is tried on every kind of layer, with sizes that divide nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+from draws import draws
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twophase.kernels.attention import naive_attention
+from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.state import State
+from twophase.models.cache import Cache
+from twophase.models.layer_sizes import LinearAttention, StateSpace
+from twophase.models.transformer import Config, Transformer
+from twophase.theory.sizes import LatentAttention, MixtureOfExperts
+
+ODD = {"L": 3, "D": 16, "F": 20, "N": 6, "K": 2, "H": 10, "V": 31, "context": 64}
+MLA = LatentAttention(R=7, nope_dim=6, rope_dim=4, v_dim=5, q_rank=9)
+LINEAR, SSM = LinearAttention(feature_dim=4), StateSpace(d_inner=20, d_state=3, dt_rank=2)
+KINDS = {
+    "full": {},
+    "window": {"attention": "sliding", "window": 5},
+    "window of one": {"attention": "sliding", "window": 1},
+    "both": {"attention": ("sliding", "gqa", "sliding"), "window": 3, "kv_source": None},
+    "shared": {"kv_source": (0, 0, 2)},
+    "shared windows": {"attention": "sliding", "window": 4, "kv_source": (0, 0, 2)},
+    "capped": {"score_cap": 3.0, "attention": ("sliding", "gqa", "gqa"), "window": 4},
+    "learned positions": {"learned_positions": 64},
+    "latent": {"attention": "mla", "mla": MLA, "N": 3, "K": 3},
+    "linear": {"attention": ("linear", "gqa", "linear"), "linear": LINEAR},
+    "ssm": {"attention": "ssm", "ssm": SSM},
+    "hybrid": {"attention": ("ssm", "sliding", "ssm"), "ssm": SSM, "window": 4},
+    "experts": {"moe": MixtureOfExperts(E=4, k=2, F=6)},
+}
+LIMITED = {"window", "window of one", "both", "shared windows", "capped", "linear", "ssm", "hybrid"}
+STATES = {"linear", "ssm", "hybrid"}
+# The same numbers are added in another order, in fp32, through three layers; logits reach about 40.
+TOLERANCE = {"rtol": 1e-3, "atol": 1e-3}
+
+
+def lively(kind: str) -> Transformer:
+    """A model with weights so large that no mistake hides in the tolerance."""
+    torch.manual_seed(len(kind))
+    model = Transformer(Config(**(ODD | KINDS[kind])))
+    for name, p in model.named_parameters():
+        if p.ndim > 1 and "A_log" not in name:
+            torch.nn.init.normal_(p, std=0.3)
+    return model.eval().requires_grad_(False)
+
+
+MODELS = {kind: lively(kind) for kind in KINDS}
+EVERY = pytest.mark.parametrize("kind", KINDS)
+
+
+def text(n: int, seed: int = 0) -> list[int]:
+    return random.Random(f"{n} {seed}").choices(range(ODD["V"]), k=n)
+
+
+def alone(model: Transformer, tokens: Sequence[int]) -> torch.Tensor:
+    """Logits [T, V] of one sequence, without a cache."""
+    return model(torch.tensor([list(tokens)]))[0]
+
+
+def feed(
+    model: Transformer, cache: Cache, new: Sequence[Sequence[int]], **more: object
+) -> list[torch.Tensor]:
+    """Logits [n, V] of each sequence's new tokens, padded to one block."""
+    T = max(1, *(len(tokens) for tokens in new))
+    block = torch.full((len(new), T), 7)
+    for b, tokens in enumerate(new):
+        block[b, : len(tokens)] = torch.tensor(list(tokens), dtype=torch.long)
+    out = model(block, cache, n_new=[len(tokens) for tokens in new], **more)
+    return [out[b, : len(tokens)] for b, tokens in enumerate(new)]
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+BLOCKS = st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=5)
+
+
+@EVERY
+@draws(12)
+@given(BLOCKS)
+def test_sequences_of_any_length_fed_in_any_blocks_get_what_they_get_alone(kind, blocks):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(3, 30)
+    texts, seen = [text(30, seed=b) for b in range(3)], [0, 0, 0]
+    expected = [alone(model, t) for t in texts]
+    for sizes in blocks:
+        new = [texts[b][seen[b] : seen[b] + n] for b, n in enumerate(sizes)]
+        for b, logits in enumerate(feed(model, cache, new)):
+            same(logits, expected[b][seen[b] : seen[b] + sizes[b]])
+            seen[b] += sizes[b]
+        assert cache.lengths == tuple(seen)
+
+
+@EVERY
+def test_garbage_in_the_padding_changes_nothing(kind):
+    model, results = MODELS[kind], []
+    for garbage in (0, 30):
+        cache, block = model.new_cache(2, 20), torch.full((2, 6), garbage)
+        block[0, :2], block[1, :5] = torch.tensor(text(2)), torch.tensor(text(5))
+        model(block, cache, n_new=torch.tensor([2, 5]))
+        results.append(torch.stack(feed(model, cache, [[3], [4]])))
+    assert torch.equal(*results)
+
+
+@EVERY
+@draws(12)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4)), max_size=6))
+def test_committing_less_is_as_if_the_rest_had_never_come(kind, steps):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 60, rollback=4)
+    kept = [text(9, seed=b) for b in range(2)]
+    feed(model, cache, kept)
+    for i, (T, *stay) in enumerate(steps):
+        drafts = [text(T, seed=10 * i + b) for b in range(2)]
+        found = feed(model, cache, drafts, commit=False)
+        for b in range(2):
+            same(found[b], alone(model, kept[b] + drafts[b])[len(kept[b]) :])
+        stay = [min(T, n) for n in stay]
+        cache.commit(stay)
+        kept = [old + new[:n] for old, new, n in zip(kept, drafts, stay, strict=True)]
+        assert cache.lengths == tuple(map(len, kept))
+    for b, logits in enumerate(feed(model, cache, [[5], [6]])):
+        same(logits[0], alone(model, [*kept[b], 5 + b])[-1])
+
+
+@EVERY
+@draws(12)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)), max_size=6),
+)
+def test_tokens_taken_back_after_any_steps_leave_no_trace(kind, steps):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 60, rollback=3)
+    held = [text(7 + 4 * b, seed=b) for b in range(2)]
+    feed(model, cache, held)
+    for i, (T, *back) in enumerate(steps):
+        for t in range(T):  # as a draft model decodes: one by one
+            new = [[(3 * i + t + b) % ODD["V"]] for b in range(2)]
+            feed(model, cache, new)
+            held = [old + one for old, one in zip(held, new, strict=True)]
+        lengths = [len(h) - min(n, T) for h, n in zip(held, back, strict=True)]
+        cache.truncate(lengths)
+        held = [h[:n] for h, n in zip(held, lengths, strict=True)]
+        assert cache.lengths == tuple(lengths)
+        for b, logits in enumerate(feed(model, cache, [[5], [6]], commit=False)):
+            same(logits[0], alone(model, [*held[b], 5 + b])[-1])
+
+
+@EVERY
+@pytest.mark.parametrize("T", [1, 4])
+def test_a_pass_that_is_broken_off_at_any_layer_changes_nothing(kind, T):
+    model = MODELS[kind]
+    for broken in range(model.config.L):
+        cache = model.new_cache(2, 30)
+        held = [text(8, seed=1), text(3, seed=2)]
+        feed(model, cache, held)
+
+        def fail(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        hook = model.layers[broken].mlp.register_forward_pre_hook(fail)
+        with pytest.raises(KeyboardInterrupt):
+            feed(model, cache, [text(T, seed=3), text(T, seed=4)])
+        hook.remove()
+        assert cache.lengths == (8, 3)
+        again = [text(2, seed=5), text(1, seed=6)]
+        for b, logits in enumerate(feed(model, cache, again)):
+            same(logits, alone(model, held[b] + again[b])[len(held[b]) :])
+
+
+@EVERY
+def test_a_forked_sequence_goes_its_own_way(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(3, 20, rollback=1)
+    prompt = text(9)
+    feed(model, cache, [prompt, text(4), []])
+    cache.fork(0, 2)
+    assert cache.lengths == (9, 4, 9)
+    ways = [[1, 2, 3], [], [4, 5, 6]]
+    for b, logits in enumerate(feed(model, cache, ways)):
+        if ways[b]:
+            same(logits, alone(model, prompt + ways[b])[9:])
+
+
+@EVERY
+def test_a_released_row_is_admitted_again_and_remembers_nothing(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 20)
+    first = text(11)
+    feed(model, cache, [first, text(5)])
+    with pytest.raises(ValueError, match="all 2 rows are taken"):
+        cache.admit()
+    cache.release(1)
+    assert cache.lengths == (11, 0)
+    assert cache.admit() == 1
+    new = [[], text(7, seed=9)]
+    same(feed(model, cache, new)[1], alone(model, new[1]))
+    same(feed(model, cache, [[1], []])[0][0], alone(model, [*first, 1])[-1])
+
+
+@pytest.mark.parametrize("kind", sorted(LIMITED))
+def test_what_layers_have_forgotten_is_not_given_back(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 20, rollback=1)
+    feed(model, cache, [text(9), text(9)])
+    feed(model, cache, [[1], [2]])
+    cache.truncate([9, 10])
+    for lengths, says in (
+        ([8, 10], "sequence 0 cannot give back 1 tokens, only 0"),
+        ([9, 8], "sequence 1 cannot give back 2 tokens, only 1"),
+        ([10, 10], "sequence 0 holds 9 tokens and cannot be cut to 10"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            cache.truncate(lengths)
+    assert cache.lengths == (9, 10)
+    feed(model, cache, [[3, 4], [5, 6]], commit=False)
+    if kind in STATES:
+        with pytest.raises(ValueError, match="sequence 1 cannot give back 2 tokens"):
+            cache.commit([1, 0])
+    cache.commit([1, 2])
+    assert cache.lengths == (10, 12)
+    feed(model, cache, [[7, 8, 9], [7, 8, 9]], commit=False)  # longer than snapshots reach
+    if kind in STATES:
+        with pytest.raises(ValueError, match="sequence 0 cannot give back 1 tokens, only 0"):
+            cache.commit([2, 3])
+    cache.commit(0)
+    assert cache.lengths == (10, 12)
+    cache.truncate(0)
+    same(feed(model, cache, [text(4), text(3)])[1], alone(model, text(3)))
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - LIMITED))
+def test_full_and_latent_layers_give_back_any_number_of_tokens(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 20)
+    held = [text(9), text(12)]
+    feed(model, cache, held)
+    cache.truncate([2, 11])
+    for b, logits in enumerate(feed(model, cache, [[5], [6]])):
+        same(logits[0], alone(model, [*held[b][: (2, 11)[b]], 5 + b])[-1])
+
+
+TREE = [-1, 0, 0, 1, 1, 2, 3]  # the token before each one; 0, 1, 3, 6 is one way down
+WAYS = [[0, 1, 3, 6], [0, 1, 4], [0, 2, 5]]
+
+
+def tree_of(parents: Sequence[int]) -> torch.Tensor:
+    tree = torch.eye(len(parents), dtype=torch.bool)
+    for t, parent in enumerate(parents):
+        if parent >= 0:
+            tree[t] |= tree[parent]
+    return tree
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - STATES))
+@pytest.mark.parametrize("even", [True, False])
+def test_every_way_down_a_tree_of_drafts_gets_what_it_gets_alone_and_one_can_stay(kind, even):
+    model, held = MODELS[kind], [text(9), text(9, seed=1) if even else text(4)]
+    drafts = [text(7, seed=5), text(7, seed=6)]
+    for way in WAYS:
+        cache = model.new_cache(2, 30, rollback=6)
+        feed(model, cache, held)
+        logits = feed(model, cache, drafts, tree=tree_of(TREE), commit=False)
+        other = WAYS[0] if way is not WAYS[0] else []  # the second sequence takes another
+        cache.commit(paths=[way, other])
+        for b, path in enumerate((way, other)):
+            chosen = [drafts[b][t] for t in path]
+            same(logits[b][path], alone(model, held[b] + chosen)[len(held[b]) :])
+        found = feed(model, cache, [[1], [2]])
+        for b, path in enumerate((way, other)):
+            chosen = [drafts[b][t] for t in path]
+            same(found[b][0], alone(model, [*held[b], *chosen, 1 + b])[-1])
+
+
+def test_a_tree_that_is_none_is_refused():
+    model = MODELS["full"]
+    ids, cache = torch.tensor([text(3)]), model.new_cache(1, 9)
+    bad = {
+        "bool tensor": torch.ones(3, 3),
+        r"bool tensor \[3, 3\]": torch.ones(2, 2).bool(),
+        "sees itself": torch.zeros(3, 3).bool(),
+        "none that comes after": torch.ones(3, 3).bool(),
+    }
+    for says, tree in bad.items():
+        with pytest.raises(ValueError, match=says):
+            model(ids, cache, tree=tree)
+    model(ids, cache, tree=tree_of([-1, 0, 0]), commit=False)
+    for paths in ([[1, 2]], [[0, 1, 2]], [[0, 0]], [[0, 3]]):
+        with pytest.raises(ValueError, match=r"way down|names tokens"):
+            cache.commit(paths=paths)
+    cache.commit(paths=[[0, 2]])
+    with pytest.raises(ValueError, match="cannot read a tree"):
+        MODELS["ssm"](ids, MODELS["ssm"].new_cache(1, 9), tree=tree_of([-1, 0, 0]))
+
+
+@EVERY
+def test_the_owner_refuses_what_does_not_fit_before_anything_is_written(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 10)
+    held = [text(7), text(3)]
+    feed(model, cache, held)
+    for new, says in (
+        ([text(4), text(1)], "room for 10 tokens a sequence, and sequence 0 holds 7: 4 more"),
+        ([text(1), text(8)], "sequence 1 holds 3: 8 more do not fit"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            feed(model, cache, new)
+    one = torch.zeros(2, 1, dtype=torch.long)
+    for counts in ([0, 2], [-1, 1], [1], torch.tensor(1)):
+        with pytest.raises(ValueError, match="count"):
+            model(one, cache, n_new=counts)
+    with pytest.raises(ValueError, match="cache is for 2 sequences; got tokens of 3"):
+        model(torch.zeros(3, 1, dtype=torch.long), cache)
+    with pytest.raises(ValueError, match="at least one token"):
+        model(torch.zeros(2, 0, dtype=torch.long), cache)
+    with pytest.raises(ValueError, match="there is none"):
+        model(one, n_new=[1, 1])
+    with pytest.raises(ValueError, match="nothing to commit"):
+        cache.commit()
+    assert cache.lengths == (7, 3)
+    for b, logits in enumerate(feed(model, cache, [[5], [6]])):
+        same(logits[0], alone(model, [*held[b], 5 + b])[-1])
+
+
+def test_more_than_came_cannot_stay_and_rows_that_are_not_there_have_no_name():
+    model, cache = MODELS["full"], MODELS["full"].new_cache(2, 10)
+    feed(model, cache, [[1, 2], [3]], commit=False)
+    for kept in ([3, 1], [2, 2], [-1, 0]):
+        with pytest.raises(ValueError, match="of them cannot stay"):
+            cache.commit(kept)
+    for call in (cache.release, lambda row: cache.fork(0, row), lambda row: cache.fork(row, 0)):
+        for row in (-1, 2):
+            with pytest.raises(ValueError, match="rows 0 to 1"):
+                call(row)
+    feed(model, cache, [[1, 2], [3]])
+    with pytest.raises(ValueError, match="differ in length"):
+        _ = cache.length
+
+
+@pytest.mark.parametrize("kind", ["full", "window", "latent", "shared"])
+def test_a_cache_in_another_dtype_keeps_rounded_keys_and_the_rest_stays_exact(kind):
+    model = MODELS[kind]
+    cache, exact = (model.new_cache(2, 20, dtype=t) for t in (torch.bfloat16, torch.float32))
+    assert 2 * cache.nbytes == exact.nbytes
+    tokens = [text(9), text(6)]
+    rounded = torch.cat([*feed(model, cache, tokens), *feed(model, cache, [[1], [2]])])
+    full = torch.cat([*feed(model, exact, tokens), *feed(model, exact, [[1], [2]])])
+    assert rounded.dtype == torch.float32
+    assert 0 < float((rounded - full).norm()) < 0.05 * float(full.norm())  # roundings of 2⁻⁹
+
+
+def test_keys_in_another_dtype_are_rounded_once_and_nothing_else_is():
+    q, k, v = (torch.randn(2, 5, n, 8) for n in (4, 2, 2))
+    store = KVCache(2, 9, 2, 8, torch.bfloat16)
+    span = MODELS["full"].new_cache(2, 9).begin(2, 5)
+    store.write(k, v, span)
+    expected = naive_attention(q, k.bfloat16().float(), v.bfloat16().float())
+    torch.testing.assert_close(store.attend(q, span), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", sorted(STATES))
+def test_snapshots_weigh_what_a_state_weighs_one_for_each_token_that_can_be_taken_back(kind):
+    def states(rollback: int) -> int:
+        stores = MODELS[kind].new_cache(2, 50, rollback=rollback).stores.values()
+        return sum(store.nbytes for store in stores if isinstance(store, State))
+
+    assert states(0) > 0
+    assert [states(r) for r in (1, 4)] == [2 * states(0), 5 * states(0)]
+
+
+def test_a_ring_has_a_slot_for_each_token_that_can_be_taken_back_and_none_beyond_S_max():
+    slots = [
+        MODELS["window"].new_cache(1, S, rollback=r).stores[0].slots
+        for S, r in ((50, 0), (50, 3), (6, 3), (4, 3))
+    ]
+    assert slots == [5, 8, 6, 4]
+
+
+def test_a_model_of_fewer_layers_takes_its_positions_from_the_owner():
+    big, small = MODELS["full"], Transformer(Config(**(ODD | {"L": 2})))
+    small.load_state_dict(
+        {k: v for k, v in big.state_dict().items() if not k.startswith("layers.2")}
+    )
+    cache = big.new_cache(1, 9)
+    small(torch.tensor([text(4)]), cache)
+    same(small(torch.tensor([[5]]), cache)[0], alone(small, [*text(4), 5])[-1:])
+
+
+def test_the_cache_of_another_model_is_refused_by_the_layer_that_finds_it():
+    for ours, theirs, says in (
+        ("full", "ssm", "layer 0 keeps keys and values.* has a State there"),
+        ("latent", "full", "layer 0 keeps latents.* has a KVCache there"),
+        ("linear", "full", "layer 0 keeps a state.* has a KVCache there"),
+        ("full", "shared", "layer 1 keeps keys and values.* has nothing there"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            MODELS[ours](torch.zeros(1, 1, dtype=torch.long), MODELS[theirs].new_cache(1, 4))
+
+
+@EVERY
+def test_logits_where_they_are_asked_for_are_those_of_all(kind):
+    model, ids = MODELS[kind], torch.tensor([text(6), text(6, seed=1)])
+    every = model(ids)
+    torch.testing.assert_close(model(ids, at=-1), every[:, -1])
+    torch.testing.assert_close(model(ids, at=torch.tensor([2, 5])), every[[0, 1], [2, 5]])
+    torch.testing.assert_close(model.logits(model.hidden(ids), 3), every[:, 3])
+
+
+@EVERY
+def test_noise_in_a_cache_changes_no_shape_and_no_length(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 10)
+    cache.fill_with_noise(6)
+    assert cache.length == 6
+    assert model(torch.zeros(2, 1, dtype=torch.long), cache).shape == (2, 1, ODD["V"])
+    assert cache.length == 7
+    with pytest.raises(ValueError, match="room for 10"):
+        cache.fill_with_noise(11)
