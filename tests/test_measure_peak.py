@@ -77,10 +77,13 @@ def test_the_peak_of_a_pass_is_the_formula_and_the_tables_that_layers_share(
     with torch.device("meta"):
         model = Transformer(c).to(torch.bfloat16)
         tokens = torch.zeros(B, T, dtype=torch.long)
-        cache = model.new_cache(B, 100)
-    with torch.inference_mode(), PeakBytes() as p:
-        model(tokens, cache)
-    tables = 4 * T * c.H  # cosines and sines [T, H/2] in fp32
-    positions = 8 * T
-    formula = activation_bytes(B, T, c.D, c.F, c.V, n_logits=T)
-    assert p.peak_bytes == formula + tables + positions
+        caches = [model.new_cache(B, 100) for _ in range(2)]
+    for cache, at, n_logits in zip(caches, (None, -1), (T, 1), strict=True):
+        with torch.inference_mode(), PeakBytes() as p:
+            model(tokens, cache, at=at)
+        formula = activation_bytes(B, T, c.D, c.F, c.V, n_logits=n_logits)
+        in_a_layer = 2 * B * T * (4 * c.D + 3 * c.F)
+        shared = T * (4 * c.H + 8)  # cosines and sines [T, H/2] in fp32, and positions
+        if formula > in_a_layer + shared:
+            shared = 0 if at is None else 2 * B * c.D  # these are gone; one row was picked
+        assert p.peak_bytes == formula + shared, at

@@ -127,11 +127,11 @@ def activation_bytes(
     tokens of each of B sequences, run operator by operator, attention fused.
 
     End of an MLP: its input, the stream, the normed copy and the output; gate, up and product. End
-    of the pass: the stream, its normed copy, and logits for `n_logits` of the T tokens. Attention's
-    own tensors are taken to be fewer than the MLP's.
+    of the pass: the normed stream, and logits for `n_logits` of the T tokens. Attention's own
+    tensors are taken to be fewer than the MLP's.
     """
     in_a_layer = T * (4 * D + 3 * F)
-    at_the_end = 2 * T * D + n_logits * V
+    at_the_end = T * D + n_logits * V
     return bytes_per_value * B * maximum(in_a_layer, at_the_end)
 
 
