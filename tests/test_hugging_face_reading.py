@@ -10,7 +10,7 @@ import pytest
 import torch
 from draws import draws
 from hugging_face_conflicts import plain, their_model
-from hugging_face_folders import SIZES, build, save
+from hugging_face_folders import SIZES, build, change_json, save
 from hugging_face_models import TOLERANCE, disagreement
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +18,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from twophase.models import hugging_face
+from twophase.models.hugging_face import weights
 from twophase.models.hugging_face.plan import blank
 from twophase.models.hugging_face.reader import Reader, box_of
-from twophase.models.hugging_face.shards import SINGLE, read_headers
+from twophase.models.hugging_face.shards import SINGLE, Stored, read_headers
 
 WIDE = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 4}
 TOKENS = torch.arange(30)[None] * 7 % 97  # [1, T]
@@ -133,6 +134,22 @@ def test_a_weight_that_is_no_number_is_found_when_loading_and_its_tensor_named(
         assert "\n" not in str(caught.value)
 
 
+@draws(60)
+@given(
+    n=st.integers(1, 5000),
+    at=st.integers(0, 4999),
+    odd=st.sampled_from([float("nan"), float("inf"), -float("inf")]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
+)
+def test_a_weight_that_is_no_number_is_found_wherever_it_stands(n, at, odd, dtype):
+    stored = Stored(Path("file"), (n,), "F32", 0, (0, 0))
+    tensor = torch.randn(n).to(dtype)
+    weights.check_finite(tensor, "x", stored)
+    tensor[at % n] = odd
+    with pytest.raises(ValueError, match="file: x holds NaN or infinity"):
+        weights.check_finite(tensor, "x", stored)
+
+
 def test_a_weight_too_large_for_the_dtype_that_is_asked_for_is_named(llama, tmp_path):
     folder = copied(llama, tmp_path)
     tensors = load_file(folder / SINGLE)
@@ -141,6 +158,23 @@ def test_a_weight_too_large_for_the_dtype_that_is_asked_for_is_named(llama, tmp_
     assert float(hugging_face.load(folder).norm.weight.max()) == 70_000.0
     with pytest.raises(ValueError, match=r"model\.norm\.weight holds NaN or infinity as float16"):
         hugging_face.load(folder, dtype=torch.float16)
+
+
+@pytest.mark.parametrize("row", [0, 199, 399])
+def test_a_second_head_that_differs_in_one_row_is_found_reading_a_few_rows_at_a_time(
+    row, llama, tmp_path, monkeypatch
+):
+    folder = copied(llama, tmp_path)
+    change_json(folder / "config.json", tie_word_embeddings=True)
+    monkeypatch.setattr(weights, "PIECE_BYTES", 1000)
+    tensors = load_file(llama / SINGLE)
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, folder / SINGLE)
+    assert hugging_face.open_checkpoint(folder).config.tied
+    tensors["lm_head.weight"][row, 5] += 1
+    save_file(tensors, folder / SINGLE)
+    with pytest.raises(ValueError, match=r"another lm_head\.weight: set it to false"):
+        hugging_face.open_checkpoint(folder)
 
 
 # Slices
@@ -190,10 +224,10 @@ def test_every_slice_of_every_parameter_is_that_of_the_model(family, packed, tmp
     (tmp_path / "config.json").write_text(json.dumps(plain(family)))
     theirs = their_model(tmp_path)
     if packed:  # transformers keeps experts stacked, and unpacks them when it saves
-        weights = {key: value.contiguous() for key, value in theirs.state_dict().items()}
+        tensors = {key: value.contiguous() for key, value in theirs.state_dict().items()}
         if theirs.config.tie_word_embeddings:
-            del weights["lm_head.weight"]
-        save_file(weights, tmp_path / SINGLE)
+            del tensors["lm_head.weight"]
+        save_file(tensors, tmp_path / SINGLE)
     else:
         theirs.save_pretrained(tmp_path, max_shard_size="20KB")
     opened = hugging_face.open_checkpoint(tmp_path)
@@ -246,9 +280,9 @@ def test_layers_that_are_left_out_are_not_read(tmp_path):
     size, opened = large(tmp_path, "llama"), hugging_face.open_checkpoint(tmp_path)
     before = bytes_read()
     model = opened.load(layers=range(2, 3))
-    weights = sum(p.nbytes for p in model.parameters())
-    assert weights <= bytes_read() - before < weights + HEADER
-    assert weights < size / 3
+    used = sum(p.nbytes for p in model.parameters())
+    assert used <= bytes_read() - before < used + HEADER
+    assert used < size / 3
 
 
 @pytest.mark.parametrize("layers", [[], [1, 0], [0, 0], [2], [-1], range(0, 3)])

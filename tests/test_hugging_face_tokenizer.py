@@ -229,6 +229,35 @@ def test_a_switch_of_the_tokenizer_config_that_is_text_is_refused(tmp_path):
     assert "adds no <s>" in Tokenizer(folder).notes[0]
 
 
+EXTRA: tuple[dict[str, Any], ...] = (
+    {"additional_special_tokens": ["<extra>"]},
+    {"extra_special_tokens": {"image_token": "<extra>"}},
+    {"added_tokens_decoder": {"390": {"content": "<extra>", "special": True}}},
+    {"pad_token": {"content": "<extra>", "__type": "AddedToken"}},
+    {"split_special_tokens": True},
+    {"split_special_tokens": False, "additional_special_tokens": 7},
+)
+
+
+@pytest.mark.parametrize("asked", EXTRA, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_that_only_the_tokenizer_config_knows_are_refused_in_a_text(kind, asked, tmp_path):
+    from transformers import AutoTokenizer
+
+    folder = tokenizer_folder(tmp_path, kind, "begin", **asked)
+    ours, begin = Tokenizer(folder), ENDS[kind][0]
+    odd = asked.get("additional_special_tokens") == 7  # which transformers does not read at all
+    theirs = None if odd else AutoTokenizer.from_pretrained(folder)
+    for line in ("the cat", f"the {begin} cat", "the <extra> cat"):
+        if "<extra>" in line and "<extra>" in str(asked):
+            with pytest.raises(
+                ValueError, match="the text holds '<extra>', a token by tokenizer_c"
+            ):
+                ours.encode(line)
+        elif theirs is not None:
+            assert ours.encode(line) == theirs(line)["input_ids"]
+
+
 def test_the_tokenizer_of_another_model_is_refused_or_named_and_padding_is_tolerated(
     tokenizers, tmp_path
 ):

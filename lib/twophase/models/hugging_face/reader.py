@@ -27,14 +27,15 @@ def read_tensors(folder: Path | str, wanted: Mapping[str, Slice | None]) -> dict
     Nothing else of the files is read, but their headers. Raises ValueError if a tensor is not
     there, a slice does not lie in it, or a file is damaged.
     """
-    headers, reader = read_headers(Path(folder)), Reader()
-    found = {}
-    for key, part in wanted.items():
+    headers = read_headers(Path(folder))
+    for key in wanted:
         if key not in headers:
             raise ValueError(f"{folder} holds no tensor {key!r}.")
-        stored = headers[key]
-        found[key] = reader.read(key, stored, box_of(stored.shape, part))
-    return found
+    with Reader() as reader:
+        return {
+            key: reader.read(key, headers[key], box_of(headers[key].shape, part))
+            for key, part in wanted.items()
+        }
 
 
 def box_of(shape: tuple[int, ...], part: Slice | None = None) -> Box:
@@ -77,6 +78,12 @@ class Reader:
     def __init__(self) -> None:
         self._path: Path | None = None
         self._file: BinaryIO | None = None
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def read(self, key: str, stored: Stored, box: Box) -> torch.Tensor:
         """A box of a tensor, in the dtype it is stored in, in memory of its own."""

@@ -4,7 +4,7 @@ What begins a text is what the post-processor of tokenizer.json adds, as in tran
 longer reads `add_bos_token` of tokenizer_config.json; where the two disagree, a note says so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,13 @@ class Tokenizer:
         self.rules.no_truncation()
         self.rules.no_padding()
         self.V = V
-        self.notes = [*self._about_size(path), *self._about_ends(path)]
+        beside = path.with_name("tokenizer_config.json")
+        asked = read_json(beside) if beside.is_file() else {}
+        self.unknown = [
+            token for token in _named(asked) if token and self.rules.token_to_id(token) is None
+        ]
+        self.rules.encode_special_tokens = flag(asked, "split_special_tokens")
+        self.notes = [*self._about_size(path), *self._about_ends(path, asked)]
 
     def _about_size(self, path: Path) -> Iterator[str]:
         """Whether the vocabulary may be the model's. Rows that no token has are padding; a token
@@ -68,21 +74,17 @@ class Tokenizer:
                 " of another model."
             )
 
-    def _about_ends(self, path: Path) -> Iterator[str]:
+    def _about_ends(self, path: Path, asked: Mapping[str, Any]) -> Iterator[str]:
         """Whether tokenizer_config.json asks for another beginning or end than tokenizer.json
         makes."""
-        if not path.with_name("tokenizer_config.json").is_file():
-            return
-        asked = read_json(path.with_name("tokenizer_config.json"))
         plain = self.rules.encode("a", add_special_tokens=False).ids
         made = self.rules.encode("a").ids
         for key, name, at in (
             ("add_bos_token", "bos_token", 0),
             ("add_eos_token", "eos_token", -1),
         ):
-            token = asked.get(name)
-            token = token.get("content") if isinstance(token, dict) else token
-            wanted = self.rules.token_to_id(token) if isinstance(token, str) else None
+            token = _text(asked.get(name))
+            wanted = self.rules.token_to_id(token)
             if wanted is None or asked.get(key) is None:
                 continue
             does = made[at : at + 1 or None] == [wanted] and len(made) > len(plain)
@@ -100,6 +102,11 @@ class Tokenizer:
             text.encode()
         except UnicodeEncodeError:
             raise ValueError("the prompt is no text: it holds bytes that are no UTF-8.") from None
+        if lost := [token for token in self.unknown if token in text]:
+            raise ValueError(
+                f"the text holds {lost[0]!r}, a token by tokenizer_config.json, but tokenizer.json"
+                " does not know it: the files do not belong together."
+            )
         tokens = list(self.rules.encode(text).ids)
         if self.V is not None and (beyond := [token for token in tokens if token >= self.V]):
             raise ValueError(
@@ -143,6 +150,23 @@ class Tokenizer:
     def _added(self, known: list[int], new: list[int]) -> str:
         """What `new` adds to the text of `known`."""
         return self.decode(known + new)[len(self.decode(known)) :]
+
+
+def _named(asked: Mapping[str, Any]) -> list[str]:
+    """Every token that a tokenizer_config.json names, as text."""
+    lists = [asked.get(key) for key in ("additional_special_tokens", "extra_special_tokens")]
+    lists.append(asked.get("added_tokens_decoder"))
+    found = [asked.get(f"{name}_token") for name in ("bos", "eos", "unk", "pad")]
+    for many in lists:
+        many = list(many.values()) if isinstance(many, dict) else many
+        found.extend(many if isinstance(many, list) else [])
+    return [_text(token) for token in found]
+
+
+def _text(token: Any) -> str:
+    """A token is written as text, or as an object with its `content`; "" for anything else."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else ""
 
 
 def stop_tokens(folder: Path | str) -> list[int]:

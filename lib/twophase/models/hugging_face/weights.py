@@ -29,20 +29,21 @@ def fill(
 ) -> None:
     """Give a blank model its weights, read from the files into memory of their own, and none of
     them NaN or infinite (ValueError names it)."""
-    reader, state = Reader(), dict[str, torch.Tensor]()
+    state: dict[str, torch.Tensor] = {}
     total, done = sum(stored.nbytes for _, stored, _ in plan), 0
     shapes = {name: value.shape for name, value in model.state_dict().items()}
-    for key, stored, place in sorted(plan, key=lambda entry: (entry[1].file, entry[0])):
-        if place.name not in state:
-            kind = torch.float32 if place.name.endswith(ROUTER_BIAS) else dtype
-            state[place.name] = torch.empty(shapes[place.name], dtype=kind, device=device)
-        target = state[place.name] if place.expert is None else state[place.name][place.expert]
-        reader.read_into(target, key, stored, file_box(place, stored, box_of(tuple(target.shape))))
-        check_finite(target, key, stored)
-        if progress:
-            done += stored.nbytes if place.half is None else stored.nbytes // 2
-            progress(done, total)
-    reader.close()
+    with Reader() as reader:
+        for key, stored, place in sorted(plan, key=lambda entry: (entry[1].file, entry[0])):
+            if place.name not in state:
+                kind = torch.float32 if place.name.endswith(ROUTER_BIAS) else dtype
+                state[place.name] = torch.empty(shapes[place.name], dtype=kind, device=device)
+            target = state[place.name] if place.expert is None else state[place.name][place.expert]
+            box = file_box(place, stored, box_of(tuple(target.shape)))
+            reader.read_into(target, key, stored, box)
+            check_finite(target, key, stored)
+            if progress:
+                done += stored.nbytes if place.half is None else stored.nbytes // 2
+                progress(done, total)
     if model.config.tied:
         state[HEAD] = state[EMBEDDING]
     model.load_state_dict(state, assign=True)
@@ -56,19 +57,19 @@ def read_parameter(
 ) -> torch.Tensor:
     """A parameter of ours, or `(axis, start, stop)` of it, from the tensors that hold it: experts
     that are stored one by one are stacked, and those outside of the slice are not read."""
-    box, reader = box_of(shape, part), Reader()
+    box = box_of(shape, part)
     entries = [entry for entry in plan if entry[2].name == name]
     found = torch.empty(box_shape(box), dtype=DTYPES[entries[0][1].dtype])
-    for key, stored, place in entries:
-        target, inner = found, box
-        if place.expert is not None:
-            first, stop = box[0]
-            if not first <= place.expert < stop:
-                continue
-            target, inner = found[place.expert - first], box[1:]
-        reader.read_into(target, key, stored, file_box(place, stored, inner))
-        check_finite(target, key, stored)
-    reader.close()
+    with Reader() as reader:
+        for key, stored, place in entries:
+            target, inner = found, box
+            if place.expert is not None:
+                first, stop = box[0]
+                if not first <= place.expert < stop:
+                    continue
+                target, inner = found[place.expert - first], box[1:]
+            reader.read_into(target, key, stored, file_box(place, stored, inner))
+            check_finite(target, key, stored)
     return found
 
 
@@ -116,14 +117,11 @@ def _equal(one: tuple[str, Stored], other: tuple[str, Stored]) -> bool:
     """Whether two stored matrices are the same, read a few rows at a time."""
     if (one[1].shape, one[1].dtype) != (other[1].shape, other[1].dtype):
         return False
-    readers, rows = (Reader(), Reader()), one[1].shape[0]
+    rows = one[1].shape[0]
     step = max(PIECE_BYTES * rows // max(one[1].nbytes, 1), 1)
-    return all(
-        torch.equal(
-            *(
-                reader.read(key, stored, box_of(stored.shape, (0, i, min(i + step, rows))))
-                for reader, (key, stored) in zip(readers, (one, other), strict=True)
-            )
-        )
-        for i in range(0, rows, step)
-    )
+    with Reader() as reader:
+        for first in range(0, rows, step):
+            box = box_of(one[1].shape, (0, first, min(first + step, rows)))
+            if not torch.equal(reader.read(*one, box), reader.read(*other, box)):
+                return False
+    return True
