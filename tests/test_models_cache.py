@@ -421,3 +421,24 @@ def test_noise_in_a_cache_changes_no_shape_and_no_length(kind):
     assert cache.length == 7
     with pytest.raises(ValueError, match="room for 10"):
         cache.fill_with_noise(11)
+
+
+# Who visits which expert is counted on the host; torch has no autocast for meta tensors.
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"experts", "linear"}))
+def test_no_layer_waits_for_the_device(kind):
+    """A tensor on the meta device has no numbers: whoever asks for one raises."""
+    with torch.device("meta"):
+        model = Transformer(Config(**(ODD | KINDS[kind])))
+        cache, block = model.new_cache(2, 30, rollback=2), torch.zeros(2, 4, dtype=torch.long)
+        for n_new in ([4, 2], [0, 3], [1, 4]):
+            model(block, cache, n_new=n_new, at=-1)
+        model(block[:, :1], cache)
+        model(block[:, :3], cache, commit=False)
+        cache.commit([1, 3])
+        cache.truncate([6, 12])
+        cache.fork(0, 1)
+        assert model(block[:, :1], cache).shape == (2, 1, ODD["V"])
+    if kind not in STATES:
+        model(block, cache, tree=tree_of([-1, 0, 0, 1]), commit=False)
+        cache.commit(paths=[[0, 1, 3], [0, 2]])
+    assert cache.lengths == ((10, 9) if kind not in STATES else (7, 7))
