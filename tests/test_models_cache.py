@@ -19,13 +19,14 @@ from twophase.kernels.attention import naive_attention
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.state import State
 from twophase.models.cache import Cache
-from twophase.models.layer_sizes import LinearAttention, StateSpace
+from twophase.models.layer_sizes import LayerWidths, LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
 ODD = {"L": 3, "D": 16, "F": 20, "N": 6, "K": 2, "H": 10, "V": 31, "context": 64}
 MLA = LatentAttention(R=7, nope_dim=6, rope_dim=4, v_dim=5, q_rank=9)
 LINEAR, SSM = LinearAttention(feature_dim=4), StateSpace(d_inner=20, d_state=3, dt_rank=2)
+PRUNED = (LayerWidths(F=7, N=2, K=1), LayerWidths(F=20, N=5, K=1), LayerWidths(F=3, N=6, K=3))
 KINDS = {
     "full": {},
     "window": {"attention": "sliding", "window": 5},
@@ -39,6 +40,7 @@ KINDS = {
     "linear": {"attention": ("linear", "gqa", "linear"), "linear": LINEAR},
     "ssm": {"attention": "ssm", "ssm": SSM},
     "hybrid": {"attention": ("ssm", "sliding", "ssm"), "ssm": SSM, "window": 4},
+    "pruned": {"widths": PRUNED, "kv_source": (0, 0, 2)},
     "experts": {"moe": MixtureOfExperts(E=4, k=2, F=6)},
 }
 LIMITED = {"window", "window of one", "both", "shared windows", "capped", "linear", "ssm", "hybrid"}

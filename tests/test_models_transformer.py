@@ -138,3 +138,57 @@ def test_a_model_in_bf16_keeps_its_states_in_fp32_and_the_theory_says_so(kind):
     cache = Transformer(config).bfloat16().new_cache(2, 9)
     assert cache.nbytes == 2 * config.architecture().cache_bytes(9, bytes_per_kv=2)
     assert cache.nbytes < 2 * config.architecture().cache_bytes(9, bytes_per_kv=4)
+
+
+PRUNED = [{"F": 7, "N": 2, "K": 1}, {"F": 20, "N": 6, "K": 2}, {"F": 3, "N": 4, "K": 2}]
+
+
+def test_what_a_pruned_layer_lost_is_what_its_zeros_would_have_been(model):
+    """Heads and MLP channels whose way out is zero add nothing, so leaving them out changes
+    nothing."""
+    config = Config(**{**ODD.to_dict(), "widths": PRUNED})
+    small, state = Transformer(config), {k: v.clone() for k, v in model.state_dict().items()}
+    kept, G = {}, ODD.G
+    for i, w in enumerate(config.widths):
+        own, groups = f"layers.{i}.", w.N // w.K  # the first queries of the first groups stay
+        heads = [k * G + g for k in range(w.K) for g in range(groups)]
+        rows = [n * ODD.H + h for n in heads for h in range(ODD.H)]
+        out = state[own + "self_attn.o_proj.weight"]
+        out[:, [r for r in range(out.shape[1]) if r not in rows]] = 0
+        state[own + "mlp.down_proj.weight"][:, w.F :] = 0
+        kept |= {
+            own + "self_attn.q_proj.weight": state[own + "self_attn.q_proj.weight"][rows],
+            own + "self_attn.k_proj.weight": state[own + "self_attn.k_proj.weight"][: w.K * ODD.H],
+            own + "self_attn.v_proj.weight": state[own + "self_attn.v_proj.weight"][: w.K * ODD.H],
+            own + "self_attn.o_proj.weight": out[:, rows],
+            own + "mlp.gate_proj.weight": state[own + "mlp.gate_proj.weight"][: w.F],
+            own + "mlp.up_proj.weight": state[own + "mlp.up_proj.weight"][: w.F],
+            own + "mlp.down_proj.weight": state[own + "mlp.down_proj.weight"][:, : w.F],
+        }
+    zeroed = Transformer(ODD)
+    zeroed.load_state_dict(state)
+    small.load_state_dict(state | kept)
+    ids = tokens(2, 9)
+    torch.testing.assert_close(small(ids), zeroed(ids), **TOLERANCE)
+    assert not torch.allclose(small(ids), model(ids), rtol=1e-2, atol=1e-2)
+    assert small.n_params < zeroed.n_params
+    assert small.new_cache(2, 9).nbytes == 2 * 9 * 2 * (1 + 2 + 2) * ODD.H * 4
+    assert Config(**config.to_dict()) == config  # a model card says it all
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"widths": PRUNED[:2]}, "2 entries for 3 layers"),
+        ({"widths": [*PRUNED[:2], {"F": 3, "N": 5, "K": 2}]}, "5 query heads cannot be shared"),
+        ({"widths": PRUNED, "kv_source": (0, 0, 2)}, "layer 1 cannot read .* other KV heads"),
+    ],
+)
+def test_impossible_widths_are_refused(change, says):
+    with pytest.raises(ValueError, match=says):
+        Config(**{**ODD.to_dict(), **change})
+
+
+def test_the_theory_counts_layers_of_one_size_and_says_so():
+    with pytest.raises(ValueError, match="layers of one size"):
+        Config(**{**ODD.to_dict(), "widths": PRUNED}).architecture()

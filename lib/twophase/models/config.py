@@ -4,12 +4,18 @@ Sizes carry the letters of the notation page. What is not a size says what one f
 differently from Llama, and is off by default.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.kernels.rope import RopeScaling
-from twophase.models.layer_sizes import LinearAttention, Routing, StateSpace, state_costs
+from twophase.models.layer_sizes import (
+    LayerWidths,
+    LinearAttention,
+    Routing,
+    StateSpace,
+    state_costs,
+)
 from twophase.theory.architecture import Architecture
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
@@ -47,6 +53,7 @@ class Config:
     ssm: StateSpace | None = None
     moe: MixtureOfExperts | None = None
     routing: Routing = Routing()  # noqa: RUF009 (a frozen record, and `to_dict` asks for it)
+    widths: tuple[LayerWidths, ...] | None = None  # F, N, K of each layer, where layers differ
     causal: bool = True  # False: every token sees every other (masked diffusion)
     # What some families do differently.
     rope_scaling: RopeScaling | None = None
@@ -123,11 +130,18 @@ class Config:
                 raise ValueError(f'layers of the kind "{kind}" need `{name}`; it is {value!r}.')
         if not self.causal and set(self.mixers) != {"gqa"}:
             raise ValueError('only layers of the kind "gqa" can read both ways (`causal=False`).')
-        self.architecture()  # raises where the theory knows better
-        if self.kv_source and (
-            bad := [i for i in range(self.L) if self.mixers[i] != self.mixers[self.kv_source[i]]]
-        ):
-            raise ValueError(f"layer {bad[0]} cannot read the keys of a layer of another kind.")
+        if self.widths is None:
+            self.architecture()  # raises where the theory knows better
+        elif len(self.widths) != self.L:
+            raise ValueError(f"`widths` has {len(self.widths)} entries for {self.L} layers.")
+        for layer in range(self.L):
+            source = self.source(layer)
+            if self.mixers[layer] != self.mixers[source]:
+                raise ValueError(f"layer {layer} cannot read the keys of a layer of another kind.")
+            if self.at(layer).K != self.at(source).K:
+                raise ValueError(
+                    f"layer {layer} cannot read the keys of a layer of other KV heads."
+                )
 
     def _from_plain_data(self) -> None:
         """A model card holds lists and dicts where a Config holds tuples and records."""
@@ -145,6 +159,9 @@ class Config:
                 object.__setattr__(self, field.name, tuple(value))
             if isinstance(value, dict):
                 object.__setattr__(self, field.name, records[field.name](**value))
+        if self.widths and isinstance(self.widths[0], dict):
+            widths = tuple(LayerWidths(**width) for width in self.widths)  # type: ignore[arg-type]
+            object.__setattr__(self, "widths", widths)
 
     @property
     def G(self) -> int:
@@ -167,6 +184,12 @@ class Config:
         """The layer whose keys and values this one reads: itself, but for cross-layer sharing."""
         return layer if self.kv_source is None else self.kv_source[layer]
 
+    def at(self, layer: int) -> "Config":
+        """The config as this layer sees it: with its own F, N and K."""
+        if self.widths is None:
+            return self
+        return replace(self, widths=None, **asdict(self.widths[layer]))
+
     def is_moe(self, layer: int) -> bool:
         """Whether the MLP of this layer is a mixture of experts."""
         return self.moe is not None and layer >= self.moe.n_dense_layers
@@ -177,7 +200,13 @@ class Config:
         return {field.name: asdict(self)[field.name] for field in (*fields(self)[:13], *more)}
 
     def architecture(self, name: str = "") -> Architecture:
-        """The same sizes as the record that `twophase.theory` computes with."""
+        """The same sizes as the record that `twophase.theory` computes with. ValueError for layers
+        that differ in width: the theory counts layers of one size."""
+        if self.widths is not None:
+            raise ValueError(
+                "an Architecture has layers of one size, and those of this model differ: count"
+                " `n_params` of the Transformer and `nbytes` of its cache."
+            )
         kinds = tuple(MIXERS[kind] for kind in self.mixers)
         return Architecture(
             name=name or "config",

@@ -23,7 +23,7 @@ def new_store(
     device: torch.device | str | None,
 ) -> Any:
     """An empty store for one layer, by its kind."""
-    c, kind = config, config.mixers[layer]
+    c, kind = config.at(layer), config.mixers[layer]
     if kind == "sliding" and c.window is not None:
         window = min(c.window, S_max)
         spare = min(rollback, S_max - window)  # a ring of S_max slots never goes round

@@ -57,14 +57,15 @@ class Block(nn.Module):
 
     def __init__(self, config: Config, layer: int) -> None:
         super().__init__()
-        self.four_norms = config.norms_per_layer == 4
-        self.input_layernorm = make_norm(config)
-        self.self_attn = KINDS[config.mixers[layer]](config, layer)
-        self.post_attention_layernorm = make_norm(config)
-        self.mlp = make_mlp(config, layer)
+        c = config.at(layer)
+        self.four_norms = c.norms_per_layer == 4
+        self.input_layernorm = make_norm(c)
+        self.self_attn = KINDS[c.mixers[layer]](c, layer)
+        self.post_attention_layernorm = make_norm(c)
+        self.mlp = make_mlp(c, layer)
         if self.four_norms:
-            self.pre_feedforward_layernorm = make_norm(config)
-            self.post_feedforward_layernorm = make_norm(config)
+            self.pre_feedforward_layernorm = make_norm(c)
+            self.post_feedforward_layernorm = make_norm(c)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
