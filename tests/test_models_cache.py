@@ -159,6 +159,10 @@ def test_tokens_taken_back_after_any_steps_leave_no_trace(kind, steps):
             same(logits[0], alone(model, [*held[b], 5 + b])[-1])
 
 
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @EVERY
 @pytest.mark.parametrize("T", [1, 4])
 def test_a_pass_that_is_broken_off_at_any_layer_changes_nothing(kind, T):
@@ -168,10 +172,7 @@ def test_a_pass_that_is_broken_off_at_any_layer_changes_nothing(kind, T):
         held = [text(8, seed=1), text(3, seed=2)]
         feed(model, cache, held)
 
-        def fail(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        hook = model.layers[broken].mlp.register_forward_pre_hook(fail)
+        hook = model.layers[broken].mlp.register_forward_pre_hook(interrupt)
         with pytest.raises(KeyboardInterrupt):
             feed(model, cache, [text(T, seed=3), text(T, seed=4)])
         hook.remove()
@@ -179,6 +180,40 @@ def test_a_pass_that_is_broken_off_at_any_layer_changes_nothing(kind, T):
         again = [text(2, seed=5), text(1, seed=6)]
         for b, logits in enumerate(feed(model, cache, again)):
             same(logits, alone(model, held[b] + again[b])[len(held[b]) :])
+
+
+@EVERY
+@pytest.mark.parametrize("part", ["norm", "lm_head"])
+def test_a_pass_that_is_broken_off_behind_the_last_layer_changes_nothing_either(kind, part):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(1, 30)
+    feed(model, cache, [text(8)])
+    hook = getattr(model, part).register_forward_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        feed(model, cache, [text(3)])
+    hook.remove()
+    assert cache.lengths == (8,)
+    same(feed(model, cache, [[5]])[0][0], alone(model, [*text(8), 5])[-1])
+
+
+def test_a_cache_whose_commit_was_broken_off_says_so_and_can_begin_anew(monkeypatch):
+    model, cache = MODELS["window"], MODELS["window"].new_cache(1, 30)
+    feed(model, cache, [text(8)])
+    monkeypatch.setattr(cache.stores[1], "commit", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        feed(model, cache, [text(3)])
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="a commit was broken off"):
+        feed(model, cache, [[5]])
+    cache.truncate(0)
+    same(feed(model, cache, [text(6)])[0], alone(model, text(6)))
+
+
+def test_padding_may_stand_beyond_the_positions_that_were_learned():
+    model, cache = MODELS["learned positions"], MODELS["learned positions"].new_cache(2, 64)
+    held = [text(60), text(2)]
+    feed(model, cache, held)
+    for b, logits in enumerate(feed(model, cache, [[5], new := text(9)])):
+        same(logits, alone(model, held[b] + [[5], new][b])[len(held[b]) :])
 
 
 @EVERY

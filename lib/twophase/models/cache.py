@@ -69,6 +69,7 @@ class Cache:
         self._undo = [0] * B  # tokens that can be taken back, where stores are limited
         self._taken = [True] * B  # rows that hold a sequence; all, until one is released
         self._span: Span | None = None  # begun, not committed
+        self._torn = False  # a commit was broken off: some layers have the new tokens, some not
 
     @property
     def B(self) -> int:
@@ -102,6 +103,11 @@ class Cache:
         """
         if B != self.B:
             raise ValueError(f"the cache is for {self.B} sequences; got tokens of {B}.")
+        if self._torn:
+            raise ValueError(
+                "a commit was broken off, and the layers of this cache hold different tokens:"
+                " truncate(0), and read the tokens again."
+            )
         span = Span(self.lengths, span_counts(n_new, B, T), T, self.device, tree)
         check_room(span, self.S_max)
         self._span = span
@@ -131,13 +137,13 @@ class Cache:
             most = 0 if self._is_long(span) else self.rollback
             back = [came - n for came, n in zip(span.n_new, counts, strict=True)]
             self._check_undo(back, [most] * self.B)
-        if paths is not None:
-            for store in self.stores.values():
-                store.move(span, paths)
+        self._torn = True
         for store in self.stores.values():
+            if paths is not None:
+                store.move(span, paths)
             store.commit(span, counts)
-        self._span = None
         self._count(span, counts)
+        self._span, self._torn = None, False
 
     def _count(self, span: Span, kept: Sequence[int]) -> None:
         """Note what a committed span added, and how much of it can be taken back later."""
@@ -175,6 +181,7 @@ class Cache:
             self._lengths[b] = n
             if n == 0:
                 self._clear(b)
+        self._torn = self._torn and any(wanted)
 
     def _check_undo(self, back: Sequence[int], undo: Sequence[int]) -> None:
         """ValueError unless as many tokens of each sequence can be taken back as `back` says: at

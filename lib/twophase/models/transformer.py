@@ -144,8 +144,11 @@ class Transformer(nn.Module):
     ) -> torch.Tensor:
         """Logits [B, T, V] for the token after each of `tokens`, int64 [B, T]; with `at`, as in
         `logits`, [B, V]. The rest as in `hidden`."""
-        x = self.hidden(tokens, cache, positions, n_new, tree=tree, commit=commit)
-        return self.logits(x, at)
+        x = self.hidden(tokens, cache, positions, n_new, tree=tree, commit=False)
+        logits = self.logits(x, at)
+        if cache is not None and commit:
+            cache.commit()
+        return logits
 
     def hidden(
         self,
@@ -174,9 +177,10 @@ class Transformer(nn.Module):
         x = self._embed(tokens, positions)  # [B, T, D]
         for block in self.layers:
             x = block(x, step)  # [B, T, D]
+        x = self.norm(x)  # [B, T, D]
         if cache is not None and commit:
             cache.commit()
-        return self.norm(x)  # type: ignore[no-any-return]
+        return x  # type: ignore[no-any-return]
 
     def logits(self, hidden: torch.Tensor, at: torch.Tensor | int | None = None) -> torch.Tensor:
         """Logits of hidden states [B, T, D]: [B, T, V], or [B, V] of the token `at`, a number for
@@ -225,7 +229,9 @@ class Transformer(nn.Module):
         c, x = self.config, self.embed_tokens(tokens)  # [B, T, D]
         if c.embedding_scale != 1.0:  # rounded as the stream is, as Gemma was trained
             x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)
-        return x + self.embed_positions(positions) if c.learned_positions else x  # type: ignore[no-any-return]
+        if c.learned_positions:  # what pads a block may stand beyond the table
+            x = x + self.embed_positions(positions.clamp(max=c.learned_positions - 1))
+        return x  # type: ignore[no-any-return]
 
     def _rope(self, positions: torch.Tensor) -> dict[str, Tables | None]:
         """Cosines and sines for each kind of layer, [T, H/2] or [B, T, H/2] each; None where
