@@ -17,6 +17,7 @@ from twophase.models.hugging_face.keys import (
     COUNTS,
     EXPERTS,
     HARMLESS,
+    NEVER_NULL,
     NUMBERS,
     READ,
     REFUSED,
@@ -105,6 +106,8 @@ def _check_keys(config: Json, text: Json, family: Family) -> None:
 def _check_kinds(part: Json) -> None:
     """Whether switches are switches and numbers numbers, and names of one number agree."""
     for key in sorted(part.keys()):
+        if part[key] is None and key in NEVER_NULL:
+            raise ValueError(f"{key} is null: write its value, or leave the key out.")
         if key in SWITCHES:
             flag(part, key)
         elif key in COUNTS:

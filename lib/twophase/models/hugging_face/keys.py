@@ -49,6 +49,12 @@ NUMBERS = _words("""
     attn_logit_softcapping final_logit_softcapping routed_scaling_factor
 """)
 
+# A number or name that null leaves open: what is meant by it nobody knows, and transformers 5
+# refuses it. Where null has a meaning (no window, no cap, heads as wide as D/N), it is taken.
+NEVER_NULL = _words("""
+    rms_norm_eps tie_word_embeddings hidden_act hidden_activation rope_theta rope_local_base_freq
+    query_pre_attn_scalar routed_scaling_factor
+""")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names of one number
 
 # Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that

@@ -47,8 +47,6 @@ def rope_fields(text: Json) -> dict[str, Any]:
     supported."""
     if text.get("partial_rotary_factor", 1) not in (None, 1):
         raise ValueError(_partial(text["partial_rotary_factor"], "partial_rotary_factor"))
-    if "rope_theta" in text and text["rope_theta"] is None:
-        raise ValueError("rope_theta is null: write the number, or leave the key out.")
     where = "rope_scaling" if text.get("rope_scaling") else "rope_parameters"
     if text["model_type"] == "gemma3_text":
         return _gemma3(text, where)
