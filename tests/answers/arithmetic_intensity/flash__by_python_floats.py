@@ -1,23 +1,23 @@
 def start(T, H):
-    return [{"out": [0.0] * H, "m": -math.inf, "l": 0.0} for _ in range(T)]
+    return {"out": [0.0] * (T * H), "top": [-2e3] * T, "mass": [0.0] * T}
 
 
 def add_block(state, q, k, v, key_start, query_start):
-    for t, row in enumerate(state):
-        for j in range(min(len(k), query_start + t - key_start + 1)):
-            score = float(q[t].double() @ k[j].double()) / math.sqrt(q.shape[1])
-            if score > row["m"]:
-                shrink = math.exp(row["m"] - score)
-                row["out"], row["l"], row["m"] = (
-                    [x * shrink for x in row["out"]],
-                    row["l"] * shrink,
-                    score,
-                )
-            weight = math.exp(score - row["m"])
-            row["out"] = [x + weight * y for x, y in zip(row["out"], v[j].tolist())]
-            row["l"] += weight
-    return state
+    out, top, mass = (list(part) for part in state.values())
+    keys, values, H = k.tolist(), v.tolist(), q.shape[1]
+    for t, query in enumerate(q.tolist()):
+        for j in range(min(len(keys), query_start + t - key_start + 1)):
+            score = sum(a * b for a, b in zip(query, keys[j])) / math.sqrt(H)
+            shrink = 1.0
+            if score > top[t]:
+                shrink, top[t] = math.exp(top[t] - score), score
+            weight = math.exp(score - top[t])
+            mass[t] = mass[t] * shrink + weight
+            for h in range(H):
+                out[t * H + h] = out[t * H + h] * shrink + weight * values[j][h]
+    return {"out": out, "top": top, "mass": mass}
 
 
 def finish(state):
-    return torch.tensor([[x / row["l"] for x in row["out"]] for row in state])
+    out = torch.tensor(state["out"]).reshape(len(state["mass"]), -1)
+    return out / torch.tensor(state["mass"])[:, None]
