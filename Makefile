@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 TORCH_INDEX ?=
+# the seed of `make test-more`: `fresh` takes any and says which
+DRAWS ?= fresh
 BIN := .venv/bin
 READY := .venv/.ready
 # two test processes with one thread each: faster than one with two, and the times in the reports do not fight
@@ -36,7 +38,7 @@ test: $(READY) lint
 	$(ONE_THREAD) PYTHONHASHSEED=0 $(PYTEST) tests
 
 test-more: $(READY)
-	$(ONE_THREAD) $(PYTEST) -m 'more or hypothesis' --draws=fresh --timeout 3600 tests
+	$(ONE_THREAD) $(PYTEST) -m 'more or hypothesis' --draws=$(DRAWS) --timeout 3600 tests
 
 lint: $(READY)
 	$(BIN)/ruff check .
