@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import sys
 from collections.abc import Generator
 
@@ -56,6 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile(FRESH)
         config.option.hypothesis_seed = draws
     config.stash[SEED] = int(draws or 0)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in its background deaf to Ctrl-C, and every process inherits it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

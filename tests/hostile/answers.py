@@ -52,6 +52,11 @@ VALUES = {
     "a dict that has all keys": (
         "import collections; return collections.defaultdict(lambda: 2 * n_tokens * width)"
     ),
+    "a float, which is no whole number": "return 2.0 * n_tokens * width",
+    "a tensor of floats with its gradient": (
+        "import torch; return torch.tensor(2.0 * n_tokens * width, dtype=torch.float64,"
+        " requires_grad=True) * 1"
+    ),
     "a complex number": "return 2 * n_tokens * width + 0j",
     "a fraction": "import fractions; return fractions.Fraction(2 * n_tokens * width)",
     "a decimal": "import decimal; return decimal.Decimal(2 * n_tokens * width)",
@@ -207,6 +212,7 @@ SOFTMAXES = {
     "one number for all": "def softmax(x): return np.broadcast_to(1 / 3, x.shape)",
     "too few digits": "def softmax(x):\n    e = np.exp(x)\n    return (e / e.sum(-1, keepdims=True)).astype('f2')",
     "its argument": "def softmax(x): return x",
+    "its argument, changed": "def softmax(x):\n    x -= x.max(-1, keepdims=True)\n    np.exp(x, out=x)\n    x /= x.sum(-1, keepdims=True)\n    return x",
     "an array that lies about its type": "class ndarray(np.ndarray): pass\nndarray.__module__ = 'numpy'\ndef softmax(x): return np.ones(x.shape).view(ndarray)",
 }  # fmt: skip
 
@@ -243,6 +249,7 @@ ANSWERS = [
     *(as_answer(f"raises {name}", body) for name, body in RAISED.items()),
     *(instead(f"counter: {name}", "counter", source) for name, source in COUNTERS.items()),
     *(instead(f"softmax: {name}", "softmax", source) for name, source in SOFTMAXES.items()),
+    instead("sampler: its argument, changed", "sampler", "def sample(choose, probs):\n    s = sum(probs)\n    for i in range(len(probs)): probs[i] /= s\n    return choose(probs)"),
     _public_constants(),
     as_answer("right the first time only", "calls.append(1); return 2 * n_tokens * width if len(calls) < 2 else 0", before="calls = []"),
     as_answer("right until a time", "return 2 * n_tokens * width if time.monotonic() < start + 0.0005 else 0", before="import time; start = time.monotonic()"),

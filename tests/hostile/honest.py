@@ -62,11 +62,6 @@ BYTES = {
     "an array of no axes": "def bytes_of(n, w): return np.array(2 * n * w)",
     "a vectorized function": "bytes_of = np.vectorize(lambda n, w: 2 * n * w)",
     "torch": "import torch\ndef bytes_of(n, w): return torch.tensor(2 * n * w)",
-    "torch, with its gradient": (
-        "import torch\ndef bytes_of(n, w): return torch.tensor(2.0 * n * w, dtype=torch.float64,"
-        " requires_grad=True) * 1"
-    ),
-    "a float": "def bytes_of(n, w): return 2.0 * n * w",
     "math": "import math\ndef bytes_of(n, w): return math.prod((2, n, w))",
     "sympy": (
         "import sympy\nn_, w_ = sympy.symbols('n w')\nexpression = 2 * n_ * w_\ndef bytes_of(n, w):"
@@ -207,21 +202,17 @@ SAMPLERS = {
         " ThreadPoolExecutor() as pool: return pool.submit(choose, [p / sum(probs) for p in"
         " probs]).result()"
     ),
-    "its argument, changed": (
-        "def sample(choose, probs):\n    s = sum(probs)\n    for i in range(len(probs)): probs[i]"
-        " /= s\n    return choose(probs)"
-    ),
     "prints": (
         "def sample(choose, probs):\n    print(choose, probs)\n    return choose([p / sum(probs)"
         " for p in probs])"
     ),
 }
 SOFTMAXES = {
-    "its argument, changed": (
-        "def softmax(x):\n    x -= x.max(-1, keepdims=True)\n    np.exp(x, out=x)\n    x /="
-        " x.sum(-1, keepdims=True)\n    return x"
-    ),
     "torch": "import torch\ndef softmax(x): return torch.softmax(torch.from_numpy(x), -1).numpy()",
+    "torch, with its gradient": (
+        "import torch\ndef softmax(x): return torch.softmax(torch.tensor(x, requires_grad=True),"
+        " -1).detach().numpy()"
+    ),
     "torch on two threads": (
         "import torch\ntorch.set_num_threads(2)\ndef softmax(x):\n    torch.ones(500, 500) @"
         " torch.ones(500, 500)\n    return torch.softmax(torch.from_numpy(x), -1).detach().numpy()"
