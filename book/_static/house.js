@@ -118,7 +118,7 @@
     }
     const name = { "TABLE": "table", "PRE": "code", "MJX-CONTAINER": "formula" };
     function mark() {
-      for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article .tp-plot, article .cell_output .output")) {
+      for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article mjx-container[display='true'], article .tp-plot, article .cell_output .output")) {
         const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
         const canScroll = scrolls && getComputedStyle(box).overflowX !== "visible";
         if (canScroll && !box.hasAttribute("tabindex")) {
@@ -132,7 +132,9 @@
     }
     mark();
     window.addEventListener("resize", mark);
-    window.addEventListener("load", () => setTimeout(mark, 300));
+    window.addEventListener("load", () => {
+      (window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => setTimeout(mark, 100)); // formulas stand only then
+    });
   }
 
   function repairs() {
