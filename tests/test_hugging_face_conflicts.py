@@ -2,6 +2,7 @@
 a refusal that names the key: never silently something else."""
 
 import re
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -112,6 +113,37 @@ def test_published_configs_on_a_small_scale_give_the_logits_of_transformers(name
     verdict = judge(shrunk(PUBLISHED[name]["config"]), tmp_path)
     assert (verdict.refused, verdict.theirs_failed) == ("", "")
     assert verdict.difference < TOLERANCE
+
+
+SIZES = (
+    "hidden_size",
+    "vocab_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+)
+NEEDED = (*SIZES, "model_type", "text_config", "vision_config")  # without them there is no model
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_config_without_any_one_of_its_keys_agrees_or_is_refused(
+    name, tmp_path_factory
+):
+    whole = shrunk(PUBLISHED[name]["config"])
+    agreed = 0
+    for inner in (None, "text_config", "rope_scaling"):
+        part = whole if inner is None else whole.get(inner)
+        for key in [key for key in part or () if key not in NEEDED]:
+            for null in (False, True):
+                config = deepcopy(whole)
+                changed = config if inner is None else config[inner]
+                changed.pop(key)
+                changed |= {key: None} if null else {}
+                verdict = judge(config, tmp_path_factory.mktemp("without"))
+                assert agree_or_refuse(verdict), (inner, key, null, verdict)
+                agreed += verdict.difference < TOLERANCE
+    assert agreed > 8
 
 
 def names(value: Any) -> set[str]:
