@@ -200,8 +200,9 @@ def _last(
     counts, T = [len(new) for new in fed], max(map(len, fed))
     tokens = torch.tensor([[*new, *[0] * (T - len(new))] for new in fed], device=model.device)
     n_new = None if store is None else counts
-    last = torch.tensor([max(0, n - 1) for n in counts], device=model.device)  # [B]
-    at = last if len(set(counts)) > 1 else -1
+    at: torch.Tensor | int = -1
+    if len(set(counts)) > 1:
+        at = torch.tensor([max(0, n - 1) for n in counts], device=model.device)  # [B]
     if not all_logits:
         return model(tokens, store, n_new=n_new, at=at)  # type: ignore[no-any-return]
     logits: torch.Tensor = model(tokens, store, n_new=n_new)  # [B, T, V]

@@ -188,7 +188,9 @@ class Transformer(nn.Module):
 
         At V of 128,256 all logits of a long prompt cost more than the rest of a small model.
         """
-        if at is not None:
+        if isinstance(at, int):
+            hidden = hidden[:, at]  # [B, D]
+        elif at is not None:
             hidden = hidden[torch.arange(len(hidden), device=hidden.device), at]  # [B, D]
         logits = self.lm_head(hidden)  # [B, T, V] or [B, V]
         cap = self.config.logit_cap
