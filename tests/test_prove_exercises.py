@@ -33,7 +33,8 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 
 def test_a_sample_of_mutants_is_killed_or_has_a_reason(bench: Bench) -> None:
-    mutants = all_mutants(programs(bench.exercise, ANSWERS)[:1])
+    whole = programs(bench.exercise, ANSWERS)
+    mutants = next(found for one in whole if (found := all_mutants([one])))  # a table has none
     known = reasons(bench.exercise)
     sample = [m for m in mutants if m[1].key not in known][:: max(1, len(mutants) // SAMPLE)]
     assert sample
