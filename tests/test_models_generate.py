@@ -110,7 +110,7 @@ def test_text_becomes_bytes_after_a_newline_and_back():
 
 def test_nothing_asked_for_is_nothing_made(model):
     record = complete(model, PROMPT, 0)
-    assert record.tokens == []
+    assert (record.tokens, record.finish_reason) == ([], "length")
     assert math.isnan(record.ttft_s)
     assert math.isnan(Generation(times_s=[1.0]).tpot_s)
 
@@ -181,6 +181,10 @@ def test_a_batch_that_cannot_be_continued_is_refused(model):
         ([], {}, "no prompt"),
         ([[1], []], {}, "prompt is empty"),
         ([[1], [256]], {}, "outside the vocabulary"),
+        ([1, 2], {}, "a prompt is a list of tokens, whole numbers; got 1"),
+        ([[1.0]], {}, r"whole numbers; got \[1.0\]"),
+        (["a"], {}, "whole numbers; got 'a'"),
+        ([torch.tensor([1, 2])], {}, "a prompt is a list of tokens"),
         ([[1], [2]], {"generators": [torch.Generator()]}, "2 prompts need as many generators"),
         ([[1], [2]], {"records": [Generation()]}, "2 prompts need as many records"),
     ):

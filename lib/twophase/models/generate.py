@@ -118,7 +118,7 @@ def generate_batch(
     records = [Generation() for _ in prompts] if records is None else records
     for record, prompt in zip(records, prompts, strict=True):
         record.prompt, record.tokens, record.times_s = list(prompt), [], []
-        record.finish_reason = None
+        record.finish_reason = stop_reason([], n_new, stop)
 
     def draw(logits: torch.Tensor, b: int) -> int:
         own = None if generators is None else generators[b]
@@ -138,6 +138,8 @@ def _check(model: Transformer, prompts: Sequence[Sequence[int]], n_new: int) -> 
     if not prompts:
         raise ValueError("there is no prompt: a batch needs at least one.")
     for prompt in prompts:
+        if not isinstance(prompt, Sequence) or not all(hasattr(t, "__index__") for t in prompt):
+            raise ValueError(f"a prompt is a list of tokens, whole numbers; got {prompt!r}.")
         if not prompt:
             raise ValueError("the prompt is empty: the model needs at least one token to continue.")
         if bad := [t for t in prompt if not 0 <= t < V]:
@@ -160,7 +162,7 @@ def _loop(
     texts = [list(record.prompt) for record in records]
     longest = max(map(len, texts)) + n_new
     store = model.new_cache(len(texts), longest) if cache and n_new else None
-    while any(len(r.tokens) < n_new and r.finish_reason is None for r in records):
+    while any(record.finish_reason is None for record in records):
         with torch.inference_mode():
             logits = _next_logits(model, texts, records, store, all_logits)  # [V] each
             new = [None if row is None else draw(row, b) for b, row in enumerate(logits)]
