@@ -332,9 +332,72 @@ def test_a_tree_that_is_none_is_refused():
     for paths in ([[1, 2]], [[0, 1, 2]], [[0, 0]], [[0, 3]]):
         with pytest.raises(ValueError, match=r"way down|names tokens"):
             cache.commit(paths=paths)
+    with pytest.raises(ValueError, match="not both"):
+        cache.commit([2], paths=[[0, 2]])
+    with pytest.raises(ValueError, match="way down"):  # the first three are no path
+        cache.commit()
     cache.commit(paths=[[0, 2]])
+    with pytest.raises(ValueError, match="way down"):
+        model(ids, cache, tree=tree_of([-1, 0, 0]))
+    assert cache.lengths == (2,)
+    for way_in in ({}, {"cache": MODELS["linear"].new_cache(1, 9), "commit": False}):
+        with pytest.raises(ValueError, match="cannot read a tree"):
+            MODELS["linear"](ids, **way_in, tree=tree_of([-1, 0, 0]))
+    both_ways = Transformer(Config(**(ODD | {"causal": False})))
+    with pytest.raises(ValueError, match="it has no tree"):
+        both_ways(ids, tree=tree_of([-1, 0, 0]))
     with pytest.raises(ValueError, match="cannot read a tree"):
         MODELS["ssm"](ids, MODELS["ssm"].new_cache(1, 9), tree=tree_of([-1, 0, 0]))
+
+
+def test_what_stays_of_a_tree_came_and_saw_its_path():
+    cache, ids = MODELS["full"].new_cache(2, 9), torch.tensor([text(3), text(3)])
+    MODELS["full"](ids, cache, n_new=[2, 3], tree=tree_of([-1, 0, 0]), commit=False)
+    with pytest.raises(ValueError, match=r"tokens that came, .* got \[0, 2\] of 2"):
+        cache.commit(paths=[[0, 2], [0, 2]])
+    odd = tree_of([-1, -1, 1])
+    odd[2, 0] = True  # it sees 0, but the one before it, 1, does not
+    MODELS["full"](ids, cache, tree=odd, commit=False)
+    with pytest.raises(ValueError, match="way down"):
+        cache.commit(paths=[[0, 1, 2], [0]])
+    cache.commit(paths=[[1], [0]])
+    assert cache.lengths == (1, 1)
+
+
+def test_a_tree_ends_where_its_deepest_token_stands_not_where_its_last_slot_is():
+    model, held = MODELS["learned positions"], text(60)
+    cache = model.new_cache(1, 70)
+    feed(model, cache, [held])
+    drafts = text(7, seed=5)
+    (found,) = feed(model, cache, [drafts], tree=tree_of(TREE), commit=False)
+    same(found[6], alone(model, held + [drafts[t] for t in WAYS[0]])[-1])
+    with pytest.raises(ValueError, match="learned 64 positions"):
+        feed(model, cache, [text(5)])
+
+
+def test_a_free_row_takes_no_tokens_until_it_is_admitted():
+    cache = MODELS["full"].new_cache(2, 9)
+    cache.release(1)
+    with pytest.raises(ValueError, match="row 1 was released: admit it"):
+        feed(MODELS["full"], cache, [[1], [2]])
+    feed(MODELS["full"], cache, [[1], []])
+    assert (cache.admit(), cache.lengths) == (1, (1, 0))
+
+
+def test_a_cut_that_is_refused_leaves_the_pass_that_waits():
+    cache = MODELS["full"].new_cache(1, 9)
+    feed(MODELS["full"], cache, [text(3)], commit=False)
+    with pytest.raises(ValueError, match="cannot be cut to 1"):
+        cache.truncate(1)
+    cache.commit(2)
+    assert cache.length == 2
+
+
+def test_no_cache_has_no_room_or_takes_back_less_than_nothing_or_rounds_to_whole_numbers():
+    for sizes in ({"S_max": 0}, {"rollback": -1}, {"dtype": torch.int8}):
+        for kind in ("full", "window", "ssm", "latent"):
+            with pytest.raises(ValueError, match=r"S_max of at least 1, rollback of at least 0"):
+                MODELS[kind].new_cache(**({"B": 1, "S_max": 4} | sizes))
 
 
 @EVERY
@@ -349,7 +412,7 @@ def test_the_owner_refuses_what_does_not_fit_before_anything_is_written(kind):
         with pytest.raises(ValueError, match=says):
             feed(model, cache, new)
     one = torch.zeros(2, 1, dtype=torch.long)
-    for counts in ([0, 2], [-1, 1], [1], torch.tensor(1)):
+    for counts in ([0, 2], [-1, 1], [1], torch.tensor(1), [1.5, 1], 0.5):
         with pytest.raises(ValueError, match="count"):
             model(one, cache, n_new=counts)
     with pytest.raises(ValueError, match="cache is for 2 sequences; got tokens of 3"):
@@ -447,6 +510,10 @@ def test_logits_where_they_are_asked_for_are_those_of_all(kind):
     torch.testing.assert_close(model(ids, at=-1), every[:, -1])
     torch.testing.assert_close(model(ids, at=torch.tensor([2, 5])), every[[0, 1], [2, 5]])
     torch.testing.assert_close(model.logits(model.hidden(ids), 3), every[:, 3])
+    wrong = (6, -7, 2.0, True, torch.tensor([1]), torch.tensor([[1], [2]]), torch.ones(2))
+    for at in wrong:
+        with pytest.raises(ValueError, match=r"-6 to 5, or int64 \[2\]"):
+            model(ids, at=at)
 
 
 @EVERY
@@ -456,6 +523,8 @@ def test_noise_in_a_cache_changes_no_shape_and_no_length(kind):
     assert cache.length == 6
     assert model(torch.zeros(2, 1, dtype=torch.long), cache).shape == (2, 1, ODD["V"])
     assert cache.length == 7
+    cache.fill_with_noise(0)
+    same(feed(model, cache, [text(3), text(3)])[0], alone(model, text(3)))
     with pytest.raises(ValueError, match="room for 10"):
         cache.fill_with_noise(11)
 

@@ -9,6 +9,7 @@ device.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import index
 
 import torch
 
@@ -141,15 +142,19 @@ def span_counts(
     counts: torch.Tensor | Sequence[int] | int | None, B: int, default: int
 ) -> tuple[int, ...]:
     """Counts for B sequences as ints on the host: given as a tensor [B], a list, one for all, or
-    not at all. ValueError if there are not B of them."""
+    not at all. ValueError if there are not B of them, or one is no whole number."""
     if counts is None:
         return (default,) * B
     if isinstance(counts, int):
         return (counts,) * B
-    listed = counts.tolist() if isinstance(counts, torch.Tensor) else list(counts)
-    if not isinstance(listed, list) or len(listed) != B:
-        raise ValueError(f"one count is needed for each of {B} sequences; got {listed}.")
-    return tuple(int(n) for n in listed)
+    try:
+        listed = counts.tolist() if isinstance(counts, torch.Tensor) else list(counts)
+        whole = tuple(index(n) for n in listed)
+    except TypeError:
+        whole = ()
+    if len(whole) != B:
+        raise ValueError(f"one count, a whole number, is needed for each of {B}; got {counts}.")
+    return whole
 
 
 def _check_tree(tree: torch.Tensor, T: int) -> None:

@@ -58,10 +58,6 @@ class State:
     def run(self, span: Span, advance: Advance) -> torch.Tensor:
         """What the T tokens of a span give, [B, T, ...]: all at once, or one by one where some of
         them may be taken back."""
-        if span.tree is not None:
-            raise ValueError(
-                "a layer with a state reads its tokens one after the other, and cannot read a tree."
-            )
         steps = span.T if self.rollback + 1 >= span.T else 1
         size = span.T // steps  # 1, or all
         outs, state = [], self.now

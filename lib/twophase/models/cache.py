@@ -99,7 +99,7 @@ class Cache:
         """Where T new tokens of each sequence go, `n_new[b]` of them real. Nothing is changed yet.
 
         A span that was begun and not committed is forgotten. Raises ValueError if B is not the
-        cache's, a count is not between 0 and T, or a sequence has no room.
+        cache's, a count is not between 0 and T, a sequence has no room, or a row was released.
         """
         if B != self.B:
             raise ValueError(f"the cache is for {self.B} sequences; got tokens of {B}.")
@@ -110,6 +110,9 @@ class Cache:
             )
         span = Span(self.lengths, span_counts(n_new, B, T), T, self.device, tree)
         check_room(span, self.S_max)
+        for row, (n, taken) in enumerate(zip(span.n_new, self._taken, strict=True)):
+            if n and not taken:
+                raise ValueError(f"row {row} was released: admit it, or give it n_new of 0.")
         self._span = span
         return span
 
@@ -120,19 +123,25 @@ class Cache:
 
         After a tree, `paths[b]` are those that stay, numbered from 0, each a descendant of the one
         before. Raises ValueError, and changes nothing, if no pass was begun, more should stay than
-        came, or, where a layer has a state, all but more than `rollback`. That none stay at all is
-        always possible.
+        came, what should stay of a tree is no way down, or, where a layer has a state, more than
+        `rollback` should go. That none stay at all is always possible.
         """
         span = self._span
         if span is None:
-            raise ValueError("nothing to commit: no pass was begun since the last commit.")
+            raise ValueError(
+                "nothing to commit: no pass was begun since rows were last committed, cut, released"
+                " or copied."
+            )
         if paths is not None:
-            _check_paths(paths, span)
-            kept = [len(path) for path in paths]
+            if kept is not None:
+                raise ValueError("say how many stay (`kept`) or which (`paths`), not both.")
+            kept = [len(path) for path in _check_paths(paths, span)]
         counts = span_counts(span.n_new if kept is None else kept, self.B, 0)
         for b, (n, came) in enumerate(zip(counts, span.n_new, strict=True)):
             if not 0 <= n <= came:
                 raise ValueError(f"{came} tokens came for sequence {b}: {n} of them cannot stay.")
+        if span.tree is not None and paths is None:
+            paths = _check_paths([range(n) for n in counts], span)
         if any(counts) and self._has_states():  # rings hold a pass back until it is committed
             most = 0 if self._is_long(span) else self.rollback
             back = [came - n for came, n in zip(span.n_new, counts, strict=True)]
@@ -166,13 +175,13 @@ class Cache:
         0 is always possible. ValueError, and nothing changed, for a length that a sequence does not
         have, or one further back than the layers can go.
         """
-        self._span = None
         wanted = span_counts(lengths, self.B, 0)
         for b, (n, held) in enumerate(zip(wanted, self._lengths, strict=True)):
             if not 0 <= n <= held:
                 raise ValueError(f"sequence {b} holds {held} tokens and cannot be cut to {n}.")
         back = [h - n if n else 0 for n, h in zip(wanted, self._lengths, strict=True)]
         self._check_undo(back, self._undo)
+        self._span = None
         if any(back):
             for store in self.stores.values():
                 store.take_back(back)
@@ -228,6 +237,9 @@ class Cache:
         for store in self.stores.values():
             store.fill_with_noise()
         self._lengths, self._undo, self._span = [length] * self.B, [0] * self.B, None
+        if length == 0:  # a state starts at zero
+            for row in range(self.B):
+                self._clear(row)
 
     def _clear(self, row: int) -> None:
         for store in self.stores.values():
@@ -240,17 +252,20 @@ class Cache:
             raise ValueError(f"the cache has rows 0 to {self.B - 1}; got {row}.")
 
 
-def _check_paths(paths: Sequence[Sequence[int]], span: Span) -> None:
-    """ValueError unless each path goes down the span's tree."""
+def _check_paths(paths: Sequence[Sequence[int]], span: Span) -> Sequence[Sequence[int]]:
+    """The paths; ValueError unless each goes down the span's tree: a token sees what comes before
+    it on its path, itself, and nothing else."""
     if span.tree is None or len(paths) != span.B:
         raise ValueError(
             f"paths are for a pass with a tree, one for each of {span.B} sequences; a pass without"
             " one keeps the first tokens, so many of each."
         )
-    for path in paths:
-        if list(path) != sorted(set(path)) or not set(path) <= set(range(span.T)):
-            raise ValueError(f"a path names tokens 0 to {span.T - 1} in their order; got {path}.")
-        if any(not span.tree[path[-1], t] for t in path) or (
-            path and int(span.tree[path[-1]].sum()) != len(path)
-        ):
-            raise ValueError(f"{list(path)} is no way down the tree: a token in it sees others.")
+    seen = [[s for s, sees in enumerate(row) if sees] for row in span.tree.tolist()]
+    for path, came in zip(map(list, paths), span.n_new, strict=True):
+        if path != sorted(set(path)) or not set(path) <= set(range(came)):
+            raise ValueError(
+                f"a path names tokens that came, from 0 on, in their order; got {path} of {came}."
+            )
+        if any(seen[t] != path[: i + 1] for i, t in enumerate(path)):
+            raise ValueError(f"{path} is no way down the tree: a token in it sees others.")
+    return paths

@@ -41,6 +41,8 @@ class PassKV:
     ) -> torch.Tensor:
         """What the queries q [B, T, N, H] find among them: [B, T, N, H]."""
         if not self.causal:
+            if span.tree is not None:
+                raise ValueError("a model that reads both ways sees every token: it has no tree.")
             return full_attention(q, self.k, self.v, softcap=softcap, scale=scale)
         mask = span.mask_of_all(window)
         window = window if mask is None else None
@@ -64,7 +66,11 @@ class Step:
         return None if self.cache is None else self._stored(layer, (LatentCache,), "latents")
 
     def state(self, layer: int) -> State | None:
-        """The state of a layer; None without a cache."""
+        """The state of a layer; None without a cache. ValueError for a tree."""
+        if self.span.tree is not None:
+            raise ValueError(
+                "a layer with a state reads its tokens one after the other, and cannot read a tree."
+            )
         return None if self.cache is None else self._stored(layer, (State,), "a state")
 
     def keys_values(self, layer: int, read_later: bool) -> KVCache | RingKVCache | PassKV:
@@ -87,3 +93,17 @@ class Step:
                 f" this one has {found} there."
             )
         return store
+
+
+def check_at(at: torch.Tensor | int, B: int, T: int) -> None:
+    """ValueError unless `at` is the number of one of T tokens, or holds one for each of B
+    sequences (whether those are below T, only the device knows)."""
+    if isinstance(at, torch.Tensor):
+        fits = at.shape in ((), (B,)) and at.dtype in (torch.int32, torch.int64)
+    else:
+        fits = isinstance(at, int) and not isinstance(at, bool) and -T <= at < T
+    if not fits:
+        raise ValueError(
+            f"`at` is a token's number, -{T} to {T - 1}, or int64 [{B}], one for each sequence; got"
+            f" {at}."
+        )

@@ -49,11 +49,16 @@ def new_cache(
     device: torch.device | str | None,
 ) -> Cache:
     """An empty cache with a store for each layer that keeps keys and values of its own. ValueError
-    for a model that reads both ways."""
+    for a model that reads both ways, or sizes and a dtype that no cache can have."""
     if not config.causal:
         raise ValueError(
             "a model that reads both ways has no cache: every new token changes what all others"
             " see."
+        )
+    if S_max < 1 or rollback < 0 or not dtype.is_floating_point:
+        raise ValueError(
+            "a cache needs S_max of at least 1, rollback of at least 0 and a floating-point dtype;"
+            f" got {S_max}, {rollback} and {dtype}."
         )
     stores = {
         layer: new_store(config, layer, B, S_max, rollback, dtype, device)

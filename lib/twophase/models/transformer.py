@@ -21,7 +21,7 @@ from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP, PlainMLP
 from twophase.models.norm import RMSNorm, make_norm
 from twophase.models.state_space import SelectiveStateSpace
-from twophase.models.step import Step, Tables
+from twophase.models.step import Step, Tables, check_at
 from twophase.models.stores import new_cache
 
 __all__ = ["KINDS", "Config", "RMSNorm", "Transformer"]
@@ -184,10 +184,12 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: torch.Tensor, at: torch.Tensor | int | None = None) -> torch.Tensor:
         """Logits of hidden states [B, T, D]: [B, T, V], or [B, V] of the token `at`, a number for
-        all sequences (-1: the last) or one for each, int64 [B].
+        all sequences (-1: the last) or one for each, int64 [B]. ValueError for another `at`.
 
         At V of 128,256 all logits of a long prompt cost more than the rest of a small model.
         """
+        if at is not None:
+            check_at(at, *hidden.shape[:2])
         if isinstance(at, int):
             hidden = hidden[:, at]  # [B, D]
         elif at is not None:
@@ -217,7 +219,7 @@ class Transformer(nn.Module):
     def _check_positions(self, span: Span, positions: torch.Tensor) -> None:
         """ValueError for a position beyond the table of those learned."""
         table = self.config.learned_positions
-        if table and positions is span.positions:
+        if table and positions is span.positions and span.tree is None:
             last = span.end - 1  # known without asking the device
         elif table and not positions.is_meta:
             last = int(positions.max())
