@@ -204,6 +204,8 @@ def test_a_cache_whose_commit_was_broken_off_says_so_and_can_begin_anew(monkeypa
     monkeypatch.undo()
     with pytest.raises(ValueError, match="a commit was broken off"):
         feed(model, cache, [[5]])
+    with pytest.raises(ValueError, match="a commit was broken off"):
+        cache.commit()  # a path would be moved a second time
     cache.truncate(0)
     same(feed(model, cache, [text(6)])[0], alone(model, text(6)))
 
@@ -490,6 +492,12 @@ def test_a_model_of_fewer_layers_takes_its_positions_from_the_owner():
     cache = big.new_cache(1, 9)
     small(torch.tensor([text(4)]), cache)
     same(small(torch.tensor([[5]]), cache)[0], alone(small, [*text(4), 5])[-1:])
+
+
+def test_a_state_that_did_not_run_is_not_committed():
+    shorter = Transformer(Config(**(ODD | KINDS["ssm"] | {"L": 2})))
+    with pytest.raises(ValueError, match="a layer with a state did not run"):
+        shorter(torch.tensor([text(4)]), MODELS["ssm"].new_cache(1, 9))
 
 
 def test_the_cache_of_another_model_is_refused_by_the_layer_that_finds_it():

@@ -69,8 +69,13 @@ class State:
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)
 
     def commit(self, span: Span, kept: Sequence[int]) -> None:
-        """The state after the first `kept[b]` tokens of the span that ran last."""
+        """The state after the first `kept[b]` tokens of the span that ran last. ValueError if
+        tokens should stay and none ran."""
         proposed, self._proposed = self._proposed, []
+        if any(kept) and not proposed:
+            raise ValueError(
+                "a layer with a state did not run, and cannot keep what it never read."
+            )
         if len(proposed) < span.T or not self.rollback:  # only whole passes can stay
             if any(kept):
                 for past, last in zip(self._past, proposed[-1], strict=True):

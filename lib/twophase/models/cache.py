@@ -103,11 +103,7 @@ class Cache:
         """
         if B != self.B:
             raise ValueError(f"the cache is for {self.B} sequences; got tokens of {B}.")
-        if self._torn:
-            raise ValueError(
-                "a commit was broken off, and the layers of this cache hold different tokens:"
-                " truncate(0), and read the tokens again."
-            )
+        self._check_whole()
         span = Span(self.lengths, span_counts(n_new, B, T), T, self.device, tree)
         check_room(span, self.S_max)
         for row, (n, taken) in enumerate(zip(span.n_new, self._taken, strict=True)):
@@ -132,6 +128,7 @@ class Cache:
                 "nothing to commit: no pass was begun since rows were last committed, cut, released"
                 " or copied."
             )
+        self._check_whole()
         if paths is not None:
             if kept is not None:
                 raise ValueError("say how many stay (`kept`) or which (`paths`), not both.")
@@ -246,6 +243,14 @@ class Cache:
             store.clear(row)
         self._lengths[row] = self._undo[row] = 0
         self._span = None
+
+    def _check_whole(self) -> None:
+        """ValueError if a commit was broken off."""
+        if self._torn:
+            raise ValueError(
+                "a commit was broken off, and the layers of this cache hold different tokens:"
+                " truncate(0), and read the tokens again."
+            )
 
     def _check_row(self, row: int) -> None:
         if not 0 <= row < self.B:
