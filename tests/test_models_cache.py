@@ -246,6 +246,27 @@ def test_a_released_row_is_admitted_again_and_remembers_nothing(kind):
     same(feed(model, cache, [[1], []])[0][0], alone(model, [*first, 1])[-1])
 
 
+@EVERY
+def test_a_sequence_of_nan_leaves_none_to_the_next_in_its_row(kind):
+    model, cache = lively(kind), MODELS[kind].new_cache(2, 20)
+    model.embed_tokens.weight[30] = torch.nan
+    feed(model, cache, [text(3), [30] * 9])
+    cache.release(1)
+    cache.admit()
+    found = feed(MODELS[kind], cache, [text(9, seed=1), new := text(2)])[1]
+    same(found, alone(MODELS[kind], new))
+
+
+@pytest.mark.parametrize("kind", sorted(STATES))
+def test_a_layer_with_a_state_shares_none(kind):
+    if KINDS[kind]["attention"] == "ssm":
+        with pytest.raises(ValueError, match="layer 1 has a state of its own"):
+            Config(**(ODD | KINDS[kind] | {"kv_source": (0, 0, 2)}))
+    else:
+        with pytest.raises(ValueError, match="layer 2 has a state of its own"):
+            Config(**(ODD | KINDS[kind] | {"kv_source": (0, 1, 0)}))
+
+
 @pytest.mark.parametrize("kind", sorted(LIMITED))
 def test_what_layers_have_forgotten_is_not_given_back(kind):
     model, cache = MODELS[kind], MODELS[kind].new_cache(2, 20, rollback=1)

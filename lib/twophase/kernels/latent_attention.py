@@ -106,7 +106,10 @@ class LatentCache:
         """Nothing: what lies behind the end is not seen."""
 
     def clear(self, row: int) -> None:
-        """Nothing, again."""
+        """Forget one sequence. What is not seen is weighted with 0, and 0·NaN is NaN: one that went
+        wrong must leave nothing to the next in its row."""
+        for held in (self.latents, self.rope_keys):
+            held[row] = 0
 
     def copy_row(self, source: int, target: int) -> None:
         """Make one sequence a copy of another."""

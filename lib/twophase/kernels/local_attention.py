@@ -181,7 +181,10 @@ class RingKVCache:
         """Nothing: the spare slots hold what the windows of earlier queries need."""
 
     def clear(self, row: int) -> None:
-        """Nothing: what stands before position 0 is not seen."""
+        """Forget one sequence. What is not seen is weighted with 0, and 0·NaN is NaN: one that went
+        wrong must leave nothing to the next in its row."""
+        for held in (self.keys, self.values):
+            held[row] = 0
 
     def copy_row(self, source: int, target: int) -> None:
         """Make one sequence a copy of another."""

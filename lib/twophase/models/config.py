@@ -136,6 +136,8 @@ class Config:
             raise ValueError(f"`widths` has {len(self.widths)} entries for {self.L} layers.")
         for layer in range(self.L):
             source = self.source(layer)
+            if source != layer and self.mixers[layer] in ("linear", "ssm"):
+                raise ValueError(f"layer {layer} has a state of its own, and no keys to share.")
             if self.mixers[layer] != self.mixers[source]:
                 raise ValueError(f"layer {layer} cannot read the keys of a layer of another kind.")
             if self.at(layer).K != self.at(source).K:
