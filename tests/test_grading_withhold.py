@@ -160,7 +160,8 @@ PACKAGE = Path(registry.__file__).parents[1]
 def test_no_file_can_be_reached_that_is_none_of_a_submissions_business(source: str) -> None:
     with zygote().fork((), LIMITS) as one:
         ran = one.run_cell(source, 20.0)
-    assert "OSError" in ran.types, ran
+    # An import finds nothing where it may not look, if it has not looked there before.
+    assert {"OSError", "ModuleNotFoundError"} & set(ran.types), ran
 
 
 @pytest.mark.skipif(landlock.abi() < 6, reason="this kernel cannot close signals and TCP")

@@ -92,7 +92,7 @@ BLOCKS = st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=5)
 
 
 @EVERY
-@draws(12)
+@draws(4)
 @given(BLOCKS)
 def test_sequences_of_any_length_fed_in_any_blocks_get_what_they_get_alone(kind, blocks):
     model, cache = MODELS[kind], MODELS[kind].new_cache(3, 30)
@@ -118,7 +118,7 @@ def test_garbage_in_the_padding_changes_nothing(kind):
 
 
 @EVERY
-@draws(12)
+@draws(4)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4)), max_size=6))
 def test_committing_less_is_as_if_the_rest_had_never_come(kind, steps):
     model, cache = MODELS[kind], MODELS[kind].new_cache(2, 60, rollback=4)
@@ -138,7 +138,7 @@ def test_committing_less_is_as_if_the_rest_had_never_come(kind, steps):
 
 
 @EVERY
-@draws(12)
+@draws(4)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)), max_size=6),
 )
@@ -176,6 +176,8 @@ def test_a_pass_that_is_broken_off_at_any_layer_changes_nothing(kind, T):
         with pytest.raises(KeyboardInterrupt):
             feed(model, cache, [text(T, seed=3), text(T, seed=4)])
         hook.remove()
+        with pytest.raises(ValueError, match="nothing to commit"):
+            cache.commit()
         assert cache.lengths == (8, 3)
         again = [text(2, seed=5), text(1, seed=6)]
         for b, logits in enumerate(feed(model, cache, again)):

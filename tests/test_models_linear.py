@@ -6,7 +6,7 @@ from torch import nn
 
 from twophase.models.family import FAMILY
 from twophase.models.latent_attention import UpProjection
-from twophase.models.linear import linears, make_linear, replace_linears
+from twophase.models.linear import Linear, linears, replace_linears
 from twophase.models.transformer import Config, Transformer
 
 
@@ -109,7 +109,7 @@ def test_a_tied_head_is_untied_by_what_takes_its_place_and_by_nothing_else():
     model = Transformer(FAMILY["gqa"])
     assert model.lm_head.weight is model.embed_tokens.weight
     c, before = model.config, model.embed_tokens.weight.clone()
-    replace_linears(model, lambda n, _: make_linear(c.D, c.V) if n == "lm_head" else None)
+    replace_linears(model, lambda n, _: Linear(c.D, c.V) if n == "lm_head" else None)
     assert model.lm_head.weight is not model.embed_tokens.weight
     assert torch.equal(model.embed_tokens.weight, before)
 

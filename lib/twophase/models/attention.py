@@ -6,7 +6,7 @@ from torch import nn
 
 from twophase.kernels.rope import apply_rope
 from twophase.models.config import Config
-from twophase.models.linear import make_linear
+from twophase.models.linear import Linear
 from twophase.models.norm import RMSNorm
 from twophase.models.step import Step
 
@@ -21,11 +21,11 @@ class GroupedQueryAttention(nn.Module):
         self.has_keys = self.source == layer  # else it reads those of an earlier layer
         self.is_read_later = layer in (c.source(later) for later in range(layer + 1, c.L))
         self.window = c.window if self.kind == "sliding" else None
-        self.q_proj = make_linear(c.D, c.N * c.H, c.qkv_bias)
+        self.q_proj = Linear(c.D, c.N * c.H, c.qkv_bias)
         if self.has_keys:
-            self.k_proj = make_linear(c.D, c.K * c.H, c.qkv_bias)
-            self.v_proj = make_linear(c.D, c.K * c.H, c.qkv_bias)
-        self.o_proj = make_linear(c.N * c.H, c.D, c.o_bias)
+            self.k_proj = Linear(c.D, c.K * c.H, c.qkv_bias)
+            self.v_proj = Linear(c.D, c.K * c.H, c.qkv_bias)
+        self.o_proj = Linear(c.N * c.H, c.D, c.o_bias)
         if c.qk_norm:
             self.q_norm = RMSNorm(c.H, c)
             if self.has_keys:

@@ -112,6 +112,10 @@ class Cache:
         self._span = span
         return span
 
+    def discard(self) -> None:
+        """Forget a pass that was begun: there is nothing to commit until the next."""
+        self._span = None
+
     def commit(
         self, kept: Counts | None = None, *, paths: Sequence[Sequence[int]] | None = None
     ) -> None:

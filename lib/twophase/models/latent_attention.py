@@ -10,7 +10,7 @@ from torch import nn
 from twophase.kernels.latent_attention import absorbing_is_cheaper, attend_latents, attend_unfolded
 from twophase.kernels.rope import apply_rope
 from twophase.models.config import Config
-from twophase.models.linear import make_linear
+from twophase.models.linear import Linear
 from twophase.models.norm import RMSNorm
 from twophase.models.step import Step
 from twophase.theory.sizes import LatentAttention as Sizes
@@ -69,15 +69,15 @@ class LatentAttention(nn.Module):
         self.absorbed: bool | None = None
         q_width = c.N * (m.nope_dim + m.rope_dim)
         if m.q_rank is None:
-            self.q_proj = make_linear(c.D, q_width)
+            self.q_proj = Linear(c.D, q_width)
         else:
-            self.q_a_proj = make_linear(c.D, m.q_rank, c.qkv_bias)
+            self.q_a_proj = Linear(c.D, m.q_rank, c.qkv_bias)
             self.q_a_layernorm = latent_norm(m.q_rank, c)
-            self.q_b_proj = make_linear(m.q_rank, q_width)
-        self.kv_a_proj_with_mqa = make_linear(c.D, m.R + m.rope_dim, c.qkv_bias)
+            self.q_b_proj = Linear(m.q_rank, q_width)
+        self.kv_a_proj_with_mqa = Linear(c.D, m.R + m.rope_dim, c.qkv_bias)
         self.kv_a_layernorm = latent_norm(m.R, c)
         self.kv_b_proj = UpProjection(c.N, m)
-        self.o_proj = make_linear(c.N * m.v_dim, c.D, c.o_bias)
+        self.o_proj = Linear(c.N * m.v_dim, c.D, c.o_bias)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]; with a cache, the T tokens also see what it holds."""

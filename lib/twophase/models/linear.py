@@ -19,9 +19,11 @@ from torch.nn import functional
 Replace = Callable[[str, nn.Linear], nn.Module | None]
 
 
-def make_linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
-    """A layer x ↦ x Wᵀ + b: [..., inputs] → [..., outputs]."""
-    return nn.Linear(inputs, outputs, bias=bias)
+class Linear(nn.Linear):
+    """A layer x ↦ x Wᵀ + b, mostly without b: [..., inputs] → [..., outputs]."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
+        super().__init__(inputs, outputs, bias=bias)
 
 
 class BiasInFloat32(nn.Linear):

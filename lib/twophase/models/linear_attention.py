@@ -12,7 +12,7 @@ from twophase.kernels.linear_attention import (
 from twophase.kernels.rope import apply_rope
 from twophase.kernels.state import Tensors
 from twophase.models.config import Config
-from twophase.models.linear import make_linear
+from twophase.models.linear import Linear
 from twophase.models.step import Step
 
 
@@ -30,10 +30,10 @@ class LinearAttention(nn.Module):
         if config.linear is None:
             raise ValueError('layers of the kind "linear" need `linear`; it is None.')
         self.layer, self.N, self.H, self.f = layer, config.N, config.H, config.linear.feature_dim
-        self.q_proj = make_linear(config.D, self.N * self.f)
-        self.k_proj = make_linear(config.D, self.N * self.f)
-        self.v_proj = make_linear(config.D, self.N * self.H)
-        self.o_proj = make_linear(self.N * self.H, config.D)
+        self.q_proj = Linear(config.D, self.N * self.f)
+        self.k_proj = Linear(config.D, self.N * self.f)
+        self.v_proj = Linear(config.D, self.N * self.H)
+        self.o_proj = Linear(self.N * self.H, config.D)
 
     def forward(self, x: torch.Tensor, step: Step) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]; with a cache, the T tokens continue its state."""

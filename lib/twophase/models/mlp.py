@@ -5,7 +5,7 @@ from torch import nn
 
 from twophase.kernels.mlp import activate
 from twophase.models.config import Config
-from twophase.models.linear import make_linear
+from twophase.models.linear import Linear
 
 
 class GatedMLP(nn.Module):
@@ -15,9 +15,9 @@ class GatedMLP(nn.Module):
         super().__init__()
         F = F or config.F
         self.activation = config.activation
-        self.gate_proj = make_linear(config.D, F, config.mlp_bias)
-        self.up_proj = make_linear(config.D, F, config.mlp_bias)
-        self.down_proj = make_linear(F, config.D, config.mlp_bias)
+        self.gate_proj = Linear(config.D, F, config.mlp_bias)
+        self.up_proj = Linear(config.D, F, config.mlp_bias)
+        self.down_proj = Linear(F, config.D, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
@@ -32,8 +32,8 @@ class PlainMLP(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.activation = config.activation
-        self.up_proj = make_linear(config.D, config.F, config.mlp_bias)
-        self.down_proj = make_linear(config.F, config.D, config.mlp_bias)
+        self.up_proj = Linear(config.D, config.F, config.mlp_bias)
+        self.down_proj = Linear(config.F, config.D, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""

@@ -15,7 +15,7 @@ from twophase.kernels.state import Tensors
 from twophase.kernels.state_space import causal_conv, selective_scan
 from twophase.kernels.state_space_compiled import compiled_scan
 from twophase.models.config import Config
-from twophase.models.linear import BiasInFloat32, make_linear
+from twophase.models.linear import BiasInFloat32, Linear
 from twophase.models.step import Step
 
 # Step sizes at the start: memories of some 10 to 1,000 tokens where A = -1.
@@ -32,14 +32,14 @@ class SelectiveStateSpace(nn.Module):
             raise ValueError("a state-space layer needs `ssm`, its sizes; the config has none.")
         self.layer, self.sizes = layer, config.ssm
         s = config.ssm
-        self.in_proj = make_linear(config.D, 2 * s.d_inner)  # channels, gate
+        self.in_proj = Linear(config.D, 2 * s.d_inner)  # channels, gate
         self.conv1d = nn.Conv1d(s.d_inner, s.d_inner, s.conv_width, groups=s.d_inner)
-        self.x_proj = make_linear(s.d_inner, s.dt_rank + 2 * s.d_state)  # low-rank dt, B, C
+        self.x_proj = Linear(s.d_inner, s.dt_rank + 2 * s.d_state)  # low-rank dt, B, C
         # The bias is near -7 where the step is 1e-3, and bf16 would round the step by 3 %.
         self.dt_proj = BiasInFloat32(s.dt_rank, s.d_inner)
         self.A_log = nn.Parameter(torch.empty(s.d_inner, s.d_state))
         self.D = nn.Parameter(torch.empty(s.d_inner))
-        self.out_proj = make_linear(s.d_inner, config.D)
+        self.out_proj = Linear(s.d_inner, config.D)
         self.A_log._no_weight_decay = True  # type: ignore[attr-defined]  # zero is no neutral value: it is A = -1
         self.reset_parameters()
 

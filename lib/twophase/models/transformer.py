@@ -15,7 +15,7 @@ from twophase.models.attention import GroupedQueryAttention
 from twophase.models.cache import Cache, Counts
 from twophase.models.config import Config
 from twophase.models.latent_attention import LatentAttention
-from twophase.models.linear import make_linear
+from twophase.models.linear import Linear
 from twophase.models.linear_attention import LinearAttention
 from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP, PlainMLP
@@ -78,7 +78,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Tokens in, logits out. `forward` is the whole model in ten lines."""
+    """Tokens in, logits out: `hidden` is the whole model, `logits` its head."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Transformer(nn.Module):
             self.embed_positions = nn.Embedding(config.learned_positions, config.D)
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.L))
         self.norm = make_norm(config)
-        self.lm_head = make_linear(config.D, config.V)
+        self.lm_head = Linear(config.D, config.V)
         if config.tied:
             self.lm_head.weight = self.embed_tokens.weight
         self.apply(self._init)
@@ -175,9 +175,14 @@ class Transformer(nn.Module):
         self._check_positions(span, positions)
         step = Step(span, self._rope(positions), cache, self.config.causal)
         x = self._embed(tokens, positions)  # [B, T, D]
-        for block in self.layers:
-            x = block(x, step)  # [B, T, D]
-        x = self.norm(x)  # [B, T, D]
+        try:
+            for block in self.layers:
+                x = block(x, step)  # [B, T, D]
+            x = self.norm(x)  # [B, T, D]
+        except BaseException:  # Ctrl-C, too: what is half written is not to be committed
+            if cache is not None:
+                cache.discard()
+            raise
         if cache is not None and commit:
             cache.commit()
         return x  # type: ignore[no-any-return]
