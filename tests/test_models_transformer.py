@@ -189,6 +189,15 @@ def test_impossible_widths_are_refused(change, says):
         Config(**{**ODD.to_dict(), **change})
 
 
+@pytest.mark.parametrize(
+    "bad", [[1, 2], torch.tensor([1, 2]), torch.ones(1, 2), torch.ones(1, 2, 3).long(), None]
+)
+def test_what_are_no_tokens_is_refused_in_a_sentence(model, bad):
+    for cache in (None, model.new_cache(1, 4)):
+        with pytest.raises(ValueError, match=r"whole numbers in a tensor \[B, T\]"):
+            model(bad, cache)
+
+
 def test_the_theory_counts_layers_of_one_size_and_says_so():
     with pytest.raises(ValueError, match="layers of one size"):
         Config(**{**ODD.to_dict(), "widths": PRUNED}).architecture()

@@ -210,7 +210,14 @@ class Transformer(nn.Module):
         n_new: Counts | None,
         tree: torch.Tensor | None,
     ) -> Span:
-        """Where the tokens go."""
+        """Where the tokens go. ValueError for what are no tokens, or not that many."""
+        whole = (torch.int64, torch.int32)
+        if not isinstance(tokens, torch.Tensor) or tokens.ndim != 2 or tokens.dtype not in whole:
+            found = getattr(tokens, "dtype", type(tokens).__name__)
+            raise ValueError(
+                "tokens are whole numbers in a tensor [B, T]; got"
+                f" {found} {list(getattr(tokens, 'shape', []))}."
+            )
         B, T = tokens.shape
         if cache is not None:
             return cache.begin(B, T, n_new, tree)
