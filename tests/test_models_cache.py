@@ -579,3 +579,19 @@ def test_no_layer_waits_for_the_device(kind):
         model(block, cache, tree=tree_of([-1, 0, 0, 1]), commit=False)
         cache.commit(paths=[[0, 1, 3], [0, 2]])
     assert cache.lengths == ((10, 9) if kind not in STATES else (7, 7))
+
+
+@pytest.mark.parametrize("kind", ["full", "window", "latent"])
+def test_sixteen_compiled_steps_break_no_graph(kind):
+    counters = torch._dynamo.utils.counters
+    torch._dynamo.reset()
+    counters.clear()
+    model, cache = MODELS[kind], MODELS[kind].new_cache(2, 30)
+    feed(model, cache, [text(4), text(3)])
+    step = torch.compile(model, backend="eager")
+    with torch.inference_mode():
+        for _ in range(16):
+            step(torch.zeros(2, 1, dtype=torch.long), cache, at=-1)
+    assert cache.lengths == (20, 19)
+    assert not counters["graph_break"], dict(counters["graph_break"])
+    torch._dynamo.reset()
