@@ -47,7 +47,10 @@ class KVCache:
         return 2 * self.keys.numel() * self.keys.element_size()
 
     def write(self, k: torch.Tensor, v: torch.Tensor, span: Span) -> None:
-        """Store k and v [B, T, K, H]. ValueError, and nothing written, if they do not fit."""
+        """Store k and v [B, T, K, H].
+
+        Raises ValueError, before a number is written, if they do not fit.
+        """
         check_block(self.keys, k, v)
         check_room(span, self.keys.shape[1])
         put(self.keys, k, span)
@@ -62,9 +65,12 @@ class KVCache:
         softcap: float | None = None,
         scale: float | None = None,
     ) -> torch.Tensor:
-        """What the queries q [B, T, N, H] of a span that was written find: [B, T, N, H]. Options as
-        in `causal_attention`."""
-        keys, values = (held[:, : span.end].to(q.dtype) for held in (self.keys, self.values))
+        """What the queries q [B, T, N, H] of a span that was written find.
+
+        Returns [B, T, N, H]; options as in `causal_attention`.
+        """
+        keys = self.keys[:, : span.end].to(q.dtype)  # [B, S, K, H]
+        values = self.values[:, : span.end].to(q.dtype)  # [B, S, K, H]
         mask = span.mask_of_all(window)  # [B, T, S]
         window = window if mask is None else None
         return causal_attention(
@@ -100,7 +106,7 @@ class KVCache:
 
 
 def put(held: torch.Tensor, new: torch.Tensor, span: Span) -> None:
-    """Write the tokens of a span, [B, T, ...], into their slots of held [B, S_max, ...]."""
+    """Write a span's tokens [B, T, ...] into their slots of held [B, S_max, ...]."""
     if span.even:
         start = span.starts[0]
         held[:, start : start + span.T] = new
