@@ -106,7 +106,7 @@ class KVCache:
 
 
 def put(held: torch.Tensor, new: torch.Tensor, span: Span) -> None:
-    """Write a span's tokens [B, T, ...] into their slots of held [B, S_max, ...]."""
+    """Write new tokens [B, T, ...] into their slots of held [B, S_max, ...]."""
     if span.even:
         start = span.starts[0]
         held[:, start : start + span.T] = new
