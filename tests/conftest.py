@@ -1,4 +1,4 @@
-"""What holds for every test: where chance comes from.
+"""What holds for every test: where chance comes from, and how many threads there are.
 
 `make test` gives the same answer every time: hypothesis draws the same examples, and whatever draws
 from a global generator finds it in the same state, whatever ran before. `make test-more` is where
@@ -81,20 +81,22 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> None:
-    _seed(request.config)
+    _start_alike(request.config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    _seed(item.config)
+    _start_alike(item.config)
 
 
-def _seed(config: pytest.Config) -> None:
-    """Set the global generators. For fixtures too, since the test that comes first makes what many
-    share."""
+def _start_alike(config: pytest.Config) -> None:
+    """Set the global generators, and one thread: more of them take their sums in another order, and
+    wait for each other where a neighbor is busy. For fixtures too, since the test that comes first
+    makes what many share."""
     seed = config.stash[SEED]
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(seed)
+        torch.set_num_threads(1)

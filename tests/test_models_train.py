@@ -33,14 +33,6 @@ KINDS = {
 DATA = np.frombuffer(b"def f(x):\n    return x + 1\n\n" * 20, dtype=np.uint8)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def weights(trainer: Trainer) -> list[torch.Tensor]:
     return list(trainer.model.state_dict().values())
 
