@@ -11,17 +11,22 @@ tests/hugging_face_models.py` prints, for every case, a seed whose greedy path h
 is lively.
 """
 
+import atexit
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from hugging_face_cases import BY_HAND, CASES, FAMILY_USUAL, USUAL, Case, V
 
+from twophase.models import hugging_face
 from twophase.models.transformer import Transformer
 
 STEPS = 64
+BY_NAME = {case.name: case for case in CASES}
 
 # Largest difference between two logits, as a share of the spread of the logits at that position.
 # Sums in another order make 1e-6 to 1e-5 of it in these models; up to 3e-5 where RoPE is stretched,
@@ -125,6 +130,16 @@ def reference(case: Case, folder: Path) -> Reference:
     n_params = model.num_parameters() + sum(b.numel() for b in corrections)
     model.save_pretrained(folder, max_shard_size="20KB")
     return Reference(case, folder, tokens.clone(), logits.clone(), n_params)
+
+
+@cache
+def made(name: str) -> tuple[Reference, Transformer]:
+    """What transformers says about a case of CASES, and the model that our loader reads from its
+    checkpoint: made once for all tests of this process, which change neither."""
+    folder = TemporaryDirectory(prefix=f"{name}-")
+    atexit.register(folder.cleanup)
+    theirs = reference(BY_NAME[name], Path(folder.name))
+    return theirs, hugging_face.load(theirs.folder)
 
 
 def fed_in_blocks(model: Transformer, tokens: torch.Tensor, blocks: list[int]) -> torch.Tensor:

@@ -10,37 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from hugging_face_cases import CASES
-from hugging_face_models import TOLERANCE, Reference, disagreement, fed_in_blocks, reference
+from hugging_face_models import TOLERANCE, Reference, disagreement, fed_in_blocks, made
 
 from twophase.kernels.local_attention import RingKVCache as Ring
-from twophase.models import hugging_face, stores
+from twophase.models import stores
 from twophase.models.transformer import Config, Transformer
 
 FAR = (
     20 * TOLERANCE
 )  # the subtlest mutant, an approximate gelu for the exact one, is not far beyond
 LAST = 8  # tokens that mutants decode one by one
-
-BY_NAME = {case.name: case for case in CASES}
-
-
-@pytest.fixture(scope="module")
-def made() -> dict[str, tuple[Reference, Transformer]]:
-    return {}
-
-
-@pytest.fixture
-def of(made, tmp_path_factory):
-    """The reference of a case by its name, and our model of it."""
-
-    def find(name: str) -> tuple[Reference, Transformer]:
-        if name not in made:
-            theirs = reference(BY_NAME[name], tmp_path_factory.mktemp(name))
-            made[name] = theirs, hugging_face.load(theirs.folder)
-        return made[name]
-
-    return find
 
 
 def mutant(model: Transformer, **changes: Any) -> Transformer:
@@ -141,8 +120,8 @@ MUTATIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in MUTATIONS))
-def test_the_same_config_built_the_same_way_agrees(of, name):
-    theirs, ours = of(name)
+def test_the_same_config_built_the_same_way_agrees(name):
+    theirs, ours = made(name)
     assert disagreement(mutant(ours)(theirs.tokens), theirs.logits) < TOLERANCE
 
 
@@ -155,8 +134,8 @@ def spelled(value: str | dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("name", "changes"), MUTATIONS, ids=spelled)
-def test_one_wrong_setting_is_noticed_in_prefill_and_in_decode(of, name, changes):
-    theirs, ours = of(name)
+def test_one_wrong_setting_is_noticed_in_prefill_and_in_decode(name, changes):
+    theirs, ours = made(name)
     wrong = mutant(ours, **changes)
     assert disagreement(wrong(theirs.tokens), theirs.logits) > FAR
     decoded = fed_in_blocks(wrong, theirs.tokens, [theirs.tokens.shape[1] - LAST] + [1] * LAST)
@@ -179,20 +158,20 @@ def continued(theirs: Reference, ours: Transformer, forget: int = 0, shift: int 
 
 
 @pytest.mark.parametrize("name", CACHES)
-def test_a_cache_that_lost_its_newest_token_is_noticed(of, name):
-    assert continued(*of(name)) < TOLERANCE
-    assert continued(*of(name), forget=1) > FAR
+def test_a_cache_that_lost_its_newest_token_is_noticed(name):
+    assert continued(*made(name)) < TOLERANCE
+    assert continued(*made(name), forget=1) > FAR
 
 
 @pytest.mark.parametrize("name", CACHES)
-def test_decoding_one_position_late_is_noticed(of, name):
-    assert continued(*of(name), shift=1) > FAR
+def test_decoding_one_position_late_is_noticed(name):
+    assert continued(*made(name), shift=1) > FAR
 
 
 @pytest.mark.parametrize("by", [-1, 1])
 @pytest.mark.parametrize("name", ["mistral", "gemma-3"])
-def test_a_ring_of_another_size_than_the_window_is_noticed(of, name, by, monkeypatch):
-    theirs, ours = of(name)
+def test_a_ring_of_another_size_than_the_window_is_noticed(name, by, monkeypatch):
+    theirs, ours = made(name)
 
     def other(B: int, window: int, *rest: Any, spare: int) -> Ring:
         return Ring(B, window + by, *rest, spare=spare)

@@ -18,7 +18,7 @@ from hugging_face_models import (
     disagreement,
     fed_in_blocks,
     greedy,
-    reference,
+    made,
 )
 
 from twophase.models import hugging_face
@@ -29,20 +29,9 @@ from twophase.models.transformer import Transformer
 Pair = tuple[Reference, Transformer]
 
 
-@pytest.fixture(scope="module")
-def made() -> dict[str, Pair]:
-    return {}
-
-
 @pytest.fixture(params=CASES, ids=str)
-def pair(request, made, tmp_path_factory) -> Pair:
-    """What transformers says about one case, and the model that our loader reads from its
-    checkpoint; made once."""
-    case = request.param
-    if case.name not in made:
-        theirs = reference(case, tmp_path_factory.mktemp(case.name))
-        made[case.name] = theirs, hugging_face.load(theirs.folder)
-    return made[case.name]
+def pair(request) -> Pair:
+    return made(request.param.name)
 
 
 @pytest.fixture
@@ -96,8 +85,8 @@ def test_greedy_tokens_are_identical_over_64_steps(ours, theirs):
 
 def test_generate_gives_the_same_tokens_with_and_without_a_cache(ours, theirs):
     prompt, expected = theirs.prompt[0].tolist(), theirs.tokens[0, theirs.case.T :].tolist()
-    assert complete(ours, prompt, 64).tokens == expected
-    assert complete(ours, prompt, 16, cache=False).tokens == expected[:16]
+    for cached in (True, False):
+        assert complete(ours, prompt, 16, cache=cached).tokens == expected[:16]
 
 
 def test_a_ragged_batch_agrees(ours, theirs):
