@@ -26,6 +26,7 @@ BELOW_CHECKS = {*MODELS, "models", "parallel", "serving", "protocol"}
 MAY_IMPORT: dict[str, set[str]] = {
     "theory": set(),
     "protocol": set(),
+    "drawing": set(),
     "kernels": {"theory", "protocol"},
     "measure": {"theory", "kernels"},
     "models": MODELS,
@@ -111,7 +112,7 @@ def test_the_arrows_have_no_cycle() -> None:
         left = {room: below for room, below in left.items() if room not in bottom}
 
 
-@pytest.mark.parametrize("room", ["theory", "protocol", "lab"])
+@pytest.mark.parametrize("room", ["theory", "protocol", "drawing", "lab"])
 def test_these_rooms_import_the_standard_library_only_when_they_are_imported(room: str) -> None:
     """Theory always: it runs in a browser. The protocol meets numpy and torch only if a value is
     theirs."""

@@ -1,0 +1,109 @@
+"""From a block of marks to SVG. Patterns are drawn as lines, cut at the box: without ids, any
+number of drawings live on one page."""
+
+from collections.abc import Sequence
+from html import escape
+
+from .block import Block, Box, Line, Mark, Text
+from .states import STATES, VARIABLES
+
+STEP = 6  # pixels between two lines of a pattern
+
+
+def svg(block: Block, alt: str, css_class: str) -> str:
+    """The drawing of a block, in its own size, named `alt` for those who cannot see it."""
+    wide, high = f"{block.width + 2:.0f}", f"{block.height + 2:.0f}"
+    order = sorted(block.marks, key=lambda mark: isinstance(mark, Text))  # nothing covers a text
+    return (
+        f'<svg class="{css_class}" role="img" aria-label="{escape(alt)}" width="{wide}"'
+        f' height="{high}" viewBox="-1 -1 {wide} {high}"'
+        ' style="font-family:var(--tp-ui,var(--jp-ui-font-family,sans-serif))">'
+        + "".join(map(_drawn, order))
+        + "</svg>"
+    )
+
+
+def _drawn(mark: Mark) -> str:
+    if isinstance(mark, Text):
+        anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
+        weight = ' font-weight="600"' if mark.bold else ""
+        return (
+            f'<text x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"{anchor}{weight}'
+            f' fill="{VARIABLES[mark.tone]}">{escape(mark.text)}</text>'
+        )
+    return _box(mark) if isinstance(mark, Box) else _line(mark)
+
+
+def _box(box: Box) -> str:
+    state = STATES[box.state]
+    dashes = ' stroke-dasharray="3 2"' if state.dashed else ""
+    pattern = _pattern(box, state.pattern)
+    lines = (
+        f'<path d="{pattern}" fill="none" stroke="{state.trace}" stroke-width="1.3"/>'
+        if pattern
+        else ""
+    )
+    return (
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"'
+        f' height="{box.height:.1f}" rx="2" fill="{state.fill}"'
+        f' stroke="{VARIABLES[state.hue]}"{dashes}/>{lines}'
+    )
+
+
+def _pattern(box: Box, pattern: str) -> str:
+    """The lines of a pattern within a box, as the data of a path."""
+    x, y, w, h = box.x + 1, box.y + 1, box.width - 2, box.height - 2
+    if min(w, h) < 3:
+        return ""
+    if pattern == "diagonal":
+        return _slanted(x, y, w, h)
+    if pattern == "cross":
+        return f"M{x:.1f} {y:.1f}l{w:.1f} {h:.1f}M{x:.1f} {y + h:.1f}l{w:.1f} {-h:.1f}"
+    if pattern == "upright":
+        return "".join(f"M{x + at:.1f} {y:.1f}v{h:.1f}" for at in _steps(w))
+    if pattern == "dots":
+        return "".join(
+            f"M{x + across:.1f} {y + down:.1f}h1.4" for down in _steps(h) for across in _steps(w)
+        )
+    if pattern == "frame":
+        inner = max(0.0, min(2.0, w / 6))
+        return (
+            f"M{x + inner:.1f} {y + inner:.1f}h{w - 2 * inner:.1f}v{h - 2 * inner:.1f}"
+            f"h{-(w - 2 * inner):.1f}z"
+        )
+    return ""
+
+
+def _steps(length: float) -> list[float]:
+    return [STEP / 2 + i * STEP for i in range(max(1, int(length / STEP)))]
+
+
+def _slanted(x: float, y: float, w: float, h: float) -> str:
+    """Lines from the lower left to the upper right; each runs where across + down is constant."""
+    lines = []
+    for at in range(STEP, int(w + h), STEP):
+        first, last = max(0.0, at - h), min(w, at)  # across, at its lower and its upper end
+        lines.append(f"M{x + first:.1f} {y + at - first:.1f}L{x + last:.1f} {y + at - last:.1f}")
+    return "".join(lines)
+
+
+def _line(line: Line) -> str:
+    (x, y), *further = line.points
+    path = f"M{x:.1f} {y:.1f}" + "".join(f"L{px:.1f} {py:.1f}" for px, py in further)
+    dashes = ' stroke-dasharray="4 3"' if line.dashed else ""
+    drawn = (
+        f'<path d="{path}" fill="none" stroke="{VARIABLES[line.tone]}"'
+        f' stroke-width="{line.width:g}"{dashes}/>'
+    )
+    return drawn + (_head(line.points, line.tone) if line.head else "")
+
+
+def _head(points: Sequence[tuple[float, float]], tone: str) -> str:
+    """The head of an arrow, at the last point."""
+    (fx, fy), (x, y) = points[-2:]
+    length = max(1e-9, ((x - fx) ** 2 + (y - fy) ** 2) ** 0.5)
+    ux, uy = (x - fx) / length * 6, (y - fy) / length * 6  # 6 pixels, in the arrow's direction
+    return (
+        f'<path d="M{x:.1f} {y:.1f}L{x - ux - uy / 2:.1f} {y - uy + ux / 2:.1f}'
+        f'L{x - ux + uy / 2:.1f} {y - uy - ux / 2:.1f}z" fill="{VARIABLES[tone]}"/>'
+    )
