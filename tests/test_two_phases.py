@@ -100,8 +100,12 @@ def test_requests_in_flight_are_rate_times_latency_for_a_queue_counted_moment_by
 @pytest.mark.parametrize("seed", range(3))
 def test_the_flops_to_predict_are_those_that_the_meter_counts(seed: int) -> None:
     exercise = registry.load("two_phases-forward_flops")
+    run = 0
     for case in exercise.make_cases(seed):
         model, T, n_cached = case.args
+        if model["D"] > 1000:  # the case of 8 billion parameters, which no reader's machine runs
+            continue
+        run += 1
         transformer = Transformer(Config(**model)).eval()
         cache = transformer.new_cache(1, T + n_cached)
         with torch.inference_mode():
@@ -110,3 +114,4 @@ def test_the_flops_to_predict_are_those_that_the_meter_counts(seed: int) -> None
             with Meter() as meter:
                 transformer(torch.zeros(1, T, dtype=torch.long), cache=cache)
         assert exercise.reference(model, T, n_cached) == meter.matmul_flops, case.name
+    assert run >= 13

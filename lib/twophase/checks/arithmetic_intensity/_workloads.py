@@ -21,6 +21,7 @@ from twophase.checks.exercise import Case
 NEAR = 0.95  # of the best throughput is right
 HALF = {"memory_bytes": 90, "flops_per_s": 1e5}  # a byte for each weight would not fit
 SLOW = {"tile": 8, "bytes_per_s": 10.0, "flops_per_s": 1e5}  # weights take longer than two tiles
+THREE = {"tile": 8, "flops_per_s": 2400.0}  # three tiles take as long as the weights
 PARTIAL = {"max_batch": 11, "tpot_limit_s": 100.0}
 MANY = {
     "n_params": 10**6,
@@ -93,14 +94,16 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
     """From the one that is counted by hand: just full and just in time, numbers that fp32 holds
     exactly, where one sequence more or fewer is no near miss; every limit at its last place."""
 
-    def case(name: str, batch: int, w: Workload, m: Machine) -> Case:
-        """Promises that this batch is the best, and that no other is allowed within 5 % of it."""
+    def case(name: str, batch: int, w: Workload, m: Machine, far: tuple[int, ...] = ()) -> Case:
+        """Promises that this batch is the best, and that no other is allowed within 5 % of it: no
+        other at all of a few, none of those in `far` of many."""
         w, m = {**workload, **w}, {**machine, **m}
         every = np.arange(1, w["max_batch"] + 1)
         allowed = every[fits(w, m, every) & (step_s(w, m, every) <= w["tpot_limit_s"])]
         rates = throughput(w, m, allowed)
         near = allowed[rates >= NEAR * rates.max()].tolist()
-        assert batch > 20 or near == [batch], (name, near)
+        assert near == [batch] if batch <= 20 else batch in near, (name, near)
+        assert set(far) <= set(allowed.tolist()) - set(near), (name, near)
         return Case(name, (w, m))
 
     return [
@@ -111,6 +114,7 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("no more than one sequence", 1, {"max_batch": 1}, {"tile": 8}),
         case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),
         case("at most 11 sequences, tile 8, slow memory", 11, PARTIAL, SLOW),
+        case("at most 25 sequences, tile 8, slow memory", 24, {"max_batch": 25}, THREE, (16, 25)),
         case("weights of half a byte", 4, {"bytes_per_param": 0.5}, HALF),
         case("weights of 12 bits", 4, {"bytes_per_param": 1.5}, {"memory_bytes": 190}),
         case("6,007 sequences", 6007, MANY, {"flops_per_s": 1e9, "memory_bytes": 2_006_007}),

@@ -49,8 +49,9 @@ reference = _predict()
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """A tiny decode step, prefill, a few queries over a longer cache, every width, one head for all
-    and one for each; shapes that nobody has seen; then counts that no float holds."""
+    """A tiny decode step, one of a batch, prefill, a few queries over a longer cache, every width,
+    one head for all and one for each; shapes that nobody has seen; then counts that no float
+    holds."""
 
     def case(*sizes: int, public: bool = True) -> Case:
         names = ("B", "T", "S", "D", "F", "N", "K", "H")
@@ -71,6 +72,7 @@ def cases(rng: random.Random) -> list[Case]:
         unseen.append(case(*sizes, N, K, H, rng.choice((2, 4)), public=i < 2))
     return [
         case(1, 1, 5, 10, 7, 4, 2, 2, 4),
+        case(4, 1, 9, 10, 14, 4, 2, 4, 2),
         case(2, 6, 6, 10, 14, 4, 2, 4, 2),
         case(3, 2, 9, 21, 30, 6, 2, 4, 4),
         case(2, 3, 7, 11, 13, 4, 1, 6, 1),

@@ -111,7 +111,7 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
         return events(rng, wait * prefill, prefill, gaps)
 
     return [
-        ("stalled, by a little", log(stalled(even, 10.4, at=50))),
+        ("stalled twice, by a little", log(stalled(stalled(even, 10.4, at=50), 10.4, at=80))),
         ("healthy, one gap is 9.6 times the others", log(stalled(even, 9.6, at=50))),
         ("stalled, in the first gap", log(stalled(even, 12, at=0))),
         ("stalled, in the last gap", log(stalled(even, 12, at=-1))),

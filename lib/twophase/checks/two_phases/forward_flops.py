@@ -14,6 +14,8 @@ wrong = Misconceptions()
 
 Shape = dict[str, int]  # L, D, F, N, K, H, V of a model
 
+EIGHT_BILLION = {"L": 32, "D": 4096, "F": 14336, "N": 32, "K": 8, "H": 128, "V": 128256}
+
 
 def _weights(m: Shape) -> int:
     """Numbers in the matrices that every token is multiplied with."""
@@ -111,8 +113,8 @@ def _model(rng: random.Random) -> Shape:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Small enough to count by hand, a decode step, a prefill, a chunk on top of a cache; N·H is
-    never D."""
+    """Small enough to count by hand, a decode step, a prefill, a chunk on top of a cache, a model
+    of 8 billion parameters; among the fresh ones N·H is never D."""
     tiny = {"L": 1, "D": 3, "F": 5, "N": 2, "K": 1, "H": 2, "V": 7}
     fresh = []
     for i, (T, n_cached) in enumerate([(1, 7), (6, 0), (4, 9), (3, 17)]):
@@ -138,6 +140,10 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"{says}: {m}, 2 tokens, 3 cached", (m, 2, 3)) for says, m in shapes.items()),
         Case(f"{tiny}, one token, 2,053 cached", (tiny, 1, past(2048))),
         Case(f"{large}, 2,053 tokens, nothing cached", (large, past(2048), 0)),
+        Case(
+            f"{EIGHT_BILLION}, 4,099 tokens, 131,101 cached",
+            (EIGHT_BILLION, past(4096), past(131_072)),
+        ),
         *fresh,
     ]
 
@@ -176,5 +182,5 @@ EXERCISE = Exercise(
     ),
     # they count what is to be predicted
     withholds=("twophase.measure.meter.Meter", "twophase.theory.two_phases.forward_flops"),
-    ranges={"T": (1, 2053), "n_cached": (0, 2053)},
+    ranges={"T": (1, 4099), "n_cached": (0, 131_101)},
 )

@@ -162,8 +162,8 @@ def best_starts_at_0(
 class ScriptedModel:
     """A model with a cache whose scores depend on every token it has seen and on their order."""
 
-    def __init__(self, V: int, salt: int, largest: float = -1.0) -> None:
-        self.V, self.salt, self.largest = V, salt, largest
+    def __init__(self, V: int, salt: int, largest: float = -1.0, gap: float = 0.25) -> None:
+        self.V, self.salt, self.largest, self.gap = V, salt, largest, gap
         self.seen: list[int] = []
         self.calls: list[list[int]] = []
 
@@ -182,8 +182,8 @@ class ScriptedModel:
         self.calls.append(list(tokens))
         self.seen += tokens
         scores = [
-            self.largest - i / 4 for i in range(self.V)
-        ]  # logits may all be negative; no two are equal in any float type
+            self.largest - i * self.gap for i in range(self.V)
+        ]  # logits may all be negative; no two are equal in float32
         random.Random(f"{self.salt}/{self.seen}").shuffle(scores)
         return scores
 
@@ -198,7 +198,7 @@ def observe(answer: Answer, case: Case) -> Any:
     return {"tokens": tokens, "calls of the model": model.calls}
 
 
-def _said(model_of: tuple[int, int, float], prompt: list[int], n: int) -> list[int]:
+def _said(model_of: tuple[int, int, float, float], prompt: list[int], n: int) -> list[int]:
     return reference(ScriptedModel(*model_of), prompt, n, -1)
 
 
@@ -212,13 +212,14 @@ def _case(
     *,
     V: int = 40,
     largest: float = -1.0,
+    gap: float = 0.25,
     twice: bool = False,
     shown: bool = True,
 ) -> Case:
     """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token
     that is. `twice`: it says some other token twice, one after the other."""
     while True:
-        model_of = (V, rng.getrandbits(30), largest)
+        model_of = (V, rng.getrandbits(30), largest, gap)
         prompt = [rng.randrange(1, V) for _ in range(n_prompt)]
         said = _said(model_of, prompt, n)
         if twice and not any(a == b for a, b in pairwise(said)):
@@ -245,6 +246,8 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "a prompt of one token", 1, 6, None),
         _case(rng, "a prompt of 20 tokens; scores far below zero", 20, 3, largest=-1000.0),
         _case(rng, "scores around 1,000", 3, 8, largest=1000.0),
+        _case(rng, "scores that almost tie", 3, 8, gap=2.0**-16),
+        _case(rng, "two tokens to choose from: one six times", 3, 6, V=2),
         _case(rng, "the same token twice, one after the other", 3, 20, twice=True),
         _case(rng, "4,099 tokens to choose from, the stop token past 2,048", 3, 2, 1, V=4099),
         _case(rng, "a prompt of 2,053 tokens", past(2048), 3, V=99, shown=False),

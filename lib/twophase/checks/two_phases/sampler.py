@@ -156,6 +156,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("greedy: temperature 0", (V4, 0, None, None)),
         Case("greedy: the logit of largest size is negative", (signed, 0, None, None)),
+        Case("greedy: logits far below zero", ([-1209.0, -1208.0, -1210.5], 0, None, None)),
         Case("temperature 2 alone", (V4, 2.0, None, None)),
         Case("top_k = 2 alone", (V4, 1.0, 2, None)),
         Case("top_p = 0.6 alone", (V4, 1.0, None, 0.6)),
