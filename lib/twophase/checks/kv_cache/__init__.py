@@ -3,7 +3,6 @@
 ORDER = (
     "kv_bytes",
     "max_batch",
-    "budget",
     "rope_cached",
     "cache",
     "cache_tests",
@@ -11,4 +10,5 @@ ORDER = (
     "ragged",
     "snippet",
     "step_bytes",
+    "budget",
 )
