@@ -9,7 +9,9 @@ def longest_context(
 ):
     def total(S):
         used = n_params * bytes_per_param + activation_bytes + B * S * kv_bytes_per_token
-        return used + overhead_percent * used / 100
+        return used + -(
+            -overhead_percent * used // 100
+        )  # what needs a part of a byte takes it whole
 
     low, high = 0, 1
     if total(1) > memory_bytes:

@@ -55,7 +55,7 @@ SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (  # appends of so many toke
     ("room for 3 tokens: append 1, 2 (now full)", (1, 3, 1, 2, "float32"), [1, 2]),
     ("room for 3: append 2, 1, then one too many", (1, 3, 2, 2, "float32"), [2, 1, 1]),
     ("room for 7: append 3, 1, 4 (no room), 2", (2, 7, 3, 5, "float32"), [3, 1, 4, 2]),
-    ("room for 5: append 4, reset, append 3, 1", (3, 5, 2, 4, "float32"), [4, 0, 3, 1]),
+    ("room for 5: append 1, 4, reset, 3, 1", (3, 5, 2, 4, "float32"), [1, 4, 0, 3, 1]),
     ("room for 2: append 3 at once, 2, reset, 2, 1", (1, 2, 3, 2, "float32"), [3, 2, 0, 2, 1]),
     ("reset while empty, then again and again", (1, 3, 1, 2, "float32"), [0, 2, 0, 3, 0, 1, 0, 2]),
     ("room for one token: append 1, 1, reset, 1", (2, 1, 1, 2, "float32"), [1, 1, 0, 1]),
@@ -93,6 +93,7 @@ def cases(rng: random.Random) -> list[Case]:
             for sizes in [(2, 6, 2, 3, dtype)]
             for steps in [_steps(rng, sizes, [2, 4, 1, 0, 3], telling)]
         ),
+        Case("the same two tokens, twice", ((same, _steps(rng, same, [2], normal) * 2),)),
         Case(
             "three layers, each with a cache of its own",
             tuple((sizes, _steps(rng, sizes, blocks, normal)) for sizes, blocks in layers),

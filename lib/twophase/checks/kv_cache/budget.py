@@ -156,14 +156,15 @@ def _fitted(percent: int, tokens: int, spare_bytes: int = 0) -> Case:
 def _cluster() -> Case:
     """Thousands of chips, and a last token for which a hundredth of a byte is missing: a quotient
     that a float rounds up to a whole number."""
-    sizes = n_params, width, B, kv, activations, percent = 10**12, 2, 500, 21_504, 10**12 + 1, 1
+    sizes = n_params, width, B, kv, activations, percent = 10**13, 2, 5_000, 21_504, 10**12 + 1, 1
     tokens = 8_400_000
     fixed, cache = n_params * width + activations, B * kv * tokens
     memory = (100 + percent) * (fixed + cache) // 100
     free_times_100 = 100 * memory - (100 + percent) * fixed
     assert free_times_100 == (100 + percent) * cache - 1, "a hundredth of a byte is missing"
     assert int(free_times_100 / ((100 + percent) * B * kv)) == tokens, "floats do not see it"
-    return Case("94 TB, a hundredth of a byte too small for 8,400,000 tokens", (memory, *sizes))
+    assert int(100 * memory / (100 + percent)) == fixed + cache, "nor in the room below"
+    return Case("933 TB, a hundredth of a byte too small for 8,400,000 tokens", (memory, *sizes))
 
 
 def _fresh(rng: random.Random) -> Sizes:

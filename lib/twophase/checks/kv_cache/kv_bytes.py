@@ -83,6 +83,13 @@ def model_width_without_groups(
     return 2 * L * (D if K == N else K * H) * bytes_per_value
 
 
+def _largest() -> Case:
+    """More of each than the largest models have, and more numbers than 32 bits can count."""
+    L, heads, H = edges.past(1024), edges.past(2048), edges.past(1024)
+    assert 2 * L * heads * H > 2**32
+    return Case("more layers and heads than any model has", (L, 8192, heads, heads, H, 2))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """A tiny model, the models of the chapter; every width of number, one KV head, as many as
     queries, more layers than any table has; then fresh ones with N·H unlike D."""
@@ -103,7 +110,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one KV head of width 2, half a byte per value", (1, 12, 3, 1, 2, 0.5)),
         Case("as many KV heads as query heads, N·H = 96, D = 160", (7, 160, 8, 8, 12, 2)),
         Case("heads of width 257", (3, 1024, 4, 2, edges.past(256), 2)),
-        Case("more layers than the largest models", (edges.past(128), 8192, 64, 8, 128, 2)),
+        Case("K = N, and K·H = 35 is odd and more than D", (3, 20, 5, 5, 7, 0.5)),
+        _largest(),
         *fresh,
     ]
 

@@ -61,6 +61,11 @@ def _shares() -> dict[str, tuple[str, Events]]:
         "preempted in 11 of 200 steps": ("preempting", log(200, at(range(more), **THREW))),
         "computing longer in 100 of 200 steps": ("healthy", log(200, at(range(half), **COMPUTES))),
         "computing longer in 101 of 200 steps": ("compute-bound", log(200, at(last, **COMPUTES))),
+        "computing longer in 2 of 3 steps": ("compute-bound", log(3, at([0, 2], **COMPUTES))),
+        "one waits beside a half-empty cache in 2 of 3 steps": (
+            "underfilled",
+            log(3, at([0, 2], **CAPPED)),
+        ),
         "one waits beside a half-empty cache in 50 of 100 steps": (
             "healthy",
             log(100, at(range(0, 100, 2), **CAPPED)),

@@ -45,6 +45,7 @@ def _config(L: int, D: int, N: int, dtype: str, **optional: int | None) -> k.Con
 
 ONE_HEAD = _config(3, 96, 12, "bfloat16", num_key_value_heads=1, head_dim=37)
 MHA = _config(5, 96, 12, "float16", num_key_value_heads=12)
+NARROW = _config(5, 100, 12, "float16", head_dim=5)  # D / N would be more, and no whole number
 LARGE = _config(101, 3003, 3, "float32")  # 2 · B · S · L · N · H · 4 bytes: between 2⁵³ and 2⁶³
 
 
@@ -80,6 +81,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("repaired: bfloat16, one KV head of an odd width", (ONE_HEAD, 1031, 7)),
         Case("repaired: 49 heads, one number each", (_config(3, 49, 49, "float32"), 2, 5)),
         Case("repaired: as many KV heads as query heads, given", (MHA, 3, 1001)),
+        Case("repaired: heads narrower than D / N, which is no whole number", (NARROW, 2, 5)),
         Case("repaired: more bytes than a float holds, whole heads", (LARGE, 999_999, 999_983)),
         *(_fresh(rng, i) for i in range(3)),
         *(Case(f"exposed: {fault}", (fault,)) for fault in k.FAULTS),

@@ -119,9 +119,10 @@ def cases(rng: random.Random) -> list[Case]:
         Case("B=64, busy a quarter of the time", (2689.5, 1, 3, 0.25)),
         Case("4 chips, 9,000 tokens/s together, busy half of the time", (9000.0, 4, 2.5, 0.5)),
         Case("2,053 chips", (2_000_000.0, 2053, 2.5, 0.5)),
-        Case("busy a five-thousandth of the time", (9000.0, 4, 2.5, 0.0002)),
+        Case("busy a five-thousandth of the time", (9000.7, 4, 2.5, 0.0002)),
         Case("a token in three seconds", (1 / 3, 1, 2.5, 0.9)),
-        Case("chips at a cent an hour", (9000.0, 8, 0.01, 0.75)),
+        Case("chips at a cent an hour, hardly idle", (9000.0, 8, 0.01, 0.97)),
+        Case("chips that cost nothing", (9000.0, 8, 0, 0.75)),
         *fresh,
     ]
 

@@ -96,6 +96,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case(
             "2,053 × 262,147 tokens, one byte short", (LLAMA, 2053, 262_147, largest - 1, 3.35e12)
         ),
+        Case("as many KV heads as query heads, N·H is not D", ({**tiny, "K": 4}, 2, 3, 1e6, 100)),
         Case("one KV head for all", ({**tiny, "K": 1}, 2, 3, 1e6, 100)),
         Case(f"{tiny}, B=3, S=262,147", (tiny, 3, 262_147, 1e8, 100)),
         Case(f"{tiny}, B=2,053, S=3", (tiny, 2053, 3, 1e8, 100)),

@@ -180,7 +180,8 @@ def cases(rng: random.Random) -> list[Case]:
 
 @wrong(
     "thresholds against noise",
-    "You left out points that gain less than 0.1 %. Here any gain counts, however small.",
+    "You left out points that gain little, by a margin or by rounding. Here any gain counts,"
+    " however small.",
 )
 def small_gains_left_out(points: Points) -> list[int]:
     kept: list[int] = []
