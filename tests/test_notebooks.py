@@ -210,6 +210,13 @@ def test_each_region_of_a_cell_gets_its_own_stub_at_its_own_indent(small: Notebo
     )
 
 
+def test_the_heading_of_a_task_is_made_from_its_exercise(small: NotebookNode) -> None:
+    small.cells[2].source = "## Any title (99 points)\n\nHow many?"
+    assert source(made(small), "kv_cache-max_batch-task") == (
+        "### 3.1 How many sequences fit (formula, 2 points, 8 minutes)\n\nHow many?"
+    )
+
+
 def test_the_same_solution_gives_the_same_bytes_whatever_the_editor_left_in_it(
     small: NotebookNode,
 ) -> None:

@@ -67,9 +67,10 @@ def topic_of(path: Path) -> str:
     return topic
 
 
-def normalize(nb: NotebookNode, topic: str) -> NotebookNode:
-    """A copy in canonical form: ids made from grade ids, least metadata, no trace of the editor
-    that saved it."""
+def normalize(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -> NotebookNode:
+    """A copy in canonical form: ids made from grade ids, the headings of tasks from the exercises,
+    least metadata, no trace of the editor that saved it."""
+    headings = task_headings(topic, catalog)
     made = nbformat.v4.upgrade(copy.deepcopy(nb))
     made.nbformat, made.nbformat_minor = 4, 5
     made.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": LANGUAGE})
@@ -80,11 +81,27 @@ def normalize(nb: NotebookNode, topic: str) -> NotebookNode:
         for extra in ("checksum", "cell_type"):
             cell.metadata.get("nbgrader", {}).pop(extra, None)
         cell.source = cell.source.strip("\n")
+        if cell_id in headings and cell.source.startswith("#"):
+            _, newline, task = cell.source.partition("\n")
+            cell.source = headings[cell_id] + newline + task
         if (
             cell.source == "progress()"
         ):  # what it prints grows with the course: nbval must not compare it
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "nbval-ignore-output"})
     return made
+
+
+def task_headings(topic: str, catalog: Catalog = registry.COURSE) -> dict[str, str]:
+    """Task cell's id -> its heading, one level below a sitting's: number, title, kind, points,
+    minutes."""
+    chapter = int(catalog.stem(topic).split("_")[0])
+    return {
+        f"{e.id}-task": (
+            f"### {chapter}.{number} {e.title} ({e.kind}, {e.points}"
+            f" {'point' if e.points == 1 else 'points'}, {e.minutes} minutes)"
+        )
+        for number, e in enumerate(catalog.load_topic(topic), start=1)
+    }
 
 
 def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
@@ -165,10 +182,10 @@ def _require_marks(cell: NotebookNode, kind: str) -> None:
 
 def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     task, answer = nb.cells[at - 1] if at else None, nb.cells[at]
-    if task is None or task.cell_type != "markdown" or not task.source.startswith("## "):
+    if task is None or task.cell_type != "markdown" or not task.source.startswith("#"):
         raise BadNotebook(
             f"above the answer cell {exercise.id} must stand its task: a markdown cell that begins"
-            " with ##"
+            " with a heading"
         )
     _require_marks(answer, "answer")
     if BEGIN not in answer.source:

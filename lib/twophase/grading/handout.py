@@ -88,6 +88,7 @@ def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
         nb = normalize(
             nbformat.from_dict({"cells": raw, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}),
             topic,
+            catalog,
         )
         validate(nb, topic, catalog)
     except BadNotebook as e:
