@@ -94,7 +94,7 @@ def test_overflow_of_any_sequence_is_refused_before_anything_is_written(span, sa
 
 def test_blocks_of_another_shape_are_refused():
     cache = KVCache(2, 4, 2, 4)
-    with pytest.raises(ValueError, match=r"takes k and v of \[2, T, 2, 4\]"):
+    with pytest.raises(ValueError, match=r"takes blocks of \[2, 1, 2, 4\] and"):
         cache.write(*block(1, 1)[1:], Span.of(1, 1))
     with pytest.raises(ValueError, match="at least 1"):
         KVCache(0, 4, 2, 4)

@@ -84,7 +84,7 @@ def test_with_more_tokens_taken_back_than_it_has_spare_slots_a_ring_answers_wron
 def test_a_decode_step_reads_the_ring_itself_and_a_block_waits_for_its_commit(monkeypatch):
     read = []
     monkeypatch.setattr(
-        "twophase.kernels.local_attention.causal_attention",
+        "twophase.kernels.kv_cache.causal_attention",
         lambda q, k, v, **_: read.append((k, v)) or q,
     )
     cache = RingKVCache(2, 5, 3, 6)
@@ -119,7 +119,7 @@ def test_bytes_are_those_of_the_theory_and_never_grow(B, window, K, H, dtype, T)
     taken = cache.keys.untyped_storage().nbytes() + cache.values.untyped_storage().nbytes()
     assert cache.nbytes == taken
     # what a decode step reads is what the theory says a sequence of T + 1 tokens keeps
-    _, keys, values = cache._found(span)
+    keys, values, _ = cache.found(span, window)
     read = keys.numel() * size + values.numel() * size
     assert read == B * window_bytes_per_sequence(T + 1, window, 1, K, H, size)
 
@@ -167,7 +167,7 @@ def test_a_block_of_another_shape_is_refused_and_nothing_is_written():
         (k, v[:, :4]),
         (k[0], v[0]),
     ):
-        with pytest.raises(ValueError, match=r"the cache takes k and v of \[2, T, 3, 6\]"):
+        with pytest.raises(ValueError, match=r"the cache takes blocks of \[2, 5, 3, 6\]"):
             cache.write(*bad, Span.of(2, 5))
     assert not cache.keys.any()
     with pytest.raises(ValueError, match="for windows of 4 tokens, not of 3"):

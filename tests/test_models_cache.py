@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pytest
 import torch
@@ -197,7 +198,8 @@ def test_a_pass_that_is_broken_off_behind_the_last_layer_changes_nothing_either(
     same(feed(model, cache, [[5]])[0][0], alone(model, [*text(8), 5])[-1])
 
 
-def test_a_cache_whose_commit_was_broken_off_says_so_and_can_begin_anew(monkeypatch):
+@pytest.mark.parametrize("anew", ["truncate", "release"])
+def test_a_cache_whose_commit_was_broken_off_says_so_and_can_begin_anew(monkeypatch, anew):
     model, cache = MODELS["window"], MODELS["window"].new_cache(1, 30)
     feed(model, cache, [text(8)])
     monkeypatch.setattr(cache.stores[1], "commit", interrupt)
@@ -208,7 +210,13 @@ def test_a_cache_whose_commit_was_broken_off_says_so_and_can_begin_anew(monkeypa
         feed(model, cache, [[5]])
     with pytest.raises(ValueError, match="a commit was broken off"):
         cache.commit()  # a path would be moved a second time
-    cache.truncate(0)
+    with pytest.raises(ValueError, match="a commit was broken off"):
+        cache.fork(0, 0)
+    if anew == "truncate":
+        cache.truncate(0)
+    else:
+        cache.release(0)
+        cache.admit()
     same(feed(model, cache, [text(6)])[0], alone(model, text(6)))
 
 
@@ -257,6 +265,58 @@ def test_a_sequence_of_nan_leaves_none_to_the_next_in_its_row(kind):
     cache.admit()
     found = feed(MODELS[kind], cache, [text(9, seed=1), new := text(2)])[1]
     same(found, alone(MODELS[kind], new))
+
+
+NAN = 30  # the token whose embedding is damaged
+
+
+@lru_cache
+def damaged(kind: str) -> Transformer:
+    model = lively(kind)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone(), requires_grad=False)
+    model.embed_tokens.weight[NAN] = torch.nan
+    return model
+
+
+@EVERY
+@pytest.mark.parametrize(("n_drafts", "lengths"), [(1, (9, 2)), (3, (9, 2)), (3, (9, 9))])
+@pytest.mark.parametrize("how", ["rejected", "forgotten", "taken back", "broken off"])
+def test_drafts_of_nan_that_do_not_stay_leave_no_trace(kind, n_drafts, lengths, how):
+    model = damaged(kind)
+    held = [[t % NAN for t in text(n, seed=b)] for b, n in enumerate(lengths)]
+    cache = model.new_cache(2, 30, rollback=3)
+    feed(model, cache, held)
+    drafts = [[NAN] * n_drafts] * 2
+    if how == "taken back":
+        for _ in range(n_drafts):  # a state keeps each of them
+            feed(model, cache, [[NAN]] * 2)
+        cache.truncate(lengths)
+    elif how == "broken off":
+        hook = model.norm.register_forward_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            feed(model, cache, drafts)
+        hook.remove()
+    else:
+        assert not any(x.isfinite().any() for x in feed(model, cache, drafts, commit=False))
+        if how == "rejected":
+            cache.commit(0)
+    for new in ([[1], [2]], [[], [3, 4]], [[5, 6, 7, 8, 9], [1]]):
+        for b, logits in enumerate(feed(model, cache, new)):
+            same(logits, alone(model, held[b] + new[b])[len(held[b]) :])
+            held[b] = held[b] + new[b]
+
+
+@EVERY
+def test_padding_of_nan_changes_nothing(kind):
+    model, cache = damaged(kind), MODELS[kind].new_cache(2, 20)
+    held = [[], []]
+    for new in ([[1, 2, 3, 4], [5]], [[6], []], [[1], [2, 3]]):
+        T = max(map(len, new))
+        block = torch.tensor([[*tokens, *[NAN] * (T - len(tokens))] for tokens in new])
+        found = model(block, cache, n_new=[len(tokens) for tokens in new])
+        for b, tokens in enumerate(new):
+            held[b] = held[b] + tokens
+            same(found[b, : len(tokens)], alone(model, held[b])[len(held[b]) - len(tokens) :])
 
 
 @pytest.mark.parametrize("kind", sorted(STATES))
@@ -419,9 +479,17 @@ def test_a_cut_that_is_refused_leaves_the_pass_that_waits():
 
 
 def test_no_cache_has_no_room_or_takes_back_less_than_nothing_or_rounds_to_whole_numbers():
-    for sizes in ({"S_max": 0}, {"rollback": -1}, {"dtype": torch.int8}):
+    for sizes, says in (
+        ({"S_max": 0}, "S_max of a cache is a whole number of at least 1; got 0"),
+        ({"S_max": 2.5}, "S_max of a cache .* got 2.5"),
+        ({"B": True}, "B of a cache .* got True"),
+        ({"B": "2"}, "B of a cache .* got '2'"),
+        ({"rollback": -1}, "rollback of a cache is a whole number of at least 0; got -1"),
+        ({"rollback": 1.5}, "rollback of a cache .* got 1.5"),
+        ({"dtype": torch.int8}, "holds floating-point numbers; got torch.int8"),
+    ):
         for kind in ("full", "window", "ssm", "latent"):
-            with pytest.raises(ValueError, match=r"S_max of at least 1, rollback of at least 0"):
+            with pytest.raises(ValueError, match=says):
                 MODELS[kind].new_cache(**({"B": 1, "S_max": 4} | sizes))
 
 
@@ -437,7 +505,8 @@ def test_the_owner_refuses_what_does_not_fit_before_anything_is_written(kind):
         with pytest.raises(ValueError, match=says):
             feed(model, cache, new)
     one = torch.zeros(2, 1, dtype=torch.long)
-    for counts in ([0, 2], [-1, 1], [1], torch.tensor(1), [1.5, 1], 0.5):
+    odd = ([0, 2], [-1, 1], [1], torch.tensor(1), [1.5, 1], 0.5, True, [True, 1], "11", {1: 1})
+    for counts in odd:
         with pytest.raises(ValueError, match="count"):
             model(one, cache, n_new=counts)
     with pytest.raises(ValueError, match="cache is for 2 sequences; got tokens of 3"):
@@ -460,8 +529,8 @@ def test_more_than_came_cannot_stay_and_rows_that_are_not_there_have_no_name():
         with pytest.raises(ValueError, match="of them cannot stay"):
             cache.commit(kept)
     for call in (cache.release, lambda row: cache.fork(0, row), lambda row: cache.fork(row, 0)):
-        for row in (-1, 2):
-            with pytest.raises(ValueError, match="rows 0 to 1"):
+        for row in (-1, 2, 0.0, True):
+            with pytest.raises(ValueError, match=r"rows 0 to 1|a row's number is a whole number"):
                 call(row)
     feed(model, cache, [[1, 2], [3]])
     with pytest.raises(ValueError, match="differ in length"):
@@ -501,10 +570,24 @@ def test_snapshots_weigh_what_a_state_weighs_one_for_each_token_that_can_be_take
 
 def test_a_ring_has_a_slot_for_each_token_that_can_be_taken_back_and_none_beyond_S_max():
     slots = [
-        MODELS["window"].new_cache(1, S, rollback=r).stores[0].slots
+        MODELS["window"].new_cache(1, S, rollback=r).stores[0].keys.shape[1]
         for S, r in ((50, 0), (50, 3), (6, 3), (4, 3))
     ]
     assert slots == [5, 8, 6, 4]
+
+
+@pytest.mark.parametrize("S_max", [4, 5, 6])
+def test_windows_that_nothing_leaves_give_back_any_number_of_tokens(S_max):
+    model, held = MODELS["window"], [text(4), text(3)]  # a window of 5
+    cache = model.new_cache(2, S_max)
+    feed(model, cache, held)
+    if S_max > 5:
+        with pytest.raises(ValueError, match="cannot give back 3 tokens, only 0"):
+            cache.truncate([1, 2])
+        return
+    cache.truncate([1, 2])
+    for b, logits in enumerate(feed(model, cache, [[5], [6]])):
+        same(logits[0], alone(model, [*held[b][: (1, 2)[b]], 5 + b])[-1])
 
 
 def test_a_model_of_fewer_layers_takes_its_positions_from_the_owner():
@@ -517,10 +600,28 @@ def test_a_model_of_fewer_layers_takes_its_positions_from_the_owner():
     same(small(torch.tensor([[5]]), cache)[0], alone(small, [*text(4), 5])[-1:])
 
 
-def test_a_state_that_did_not_run_is_not_committed():
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_state_that_did_not_run_is_not_committed_and_the_cache_stays_whole(stale):
+    model, cache = MODELS["ssm"], MODELS["ssm"].new_cache(1, 20)
+    feed(model, cache, [text(4)])
+    if stale:  # what the last layer proposed belongs to a pass that was never committed
+        feed(model, cache, [text(3, seed=1)], commit=False)
     shorter = Transformer(Config(**(ODD | KINDS["ssm"] | {"L": 2})))
     with pytest.raises(ValueError, match="a layer with a state did not run"):
-        shorter(torch.tensor([text(4)]), MODELS["ssm"].new_cache(1, 9))
+        shorter(torch.tensor([text(3)]), cache)
+    assert cache.lengths == (4,)
+    same(feed(model, cache, [[5]])[0], alone(model, [*text(4), 5])[-1:])
+
+
+@EVERY
+def test_no_gradient_goes_into_a_cache_or_comes_out_of_it(kind):
+    model, cache = lively(kind).requires_grad_(True), MODELS[kind].new_cache(2, 20, rollback=2)
+    for new in ([[1, 2, 3], [4]], [[1], [2]], [[1, 2], [3, 4]]):
+        assert not any(logits.requires_grad for logits in feed(model, cache, new))
+        assert not model.hidden(torch.tensor([[1], [2]]), cache).requires_grad
+    for store in cache.stores.values():
+        assert all(held.grad_fn is None and not held.requires_grad for held in store.held)
+    assert model(torch.tensor([[1, 2]])).requires_grad
 
 
 def test_the_cache_of_another_model_is_refused_by_the_layer_that_finds_it():
@@ -545,6 +646,23 @@ def test_logits_where_they_are_asked_for_are_those_of_all(kind):
     for at in wrong:
         with pytest.raises(ValueError, match=r"-6 to 5, or int64 \[2\]"):
             model(ids, at=at)
+
+
+@EVERY
+def test_the_last_token_of_each_sequence_is_its_last_real_one(kind):
+    model, cache = MODELS[kind], MODELS[kind].new_cache(3, 20)
+    new = [text(5), text(2, seed=1), []]
+    block = torch.tensor([[*tokens, *[7] * (5 - len(tokens))] for tokens in new])
+    every = [alone(model, tokens) for tokens in new[:2]]
+    for at, of in ((-1, (4, 1)), (-2, (3, 0)), (0, (0, 0)), (torch.tensor([-1, 0, 0]), (4, 0))):
+        found = model(block, cache, n_new=[5, 2, 0], at=at, commit=False)
+        same(found[:2], torch.stack([logits[t] for logits, t in zip(every, of, strict=True)]))
+    for at in (2, -3):
+        with pytest.raises(ValueError, match=f"`at` is {at}, but sequence 1 has 2 new tokens"):
+            model(block, cache, n_new=[5, 2, 0], at=at)
+    with pytest.raises(ValueError, match="-5 to 4"):
+        model(block, cache, n_new=[5, 2, 0], at=5)
+    assert cache.lengths == (0, 0, 0)
 
 
 @EVERY

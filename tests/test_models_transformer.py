@@ -201,3 +201,29 @@ def test_what_are_no_tokens_is_refused_in_a_sentence(model, bad):
 def test_the_theory_counts_layers_of_one_size_and_says_so():
     with pytest.raises(ValueError, match="layers of one size"):
         Config(**{**ODD.to_dict(), "widths": PRUNED}).architecture()
+
+
+@pytest.mark.parametrize(
+    ("positions", "says"),
+    [
+        (torch.arange(4), r"positions are int64 \[3\], or \[2, 3\] .* got torch.int64 \[4\]"),
+        (torch.zeros(3, 3).long(), r"positions are .* got torch.int64 \[3, 3\]"),
+        (torch.tensor(5), r"positions are .* got torch.int64 \[\]"),
+        (torch.arange(3.0), r"positions are .* got torch.float32 \[3\]"),
+        ([0, 1, 2], r"positions are .* got <class 'list'>"),
+        (torch.tensor([0, -1, 2]), "positions count from 0; got -1"),
+    ],
+)
+def test_what_are_no_positions_is_refused_in_a_sentence(model, positions, says):
+    for cache in (None, model.new_cache(2, 4)):
+        with pytest.raises(ValueError, match=says):
+            model(tokens(2, 3), cache, positions)
+        if cache is not None:
+            with pytest.raises(ValueError, match="nothing to commit"):
+                cache.commit()
+
+
+@pytest.mark.parametrize("token", [-1, ODD.V])
+def test_a_token_outside_the_vocabulary_is_refused_in_a_sentence(model, token):
+    with pytest.raises(ValueError, match=f"outside the vocabulary: 0 to {ODD.V - 1}"):
+        model(torch.tensor([[0, token]]), model.new_cache(1, 4))

@@ -6,8 +6,9 @@
 - `attention_training`: the same with a quick backward pass on a CPU.
 - `online_softmax`: softmax in one pass, partial attention and its merge, FlashAttention in blocks.
 - `span`: the new tokens of a pass, where they go and what they see, drafts that branch included.
-- `kv_cache`: the store of one layer. `local_attention`: the ring of a sliding window.
-  `latent_attention`: MLA, expanded and absorbed, and its store.
+- `store`: what a layer keeps, of whatever kind. `kv_cache`: every key and value.
+  `local_attention`: the ring of a sliding window. `latent_attention`: MLA, expanded and absorbed,
+  and its store.
 - `state`: what a layer with a recurrence keeps, and how it takes tokens back. `linear_attention`,
   `state_space` (`state_space_compiled` to train with): such layers.
 - `mixture_of_experts`: routing, and experts that only the tokens sent to them pay for.

@@ -28,26 +28,22 @@ and reads N·(nope_dim + rope_dim + v_dim) more.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention, visible
-from twophase.kernels.kv_cache import check_room, move, put
+from twophase.kernels.kv_cache import SlotStore
 from twophase.kernels.span import Span
 
 
-class LatentCache:
+class LatentCache(SlotStore):
     """One layer's latents [B, S_max, R] and rotated keys [B, S_max, rope_dim]: the token at
     position p lies in slot p.
 
-    Like `KVCache` it does not know how many tokens it holds; a `Span` says so for each pass.
-    `attend` is the absorbed form, on views of what is stored; `held` gives what the expanded one
-    unfolds.
+    `attend` is the absorbed form, on views of what is stored; `read` gives what the expanded one
+    unfolds. It takes `B·S_max·(R + rope_dim)` numbers: no factor 2, no N.
     """
-
-    unlimited = True  # any number of tokens can be taken back: nothing was overwritten
 
     def __init__(
         self,
@@ -58,29 +54,10 @@ class LatentCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        if min(B, S_max, R) < 1 or rope_dim < 0:
-            raise ValueError(
-                "a latent cache needs B, S_max and R of at least 1 and rope_dim of at least 0; "
-                f"got {B}, {S_max}, {R}, {rope_dim}."
-            )
-        self.latents = torch.zeros(B, S_max, R, dtype=dtype, device=device)
-        self.rope_keys = torch.zeros(B, S_max, rope_dim, dtype=dtype, device=device)
+        super().__init__(B, (S_max, R), (S_max, rope_dim), dtype=dtype, device=device)
+        self.latents, self.rope_keys = self.held
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken, filled or not: `B·S_max·(R + rope_dim)` times the bytes of one number. No
-        factor 2, no N."""
-        return (self.latents.numel() + self.rope_keys.numel()) * self.latents.element_size()
-
-    def write(self, latent: torch.Tensor, rope_key: torch.Tensor, span: Span) -> None:
-        """Store latent [B, T, R] and rotated key [B, T, rope_dim]. ValueError, before a number is
-        written, if they do not fit."""
-        self._check_block(latent, rope_key)
-        check_room(span, self.latents.shape[1])
-        put(self.latents, latent, span)
-        put(self.rope_keys, rope_key, span)
-
-    def held(self, span: Span) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, span: Span) -> tuple[torch.Tensor, torch.Tensor]:
         """All that the sequences hold, a span that was written included: views [B, S, R], [B, S,
         rope_dim]."""
         return self.latents[:, : span.end], self.rope_keys[:, : span.end]
@@ -89,46 +66,10 @@ class LatentCache:
         self, q_latent: torch.Tensor, q_rope: torch.Tensor, span: Span, *, scale: float
     ) -> torch.Tensor:
         """What absorbed queries, as in `attend_latents`, find in the latents: [B, T, N, R]."""
-        latent, rope_key = (held.to(q_latent.dtype) for held in self.held(span))
+        latent, rope_key = (held.to(q_latent.dtype) for held in self.read(span))
         return attend_latents(
             q_latent, q_rope, latent, rope_key, scale=scale, mask=span.mask_of_all()
         )
-
-    def move(self, span: Span, paths: Sequence[Sequence[int]]) -> None:
-        """Put the tokens `paths[b]` of a tree one after the other, so that they can stay."""
-        for held in (self.latents, self.rope_keys):
-            move(held, span, paths)
-
-    def commit(self, span: Span, kept: Sequence[int]) -> None:
-        """Nothing: what is kept lies where it belongs, what is not lies behind the end."""
-
-    def take_back(self, counts: Sequence[int]) -> None:
-        """Nothing: what lies behind the end is not seen."""
-
-    def clear(self, row: int) -> None:
-        """Forget one sequence. What is not seen is weighted with 0, and 0·NaN is NaN: one that went
-        wrong must leave nothing to the next in its row."""
-        for held in (self.latents, self.rope_keys):
-            held[row] = 0
-
-    def copy_row(self, source: int, target: int) -> None:
-        """Make one sequence a copy of another."""
-        for held in (self.latents, self.rope_keys):
-            held[target] = held[source]
-
-    def fill_with_noise(self) -> None:
-        """Normal numbers everywhere: for measuring, where the numbers do not matter."""
-        self.latents.normal_()
-        self.rope_keys.normal_()
-
-    def _check_block(self, latent: torch.Tensor, rope_key: torch.Tensor) -> None:
-        B, _, R = self.latents.shape
-        T, rope_dim = latent.shape[1] if latent.ndim == 3 else -1, self.rope_keys.shape[2]
-        if latent.shape != (B, T, R) or rope_key.shape != (B, T, rope_dim):
-            raise ValueError(
-                f"the cache takes a latent of [{B}, T, {R}] and a rotated key of [{B}, T,"
-                f" {rope_dim}]; got {list(latent.shape)} and {list(rope_key.shape)}."
-            )
 
 
 def expanded_attention(

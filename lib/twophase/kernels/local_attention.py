@@ -17,15 +17,15 @@ more it can take back r, whenever that is (to reject r drafted tokens, say).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from twophase.kernels.attention import causal_attention
-from twophase.kernels.kv_cache import check_block
+from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.span import Span
 
 
-class RingKVCache:
+class RingKVCache(KVCache):
     """One layer's last `window` keys and values, [B, slots, K, H], with `spare` slots more.
 
     A lone token is written at once, over one that every window has left. A block is held back until
@@ -46,65 +46,43 @@ class RingKVCache:
         *,
         spare: int = 0,
     ) -> None:
-        if min(B, window, K, H) < 1 or spare < 0:
+        if window < 1 or spare < 0:
             raise ValueError(
-                "a ring cache needs B, window, K and H of at least 1 and spare of at least 0; got"
-                f" {B}, {window}, {K}, {H}, {spare}."
+                f"a ring needs a window of at least 1 and spare of at least 0; got {window} and"
+                f" {spare}."
             )
+        super().__init__(B, window + spare, K, H, dtype, device)
         self.window = window
-        self.keys = torch.zeros(B, window + spare, K, H, dtype=dtype, device=device)
-        self.values = torch.zeros_like(self.keys)
         self._block: tuple[torch.Tensor, torch.Tensor] | None = None  # written, not committed
+        self._span: Span | None = None  # of what was written last
 
     @property
     def slots(self) -> int:
         """Tokens that the ring holds at most."""
         return self.keys.shape[1]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken, filled or not: `2·B·(window + spare)·K·H` times those of one number."""
-        return 2 * self.keys.numel() * self.keys.element_size()
-
-    def write(self, k: torch.Tensor, v: torch.Tensor, span: Span) -> None:
+    def write(self, first: torch.Tensor, second: torch.Tensor, span: Span) -> None:
         """Take k and v [B, T, K, H]. ValueError, before a number is written, if they do not fit."""
-        check_block(self.keys, k, v)
-        self._block = None
+        self.check_block(first, second, span)
+        self._block, self._span = None, span
         if span.T == 1:
-            self._put(k, v, span, span.n_new)
+            self._put(first, second, span, span.n_new)
         else:
-            self._block = k.to(self.keys.dtype), v.to(self.values.dtype)
+            self._block = first.to(self.keys.dtype), second.to(self.values.dtype)
 
     def attend(
-        self,
-        q: torch.Tensor,
-        span: Span,
-        *,
-        window: int | None = None,
-        softcap: float | None = None,
-        scale: float | None = None,
+        self, q: torch.Tensor, span: Span, *, window: int | None = None, **options: Any
     ) -> torch.Tensor:
         """What the queries q [B, T, N, H] of a span that was written find in their windows: [B, T,
         N, H]. ValueError for another window than the ring's."""
-        if window is not None and window < self.window:
+        if window not in (None, self.window):
             raise ValueError(f"this ring is for windows of {self.window} tokens, not of {window}.")
-        slots, keys, values = self._found(span)
-        mask = None
-        if slots is not None:
-            mask = span.mask(slots, self.window)  # [B, T, S]
-        return causal_attention(
-            q,
-            keys.to(q.dtype),
-            values.to(q.dtype),
-            mask=mask,
-            window=None if mask is not None or span.T == 1 else self.window,
-            softcap=softcap,
-            scale=scale,
-        )
+        return super().attend(q, span, window=self.window, **options)
 
-    def _found(self, span: Span) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
-        """Keys and values [B, S, K, H] that hold what the queries may see, and the slot in the text
-        of each, [B, S]; None in place of these if the queries are the last of the keys.
+    def found(
+        self, span: Span, window: int | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """As in `KVCache`.
 
         - T = 1: the ring itself, a view. Its order is not that of the text, and need not be: a key
           carries its position in it (RoPE).
@@ -113,30 +91,30 @@ class RingKVCache:
         if self._block is None:
             keys, values = self.keys[:, : span.end], self.values[:, : span.end]
             if span.even and self.slots <= self.window:
-                return None, keys, values
-            return self._positions(span, keys.shape[1]), keys, values
+                return keys, values, None
+            counts = torch.tensor(span.n_new, device=span.device)  # [B], 0 or 1
+            slots = self._positions(span.first + counts, keys.shape[1])  # [B, S]
+            return keys, values, span.mask(slots, self.window)
         if span.even and span.tree is None:
-            keys, values = (
-                torch.cat([*self._tail(ring, span.starts[0]), new], dim=1)  # [B, held + T, K, H]
-                for ring, new in zip((self.keys, self.values), self._block, strict=True)
-            )
-            return None, keys, values
-        before = span.first[:, None] - torch.arange(self.window - 1, 0, -1, device=span.device)
-        rows = torch.arange(span.B, device=span.device)[:, None]  # [B, 1]
-        where = before.remainder(self.slots)  # [B, window − 1]
+            start = span.starts[0]
+            parts = zip(self.held, self._block, strict=True)
+            keys, values = (torch.cat([*self._tail(ring, start), new], 1) for ring, new in parts)
+            return keys, values, None
+        before = self._positions(span.first, self.slots)  # [B, slots]
         block = span.first[:, None] + torch.arange(span.T, device=span.device)  # [B, T]
+        mask = span.mask(torch.cat([before.clamp(min=-1), block], dim=1), self.window)  # [B, T, S]
+        unseen = ~mask.any(1)[..., None, None]  # [B, S, 1, 1]; weighted with 0, and 0·NaN is NaN
         keys, values = (
-            torch.cat([ring[rows, where], new], dim=1)  # [B, window − 1 + T, K, H]
-            for ring, new in zip((self.keys, self.values), self._block, strict=True)
+            torch.cat([ring, new], dim=1).masked_fill_(unseen, 0)  # [B, slots + T, K, H]
+            for ring, new in zip(self.held, self._block, strict=True)
         )
-        return torch.cat([before.clamp(min=-1), block], dim=1), keys, values
+        return keys, values, mask
 
-    def _positions(self, span: Span, n: int) -> torch.Tensor:
-        """Where in the text the tokens in the first n slots stand, once a lone token was written:
-        int64 [B, n]; below 0 where there is none."""
-        counts = torch.tensor(span.n_new, device=span.device)  # [B], 0 or 1
-        last = (span.first + counts - 1)[:, None]  # [B, 1]
-        return last - (last - torch.arange(n, device=span.device)).remainder(self.slots)
+    def _positions(self, lengths: torch.Tensor, n: int) -> torch.Tensor:
+        """Where in the text the tokens in the first n slots stand, in a ring of sequences of these
+        lengths [B]: int64 [B, n]; below 0 where there is none."""
+        last = lengths[:, None] - 1  # [B, 1]
+        return last - (last - torch.arange(n, device=lengths.device)).remainder(self.slots)
 
     def _tail(self, ring: torch.Tensor, length: int) -> list[torch.Tensor]:
         """The last `window − 1` of `length` tokens in the order of the text, in one part or two."""
@@ -154,9 +132,9 @@ class RingKVCache:
 
     def commit(self, span: Span, kept: Sequence[int]) -> None:
         """Write the first `kept[b]` tokens of a block that was held back."""
-        if self._block is not None:
+        if self._block is not None and self._span is span:
             self._put(*self._block, span, kept)
-            self._block = None
+        self._block = self._span = None
 
     def _put(self, k: torch.Tensor, v: torch.Tensor, span: Span, kept: Sequence[int]) -> None:
         """Write the first `kept[b]` of the tokens k and v [B, T, K, H], or as many of their last as
@@ -165,7 +143,7 @@ class RingKVCache:
             end = span.starts[0] + kept[0]
             n = min(kept[0], self.slots)
             first, fits = (end - n) % self.slots, min(n, self.slots - (end - n) % self.slots)
-            for ring, new in ((self.keys, k), (self.values, v)):
+            for ring, new in zip(self.held, (k, v), strict=True):
                 last = new[:, kept[0] - n : kept[0]]  # [B, n, K, H]
                 ring[:, first : first + fits] = last[:, :fits]
                 ring[:, : n - fits] = last[:, fits:]
@@ -174,24 +152,11 @@ class RingKVCache:
         which = [t for n in kept for t in range(max(0, n - self.slots), n)]
         slots = [(span.starts[b] + t) % self.slots for b, t in zip(whose, which, strict=True)]
         rows, tokens, where = torch.tensor([whose, which, slots], device=k.device).long()
-        self.keys[rows, where] = k[rows, tokens].to(self.keys.dtype)
-        self.values[rows, where] = v[rows, tokens].to(self.values.dtype)
+        for ring, new in zip(self.held, (k, v), strict=True):
+            ring[rows, where] = new[rows, tokens].to(ring.dtype)
 
-    def take_back(self, counts: Sequence[int]) -> None:
-        """Nothing: the spare slots hold what the windows of earlier queries need."""
-
-    def clear(self, row: int) -> None:
-        """Forget one sequence. What is not seen is weighted with 0, and 0·NaN is NaN: one that went
-        wrong must leave nothing to the next in its row."""
-        for held in (self.keys, self.values):
-            held[row] = 0
-
-    def copy_row(self, source: int, target: int) -> None:
-        """Make one sequence a copy of another."""
-        for held in (self.keys, self.values):
-            held[target] = held[source]
-
-    def fill_with_noise(self) -> None:
-        """Normal numbers everywhere: for measuring, where the numbers do not matter."""
-        self.keys.normal_()
-        self.values.normal_()
+    def take_back(self, gone: Span) -> None:
+        """Write zeros over these tokens: the windows of earlier queries need only the others."""
+        rows, _, slots = gone.index  # [n] each
+        for ring in self.held:
+            ring[rows, slots % self.slots] = 0

@@ -152,6 +152,14 @@ class Span:
         return self._masks[key]
 
 
+def whole(name: str, n: object, least: int) -> int:
+    """The number n as an int. ValueError for one below `least`, and for 2.0, True and the like."""
+    number = None if isinstance(n, bool) or not hasattr(n, "__index__") else index(n)
+    if number is None or number < least:
+        raise ValueError(f"{name} is a whole number of at least {least}; got {n!r}.")
+    return number
+
+
 def span_counts(
     counts: torch.Tensor | Sequence[int] | int | None, B: int, default: int
 ) -> tuple[int, ...]:
@@ -159,16 +167,33 @@ def span_counts(
     not at all. ValueError if there are not B of them, or one is no whole number."""
     if counts is None:
         return (default,) * B
-    if isinstance(counts, int):
+    if type(counts) is int:
         return (counts,) * B
-    try:
-        listed = counts.tolist() if isinstance(counts, torch.Tensor) else list(counts)
-        whole = tuple(index(n) for n in listed)
-    except TypeError:
-        whole = ()
-    if len(whole) != B:
+    listed = counts.tolist() if hasattr(counts, "tolist") else counts
+    if not isinstance(listed, Sequence) or len(listed) != B:
+        listed = [None]
+    if any(isinstance(n, bool) or not hasattr(n, "__index__") for n in listed):
         raise ValueError(f"one count, a whole number, is needed for each of {B}; got {counts}.")
-    return whole
+    return tuple(map(index, listed))
+
+
+def check_paths(paths: Sequence[Sequence[int]], span: Span) -> Sequence[Sequence[int]]:
+    """The paths; ValueError unless each goes down the span's tree: a token sees what comes before
+    it on its path, itself, and nothing else."""
+    if span.tree is None or len(paths) != span.B:
+        raise ValueError(
+            f"paths are for a pass with a tree, one for each of {span.B} sequences; a pass without"
+            " one keeps the first tokens, so many of each."
+        )
+    seen = [[s for s, sees in enumerate(row) if sees] for row in span.tree.tolist()]
+    for path, came in zip(map(list, paths), span.n_new, strict=True):
+        if path != sorted(set(path)) or not set(path) <= set(range(came)):
+            raise ValueError(
+                f"a path names tokens that came, from 0 on, in their order; got {path} of {came}."
+            )
+        if any(seen[t] != path[: i + 1] for i, t in enumerate(path)):
+            raise ValueError(f"{path} is no way down the tree: a token in it sees others.")
+    return paths
 
 
 def _check_tree(tree: torch.Tensor, T: int) -> None:

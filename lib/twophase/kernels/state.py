@@ -10,19 +10,18 @@ from collections.abc import Callable, Sequence
 import torch
 
 from twophase.kernels.span import Span
+from twophase.kernels.store import Store
 
 Tensors = tuple[torch.Tensor, ...]  # each [B, ...]
 # For some of the T tokens, what they give, [B, tokens, ...], and the state after them.
 Advance = Callable[[slice, Tensors], tuple[torch.Tensor, Tensors]]
 
 
-class State:
-    """The tensors [B, ...] of one layer, at zero before the first token.
+class State(Store):
+    """The tensors of one layer after each of the last r tokens, and now: [B, r + 1, ...] each.
 
     `run` lets a pass read the state and proposes what it leaves; `commit` makes that the state.
     """
-
-    unlimited = False
 
     def __init__(
         self,
@@ -33,27 +32,16 @@ class State:
         *,
         rollback: int = 0,
     ) -> None:
-        if min(B, *(n for shape in shapes for n in shape)) < 1 or rollback < 0:
-            raise ValueError(
-                "a state needs sizes of at least 1 and rollback of at least 0; got"
-                f" B = {B}, {[list(shape) for shape in shapes]} and {rollback}."
-            )
+        past = [(rollback + 1, *shape) for shape in shapes]
+        super().__init__(B, *past, dtype=dtype, device=device)
         self.rollback = rollback
-        # After each of the last r tokens, and now: r + 1 of each.
-        self._past = [
-            torch.zeros(rollback + 1, B, *shape, dtype=dtype, device=device) for shape in shapes
-        ]
         self._proposed: list[Tensors] = []  # after each token of a pass, or after all of them
+        self._span: Span | None = None  # of that pass
 
     @property
     def now(self) -> Tensors:
         """The state: views [B, ...]."""
-        return tuple(past[-1] for past in self._past)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken, after one token or a million."""
-        return sum(past.numel() * past.element_size() for past in self._past)
+        return tuple(past[:, -1] for past in self.held)
 
     def run(self, span: Span, advance: Advance) -> torch.Tensor:
         """What the T tokens of a span give, [B, T, ...]: all at once, or one by one where some of
@@ -61,56 +49,39 @@ class State:
         steps = span.T if self.rollback + 1 >= span.T else 1
         size = span.T // steps  # 1, or all
         outs, state = [], self.now
-        self._proposed = []
+        self._proposed, self._span = [], span
         for start in range(0, span.T, size):
             out, state = advance(slice(start, start + size), state)
             outs.append(out)
-            self._proposed.append(tuple(tensor.detach() for tensor in state))
+            self._proposed.append(state)
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)
 
-    def commit(self, span: Span, kept: Sequence[int]) -> None:
-        """The state after the first `kept[b]` tokens of the span that ran last. ValueError if
-        tokens should stay and none ran."""
-        proposed, self._proposed = self._proposed, []
-        if any(kept) and not proposed:
-            raise ValueError(
-                "a layer with a state did not run, and cannot keep what it never read."
-            )
-        if len(proposed) < span.T or not self.rollback:  # only whole passes can stay
-            if any(kept):
-                for past, last in zip(self._past, proposed[-1], strict=True):
-                    past[-1] = last
-            return
-        for i, past in enumerate(self._past):
-            after = torch.stack([tensors[i] for tensors in proposed]).to(past.dtype)
-            past.copy_(self._shifted(torch.cat([past, after]), kept))
+    def can_commit(self, span: Span) -> bool:
+        """Whether this pass went through the layer: what it never read, it cannot keep."""
+        return self._span is span
 
-    def take_back(self, counts: Sequence[int]) -> None:
-        """The state before the last `counts[b]` tokens, which the owner knows to be held."""
-        for past in self._past:
-            past.copy_(self._shifted(past, [-n for n in counts]))
+    def commit(self, span: Span, kept: Sequence[int]) -> None:
+        """The state after the first `kept[b]` tokens of the span that ran last."""
+        proposed, self._proposed, self._span = self._proposed, [], None
+        if not any(kept):
+            return
+        if len(proposed) < span.T or not self.rollback:  # only whole passes can stay
+            for past, last in zip(self.held, proposed[-1], strict=True):
+                past[:, -1] = last
+            return
+        for i, past in enumerate(self.held):
+            after = torch.stack([tensors[i] for tensors in proposed], dim=1).to(past.dtype)
+            past.copy_(self._shifted(torch.cat([past, after], dim=1), kept))
+
+    def take_back(self, gone: Span) -> None:
+        """The state before these tokens, which the owner knows to be held."""
+        for past in self.held:
+            past.copy_(self._shifted(past, [-n for n in gone.n_new]))
 
     def _shifted(self, timeline: torch.Tensor, by: Sequence[int]) -> torch.Tensor:
-        """The r + 1 states up to `by[b]` steps after place r: from [steps, B, ...] to [r + 1, B,
+        """The r + 1 states up to `by[b]` steps after place r: from [B, steps, ...] to [B, r + 1,
         ...]. What would lie before the first is the first again."""
-        steps = torch.arange(self.rollback + 1, device=timeline.device)[:, None]  # [r + 1, 1]
-        index = (steps + torch.tensor(by, device=timeline.device)).clamp(min=0)  # [r + 1, B]
-        return timeline[index, torch.arange(len(by), device=timeline.device)]
-
-    def move(self, span: Span, paths: Sequence[Sequence[int]]) -> None:
-        """Nothing: a state reads no tree."""
-
-    def clear(self, row: int) -> None:
-        """Forget one sequence."""
-        for past in self._past:
-            past[:, row] = 0
-
-    def copy_row(self, source: int, target: int) -> None:
-        """Make one sequence a copy of another."""
-        for past in self._past:
-            past[:, target] = past[:, source]
-
-    def fill_with_noise(self) -> None:
-        """Normal numbers everywhere: for measuring, where the numbers do not matter."""
-        for past in self._past:
-            past.normal_()
+        steps = torch.arange(self.rollback + 1, device=timeline.device)  # [r + 1]
+        moved = torch.tensor(by, device=timeline.device)[:, None]  # [B, 1]
+        rows = torch.arange(len(by), device=timeline.device)[:, None]  # [B, 1]
+        return timeline[rows, (steps + moved).clamp(min=0)]

@@ -100,7 +100,7 @@ class LatentAttention(nn.Module):
             out = self.kv_b_proj.unfold(summed)  # [B, T, N, v_dim]
         else:
             if store is not None:
-                latent, k_rope = (held.to(x.dtype) for held in store.held(span))  # [B, S, ...]
+                latent, k_rope = (held.to(x.dtype) for held in store.read(span))  # [B, S, ...]
             heads = self.kv_b_proj(latent).view(B, -1, N, m.nope_dim + m.v_dim)  # [B, S, N, ...]
             k_nope, v = heads.split([m.nope_dim, m.v_dim], dim=-1)
             out = attend_unfolded(

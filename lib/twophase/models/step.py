@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from twophase.kernels.attention import causal_attention, full_attention
+from twophase.kernels.attention import full_attention
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
-from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.models.cache import Cache
 
 Tables = tuple[torch.Tensor, torch.Tensor]  # cosines and sines
+_Kind = TypeVar("_Kind")
 
 
-class PassKV:
+class PassKV(KVCache):
     """Keys and values of one pass without a cache: a store that is gone when the pass is over.
 
     `causal`: whether a query sees only the keys up to its own.
@@ -26,29 +26,19 @@ class PassKV:
     def __init__(self, causal: bool) -> None:
         self.causal = causal
 
-    def write(self, k: torch.Tensor, v: torch.Tensor, span: Span) -> None:
+    def write(self, first: torch.Tensor, second: torch.Tensor, span: Span) -> None:
         """Keep k and v [B, T, K, H] as they are."""
-        self.k, self.v = k, v
+        self.keys, self.values = first, second
 
     def attend(
-        self,
-        q: torch.Tensor,
-        span: Span,
-        *,
-        window: int | None = None,
-        softcap: float | None = None,
-        scale: float | None = None,
+        self, q: torch.Tensor, span: Span, *, window: int | None = None, **options: Any
     ) -> torch.Tensor:
         """What the queries q [B, T, N, H] find among them: [B, T, N, H]."""
-        if not self.causal:
-            if span.tree is not None:
-                raise ValueError("a model that reads both ways sees every token: it has no tree.")
-            return full_attention(q, self.k, self.v, softcap=softcap, scale=scale)
-        mask = span.mask_of_all(window)
-        window = window if mask is None else None
-        return causal_attention(
-            q, self.k, self.v, mask=mask, window=window, softcap=softcap, scale=scale
-        )
+        if self.causal:
+            return super().attend(q, span, window=window, **options)
+        if span.tree is not None:
+            raise ValueError("a model that reads both ways sees every token: it has no tree.")
+        return full_attention(q, self.keys, self.values, **options)
 
 
 @dataclass
@@ -63,7 +53,7 @@ class Step:
 
     def latents(self, layer: int) -> LatentCache | None:
         """The store of a layer of latents; None without a cache."""
-        return None if self.cache is None else self._stored(layer, (LatentCache,), "latents")
+        return None if self.cache is None else self._stored(layer, LatentCache, "latents")
 
     def state(self, layer: int) -> State | None:
         """The state of a layer; None without a cache. ValueError for a tree."""
@@ -71,28 +61,51 @@ class Step:
             raise ValueError(
                 "a layer with a state reads its tokens one after the other, and cannot read a tree."
             )
-        return None if self.cache is None else self._stored(layer, (State,), "a state")
+        return None if self.cache is None else self._stored(layer, State, "a state")
 
-    def keys_values(self, layer: int, read_later: bool) -> KVCache | RingKVCache | PassKV:
+    def keys_values(self, layer: int, read_later: bool) -> KVCache:
         """Where the keys and values of a layer are: with a cache in its store, else in one that
         lives as long as this pass, if they are read later, or as the caller."""
         if self.cache is not None:
-            return self._stored(layer, (KVCache, RingKVCache), "keys and values")  # type: ignore[no-any-return]
+            return self._stored(layer, KVCache, "keys and values")
         store = self.shared.get(layer) or PassKV(self.causal)
         if read_later:
             self.shared[layer] = store
         return store
 
-    def _stored(self, layer: int, kinds: tuple[type, ...], keeps: str) -> Any:
+    def _stored(self, layer: int, kind: type[_Kind], keeps: str) -> _Kind:
         """What the cache has for a layer. ValueError if that is of another kind."""
         store = None if self.cache is None else self.cache.stores.get(layer)
-        if not isinstance(store, kinds):
+        if not isinstance(store, kind):
             found = "nothing" if store is None else f"a {type(store).__name__}"
             raise ValueError(
                 f"layer {layer} keeps {keeps}: it needs a cache from `new_cache` of its own model;"
                 f" this one has {found} there."
             )
         return store
+
+
+def check_positions(positions: torch.Tensor, span: Span, table: int) -> None:
+    """ValueError for what are no positions of the tokens of a span, or for one beyond the `table`
+    of those that were learned (0: there is none)."""
+    if positions is span.positions:
+        if not table or positions.is_meta:
+            return
+        # known without asking the device, but for a tree
+        last = span.end - 1 if span.tree is None else int(positions.max())
+    else:
+        shape, dtype = getattr(positions, "shape", ()), getattr(positions, "dtype", type(positions))
+        ints = (torch.int64, torch.int32)
+        if shape not in ((span.T,), (span.B, span.T)) or dtype not in ints:
+            raise ValueError(
+                f"positions are int64 [{span.T}], or [{span.B}, {span.T}] where sequences differ;"
+                f" got {dtype} {list(shape)}."
+            )
+        if positions.device.type == "cpu" and int(positions.min()) < 0:
+            raise ValueError(f"positions count from 0; got {int(positions.min())}.")
+        last = int(positions.max()) if table and not positions.is_meta else -1
+    if table and last >= table:
+        raise ValueError(f"this model has learned {table} positions and cannot read further.")
 
 
 def check_at(at: torch.Tensor | int, B: int, T: int) -> None:
@@ -107,3 +120,20 @@ def check_at(at: torch.Tensor | int, B: int, T: int) -> None:
             f"`at` is a token's number, -{T} to {T - 1}, or int64 [{B}], one for each sequence; got"
             f" {at}."
         )
+
+
+def among_real(at: torch.Tensor | int, span: Span) -> torch.Tensor | int:
+    """`at` as a place among all T tokens, where -1 was the last real one of each sequence.
+
+    ValueError as in `check_at`, or if a sequence has new tokens, but not that many.
+    """
+    check_at(at, span.B, span.T)
+    if set(span.n_new) == {span.T}:
+        return at
+    if isinstance(at, int):
+        for b, n in enumerate(span.n_new):
+            if n and not -n <= at < n:
+                raise ValueError(f"`at` is {at}, but sequence {b} has {n} new tokens.")
+    counts = torch.tensor(span.n_new, device=span.device)  # [B]
+    at = torch.as_tensor(at, device=span.device).expand(span.B)  # [B]
+    return torch.where(at < 0, at + counts, at).clamp(min=0)

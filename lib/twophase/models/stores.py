@@ -1,14 +1,14 @@
 """Which store each layer of a model gets, by its kind."""
 
-from typing import Any
-
 import torch
 
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
 from twophase.kernels.linear_attention import sums_shape
 from twophase.kernels.local_attention import RingKVCache
+from twophase.kernels.span import whole
 from twophase.kernels.state import State
+from twophase.kernels.store import Store
 from twophase.models.cache import Cache
 from twophase.models.config import Config
 
@@ -21,13 +21,9 @@ def new_store(
     rollback: int,
     dtype: torch.dtype,
     device: torch.device | str | None,
-) -> Any:
+) -> Store:
     """An empty store for one layer, by its kind."""
     c, kind = config.at(layer), config.mixers[layer]
-    if kind == "sliding" and c.window is not None:
-        window = min(c.window, S_max)
-        spare = min(rollback, S_max - window)  # a ring of S_max slots never goes round
-        return RingKVCache(B, window, c.K, c.H, dtype, device, spare=spare)
     if kind == "mla" and c.mla is not None:
         return LatentCache(B, S_max, c.mla.R, c.mla.rope_dim, dtype, device)
     # A state is a running sum, in fp32 always: bf16 would stop counting at 256 tokens.
@@ -37,7 +33,9 @@ def new_store(
     if kind == "ssm" and c.ssm is not None:
         inputs, memory = (c.ssm.d_inner, c.ssm.conv_width), (c.ssm.d_inner, c.ssm.d_state)
         return State(B, [inputs, memory], device=device, rollback=rollback)
-    return KVCache(B, S_max, c.K, c.H, dtype, device)
+    if kind == "sliding" and c.window is not None and c.window + rollback < S_max:
+        return RingKVCache(B, c.window, c.K, c.H, dtype, device, spare=rollback)
+    return KVCache(B, S_max, c.K, c.H, dtype, device)  # a ring of S_max slots never goes round
 
 
 def new_cache(
@@ -48,21 +46,20 @@ def new_cache(
     dtype: torch.dtype,
     device: torch.device | str | None,
 ) -> Cache:
-    """An empty cache with a store for each layer that keeps keys and values of its own. ValueError
-    for a model that reads both ways, or sizes and a dtype that no cache can have."""
+    """An empty cache with a store for each layer that keeps something of its own. ValueError for a
+    model that reads both ways, or sizes and a dtype that no cache can have."""
     if not config.causal:
         raise ValueError(
             "a model that reads both ways has no cache: every new token changes what all others"
             " see."
         )
-    if S_max < 1 or rollback < 0 or not dtype.is_floating_point:
-        raise ValueError(
-            "a cache needs S_max of at least 1, rollback of at least 0 and a floating-point dtype;"
-            f" got {S_max}, {rollback} and {dtype}."
-        )
+    for name, n, least in (("B", B, 1), ("S_max", S_max, 1), ("rollback", rollback, 0)):
+        whole(f"{name} of a cache", n, least)
+    if not dtype.is_floating_point:
+        raise ValueError(f"a cache holds floating-point numbers; got {dtype}.")
     stores = {
         layer: new_store(config, layer, B, S_max, rollback, dtype, device)
         for layer in range(config.L)
-        if config.source(layer) == layer
+        if config.source(layer) == layer  # else it reads another's
     }
     return Cache(stores, B, S_max, rollback=rollback, device=device)

@@ -21,7 +21,7 @@ from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP, PlainMLP
 from twophase.models.norm import RMSNorm, make_norm
 from twophase.models.state_space import SelectiveStateSpace
-from twophase.models.step import Step, Tables, check_at
+from twophase.models.step import Step, Tables, among_real, check_at, check_positions
 from twophase.models.stores import new_cache
 
 __all__ = ["KINDS", "Config", "RMSNorm", "Transformer"]
@@ -126,7 +126,7 @@ class Transformer(nn.Module):
 
         `rollback`: tokens that layers with a window or a state can take back. `dtype`: of keys,
         values and latents; that of the weights if not said (states are fp32 always). ValueError for
-        a model that reads both ways.
+        a model that reads both ways, or sizes and a dtype that no cache can have.
         """
         dtype = dtype or self.embed_tokens.weight.dtype
         return new_cache(self.config, B, S_max, rollback, dtype, self.device)
@@ -143,11 +143,14 @@ class Transformer(nn.Module):
         commit: bool = True,
     ) -> torch.Tensor:
         """Logits [B, T, V] for the token after each of `tokens`, int64 [B, T]; with `at`, as in
-        `logits`, [B, V]. The rest as in `hidden`."""
-        x = self.hidden(tokens, cache, positions, n_new, tree=tree, commit=False)
-        logits = self.logits(x, at)
-        if cache is not None and commit:
-            cache.commit()
+        `logits`, [B, V], where -1 is the last of the real tokens. The rest as in `hidden`."""
+        with _grad(cache):
+            span = self._span(tokens, cache, n_new, tree)
+            if at is not None:
+                at = among_real(at, span)
+            logits = self.logits(self._stream(tokens, span, cache, positions), at)
+            if cache is not None and commit:
+                cache.commit()
         return logits
 
     def hidden(
@@ -163,29 +166,41 @@ class Transformer(nn.Module):
         """The stream after the last norm, [B, T, D].
 
         With a cache the tokens continue what it holds, and stay in it; `commit=False` leaves it to
-        the caller to `cache.commit` how many of them. `n_new`, with a cache only: how many of the T
-        tokens of each sequence are real; what comes out for the others means nothing. `positions`
-        ([T] or [B, T]) defaults to counting on. `tree`: bool [T, T], which of the new tokens each
-        one sees, for drafts that branch. Raises ValueError if the cache has no room, before
-        anything is written.
+        the caller to `cache.commit` how many of them. No gradient goes through a pass with a cache.
+        `n_new`, with a cache only: how many of the T tokens of each sequence are real; what comes
+        out for the others means nothing. `positions` ([T] or [B, T]) defaults to counting on.
+        `tree`: bool [T, T], which of the new tokens each one sees, for drafts that branch. Raises
+        ValueError if the cache has no room, before anything is written.
         """
-        span = self._span(tokens, cache, n_new, tree)
-        if positions is None:
-            positions = span.positions  # [T] or [B, T]
-        self._check_positions(span, positions)
-        step = Step(span, self._rope(positions), cache, self.config.causal)
-        x = self._embed(tokens, positions)  # [B, T, D]
+        with _grad(cache):
+            span = self._span(tokens, cache, n_new, tree)
+            x = self._stream(tokens, span, cache, positions)  # [B, T, D]
+            if cache is not None and commit:
+                cache.commit()
+        return x
+
+    def _stream(
+        self,
+        tokens: torch.Tensor,
+        span: Span,
+        cache: Cache | None,
+        positions: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """The stream after the last norm, [B, T, D], of a span that was begun."""
         try:
+            positions = span.positions if positions is None else positions  # [T] or [B, T]
+            check_positions(positions, span, self.config.learned_positions)
+            step = Step(span, self._rope(positions), cache, self.config.causal)
+            x = self._embed(tokens, positions)  # [B, T, D]
+            if span.real is not None:  # what pads a sequence may be NaN, and 0·NaN is NaN
+                x = x.masked_fill(~span.real[..., None], 0.0)
             for block in self.layers:
                 x = block(x, step)  # [B, T, D]
-            x = self.norm(x)  # [B, T, D]
+            return self.norm(x)  # type: ignore[no-any-return]  # [B, T, D]
         except BaseException:  # Ctrl-C, too: what is half written is not to be committed
             if cache is not None:
                 cache.discard()
             raise
-        if cache is not None and commit:
-            cache.commit()
-        return x  # type: ignore[no-any-return]
 
     def logits(self, hidden: torch.Tensor, at: torch.Tensor | int | None = None) -> torch.Tensor:
         """Logits of hidden states [B, T, D]: [B, T, V], or [B, V] of the token `at`, a number for
@@ -211,8 +226,8 @@ class Transformer(nn.Module):
         tree: torch.Tensor | None,
     ) -> Span:
         """Where the tokens go. ValueError for what are no tokens, or not that many."""
-        whole = (torch.int64, torch.int32)
-        if not isinstance(tokens, torch.Tensor) or tokens.ndim != 2 or tokens.dtype not in whole:
+        ints = (torch.int64, torch.int32)
+        if not isinstance(tokens, torch.Tensor) or tokens.ndim != 2 or tokens.dtype not in ints:
             found = getattr(tokens, "dtype", type(tokens).__name__)
             raise ValueError(
                 "tokens are whole numbers in a tensor [B, T]; got"
@@ -228,21 +243,14 @@ class Transformer(nn.Module):
             )
         return Span((0,) * B, (T,) * B, T, self.device, tree)
 
-    def _check_positions(self, span: Span, positions: torch.Tensor) -> None:
-        """ValueError for a position beyond the table of those learned."""
-        table = self.config.learned_positions
-        if table and positions is span.positions and span.tree is None:
-            last = span.end - 1  # known without asking the device
-        elif table and not positions.is_meta:
-            last = int(positions.max())
-        else:
-            return
-        if last >= table:
-            raise ValueError(f"this model has learned {table} positions and cannot read further.")
-
     def _embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """The stream's start: [B, T, D]."""
-        c, x = self.config, self.embed_tokens(tokens)  # [B, T, D]
+        """The stream's start: [B, T, D]. ValueError for a token that is none (on a GPU torch ends
+        the program)."""
+        c = self.config
+        try:
+            x = self.embed_tokens(tokens)  # [B, T, D]
+        except IndexError:
+            raise ValueError(f"a token is outside the vocabulary: 0 to {c.V - 1}.") from None
         if c.embedding_scale != 1.0:  # rounded as the stream is, as Gemma was trained
             x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)
         if c.learned_positions:  # what pads a block may stand beyond the table
@@ -261,3 +269,8 @@ class Transformer(nn.Module):
             local = rope_tables(positions, c.turned, c.local_rope_theta)
         linear = rope_tables(positions, c.linear.feature_dim, c.rope_theta) if c.linear else None
         return {"gqa": tables, "mla": tables, "sliding": local, "linear": linear, "ssm": None}
+
+
+def _grad(cache: Cache | None) -> torch.set_grad_enabled:
+    """A cache keeps numbers, not how they came about: no pass through one is differentiated."""
+    return torch.set_grad_enabled(cache is None and torch.is_grad_enabled())
