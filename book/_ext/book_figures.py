@@ -1,27 +1,106 @@
-"""A picture that says nothing to a reader who cannot see it is a warning, and so fails the
-build."""
+"""The figures of cells become part of the page, in the site's colors and fonts, one form for a page
+and one for a phone. A picture that says nothing to a reader who cannot see it is a warning, and so
+fails the build."""
 
+import re
+from base64 import b64decode
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
+
+# what twophase.measure.plots draws with -> the site's variables
+COLORS = {
+    "#0072b2": "decode",
+    "#d55e00": "prefill",
+    "#009e73": "third",
+    "#cc79a7": "fifth",
+    "#e69f00": "fourth",
+    "#56b4e9": "right",
+    "#f0e442": "say-back",
+    "#000000": "ink",
+    "#222222": "ink",
+    "#d9d9d9": "line",
+    "#ffffff": "paper",
+}
+NARROW = re.compile(r'<metadata id="twophase-narrow">(.*?)</metadata>', re.S)
+NO_ALT = (
+    "this picture has no alt text: for a cell add `mystnb: {image: {alt: ...}}` to its metadata,"
+    " for an image or figure add `:alt:`"
+)
+
+
+def inline(svg: str, alt: str, key: str, css_class: str) -> str:
+    """A figure as part of a page: our variables for its colors, `key` before its ids. KeyError for
+    a color that the site does not have."""
+    svg = svg[svg.index("<svg") :]
+    # its style sheet would reach the whole page
+    svg = re.sub(r"<metadata.*?</metadata>|<style type.*?</style>|<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r'(?<= id=")|(?<=href="#)|(?<=url\(#)', key, svg)
+    svg = re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: f"var(--tp-{COLORS[m[0].lower()]})", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: var(--tp-ui)", svg)
+    wide = re.search(r'width="([\d.]+)pt"', svg)
+    if wide is None:
+        raise ValueError("an SVG of matplotlib has a width in points.")
+    head = (
+        f'<svg class="{css_class}" role="img" aria-label="{escape(alt)}"'
+        f' style="max-width:{float(wide[1]) * 4 / 3:.0f}px" '
+    )
+    body = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
+    return body.replace("<svg ", head, 1).strip()
+
+
+def figure(svg: str, alt: str, key: str) -> str:
+    """All forms of a figure, of which the page shows the one that there is room for."""
+    hidden = NARROW.search(svg)
+    if hidden is None:
+        return f'<div class="tp-figure">{inline(svg, alt, key, "tp-any")}</div>'
+    narrow = b64decode(hidden[1]).decode("utf8")
+    return (
+        f'<div class="tp-figure">{inline(svg, alt, key, "tp-wide")}'
+        f"{inline(narrow, alt, key + 'n-', 'tp-narrow')}</div>"
+    )
+
+
+class InlineFigures(SphinxPostTransform):
+    """Puts the SVG of every cell's figure into the page, unless it holds pixels."""
+
+    default_priority = 5
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for number, image in enumerate(list(self.document.findall(nodes.image))):
+            path = Path(self.app.srcdir, image["uri"])
+            if "jupyter_execute" not in path.parts or path.suffix != ".svg":
+                continue
+            svg, alt = path.read_text("utf8"), image.get("alt", "").strip()
+            if "<image" in svg or not alt:  # without alt it is warned of below
+                continue
+            try:
+                made = figure(svg, alt, f"f{number}-")
+            except KeyError as error:
+                said = (
+                    "a figure has the color %s, which the site has no variable for: take those of"
+                )
+                said += " twophase.measure.plots"
+                logger.warning(said, error, location=image, type="figure")
+                continue
+            image.replace_self(nodes.raw("", made, format="html"))
 
 
 def warn_missing_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for image in doctree.findall(nodes.image):
         if not image.get("alt", "").strip():
-            logger.warning(
-                "this picture has no alt text: for a cell add `mystnb: {image: {alt: ...}}` to its "
-                "metadata, for an image "
-                "or figure add `:alt:`",
-                location=image,
-                type="alt",
-            )
+            logger.warning(NO_ALT, location=image, type="alt")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_post_transform(InlineFigures)
     app.connect("doctree-resolved", warn_missing_alt, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

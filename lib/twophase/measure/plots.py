@@ -1,8 +1,8 @@
 """The course's figures: Okabe and Ito's colors, which color-blind readers can tell apart, and a
 unit on every axis.
 
-Figures lie on a white card with dark text, so that they read the same on a light page and a dark
-one.
+A notebook shows them on white. The book puts them into the page in its own colors, and on a phone
+their narrow form (`figure_forms`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, cast
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from cycler import cycler
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from twophase.theory.hardware import Hardware
 
+from .figure_forms import both_forms
 from .tables import binary, si
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW, BLACK = "#56B4E9", "#CC79A7", "#F0E442", "#000000"
@@ -76,8 +77,10 @@ def use_house_style() -> None:
     at any size."""
     mpl.rcParams.update(cast(Any, STYLE))
     ipython = sys.modules.get("IPython")
-    if ipython is not None and ipython.get_ipython() is not None:
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None:
         set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
+        shell.display_formatter.formatters["image/svg+xml"].for_type(Figure, both_forms)
 
 
 def figure(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:

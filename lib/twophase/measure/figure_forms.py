@@ -1,0 +1,103 @@
+"""A figure in two forms: as it was drawn, and narrow, for a phone: panels below each other, legends
+below their panels, no text too small. Both travel in one SVG; the book shows the one that fits.
+
+The narrow form is a copy of the same artists, so it cannot say anything else.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import textwrap
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any, cast
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.legend import Legend
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogFormatterMathtext
+
+from .tables import si
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NARROW = 3.4  # inches: 326 pixels
+SMALLEST = 9  # points: 12 pixels, of which a phone may leave 11
+PANEL = 2.7  # inches: the height of a panel, without its legend
+ENTRY = 0.2  # inches: the height of a line of a legend
+MARK = "twophase-narrow"  # the id of the metadata that holds the narrow form
+
+
+def svg_of(fig: Figure) -> str:
+    """The figure as SVG, its texts as texts."""
+    made = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        fig.savefig(made, format="svg", bbox_inches="tight")
+    return made.getvalue()
+
+
+def both_forms(fig: Figure) -> str:
+    """The figure as SVG, with its narrow form inside as metadata."""
+    wide = svg_of(raise_small_texts(_copied(fig)))
+    narrow = svg_of(narrowed(fig))
+    inside = f'<metadata id="{MARK}">{b64encode(narrow.encode()).decode()}</metadata>'
+    return wide[: wide.rindex("</svg>")] + inside + "</svg>\n"
+
+
+def raise_small_texts(fig: Figure) -> Figure:
+    """Make no text of the figure smaller than SMALLEST; returns it."""
+    for text in cast("list[Text]", fig.findobj(Text)):
+        if float(text.get_fontsize()) < SMALLEST:
+            text.set_fontsize(SMALLEST)
+    return fig
+
+
+def narrowed(fig: Figure) -> Figure:
+    """A copy of a figure, one column wide."""
+    high = float(fig.get_size_inches()[1])
+    fig = raise_small_texts(_copied(fig))
+    axes = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
+    rows = fig.add_gridspec(len(axes), 1)
+    for number, ax in enumerate(axes):
+        ax.set_subplotspec(rows[number, 0])
+        ax.tick_params(labelleft=True, labelbottom=True)  # hidden where panels share an axis
+        _break_texts(ax)
+        for axis in (ax.xaxis, ax.yaxis):  # the exponent of a power would be too small
+            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+                axis.set_major_formatter(FuncFormatter(lambda value, _: si(value)))
+    lines = _put_legends_below(fig)
+    panel = PANEL if len(axes) > 1 else min(high, PANEL + 0.2)
+    fig.set_size_inches(NARROW, panel * len(axes) + ENTRY * lines)
+    return fig
+
+
+def _copied(fig: Figure) -> Figure:
+    """A figure of its own, of which pyplot knows nothing."""
+    made = copy.deepcopy(fig)
+    plt.close(made)
+    return made
+
+
+def _break_texts(ax: Axes) -> None:
+    """Title and labels in lines that fit."""
+    for text in (ax.title, cast(Any, ax)._left_title, cast(Any, ax)._right_title, ax.xaxis.label):
+        text.set_text(textwrap.fill(text.get_text(), 36))
+    ax.yaxis.label.set_text(textwrap.fill(ax.yaxis.label.get_text(), 34))
+
+
+def _put_legends_below(fig: Figure) -> int:
+    """Make one legend of all, below the figure; how many lines it has. An entry that several
+    panels share is listed once."""
+    entries: dict[str, Any] = {}
+    for legend in cast("list[Legend]", fig.findobj(Legend)):
+        labels = [text.get_text() for text in legend.get_texts()]
+        entries.update(zip(labels, legend.legend_handles, strict=True))
+        legend.remove()
+    if not entries:
+        return 0
+    said = [textwrap.fill(label, 42) for label in entries]
+    fig.legend(list(entries.values()), said, loc="outside lower left", fontsize=9)
+    return sum(label.count("\n") + 1 for label in said)

@@ -1,0 +1,141 @@
+"""Figures of cells in the book: the site's colors instead of filters, and a form for a phone whose
+texts can be read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from base64 import b64decode
+from itertools import combinations
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from test_drawing import THEMES, color, contrast, variables
+
+from twophase.measure import plots
+from twophase.measure.figure_forms import NARROW, SMALLEST, both_forms
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import book_figures  # noqa: E402
+
+ALT = "Two lines, of which one is twice the other."
+PHONE_PX = 326  # the room on a phone 390 wide
+
+
+def drawn(columns: int = 1) -> Figure:
+    """A figure with all that the chapters' have: legends, small texts, marks, a shared axis."""
+    fig, axes = plots.figure(1, columns, figsize=(4.2 * columns, 3.6), sharey=True)
+    x = np.arange(1, 50)
+    for number, ax in enumerate(np.atleast_1d(axes)):
+        for series, shade in enumerate(plots.COLORS):
+            ax.loglog(x, x * (series + 1), color=shade, label=f"series {series}")
+        ax.plot(x, x / 2, plots.MARKERS[0], markerfacecolor="white", label=f"panel {number}")
+        ax.annotate("the wall", (3, 10), fontsize=7)
+        plots.label(ax, "context [tokens]", "time of one step [s]", "A title that is " * 4)
+        ax.legend(fontsize=8)
+    return fig
+
+
+@pytest.fixture(params=[1, 2], ids=["one panel", "two panels"])
+def fig(request: pytest.FixtureRequest) -> Figure:
+    made = drawn(request.param)
+    yield made
+    plt.close(made)
+
+
+def forms(fig: Figure) -> tuple[str, str]:
+    """The figure as it is, and its narrow form."""
+    svg = both_forms(fig)
+    hidden = book_figures.NARROW.search(svg)
+    assert hidden
+    return svg, b64decode(hidden[1]).decode()
+
+
+def texts(svg: str) -> list[tuple[float, str]]:
+    """Size in the SVG's units, and words, of every text."""
+    style = r'style="font-size: ([\d.]+)px;[^"]*"[^>]*>([^<]*)<'
+    return [
+        (float(size), words) for size, words in re.findall("<(?:text|tspan)[^>]*?" + style, svg)
+    ]
+
+
+def width_of(svg: str) -> float:
+    found = re.search(r'viewBox="0 0 ([\d.]+) ', svg)
+    assert found
+    return float(found[1])
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_color_of_a_series_stands_out_from_the_paper_and_none_is_used_twice(theme):
+    paper = color("var(--tp-paper)", theme)
+    names = [book_figures.COLORS[shade.lower()] for shade in plots.COLORS]
+    assert all(contrast(variables(theme)[name], paper) >= 3 for name in names)
+    assert len(set(names)) == len(names)
+    assert set(book_figures.COLORS.values()) <= set(variables(theme))
+    for one, two in combinations(names[:4], 2):  # what a figure usually has
+        apart = sum(
+            abs(a - b) for a, b in zip(*(variables(theme)[n] for n in (one, two)), strict=True)
+        )
+        assert apart > 0.25, (one, two)
+
+
+def test_no_color_and_no_id_of_its_own_is_left_in_a_page(fig):
+    html = book_figures.figure(both_forms(fig), ALT, "f0-")
+    assert not re.findall(r"#[0-9a-fA-F]{6}\b", html)
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert all(name.startswith("f0-") for name in ids)
+    used = re.findall(r'(?:href="#|url\(#)([^")]+)', html)
+    assert used
+    assert set(used) <= set(ids)
+    assert "<style" not in html
+    assert "metadata" not in html
+    assert html.count(f'aria-label="{ALT}"') == 2
+
+
+def test_a_color_that_the_site_does_not_have_is_named():
+    with pytest.raises(KeyError, match="#123456"):
+        book_figures.inline(
+            '<svg width="9pt" height="9pt"><path fill="#123456"/></svg>', "", "", ""
+        )
+
+
+def test_on_a_phone_every_text_is_at_least_eleven_pixels(fig):
+    _, narrow = forms(fig)
+    shown = min(1.0, PHONE_PX / (width_of(narrow) * 4 / 3))  # an SVG's unit is a point
+    assert shown > 0.94  # tight boxes are a little wider than asked for
+    assert len(texts(narrow)) > 8
+    assert min(size for size, _ in texts(narrow)) * 4 / 3 * shown >= 10.99
+    assert NARROW * 96 <= PHONE_PX + 1
+    assert SMALLEST * 4 / 3 * 0.94 >= 11
+
+
+def test_on_a_page_every_text_is_at_least_eleven_pixels(fig):
+    wide, _ = forms(fig)
+    sizes = [size for size, words in texts(wide) if not re.fullmatch(r"[\d−]+", words)]
+    assert min(sizes) * 4 / 3 >= 11.3  # but for exponents
+
+
+def test_the_narrow_form_says_what_the_wide_one_says(fig):
+    def words(svg: str) -> set[str]:
+        return set(" ".join(said for _, said in texts(svg)).split())
+
+    wide, narrow = (words(svg) for svg in forms(fig))
+    numbers = re.compile(r"[\d.]+|k")  # ticks may differ
+    assert {w for w in wide if not numbers.fullmatch(w)} == {
+        w for w in narrow if not numbers.fullmatch(w)
+    }
+
+
+def test_drawing_both_forms_changes_nothing(fig):
+    before, open_figures = both_forms(fig), plt.get_fignums()
+    size = tuple(fig.get_size_inches())
+    fixed = re.compile(r"<dc:date>.*?</dc:date>|twophase-narrow.*?</metadata>", re.S)
+    assert fixed.sub("", both_forms(fig)) == fixed.sub("", before)
+    assert tuple(fig.get_size_inches()) == size
+    assert plt.get_fignums() == open_figures
