@@ -76,6 +76,17 @@ FAMILY_USUAL: dict[str, dict[str, Any]] = {
         "first_k_dense_replace": 1,
     },
 }
+FAMILY_USUAL["gemma"] = {"head_dim": 12, "tie_word_embeddings": True}
+FAMILY_USUAL["glm4_moe"] = {
+    "head_dim": 12,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 12,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+}
+FAMILY_USUAL["stablelm"] = {"layer_norm_eps": 1e-3}
+FAMILY_USUAL["starcoder2"] = {"norm_epsilon": 1e-3, "tie_word_embeddings": True}
 FAMILY_USUAL["deepseek_v3"] = FAMILY_USUAL["deepseek_v2"] | {
     "n_shared_experts": 1,
     "n_group": 4,
@@ -134,7 +145,23 @@ DENSE = (
          {"head_dim": 16, "rope_parameters": YARN}, T=40),
 )  # fmt: skip
 
+OTHER_NORMS = (
+    Case("stablelm", "a quarter of each head is turned; layer norms with biases; G = 2", "stablelm",
+         {"partial_rotary_factor": 0.25, "use_qkv_bias": True}, seed=4),
+    Case("stablelm-half", "half of each head, K = 1, one-token prompts, tied", "stablelm",
+         {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "tie_word_embeddings": True}, B=3, T=1, seed=5),
+    Case("stablelm-scaled", "the turned half stretched as Llama 3's", "stablelm",
+         {"hidden_size": 64, "rope_parameters": LLAMA_3 | {"partial_rotary_factor": 0.5}}, T=40),
+    Case("starcoder2", "no gate, layer norms, biases everywhere, window 5", "starcoder2", {"sliding_window": 5}, seed=7),
+    Case("starcoder2-plain", "no biases, no window, untied, K = 1", "starcoder2",
+         {"use_bias": False, "num_key_value_heads": 1, "tie_word_embeddings": False}, seed=1),
+)  # fmt: skip
+
 GEMMA = (
+    Case("gemma-1", "norms stored minus one, scaled embeddings, gelu that means tanh, K = 1", "gemma",
+         {"hidden_act": "gelu", "num_key_value_heads": 1}, seed=3),
+    Case("gemma-1-biases", "biases, untied, K = N", "gemma",
+         {"attention_bias": True, "num_key_value_heads": 4, "tie_word_embeddings": False}),
     Case("gemma-2", "both caps, four norms, window 5, scores by 1/sqrt(20), H = 12", "gemma2", seed=6),
     Case("gemma-2-uncapped", "caps are null, untied, K = 1", "gemma2",
          {"attn_logit_softcapping": None, "final_logit_softcapping": None, "num_key_value_heads": 1,
@@ -164,6 +191,17 @@ EXPERTS = (
          {"mlp_only_layers": [0], "use_sliding_window": True, "sliding_window": 7}),
 )  # fmt: skip
 
+SIGMOID = (
+    Case("glm-4.5", "half of each head turned, sigmoid router, one shared expert, a dense layer first", "glm4_moe",
+         {"attention_bias": True}),
+    Case("glm-4.5-norms", "norms of queries and keys, best 2 of 4 groups, times 2.5, three quarters turned", "glm4_moe",
+         {"head_dim": 16, "use_qk_norm": True, "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5,
+          "partial_rotary_factor": 0.75, "n_shared_experts": 2}, seed=1),
+    Case("glm-4.5-all", "no dense layer, all turned, weights not normalized, tied", "glm4_moe",
+         {"first_k_dense_replace": 0, "num_hidden_layers": 2, "partial_rotary_factor": 1.0,
+          "norm_topk_prob": False, "tie_word_embeddings": True, "num_key_value_heads": 1}),
+)  # fmt: skip
+
 LATENT = (
     Case("deepseek-v2-lite", "queries without a latent, plain top-k, YaRN with equal mscales", "deepseek_v2",
          {"q_lora_rank": None, "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}}, T=40, seed=1),
@@ -183,15 +221,11 @@ LATENT = (
          {"first_k_dense_replace": 3, "v_head_dim": 20, "rope_parameters": YARN}, T=40),
 )  # fmt: skip
 
-CASES = DENSE + GEMMA + EXPERTS + LATENT
+CASES = DENSE + OTHER_NORMS + GEMMA + EXPERTS + SIGMOID + LATENT
 
-# Families that the loader does not read; what they do differently our Transformer can do all the
+# A family that the loader does not read; what it does differently our Transformer can do all the
 # same.
 BY_HAND = (
-    Case("stablelm", "a quarter of each head is turned; layer norms with biases; G = 2", "stablelm",
-         {"partial_rotary_factor": 0.25, "use_qkv_bias": True}, seed=6),
-    Case("stablelm-half", "half of each head, K = 1, one-token prompts, tied", "stablelm",
-         {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "tie_word_embeddings": True}, B=3, T=1, seed=6),
     Case("gpt2", "learned positions, no gate, no RoPE", "gpt2",
          {"max_position_embeddings": 80, "n_inner": 44, "bos_token_id": 0, "eos_token_id": 0}, seed=5),
 )  # fmt: skip

@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 from hugging_face_cases import FAMILY_USUAL, USUAL
+from hugging_face_folders import refusal
 from hugging_face_models import disagreement, draw
+from hugging_face_published import EYES, PUBLISHED, shrunk
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
@@ -28,21 +30,16 @@ FAMILIES = (
     "qwen2",
     "qwen3",
     "qwen3_moe",
+    "gemma",
     "gemma2",
     "gemma3_text",
     "deepseek_v2",
     "deepseek_v3",
+    "glm4_moe",
+    "stablelm",
+    "starcoder2",
     "gemma3",
 )
-EYES: dict[str, Any] = {
-    "hidden_size": 8,
-    "intermediate_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "image_size": 28,
-    "patch_size": 14,
-    "model_type": "siglip_vision_model",
-}
 T = 40  # tokens: enough for every window and every stretched position
 Config = dict[str, Any]
 
@@ -71,60 +68,9 @@ def plain(family: str) -> Config:
         | {"head_dim": 12, "max_position_embeddings": 256}
         | {k: v for k, v in FAMILY_USUAL.get(family, {}).items() if k != "rope_parameters"}
         | ({"head_dim": 6} if family.startswith("deepseek") else {})
+        | ({"head_dim": 8} if family == "stablelm" else {})
         | {"model_type": family}
     )
-
-
-SMALL: Config = {
-    "hidden_size": 32,
-    "intermediate_size": 44,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 10,
-    "vocab_size": 97,
-    "max_position_embeddings": 256,
-    "original_max_position_embeddings": 32,
-    "sliding_window": 5,
-    "sliding_window_pattern": 3,
-    "max_window_layers": 2,
-    "query_pre_attn_scalar": 20,
-    "num_local_experts": 8,
-    "num_experts": 8,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 12,
-    "first_k_dense_replace": 1,
-    "n_group": 4,
-    "topk_group": 2,
-    "kv_lora_rank": 14,
-    "q_lora_rank": 18,
-    "qk_nope_head_dim": 10,
-    "qk_rope_head_dim": 6,
-    "v_head_dim": 7,
-    "mm_tokens_per_image": 4,
-}
-LEFT_OUT = ("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
-
-
-def shrunk(published: Config) -> Config:
-    """A published config with all its keys, of a model small enough for a test: what is null, one
-    or alike there is so here."""
-    heads = published.get("num_attention_heads")
-    small: Config = {}
-    for key, value in published.items():
-        if key == "text_config":  # Gemma 3's leaves sizes out; those left out are large
-            small[key] = {name: SMALL[name] for name in LEFT_OUT} | shrunk(value)
-        elif key == "vision_config":
-            small[key] = EYES
-        elif isinstance(value, dict):
-            small[key] = shrunk(value)
-        elif key == "num_key_value_heads" and value in (1, heads):
-            small[key] = 1 if value == 1 else SMALL["num_attention_heads"]
-        elif not key.endswith(("_token_id", "_token_index")):
-            alike = value in (None, 1) or key not in SMALL
-            small[key] = value if alike else SMALL[key]
-    return small
 
 
 def judge(config: Config, folder: Path) -> Verdict:
@@ -138,15 +84,20 @@ def judge(config: Config, folder: Path) -> Verdict:
             logits = theirs(input_ids=tokens).logits  # [1, T, V]
         except Exception as error:  # a file of nonsense may fail in any way
             return Verdict(refusal(config), repr(error), float("nan"))
-        weights = {key: value.contiguous() for key, value in theirs.state_dict().items()}
-        if theirs.config.get_text_config().tie_word_embeddings is True:
-            weights.pop("lm_head.weight", None)
-        save_file(weights, folder / "model.safetensors")
+        save_weights(theirs, folder)
         try:
             ours = hugging_face.load(folder)
         except ValueError as error:
             return Verdict(str(error), "", float("nan"))
         return Verdict("", "", disagreement(ours(tokens), logits))
+
+
+def save_weights(theirs: Any, folder: Path) -> None:
+    """The weights of a model of transformers, in one file, a tied matrix once."""
+    weights = {key: value.contiguous() for key, value in theirs.state_dict().items()}
+    if theirs.config.get_text_config().tie_word_embeddings is True:
+        weights.pop("lm_head.weight", None)
+    save_file(weights, folder / "model.safetensors")
 
 
 def their_model(folder: Path) -> Any:
@@ -164,17 +115,6 @@ def their_model(folder: Path) -> Any:
         if named[name].is_floating_point() and not computed:
             draw(named[name], name, config.get_text_config(), generator)
     return model
-
-
-def refusal(config: Config) -> str:
-    """Our sentence about a config; empty if it is taken."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            hugging_face.read_config(config)
-        except ValueError as error:
-            return str(error)
-    return ""
 
 
 # What may be written under a key. Both values of a pair occur, so that two keys contradict.
@@ -301,9 +241,6 @@ ABOUT = {
 }
 
 
-PUBLISHED: dict[str, Any] = json.loads(
-    Path(__file__).with_name("hugging_face_published.json").read_text()
-)
 BEFORE = [*map(plain, FAMILIES), *(shrunk(known["config"]) for known in PUBLISHED.values())]
 
 

@@ -2,6 +2,7 @@
 common kinds."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tokenizers import (
     processors,
     trainers,
 )
+
+from twophase.models import hugging_face
 
 TEXTS = [
     "The cat sat on the mat, and the other cat sat on the first one.",
@@ -54,12 +57,20 @@ SIZES: dict[str, dict[str, Any]] = {
     "qwen2": {key: value for key, value in DENSE.items() if key != "head_dim"},
     "qwen3": DENSE,
     "qwen3_moe": DENSE | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12},
+    "gemma": DENSE,
     "gemma2": DENSE | {"sliding_window": 6},
     "gemma3_text": (
         DENSE | {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
     ),
     "deepseek_v2": LATENT,
     "deepseek_v3": LATENT | {"n_group": 4, "topk_group": 2},
+    "glm4_moe": (
+        DENSE
+        | {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+        | {"head_dim": 12}
+    ),
+    "stablelm": {key: value for key, value in DENSE.items() if key != "head_dim"},
+    "starcoder2": {key: value for key, value in DENSE.items() if key != "head_dim"},
 }
 
 
@@ -176,3 +187,14 @@ def change_json(path: Path, **changes: Any) -> None:
     """Set keys of a JSON file; None removes one."""
     found = json.loads(path.read_text()) | changes
     path.write_text(json.dumps({key: value for key, value in found.items() if value is not None}))
+
+
+def refusal(config: Any) -> str:
+    """Our sentence about the content of a config.json; empty if it is taken."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            hugging_face.read_config(config)
+        except ValueError as error:
+            return str(error)
+    return ""

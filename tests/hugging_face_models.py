@@ -118,18 +118,26 @@ def reference(case: Case, folder: Path) -> Reference:
     in `folder`."""
     model = build(case)
     generator = torch.Generator().manual_seed(1000 + case.seed)
-    tokens = torch.randint(0, V, (case.B, case.T), generator=generator)  # [B, T]
-    with torch.inference_mode():
-        for _ in range(STEPS):
-            last = model(tokens, use_cache=False).logits[:, -1]  # [B, V]
-            tokens = torch.cat([tokens, last.argmax(-1, keepdim=True)], dim=1)  # [B, T + i]
-        logits = model(tokens, use_cache=False).logits  # [B, T + STEPS, V]
+    prompt = torch.randint(0, V, (case.B, case.T), generator=generator)  # [B, T]
+    tokens, logits = continued(model, prompt)
     corrections = [
         b for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")
     ]
     n_params = model.num_parameters() + sum(b.numel() for b in corrections)
     model.save_pretrained(folder, max_shard_size="20KB")
-    return Reference(case, folder, tokens.clone(), logits.clone(), n_params)
+    return Reference(case, folder, tokens, logits, n_params)
+
+
+def continued(model: Any, prompt: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The prompt [B, T] and STEPS greedy tokens of a model of transformers, [B, T + STEPS], with
+    the logits at each of them; no cache of theirs is used."""
+    tokens = prompt
+    with torch.inference_mode():
+        for _ in range(STEPS):
+            last = model(input_ids=tokens, use_cache=False).logits[:, -1]  # [B, V]
+            tokens = torch.cat([tokens, last.argmax(-1, keepdim=True)], dim=1)  # [B, T + i]
+        logits = model(input_ids=tokens, use_cache=False).logits  # [B, T + STEPS, V]
+    return tokens.clone(), logits.clone()
 
 
 @cache
@@ -149,6 +157,23 @@ def fed_in_blocks(model: Transformer, tokens: torch.Tensor, blocks: list[int]) -
         return torch.cat(
             [model(block, cache) for block in tokens.split(blocks, dim=1)], dim=1
         )  # [B, T, V]
+
+
+def ragged_disagreement(
+    model: Transformer, tokens: torch.Tensor, theirs: torch.Tensor, counts: list[int]
+) -> float:
+    """How far logits are from `theirs` [B, T, V] where row b is fed its first counts[b] tokens at
+    once, all rows in one call, and then three more, one at a time."""
+    B, T = tokens.shape
+    cache, n_new, rows = model.new_cache(B, T), torch.tensor(counts), torch.arange(B)
+    with torch.inference_mode():
+        first = model(tokens[:, : max(counts)], cache, n_new=n_new)  # [B, max(counts), V]
+        steps = [model(tokens[rows, n_new + i, None], cache) for i in range(3)]  # 3 of [B, 1, V]
+    worst = 0.0
+    for b, n in enumerate(counts):
+        ours = torch.cat([first[b, :n], *(step[b] for step in steps)])  # [n + 3, V]
+        worst = max(worst, disagreement(ours, theirs[b, : n + 3]))
+    return worst
 
 
 def greedy(model: Transformer, prompt: torch.Tensor, steps: int = STEPS) -> torch.Tensor:

@@ -1,14 +1,10 @@
 """What our Transformer can do and no family of the loader asks for, against transformers all the
-same.
-
-Partial rotary embeddings: transformers honours them in other families (StableLM) only. Learned
-positions, layer norms with biases and MLPs without a gate: GPT-2. Config and weights are carried
-over by hand.
+same: learned positions, in GPT-2. Config and weights are carried over by hand.
 """
 
 import pytest
 import torch
-from hugging_face_cases import BY_HAND, Case
+from hugging_face_cases import BY_HAND
 from hugging_face_models import (
     MARGIN,
     TOLERANCE,
@@ -26,22 +22,7 @@ from twophase.models.transformer import Config, Transformer
 SHARED = {"L": 3, "D": 32, "F": 44, "N": 4, "H": 8, "V": 97, "norm": "layer"}
 
 
-def stablelm_config(case: Case) -> Config:
-    return Config(
-        **SHARED,
-        K=case.more.get("num_key_value_heads", 2),
-        rotary_dim=int(8 * case.more["partial_rotary_factor"]),
-        qkv_bias=case.more.get("use_qkv_bias", False),
-        tied=case.more.get("tie_word_embeddings", False),
-        norm_eps=1e-5,
-    )
-
-
-def stablelm_weights(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name.removeprefix("model."): weight for name, weight in stored.items()}
-
-
-def gpt2_config(case: Case) -> Config:
+def gpt2_config() -> Config:
     biases = {"qkv_bias": True, "o_bias": True, "mlp_bias": True}
     plain = {"gated_mlp": False, "activation": "gelu_tanh", "learned_positions": 80}
     return Config(**SHARED, **biases, **plain, K=4, tied=False, norm_eps=1e-5)
@@ -67,9 +48,6 @@ def gpt2_weights(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return weights
 
 
-CARRY_OVER = {"stablelm": (stablelm_config, stablelm_weights), "gpt2": (gpt2_config, gpt2_weights)}
-
-
 @pytest.fixture(scope="module", params=BY_HAND, ids=str)
 def theirs(request, tmp_path_factory) -> Reference:
     return reference(request.param, tmp_path_factory.mktemp(request.param.name))
@@ -77,15 +55,11 @@ def theirs(request, tmp_path_factory) -> Reference:
 
 @pytest.fixture(scope="module")
 def ours(theirs) -> Transformer:
-    to_config, to_weights = CARRY_OVER[theirs.case.family]
-    model = Transformer(to_config(theirs.case)).eval().requires_grad_(False)
+    model = Transformer(gpt2_config()).eval().requires_grad_(False)
     stored: dict[str, torch.Tensor] = {}
     for file in theirs.folder.glob("*.safetensors"):
         stored |= load_file(file)
-    weights = to_weights(stored)
-    if model.config.tied:
-        weights["lm_head.weight"] = weights["embed_tokens.weight"]
-    model.load_state_dict(weights)
+    model.load_state_dict(gpt2_weights(stored))
     return model
 
 

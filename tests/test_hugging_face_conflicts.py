@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 from draws import draws
-from hugging_face_conflicts import (
-    FAMILIES,
-    PUBLISHED,
-    Verdict,
-    configs,
-    judge,
-    plain,
-    refusal,
-    shrunk,
-)
+from hugging_face_conflicts import FAMILIES, Verdict, configs, judge, plain
+from hugging_face_folders import refusal
 from hugging_face_models import TOLERANCE
+from hugging_face_published import PUBLISHED, shrunk
 from hypothesis import given
 
 from twophase.models.hugging_face.keys import COUNTS, NUMBERS, SWITCHES
@@ -106,13 +99,6 @@ def test_text_for_a_switch_and_a_switch_for_a_number_are_refused_by_name(family)
             part.clear()
             part.update(before)
     assert refusal(config) == ""
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_configs_on_a_small_scale_give_the_logits_of_transformers(name, tmp_path):
-    verdict = judge(shrunk(PUBLISHED[name]["config"]), tmp_path)
-    assert (verdict.refused, verdict.theirs_failed) == ("", "")
-    assert verdict.difference < TOLERANCE
 
 
 SIZES = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twophase.theory import count, from_hf, kv_cache
+from twophase.theory import count, hugging_face, kv_cache
 from twophase.theory._domain import Number, formula
 from twophase.theory._ops import minimum, where
 from twophase.theory.arithmetic_intensity import (
@@ -29,8 +29,8 @@ class Architecture(Sizes):
     def from_hf(cls, config: Mapping[str, Any], name: str | None = None) -> "Architecture":
         """From the content of a Hugging Face config.json. ValueError names a missing key or an
         unknown model type."""
-        sizes = from_hf.config_sizes(config)
-        return cls(name=name or from_hf.config_name(config), **sizes)
+        sizes = hugging_face.config_sizes(config)
+        return cls(name=name or hugging_face.config_name(config), **sizes)
 
     def with_kv_heads(self, K: int) -> "Architecture":
         """The same model with K key-value heads, which may be a symbol. ValueError unless K divides

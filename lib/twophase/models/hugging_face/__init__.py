@@ -5,8 +5,9 @@
 ours or a slice of one, `read_tensors(folder, ...)` tensors or slices by their names in the files.
 `read_config` turns the content of a config.json into a Config; `Tokenizer(folder)` reads
 tokenizer.json. Supported: Llama 2 and 3, Mistral, Mixtral, Qwen2, Qwen3 and its mixture of experts,
-Gemma 2, Gemma 3 (of those that see, the text part), DeepSeek-V2 and V3. What changes a result and
-is not built here is refused with a sentence that names it (`keys.py` says how).
+Gemma 1 to 3 (of those that see, the text part), DeepSeek-V2 and V3, GLM-4.5, StableLM, StarCoder2.
+What changes a result and is not built here is refused with a sentence that names it (`keys.py`
+says how).
 """
 
 import warnings

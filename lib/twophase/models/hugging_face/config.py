@@ -1,9 +1,9 @@
 """A Config from the content of a config.json: all in it that changes a number, or a sentence about
 what cannot be had.
 
-Sizes are read by `twophase.theory.from_hf`; here is what each family does with them. Where papers
-leave something open, transformers 5 is followed; where it and a family's own code disagree, the
-config is refused.
+Sizes are read by `twophase.theory.hugging_face`; here is what each family does with them. Where
+papers leave something open, transformers 5 is followed; where it and a family's own code disagree,
+the config is refused.
 """
 
 import warnings
@@ -23,9 +23,9 @@ from twophase.models.hugging_face.keys import (
     REFUSED,
     SWITCHES,
 )
-from twophase.theory import from_hf
+from twophase.theory import hugging_face
 from twophase.theory.architecture import Architecture
-from twophase.theory.hf_values import count, flag, number
+from twophase.theory.hugging_face.values import count, flag, number
 
 Json = Mapping[str, Any]
 WITH_IMAGES = {
@@ -42,7 +42,7 @@ def read_config(config: Json) -> Config:
     try:
         if isinstance(config, Mapping):
             _check_type(config)
-        text = from_hf.language_part(config)
+        text = hugging_face.language_part(config)
         family = _family(config, text)
         _check_keys(config, text, family)
         arch = Architecture.from_hf(config)

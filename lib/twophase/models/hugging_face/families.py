@@ -6,9 +6,9 @@ from math import sqrt
 from typing import Any
 
 from twophase.kernels.mixture_of_experts import check_routing
-from twophase.models.hugging_face.rope import rope_fields, score_factor
+from twophase.models.hugging_face.rope import partial_rope_fields, rope_fields, score_factor
 from twophase.models.layer_sizes import Routing
-from twophase.theory.hf_values import count, flag, need, number, size
+from twophase.theory.hugging_face.values import count, flag, need, number, size
 
 Json = Mapping[str, Any]
 Fields = dict[str, Any]  # of a Config
@@ -30,17 +30,29 @@ def _mixtral(text: Json) -> Fields:
 
 
 def _qwen3_moe(text: Json) -> Fields:
+    _expect(text, "use_qk_norm", True)
     return rope_fields(text) | {
         "routing": Routing(score="softmax", normalize=flag(text, "norm_topk_prob"))
     }
 
 
-def _gemma2(text: Json) -> Fields:
-    """Norm weights stored minus one, embeddings times sqrt(D), scores by a number of their own,
-    caps on both logits."""
+def _gemma(text: Json) -> Fields:
+    """Norm weights stored minus one, embeddings times sqrt(D)."""
+    said = text.get("hidden_activation")
+    if text["model_type"] == "gemma" and said not in (None, text["hidden_act"]):
+        raise ValueError(
+            f"hidden_act {text['hidden_act']!r} and hidden_activation {said!r} contradict each"
+            " other: releases of transformers disagree about which counts; keep one of the two."
+        )
     return rope_fields(text) | {
         "norm_offset": 1.0,
         "embedding_scale": sqrt(size(text, "hidden_size")),
+    }
+
+
+def _gemma2(text: Json) -> Fields:
+    """Gemma with scores by a number of their own and caps on both logits."""
+    return _gemma(text) | {
         "score_scale": 1 / sqrt(number(text, "query_pre_attn_scalar", 256)),
         "score_cap": _cap(text, "attn_logit_softcapping"),
         "logit_cap": _cap(text, "final_logit_softcapping"),
@@ -104,17 +116,35 @@ def _deepseek_v2(text: Json) -> Fields:
 def _deepseek_v3(text: Json) -> Fields:
     """Sigmoid scores with a correction for the choice; groups by the sum of their two best
     experts."""
+    pairing = "interleaved" if flag(text, "rope_interleave") else "half"
+    return _deepseek(text) | {"rope_pairing": pairing, "routing": _sigmoid_routing(text)}
+
+
+def _glm4_moe(text: Json) -> Fields:
+    """DeepSeek-V3's experts behind grouped queries; half of each head is turned."""
+    return partial_rope_fields(text, 0.5) | {"routing": _sigmoid_routing(text)}
+
+
+def _sigmoid_routing(text: Json) -> Routing:
     _expect(text, "scoring_func", "sigmoid")
     _expect(text, "topk_method", "noaux_tc")
     groups = _groups(text, group_top=2) if count(text, "n_group") > 1 else {}
-    routing = Routing(
+    return Routing(
         "sigmoid",
         normalize=flag(text, "norm_topk_prob"),
         scale=number(text, "routed_scaling_factor", 1.0),
         **groups,
     )
-    pairing = "interleaved" if flag(text, "rope_interleave") else "half"
-    return _deepseek(text) | {"rope_pairing": pairing, "routing": routing}
+
+
+def _stablelm(text: Json) -> Fields:
+    """A quarter of each head is turned."""
+    return partial_rope_fields(text, 0.25)
+
+
+def _starcoder2(text: Json) -> Fields:
+    _expect(text, "norm_type", "layer_norm")
+    return rope_fields(text)
 
 
 def _groups(text: Json, group_top: int) -> dict[str, int]:
@@ -140,7 +170,7 @@ def _expect(text: Json, key: str, value: Any) -> None:
 _WINDOW = frozenset({"sliding_window", "layer_types"})
 _QWEN = _WINDOW | {"use_sliding_window"}
 _GEMMA = _WINDOW | {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"}
-_DEEPSEEK = frozenset(
+_ROUTED = frozenset(
     {
         "norm_topk_prob",
         "n_group",
@@ -148,9 +178,9 @@ _DEEPSEEK = frozenset(
         "topk_method",
         "scoring_func",
         "routed_scaling_factor",
-        "rope_interleave",
     }
 )
+_DEEPSEEK = _ROUTED | {"rope_interleave"}
 
 FAMILIES = {
     "llama": Family("Llama"),
@@ -158,11 +188,15 @@ FAMILIES = {
     "mixtral": Family("Mixtral", _mixtral, _WINDOW),
     "qwen2": Family("Qwen2", reads=_QWEN),
     "qwen3": Family("Qwen3", reads=_QWEN),
-    "qwen3_moe": Family("Qwen3Moe", _qwen3_moe, _QWEN | {"norm_topk_prob"}),
+    "qwen3_moe": Family("Qwen3Moe", _qwen3_moe, _QWEN | {"norm_topk_prob", "use_qk_norm"}),
+    "gemma": Family("Gemma", _gemma),
     "gemma2": Family("Gemma2", _gemma2, _GEMMA),
     "gemma3_text": Family(
         "Gemma3", _gemma3, _GEMMA | {"rope_local_base_freq", "sliding_window_pattern"}
     ),
     "deepseek_v2": Family("DeepseekV2", _deepseek_v2, _DEEPSEEK),
     "deepseek_v3": Family("DeepseekV3", _deepseek_v3, _DEEPSEEK),
+    "glm4_moe": Family("Glm4Moe", _glm4_moe, _ROUTED | {"use_qk_norm"}),
+    "stablelm": Family("StableLm", _stablelm),
+    "starcoder2": Family("Starcoder2", _starcoder2, _WINDOW | {"norm_type"}),
 }

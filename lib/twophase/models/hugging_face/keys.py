@@ -15,7 +15,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Read by theory's from_hf or by `config.py` here.
+# Read by `twophase.theory.hugging_face` or by `config.py` here.
 READ = _words("""
     model_type architectures text_config vision_config
     hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim vocab_size
@@ -27,6 +27,7 @@ READ = _words("""
     mlp_only_layers n_routed_experts n_shared_experts first_k_dense_replace moe_layer_freq n_group topk_group
     topk_method scoring_func routed_scaling_factor
     kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim qk_head_dim
+    layer_norm_eps norm_epsilon use_bias use_qkv_bias
 """)
 
 # What kind of value a key has. Text for a number or a switch, 1 for true and the like are refused
@@ -34,7 +35,7 @@ READ = _words("""
 SWITCHES = _words("""
     tie_word_embeddings attention_bias mlp_bias use_sliding_window norm_topk_prob rope_interleave
     use_bidirectional_attention is_causal is_encoder_decoder add_cross_attention alibi use_mrope
-    use_qk_norm qk_layernorm use_parallel_residual rope_interleaved
+    use_qk_norm qk_layernorm use_parallel_residual rope_interleaved use_bias use_qkv_bias
 """)
 COUNTS = _words("""
     hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim
@@ -46,19 +47,19 @@ COUNTS = _words("""
 """)
 NUMBERS = _words("""
     rms_norm_eps rope_theta rope_local_base_freq partial_rotary_factor query_pre_attn_scalar
-    attn_logit_softcapping final_logit_softcapping routed_scaling_factor
+    attn_logit_softcapping final_logit_softcapping routed_scaling_factor layer_norm_eps norm_epsilon
 """)
 
 # A number or name that null leaves open: what is meant by it nobody knows, and transformers 5
 # refuses it. Where null has a meaning (no window, no cap, heads as wide as D/N), it is taken.
 NEVER_NULL = _words("""
     rms_norm_eps tie_word_embeddings hidden_act hidden_activation rope_theta rope_local_base_freq
-    query_pre_attn_scalar routed_scaling_factor
+    query_pre_attn_scalar routed_scaling_factor layer_norm_eps norm_epsilon
 """)
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names of one number
 
-# Bookkeeping, training, sampling defaults, the other half of a multimodal model: nothing that
-# changes a logit.
+# Bookkeeping, training, sampling defaults, the other half of a multimodal model, second names that
+# no program reads, and what would show in a tensor of its own: nothing that changes a logit.
 HARMLESS = _words("""
     is_llama_config transformers_version _name_or_path name_or_path auto_map torch_dtype dtype _commit_hash _attn_implementation_autoset
     attn_implementation _attn_implementation experts_implementation _experts_implementation use_cache
@@ -72,6 +73,9 @@ HARMLESS = _words("""
     typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
     num_return_sequences output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id
     remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
+    activation_function attention_softmax_in_fp32 scale_attention_softmax_in_fp32 scale_attn_weights
+    residual_dropout embedding_dropout hidden_dropout layer_norm_epsilon sliding_window_size qkv_bias
+    shared_expert_intermediate_size transformers.js_config internal_version
     boi_token_index eoi_token_index image_token_index boi_token_id eoi_token_id image_token_id mm_tokens_per_image
 """)
 
@@ -103,6 +107,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (None, False),
     "use_bidirectional_attention": (None, False),
     "is_causal": (None, True),
+    "norm_type": (None,),
+    "mlp_type": (None, "default"),
     "position_embedding_type": (None, "rope", "rotary"),
     "alibi": (None, False),
     "use_mrope": (None, False),

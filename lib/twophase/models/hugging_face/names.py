@@ -1,9 +1,9 @@
 """What Hugging Face files call a tensor, and where our Transformer keeps it.
 
 Our parameters have the names of Llama's files, without the "model." before them. What differs
-elsewhere: Mixtral's words for an expert and its matrices, experts that are stored one by one where
-we keep them stacked, or gate and up as one tensor, and the prefix of the part that speaks in models
-that also see.
+elsewhere: Mixtral's words for an expert and its matrices, StarCoder's for those of an MLP, experts
+that are stored one by one where we keep them stacked, or gate and up as one tensor, and the prefix
+of the part that speaks in models that also see.
 """
 
 import re
@@ -17,6 +17,7 @@ PREFIXES = (
 )  # the longest first
 EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
 MIXTRAL = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+STARCODER = {".mlp.c_fc.": ".mlp.up_proj.", ".mlp.c_proj.": ".mlp.down_proj."}
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 # Tables of angles that old files carry: they follow from config.json, and are computed here.
@@ -41,6 +42,8 @@ def places(key: str) -> list[Place]:
     question."""
     prefix = next((p for p in PREFIXES if key.startswith(p)), "")
     key = key.removeprefix(prefix).replace(".block_sparse_moe.", ".mlp.")
+    for theirs, ours in STARCODER.items():
+        key = key.replace(theirs, ours)
     if match := EXPERT.fullmatch(key):
         experts, number, matrix = match.groups()
         return [Place(f"{experts}.{MIXTRAL.get(matrix, matrix)}", expert=int(number))]

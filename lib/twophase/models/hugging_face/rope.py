@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from twophase.kernels.rope import RopeScaling, yarn_mscale
-from twophase.theory.hf_rope import CONTEXT, KINDS, local_rope_settings, read_object, rope_settings
-from twophase.theory.hf_values import flag, number, size
+from twophase.theory.hugging_face.rope import (
+    CONTEXT,
+    KINDS,
+    local_rope_settings,
+    read_object,
+    rope_settings,
+)
+from twophase.theory.hugging_face.values import flag, number, size
 
 Json = Mapping[str, Any]
 
@@ -39,23 +45,46 @@ KEYS = {
         }
     ),
 }
+SHARE = "partial_rotary_factor"
 LLAMA_3 = ("low_freq_factor", "high_freq_factor")
 
 
 def rope_fields(text: Json) -> dict[str, Any]:
     """`rope_scaling` of a Config, and Gemma 3's `local_rope_theta`. ValueError for what is not
     supported."""
-    if text.get("partial_rotary_factor", 1) not in (None, 1):
-        raise ValueError(_partial(text["partial_rotary_factor"], "partial_rotary_factor"))
+    if text.get(SHARE, 1) not in (None, 1):
+        raise ValueError(_partial(text[SHARE], SHARE))
     where = "rope_scaling" if text.get("rope_scaling") else "rope_parameters"
     if text["model_type"] == "gemma3_text":
         return _gemma3(text, where)
+    _check_kinds(text)
+    return {"rope_scaling": read_scaling(rope_settings(text), where, text)}
+
+
+def partial_rope_fields(text: Json, default: float) -> dict[str, Any]:
+    """The same for families that turn a share of each head; `default` where the file has none."""
+    _check_kinds(text)
+    where = "rope_scaling" if text.get("rope_scaling") else "rope_parameters"
+    settings = rope_settings(text)
+    said = [part[SHARE] for part in (settings, text) if SHARE in part] or [default]
+    if said[0] != said[-1]:
+        raise ValueError(f"{SHARE} is {said[-1]}, but {where} says {said[0]}: keep one of the two.")
+    if isinstance(said[0], bool) or not isinstance(said[0], (int, float)) or not 0 < said[0] <= 1:
+        raise ValueError(
+            f"{SHARE} {said[0]!r} is not supported: it is a share of each head, above 0, at most 1."
+        )
+    H = text.get("head_dim") or size(text, "hidden_size") // size(text, "num_attention_heads")
+    rest = {key: value for key, value in settings.items() if key != SHARE}
+    return {"rope_scaling": read_scaling(rest, where, text), "rotary_dim": int(H * said[0])}
+
+
+def _check_kinds(text: Json) -> None:
+    """Only Gemma 3 turns its kinds of layers by bases of their own."""
     for key in ("rope_scaling", "rope_parameters"):
         if set(KINDS) & read_object(text, key).keys():
             raise ValueError(
                 f"{key} per kind of layer is not supported for model_type {text['model_type']!r}."
             )
-    return {"rope_scaling": read_scaling(rope_settings(text), where, text)}
 
 
 def _gemma3(text: Json, where: str) -> dict[str, Any]:
@@ -96,8 +125,8 @@ def read_scaling(rope: Json, where: str, text: Json) -> RopeScaling | None:
         raise ValueError(
             f"{where} of type {kind!r}: {unknown[0]} {given[unknown[0]]!r} is not supported."
         )
-    if given.get("partial_rotary_factor", 1) != 1:
-        raise ValueError(_partial(given["partial_rotary_factor"], where))
+    if given.get(SHARE, 1) != 1:
+        raise ValueError(_partial(given[SHARE], where))
     if kind == "default":
         return None
     if kind == "linear":

@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer as Rules
 
 from twophase.models.hugging_face.shards import read_json
-from twophase.theory.hf_values import flag
+from twophase.theory.hugging_face.values import flag
 
 CONTEXT = 6  # tokens of the prompt that the first new ones are decoded with
 LONGEST = 8  # more tokens than any one character takes

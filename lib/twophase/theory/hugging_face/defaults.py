@@ -43,6 +43,12 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 768,
         "norm_topk_prob": False,
     },
+    "gemma": {
+        "num_key_value_heads": 16,
+        "head_dim": 256,
+        "hidden_act": "gelu_pytorch_tanh",
+        "tie_word_embeddings": True,
+    },
     "gemma2": _GEMMA | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
     "gemma3_text": (
         _GEMMA | {"vocab_size": 262208, "num_attention_heads": 8, "sliding_window_pattern": 6}
@@ -74,4 +80,24 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
             "rope_interleave": True,
         }
     ),
+    "glm4_moe": {
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-5,
+        "n_routed_experts": 128,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": 1408,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 1,
+        "routed_scaling_factor": 1.0,
+        "norm_topk_prob": True,
+        "n_group": 1,
+        "topk_group": 1,
+    },
+    "stablelm": {"num_key_value_heads": 32},
+    "starcoder2": {
+        "num_key_value_heads": 2,
+        "hidden_act": "gelu_pytorch_tanh",
+        "use_bias": True,
+        "tie_word_embeddings": True,
+    },
 }

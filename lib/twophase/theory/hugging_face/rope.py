@@ -8,7 +8,7 @@ as they say the same: where they do not, releases of transformers disagree about
 from collections.abc import Mapping
 from typing import Any
 
-from twophase.theory.hf_values import Config, number
+from twophase.theory.hugging_face.values import Config, number
 
 OLD, NEW = "rope_scaling", "rope_parameters"
 KINDS = ("full_attention", "sliding_attention")

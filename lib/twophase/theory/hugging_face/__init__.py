@@ -1,0 +1,60 @@
+"""Read the sizes of a model out of a Hugging Face config.json, with the old and the new names of
+its keys."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twophase.theory.hugging_face import dense, experts
+from twophase.theory.hugging_face.defaults import LEFT_OUT
+from twophase.theory.hugging_face.values import Config
+
+
+def config_sizes(config: Config) -> dict[str, Any]:
+    """The fields of an `Architecture`, all but its name; see `Architecture.from_hf`."""
+    text = language_part(config)
+    return _READERS[text["model_type"]](text)
+
+
+def language_part(config: Config) -> dict[str, Any]:
+    """The part of a config that describes a decoder, with the family's values for keys that the
+    file leaves out.
+
+    For a model that also sees images that is its `text_config`. Raises ValueError for a model type
+    without a reader.
+    """
+    if not isinstance(config, Mapping):
+        raise ValueError(f"A config must be a JSON object, but it is a {type(config).__name__}.")
+    kind = config.get("model_type")
+    if isinstance(config.get("text_config"), Mapping):
+        outer = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        return language_part({"model_type": f"{kind}_text"} | outer | dict(config["text_config"]))
+    if kind is None:
+        raise ValueError("The config has no key 'model_type', so its layers are unknown.")
+    if not isinstance(kind, str) or kind not in _READERS:
+        raise ValueError(f"Unsupported model_type {kind!r}. Supported: {', '.join(_READERS)}.")
+    return LEFT_OUT.get(kind, {}) | dict(config)
+
+
+def config_name(config: Config) -> str:
+    """The model's name, as far as the config knows one."""
+    return str(config.get("_name_or_path") or config.get("model_type") or "config.json")
+
+
+# Model types whose layers are known.
+_READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
+    "llama": dense.llama,
+    "mistral": dense.mistral,
+    "mixtral": experts.mixtral,
+    "qwen2": dense.qwen2,
+    "qwen3": dense.qwen3,
+    "qwen3_moe": experts.qwen3_moe,
+    "gemma": dense.gemma,
+    "gemma2": dense.gemma2,
+    "gemma3_text": dense.gemma3,
+    "deepseek_v2": experts.deepseek,
+    "deepseek_v3": experts.deepseek,
+    "glm4_moe": experts.glm4_moe,
+    "stablelm": dense.stablelm,
+    "starcoder2": dense.starcoder2,
+    "gpt2": dense.gpt2,
+}
