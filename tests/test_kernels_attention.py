@@ -38,6 +38,12 @@ def draw(B: int, T: int, S: int, N: int, K: int, H: int, seed: int = 0) -> tuple
     return tuple(torch.randn(B, n, heads, H, generator=g) for n, heads in ((T, N), (S, K), (S, K)))
 
 
+def ending(lengths: list[int], T: int, S: int) -> torch.Tensor:
+    """Who sees what where the T queries are the last of so many keys: bool [B, T, S]."""
+    key, place = torch.arange(S), torch.arange(T)[:, None] - T
+    return torch.stack([(key <= n + place) & (key < n) for n in lengths])
+
+
 def by_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     T, S = q.shape[1], k.shape[1]
     mask = torch.ones(T, S, dtype=torch.bool).tril(diagonal=S - T)  # aligned at the bottom right
@@ -66,9 +72,9 @@ def test_query_head_n_reads_kv_head_n_over_G(attention):
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])
 def test_a_batch_of_several_lengths_equals_its_sequences_one_by_one(attention):
     q, k, v = draw(3, 4, 11, 4, 2, 6)
-    lengths = torch.tensor([4, 11, 7])
-    together = attention(q, k, v, lengths=lengths)
-    for b, length in enumerate(lengths.tolist()):
+    lengths = [4, 11, 7]
+    together = attention(q, k, v, mask=ending(lengths, 4, 11))
+    for b, length in enumerate(lengths):
         alone = naive_attention(q[b : b + 1], k[b : b + 1, :length], v[b : b + 1, :length])
         torch.testing.assert_close(together[b : b + 1], alone, rtol=1e-5, atol=1e-5)
 
@@ -76,29 +82,17 @@ def test_a_batch_of_several_lengths_equals_its_sequences_one_by_one(attention):
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])
 def test_padding_is_never_attended_to(attention):
     q, k, v = draw(2, 3, 8, 4, 2, 6)
-    lengths = torch.tensor([5, 8])
-    before = attention(q, k, v, lengths=lengths)
+    mask = ending([5, 8], 3, 8)
+    before = attention(q, k, v, mask=mask)
     k[0, 5:], v[0, 5:] = 1e6, 1e6
-    torch.testing.assert_close(attention(q, k, v, lengths=lengths), before, rtol=0, atol=0)
-
-
-def test_queries_padded_on_the_right_do_not_disturb_the_valid_ones():
-    q, k, v = draw(
-        2, 3, 6, 4, 2, 6
-    )  # sequence 0 holds 2 keys and brings 1 query, sequence 1 holds 3 and brings 3
-    starts, lengths = torch.tensor([2, 3]), torch.tensor([3, 6])
-    out = causal_attention(q, k, v, starts=starts, lengths=lengths)
-    alone = naive_attention(q[:1, :1], k[:1, :3], v[:1, :3])
-    torch.testing.assert_close(out[:1, :1], alone, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(out[1:], naive_attention(q[1:], k[1:], v[1:]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(attention(q, k, v, mask=mask), before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])
 def test_a_query_that_sees_no_key_returns_zeros_and_not_nan(attention):
     q, k, v = draw(1, 3, 4, 2, 1, 4)
-    out = attention(
-        q, k, v, lengths=torch.tensor([2])
-    )  # three queries, two keys: the first query is padding on the left
+    # three queries, two keys: the first query is padding on the left
+    out = attention(q, k, v, mask=ending([2], 3, 4))
     assert torch.equal(out[0, 0], torch.zeros(2, 4))
     assert out.isfinite().all()
 
@@ -106,13 +100,6 @@ def test_a_query_that_sees_no_key_returns_zeros_and_not_nan(attention):
 def test_the_mask_of_one_query_in_a_long_cache_shows_every_key():
     assert visible(1, 100).all()
     assert visible(2, 4)[0].tolist() == [[True, True, True, False], [True, True, True, True]]
-
-
-def test_a_query_beyond_the_valid_keys_sees_no_padding():
-    padded = visible(
-        2, 4, lengths=torch.tensor([3]), starts=torch.tensor([2])
-    )  # the second query is padding
-    assert padded[0].tolist() == [[True, True, True, False]] * 2
 
 
 @pytest.mark.parametrize(
@@ -148,9 +135,9 @@ class Written(TorchDispatchMode):
 def test_a_decode_step_copies_neither_keys_nor_values(ragged):
     q, k, v = draw(3, 1, 80, 8, 2, 16)
     k, v = k[:, :64], v[:, :64]  # as a cache hands them out: part of a longer buffer
-    lengths = torch.tensor([64, 10, 30]) if ragged else None
+    mask = ending([64, 10, 30], 1, 64) if ragged else None
     with Written(k, v) as written:
-        causal_attention(q, k, v, lengths=lengths)
+        causal_attention(q, k, v, mask=mask)
     assert q.numel() <= written.largest < k.numel() / 4
     with Written(
         k, v
@@ -215,7 +202,8 @@ def test_causal_attention_equals_the_naive_one_whatever_the_options(data):
     q, k, v = draw(B, T, S, G * K, K, H)
     v = torch.randn(B, S, K, Hv, generator=torch.Generator().manual_seed(1))
     if data.draw(st.booleans()):
-        options["lengths"] = torch.tensor([data.draw(st.integers(0, S)) for _ in range(B)])
+        del options["window"]
+        options["mask"] = ending([data.draw(st.integers(0, S)) for _ in range(B)], T, S)
     expected = naive_attention(q, k, v, **options)
     assert expected.shape == (B, T, G * K, Hv)
     torch.testing.assert_close(causal_attention(q, k, v, **options), expected, rtol=1e-5, atol=1e-5)
@@ -250,8 +238,6 @@ def test_a_window_shows_the_last_keys_its_own_included():
         [False, True, True, False],
         [False, False, True, True],
     ]
-    ragged = visible(1, 4, lengths=torch.tensor([3, 4]), window=2)[:, 0]
-    assert ragged.tolist() == [[False, True, True, False], [False, False, True, True]]
 
 
 def test_no_query_reads_what_its_window_has_left():
@@ -279,7 +265,7 @@ def test_gradients_equal_those_of_the_naive_attention(kind, Hv):
     options = {
         "window": {"window": 3},
         "cap": {"softcap": 0.9, "scale": 0.5},
-        "ragged": {"lengths": torch.tensor([2, 7])},
+        "ragged": {"mask": ending([2, 7], 3, 7)},
     }
     some = options.get(kind, {})
     parts = [x.double() for x in draw(2, T, 7, 4, 2, 6)[:2]]
@@ -328,9 +314,9 @@ def test_bf16_stays_within_its_rounding_of_the_fp32_result(training, options, T,
 def test_a_decode_step_with_options_copies_neither_keys_nor_values(options):
     q, k, v = draw(3, 1, 80, 8, 2, 16)
     k, v = k[:, :64], v[:, :64, :, : options.pop("Hv", 16)]
-    lengths = torch.tensor([64, 10, 30]) if options.pop("ragged", False) else None
+    mask = ending([64, 10, 30], 1, 64) if options.pop("ragged", False) else None
     with Written(k, v) as written:
-        causal_attention(q, k, v, lengths=lengths, **options)
+        causal_attention(q, k, v, mask=mask, **options)
     assert 0 < written.largest < k.numel() / 2  # scores are stored: [B, G, S], per KV head
 
 
@@ -409,6 +395,5 @@ def test_a_mask_of_another_shape_or_beside_another_rule_is_refused():
         for bad in (mask.float(), mask[:, :2], mask[0], mask.repeat(2, 1, 1)):
             with pytest.raises(ValueError, match=r"bool tensor \[1 or 2, 3, 5\]"):
                 attend(q, k, v, mask=bad)
-        for other in ({"window": 2}, {"lengths": torch.tensor([5, 5])}, {"starts": mask[:, 0, 0]}):
-            with pytest.raises(ValueError, match="goes without"):
-                attend(q, k, v, mask=mask, **other)
+        with pytest.raises(ValueError, match="goes without a window"):
+            attend(q, k, v, mask=mask, window=2)

@@ -121,6 +121,11 @@ def test_nothing_asked_for_is_nothing_made(model):
         ([], 1, {}, "the prompt is empty"),
         ([256], 1, {}, "token 256 is outside the vocabulary of 256"),
         ([1], -1, {}, "at least 0"),
+        ([1], 2.5, {}, "number of new tokens is a whole number of at least 0; got 2.5"),
+        ([1], True, {}, "number of new tokens is a whole number"),
+        ([1], 1, {"stop": [5]}, "a stop sequence is a list of tokens, whole numbers; got 5"),
+        ([1], 1, {"stop": ["."]}, "a stop sequence is a list of tokens, whole numbers; got '.'"),
+        ([1], 1, {"stop": 5}, "`stop` is a list of token sequences; got 5"),
         ([1], 1, {"top_p": 2.0}, "top_p"),
     ],
 )

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from twophase.checks import registry
+from twophase.kernels import kv_cache
 from twophase.kernels.attention import naive_attention
 from twophase.measure import Meter
-from twophase.models import step
 from twophase.models.generate import generate
 from twophase.models.transformer import Config, Transformer
 from twophase.theory import two_phases as theory
@@ -32,7 +32,7 @@ def forward_and_training_flops(model: Transformer) -> tuple[int, int]:
 
 
 def test_a_training_step_is_exactly_three_forward_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "causal_attention", naive_attention)
+    monkeypatch.setattr(kv_cache, "causal_attention", naive_attention)
     forward, both = forward_and_training_flops(small_model())
     assert both == 3 * forward
 
@@ -45,7 +45,7 @@ def test_fused_attention_computes_its_scores_once_more_on_the_way_back() -> None
 def test_without_anything_to_learn_before_the_first_products_their_input_needs_no_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(step, "causal_attention", naive_attention)
+    monkeypatch.setattr(kv_cache, "causal_attention", naive_attention)
     model = Transformer(Config(**{**CONFIG.to_dict(), "tied": False}))
     model.embed_tokens.requires_grad_(False)
     model.layers[0].input_layernorm.requires_grad_(False)

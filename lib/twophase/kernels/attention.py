@@ -26,8 +26,6 @@ def causal_attention(
     k: torch.Tensor,
     v: torch.Tensor,
     *,
-    lengths: torch.Tensor | None = None,
-    starts: torch.Tensor | None = None,
     mask: torch.Tensor | None = None,
     window: int | None = None,
     softcap: float | None = None,
@@ -37,12 +35,9 @@ def causal_attention(
     cache.
 
     q: [B, T, N, H]; k: [B, S, K, H]; v: [B, S, K, Hv], where mostly Hv = H; returns [B, T, N, Hv].
-    Ragged batches: `lengths` [B] counts the valid keys of each sequence (the rest of S is padding),
-    `starts` [B] is the key index of its first query; by default the queries end with the keys,
-    `starts = lengths − T`. A query before the first key (padding on the left) returns zeros.
-    `mask`: bool [1 or B, T, S], which keys each query sees, in place of all these rules (keys in
-    another order, a tree of drafts); one that sees none returns zeros.
-    `window`: a query sees at most the last so many keys, its own included (Mistral, Gemma).
+    `mask`: bool [1 or B, T, S], which keys each query sees (sequences of different lengths, a tree
+    of drafts), in place of the rule that the queries end with the keys; one that sees none returns
+    zeros. `window`: a query sees at most the last so many keys, its own included (Mistral, Gemma).
     `scale`: what scores are multiplied with, in place of 1/sqrt(H). `softcap`: scores become
     `softcap·tanh(score/softcap)` before the mask (Gemma 2, arXiv 2408.00118, section 2); no fused
     kernel of torch does that, so it stores scores, block by block. Raises ValueError if shapes do
@@ -52,20 +47,17 @@ def causal_attention(
     check_options(window, softcap, scale)
     T, S = q.shape[1], k.shape[1]
     if mask is not None:
-        check_mask(mask, q, k, lengths, starts, window)
+        check_mask(mask, q, k, window)
         return _attend(q, k, v, mask, softcap, scale)
-    if T == S and lengths is None and starts is None and softcap is None and _is_training(q):
+    if T == S and softcap is None and _is_training(q):
         return attention_with_gradient(q, k, v, window=window, scale=_factor(q, scale))
-    if lengths is not None or starts is not None:
-        return _attend(q, k, v, visible(T, S, lengths, starts, q.device, window), softcap, scale)
     if window is None or window >= S:
-        if T == S and T > 1 and softcap is None:
-            return _prefill(q, k, v, scale)
-        if softcap is None or T == 1:
-            mask = (
-                None if T == 1 else visible(T, S, device=q.device)
-            )  # a lone last query sees every key
-            return _attend(q, k, v, mask, softcap, scale)
+        if T == 1:  # a lone last query sees every key
+            return _attend(q, k, v, None, softcap, scale)
+        if softcap is None:
+            if T == S:
+                return _prefill(q, k, v, scale)
+            return _attend(q, k, v, visible(T, S, q.device), softcap, scale)
     return _in_blocks(q, k, v, window or S, softcap, scale)
 
 
@@ -145,18 +137,11 @@ def _in_blocks(
     outs = []
     for start in range(0, T, BLOCK):
         end = min(start + BLOCK, T)
-        first, last = (
-            max(0, S - T + start - window + 1),
-            S - T + end,
-        )  # the keys that these queries see
-        mask = (
-            None
-            if end - start == 1
-            else visible(end - start, last - first, device=q.device, window=window)
-        )
-        outs.append(
-            _attend(q[:, start:end], k[:, first:last], v[:, first:last], mask, softcap, scale)
-        )
+        # the keys that these queries see
+        first, last = max(0, S - T + start - window + 1), S - T + end
+        mask = None if end - start == 1 else visible(end - start, last - first, q.device, window)
+        some = q[:, start:end], k[:, first:last], v[:, first:last]
+        outs.append(_attend(*some, mask, softcap, scale))
     return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)  # [B, T, N, Hv]
 
 
@@ -175,22 +160,18 @@ def _attend(
     # Fold the G query heads that share a KV head into the query length: nothing is repeated, one
     # call for all heads.
     G = N // K
-    folded = (
-        q.reshape(B, T, K, G, H).permute(0, 2, 3, 1, 4).reshape(B, K, G * T, H)
-    )  # [B, K, G·T, H]
+    folded = q.reshape(B, T, K, G, H).permute(0, 2, 3, 1, 4)  # [B, K, G, T, H]
+    folded = folded.reshape(B, K, G * T, H)  # [B, K, G·T, H]
     keys, values = k.transpose(1, 2), v.transpose(1, 2)  # [B, K, S, H], views
     if mask is not None:
-        mask = (
-            mask[:, None, None].expand(-1, 1, G, T, S).reshape(-1, 1, G * T, S)
-        )  # [1 or B, 1, G·T, S]
+        mask = mask[:, None, None].expand(-1, 1, G, T, S)  # [1 or B, 1, G, T, S]
+        mask = mask.reshape(-1, 1, G * T, S)  # [1 or B, 1, G·T, S]
     if softcap is None and Hv == H:
         out = functional.scaled_dot_product_attention(
             folded, keys, values, attn_mask=mask, scale=scale
-        )
-        if mask is not None:
-            out = torch.where(
-                mask.any(-1, keepdim=True), out, 0.0
-            )  # some kernels say NaN where no key is seen
+        )  # [B, K, G·T, Hv]
+        if mask is not None:  # some kernels say NaN where no key is seen
+            out = torch.where(mask.any(-1, keepdim=True), out, 0.0)
     else:
         out = _spelled_out(folded, keys, values, mask, softcap, _factor(q, scale))
     return out.view(B, K, G, T, Hv).permute(0, 3, 1, 2, 4).reshape(B, T, N, Hv)  # [B, T, N, Hv]
@@ -210,13 +191,10 @@ def _spelled_out(
     G·T, Hv].
     """
     outs, wide = [], torch.promote_types(q.dtype, torch.float32)
-    for head in range(
-        k.shape[1]
-    ):  # one by one: a product over both B and K would first copy a cache's keys together
-        scores = (
-            k[:, head] @ q[:, head].mT
-        ).mT  # [B, G·T, S]; q kᵀ says the same, 20 times slower in bf16 on a CPU
-        scores = scores.to(wide) * scale
+    # One by one: a product over both B and K would first copy a cache's keys together.
+    for head in range(k.shape[1]):
+        # q kᵀ says the same, 20 times slower in bf16 on a CPU
+        scores = (k[:, head] @ q[:, head].mT).mT.to(wide) * scale  # [B, G·T, S]
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)
         if mask is None:
@@ -233,8 +211,6 @@ def naive_attention(
     k: torch.Tensor,
     v: torch.Tensor,
     *,
-    lengths: torch.Tensor | None = None,
-    starts: torch.Tensor | None = None,
     mask: torch.Tensor | None = None,
     window: int | None = None,
     softcap: float | None = None,
@@ -244,42 +220,28 @@ def naive_attention(
     reference of tests and chapters."""
     check_shapes(q, k, v, causal=mask is None, same_width=False)
     check_options(window, softcap, scale)
-    if mask is not None:
-        check_mask(mask, q, k, lengths, starts, window)
-    T, N, S = q.shape[1], q.shape[2], k.shape[1]
-    G = N // k.shape[2]
-    k, v = (
-        k.repeat_interleave(G, dim=2),
-        v.repeat_interleave(G, dim=2),
-    )  # [B, S, N, H]: head n reads KV head n // G
+    if mask is None:
+        mask = visible(q.shape[1], k.shape[1], q.device, window)  # [1, T, S]
+    else:
+        check_mask(mask, q, k, window)
+    G = q.shape[2] // k.shape[2]
+    k, v = (x.repeat_interleave(G, dim=2) for x in (k, v))  # [B, S, N, H]: n reads n // G
     scores = torch.einsum("btnh,bsnh->bnts", q, k) * _factor(q, scale)  # [B, N, T, S]
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    if mask is None:
-        mask = visible(T, S, lengths, starts, q.device, window)
-    mask = mask[:, None]  # [1 or B, 1, T, S]
-    weights = scores.masked_fill(~mask, float("-inf")).softmax(-1).nan_to_num(0.0)  # [B, N, T, S]
+    scores = scores.masked_fill(~mask[:, None], float("-inf"))  # [B, N, T, S]
+    weights = scores.softmax(-1).nan_to_num(0.0)  # [B, N, T, S]
     return torch.einsum("bnts,bsnh->btnh", weights, v)  # [B, T, N, Hv]
 
 
 def visible(
-    T: int,
-    S: int,
-    lengths: torch.Tensor | None = None,
-    starts: torch.Tensor | None = None,
-    device: torch.device | None = None,
-    window: int | None = None,
+    T: int, S: int, device: torch.device | None = None, window: int | None = None
 ) -> torch.Tensor:
-    """Which key each query may see: bool [1 or B, T, S], true where `s <= start + t` and `s <
-    length`.
-
-    With a window also `s > start + t − window`.
-    """
-    if lengths is None:
-        lengths = torch.tensor([S], device=device)  # [1]
-    if starts is None:
-        starts = lengths - T  # [1 or B]
+    """Which key each of the last T queries of S may see: bool [1, T, S], true where `s <= S − T +
+    t`; with a window also `s > S − T + t − window`."""
     key = torch.arange(S, device=device)  # [S]
-    position = (starts[:, None] + torch.arange(T, device=device))[..., None]  # [1 or B, T, 1]
-    seen = (key <= position) & (key < lengths[:, None, None])  # [1 or B, T, S]
-    return seen if window is None else seen & (key > position - window)
+    position = torch.arange(S - T, S, device=device)[:, None]  # [T, 1]
+    seen = key <= position  # [T, S]
+    if window is not None:
+        seen &= key > position - window
+    return seen[None]

@@ -53,17 +53,12 @@ def check_shapes(
         )
 
 
-def check_mask(
-    mask: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    *others: object,
-) -> None:
-    """Raise ValueError unless the mask is bool [1 or B, T, S] and comes without another rule."""
+def check_mask(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor, window: int | None) -> None:
+    """Raise ValueError unless the mask is bool [1 or B, T, S] and comes without a window."""
     B, T, S = q.shape[0], q.shape[1], k.shape[1]
     if mask.dtype != torch.bool or mask.shape not in ((1, T, S), (B, T, S)):
         raise ValueError(
             f"a mask is a bool tensor [1 or {B}, {T}, {S}]; got {mask.dtype} {list(mask.shape)}."
         )
-    if any(other is not None for other in others):
-        raise ValueError("a mask says all: it goes without lengths, starts and window.")
+    if window is not None:
+        raise ValueError("a mask says all: it goes without a window.")

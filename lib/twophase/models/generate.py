@@ -7,11 +7,13 @@ each new token runs alone against the cache (decode). Both give the same tokens.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from twophase.kernels.sampling import Choose, check_sampling, sample, stop_reason
+from twophase.kernels.span import whole
 from twophase.models.cache import Cache
 from twophase.models.transformer import Transformer
 
@@ -33,9 +35,7 @@ class Generation:
     @property
     def tpot_list_s(self) -> list[float]:
         """Time of every further token."""
-        return [
-            after - before for before, after in zip(self.times_s, self.times_s[1:], strict=False)
-        ]
+        return [after - before for before, after in pairwise(self.times_s)]
 
     @property
     def tpot_s(self) -> float:
@@ -74,13 +74,10 @@ def generate(
 ) -> Iterator[int]:
     """Yield up to n_new tokens that continue one prompt: `generate_batch` for a batch of one, with
     its other options. `record`, if given, is filled as tokens come."""
+    records = None if record is None else [record]
+    generators = None if generator is None else [generator]
     steps = generate_batch(
-        model,
-        [prompt_tokens],
-        n_new,
-        records=None if record is None else [record],
-        generators=None if generator is None else [generator],
-        **options,
+        model, [prompt_tokens], n_new, records=records, generators=generators, **options
     )
     return (token for (token,) in steps if token is not None)
 
@@ -107,10 +104,10 @@ def generate_batch(
     from a generator of its own, and so gets what it would get alone. `records`, one for each, are
     filled as tokens come. `all_logits`: make those of every token that is fed, as formulas that
     count 2·n_params FLOPs a token suppose; else of the last ones only. Raises ValueError at once
-    for a model of masked diffusion, no prompt or an empty one, a token outside the vocabulary,
-    n_new < 0, or sampling parameters out of range.
+    for a model of masked diffusion, no prompt or an empty one, a token outside the vocabulary, a
+    stop sequence that is none, n_new < 0, or sampling parameters out of range.
     """
-    _check(model, prompts, n_new)
+    _check(model, prompts, n_new, stop)
     check_sampling(temperature, top_k, top_p)
     for name, given in (("generators", generators), ("records", records)):
         if given is not None and len(given) != len(prompts):
@@ -127,9 +124,13 @@ def generate_batch(
     return _loop(model, n_new, cache, draw, stop, records, all_logits)
 
 
-def _check(model: Transformer, prompts: Sequence[Sequence[int]], n_new: int) -> None:
+def _check(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    n_new: int,
+    stop: Sequence[Sequence[int]],
+) -> None:
     """Raise ValueError, in one sentence, unless the model can continue the prompts."""
-    V = model.config.V
     if not model.config.causal:
         raise ValueError(
             "a model that reads both ways fills in masked text (models.diffusion): it continues"
@@ -137,15 +138,18 @@ def _check(model: Transformer, prompts: Sequence[Sequence[int]], n_new: int) -> 
         )
     if not prompts:
         raise ValueError("there is no prompt: a batch needs at least one.")
+    if not isinstance(stop, Sequence):
+        raise ValueError(f"`stop` is a list of token sequences; got {stop!r}.")
+    for what, lists in (("a prompt", prompts), ("a stop sequence", stop)):
+        for tokens in lists:
+            if not isinstance(tokens, Sequence) or not all(hasattr(t, "__index__") for t in tokens):
+                raise ValueError(f"{what} is a list of tokens, whole numbers; got {tokens!r}.")
     for prompt in prompts:
-        if not isinstance(prompt, Sequence) or not all(hasattr(t, "__index__") for t in prompt):
-            raise ValueError(f"a prompt is a list of tokens, whole numbers; got {prompt!r}.")
         if not prompt:
             raise ValueError("the prompt is empty: the model needs at least one token to continue.")
-        if bad := [t for t in prompt if not 0 <= t < V]:
-            raise ValueError(f"token {bad[0]} is outside the vocabulary of {V}.")
-    if n_new < 0:
-        raise ValueError(f"the number of new tokens is at least 0; got {n_new}.")
+        if bad := [t for t in prompt if not 0 <= t < model.config.V]:
+            raise ValueError(f"token {bad[0]} is outside the vocabulary of {model.config.V}.")
+    whole("the number of new tokens", n_new, 0)
 
 
 def _loop(
@@ -159,17 +163,16 @@ def _loop(
 ) -> Iterator[list[int | None]]:
     """The loop itself: feed what the cache does not hold, draw a token for each that goes on."""
     started = time.perf_counter()
-    texts = [list(record.prompt) for record in records]
-    longest = max(map(len, texts)) + n_new
-    store = model.new_cache(len(texts), longest) if cache and n_new else None
+    longest = max(len(record.prompt) for record in records) + n_new
+    store = model.new_cache(len(records), longest) if cache and n_new else None
     while any(record.finish_reason is None for record in records):
+        new: list[int | None] = [None] * len(records)
         with torch.inference_mode():
-            logits = _next_logits(model, texts, records, store, all_logits)  # [V] each
-            new = [None if row is None else draw(row, b) for b, row in enumerate(logits)]
+            for b, logits in _next_logits(model, records, store, all_logits):
+                new[b] = draw(logits, b)
         now = time.perf_counter() - started
-        for token, text, record in zip(new, texts, records, strict=True):
+        for token, record in zip(new, records, strict=True):
             if token is not None:
-                text.append(token)
                 record.tokens.append(token)
                 record.times_s.append(now)
                 record.finish_reason = stop_reason(record.tokens, n_new, stop)
@@ -177,22 +180,20 @@ def _loop(
 
 
 def _next_logits(
-    model: Transformer,
-    texts: Sequence[Sequence[int]],
-    records: Sequence[Generation],
-    store: Cache | None,
-    all_logits: bool,
-) -> list[torch.Tensor | None]:
-    """Logits [V] for the next token of each text that goes on: with a cache from one pass for all,
-    without one from a pass over each whole text."""
-    going = [record.finish_reason is None for record in records]
-    held = (0,) * len(texts) if store is None else store.lengths
-    fed = [text[n:] if goes else [] for text, n, goes in zip(texts, held, going, strict=True)]
+    model: Transformer, records: Sequence[Generation], store: Cache | None, all_logits: bool
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Each sequence that goes on, with the logits [V] for its next token: with a cache from one
+    pass for all, without one from a pass over each whole text."""
+    held = [0] * len(records) if store is None else store.lengths
+    fed = [
+        [] if record.finish_reason else [*record.prompt, *record.tokens][n:]
+        for record, n in zip(records, held, strict=True)
+    ]
+    going = [b for b, new in enumerate(fed) if new]
     if store is None:
-        rows = [_last(model, [new], None, all_logits)[0] if new else None for new in fed]
-    else:
-        rows = list(_last(model, fed, store, all_logits))
-    return [row if goes else None for row, goes in zip(rows, going, strict=True)]
+        return ((b, _last(model, [fed[b]], None, all_logits)[0]) for b in going)
+    logits = _last(model, fed, store, all_logits)  # [B, V]
+    return ((b, logits[b]) for b in going)
 
 
 def _last(
@@ -202,13 +203,10 @@ def _last(
     counts, T = [len(new) for new in fed], max(map(len, fed))
     tokens = torch.tensor([[*new, *[0] * (T - len(new))] for new in fed], device=model.device)
     n_new = None if store is None else counts
-    at: torch.Tensor | int = -1
-    if len(set(counts)) > 1:
-        at = torch.tensor([max(0, n - 1) for n in counts], device=model.device)  # [B]
     if not all_logits:
-        return model(tokens, store, n_new=n_new, at=at)  # type: ignore[no-any-return]
+        return model(tokens, store, n_new=n_new, at=-1)  # type: ignore[no-any-return]
     logits: torch.Tensor = model(tokens, store, n_new=n_new)  # [B, T, V]
-    return logits[torch.arange(len(fed), device=model.device), at]  # [B, V]
+    return logits[range(len(fed)), [n - 1 for n in counts]]  # [B, V]
 
 
 def complete(
