@@ -112,6 +112,7 @@ def cases(rng: random.Random) -> list[Case]:
             ([_exact([0.0, *[BETWEEN_HALVES] * 255])],),
             public=False,
         ),
+        Case("one score of 0, 2,000 of −12", ([_exact([0.0, *[-12.0] * 2000])],), public=False),
         Case(
             "64 equal scores, then 20 blocks, each 2⁻¹² above the one before",
             ([torch.zeros(1, 64), *(torch.full((1, 1), i * 2.0**-12) for i in range(1, 21))],),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from twophase.checks.exercise import Case
 Tensor = torch.Tensor
 Step = tuple[Any, ...]  # ("start", state, T, H), ("add_block", old, new, ...), ("finish", state)
 
-MANY_KEYS = past(256)  # in one block
+MANY_KEYS = past(2048)  # in one block
 
 # (key_start, keys): for every table of 2,048 to 131,072 positions, and for one of 100,000, a key
 # that lies behind the queries if positions wrap around there
@@ -128,6 +128,17 @@ def _scores_lie(low: float, high: float, sequence: Sequence) -> Sequence:
     return sequence
 
 
+def _hidden_on_top(rng: random.Random) -> Sequence:
+    """Scores around −250 for the keys that a query sees, around 250 for those behind all queries: a
+    block of them first, some later among visible ones."""
+    made = replace(shifted(rng, 2, [(11, 2), (0, 5), (5, 6)], -250.0), query_start=6)
+    for k, _, at in made.blocks:
+        k[torch.arange(at, at + len(k)) > 7, 0] = -1.0
+    unmasked = replace(made, query_start=13).visible()
+    assert bool((unmasked[:, [0, 1, *range(10, 13)]] > 200).all())
+    return _scores_lie(-260.0, -240.0, made)
+
+
 def _far(rng: random.Random) -> list[Case]:
     """Scores at both ends of what the task allows; positions beyond every table."""
     ends = {
@@ -144,6 +155,7 @@ def _far(rng: random.Random) -> list[Case]:
             "one query's scores around 150, the other's around −150",
             (one(shifted(rng, 2, [(0, 5), (5, 4)], 150.0, -150.0)),),
         ),
+        Case("keys behind all queries have the largest scores", (one(_hidden_on_top(rng)),)),
         Case(
             "scores that rise from block to block",
             (one(shifted(rng, 2, [(2 * i, 2) for i in range(9)], -400.0, rise=100.0)),),

@@ -21,6 +21,7 @@ from twophase.checks.exercise import Case
 NEAR = 0.95  # of the best throughput is right
 HALF = {"memory_bytes": 90, "flops_per_s": 1e5}  # a byte for each weight would not fit
 SLOW = {"tile": 8, "bytes_per_s": 10.0, "flops_per_s": 1e5}  # weights take longer than two tiles
+THOUSANDFOLD = {"flops_per_s": 1e6, "bytes_per_s": 1e5}  # steps take milliseconds
 THREE = {"tile": 8, "flops_per_s": 2400.0}  # three tiles take as long as the weights
 PARTIAL = {"max_batch": 11, "tpot_limit_s": 100.0}
 MANY = {
@@ -110,6 +111,7 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("memory for exactly 3 sequences", 3, {}, {"memory_bytes": 230}),
         case("a byte less than 4 sequences need", 3, {}, {"memory_bytes": 239}),
         case("a step of exactly 4 sequences", 4, {"tpot_limit_s": 3.75}, {"bytes_per_s": 64.0}),
+        case("4 sequences are 50 µs late", 3, {"tpot_limit_s": 0.00235}, THOUSANDFOLD),
         case("one sequence, which just fits", 1, {}, {"memory_bytes": 210}),
         case("no more than one sequence", 1, {"max_batch": 1}, {"tile": 8}),
         case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),

@@ -13,8 +13,9 @@ from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
 
-# more kernels than a thousand, bound differently; what is left out of the small ones shows
-LARGE_AND_SMALL = [(9e6, 4e5), *[(2.0, 0.4), (1.0, 2.0)] * 499, (2.0, 0.4)]
+# more kernels than a thousand, bound differently; what is left out of the small ones shows,
+# and so does the last one alone
+LARGE_AND_SMALL = [(9e6, 4e5), *[(2.0, 0.4), (1.0, 2.0)] * 499, (90.0, 40.0)]
 
 Kernels = Sequence[tuple[float, float]]
 Times = list[float]
@@ -132,6 +133,7 @@ def cases(rng: random.Random) -> list[Case]:
             "three, the middle one without traffic",
             ([(200.0, 50.0), (700.0, 0.0), (100.0, 30.0)], 100.0, 10.0),
         ),
+        Case("nothing but computing", ([(200.0, 0.0), (900.0, 0.0)], 100.0, 10.0)),
         Case("a kernel at the ridge", ([(500.0, 50.0), (200.0, 50.0)], 100.0, 10.0)),
         Case(
             "whole numbers: 3·10¹² FLOPs, 7·10⁹ bytes; 10¹⁴ FLOP/s, 10¹² B/s",

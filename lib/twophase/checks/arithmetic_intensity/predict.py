@@ -72,7 +72,7 @@ def cases(rng: random.Random) -> list[Case]:
         unseen.append(case(*sizes, N, K, H, rng.choice((2, 4)), public=i < 2))
     return [
         case(1, 1, 5, 10, 7, 4, 2, 2, 4),
-        case(4, 1, 9, 10, 14, 4, 2, 4, 2),
+        case(4, 1, 1, 8, 8, 4, 2, 2, 2),
         case(2, 6, 6, 10, 14, 4, 2, 4, 2),
         case(3, 2, 9, 21, 30, 6, 2, 4, 4),
         case(2, 3, 7, 11, 13, 4, 1, 6, 1),

@@ -101,6 +101,7 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
     look like growth to another rule. No noise: what each promises holds at every seed."""
     step, n = rng.uniform(0.008, 0.03), 100
     even = [step] * n
+    tiny = 2e-4  # seconds: what is slow is so in proportion, not in milliseconds
     tail = even[:86] + [3 * step] * 14
     ends = [0.8 * step] * 6 + even[12:] + [2.4 * step] * 6
     assert median(ends[-6:]) > 2 * median(ends[:6])  # as if they grew
@@ -114,8 +115,8 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
         ("stalled twice, by a little", log(stalled(stalled(even, 10.4, at=50), 10.4, at=80))),
         ("healthy, one gap is 9.6 times the others", log(stalled(even, 9.6, at=50))),
         ("stalled, in the first gap", log(stalled(even, 12, at=0))),
-        ("stalled, in the last gap", log(stalled(even, 12, at=-1))),
-        ("queued, by a little", log(even, wait=1.08)),
+        ("stalled, in the last gap", log(stalled([tiny] * n, 12, at=-1))),
+        ("queued, by a little", log([tiny] * n, wait=1.08, prefill=2 * tiny)),
         ("healthy, waited for almost half of its time to first token", log(even, wait=0.92)),
         ("no_cache, by a little", log([g * (1 + 1.1 * (i >= 60)) for i, g in enumerate(even)])),
         (
@@ -126,10 +127,10 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
         ("healthy, six short gaps first and six long ones last", log(ends)),
         ("healthy, two of five gaps are long from the beginning", log(mixed)),
         ("healthy, the last five gaps are long", log(even[:95] + [3 * step] * 5)),
-        ("no_cache, but for the last five gaps", log(even[:70] + [3 * step] * 25 + even[:5])),
+        ("no_cache, but for the last five gaps", log([tiny] * 70 + [3 * tiny] * 25 + [tiny] * 5)),
         (
             "no_cache, in the first half of the last quarter",
-            log(even[:75] + [3 * step] * 14 + even[:11]),
+            log([step] * 300 + [3 * step] * 56 + [step] * 44),
         ),
         ("healthy, some early gaps are short", log(even[:8] + [0.4 * step] * 10 + even[:82])),
         (

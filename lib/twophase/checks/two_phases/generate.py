@@ -224,8 +224,9 @@ def _case(
         said = _said(model_of, prompt, n)
         if twice and not any(a == b for a, b in pairwise(said)):
             continue
-        if stop_at is None and prompt[0] not in said:  # that the prompt holds it does not matter
-            return Case(name, (prompt, n, prompt[0], *model_of), public=shown)
+        unsaid = [t for t in prompt if t not in said]  # that the prompt holds it does not matter
+        if stop_at is None and unsaid:
+            return Case(name, (prompt, n, unsaid[0], *model_of), public=shown)
         token = -1 if stop_at is None else said[stop_at]
         wanted = stop in (None, token) and (V < 4096 or token > 2048)
         if token >= 0 and said.index(token) == stop_at and wanted:
@@ -251,7 +252,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "the same token twice, one after the other", 3, 20, twice=True),
         _case(rng, "4,099 tokens to choose from, the stop token past 2,048", 3, 2, 1, V=4099),
         _case(rng, "a prompt of 2,053 tokens", past(2048), 3, V=99, shown=False),
-        _case(rng, "140 new tokens", 2, 140, V=200, shown=False),
+        _case(rng, "300 new tokens", 5, 300, V=200, shown=False),
         _case(rng, "fresh, ended by its length", 11, 12, None, shown=False),
         _case(rng, "fresh, stopped", 7, 20, 13, shown=False),
     ]
@@ -284,5 +285,5 @@ EXERCISE = Exercise(
         "How many times does a cached loop call the model for n output tokens?",
         "n times: one prefill, which gives the first token, and n − 1 decode steps.",
     ),
-    ranges={"len(prompt)": (1, 2053), "max_new_tokens": (0, 140), "stop_token": (0, 2048)},
+    ranges={"len(prompt)": (1, 2053), "max_new_tokens": (0, 300), "stop_token": (0, 2048)},
 )

@@ -178,6 +178,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("60 tokens, top_p = 0.03 leaves two", (many, 1.0, None, 0.03)),
         Case("60 tokens, top_k = 57", (many, 1.0, 57, None)),
         Case("temperature 3,000 alone", (V4, 3000.0, None, None)),
+        Case("top_p = 1: improbable is not impossible", ([-13.0, 0.0, -9.0], 1.0, None, 1.0)),
         Case("logits 2,000 apart", ([-1000.0, 1000.0, 999.5], 1.0, None, None)),
         Case("one token in all", ([0.4], 1.5, 1, 0.5)),
         Case("2,053 tokens, the last ones are the largest", (vocabulary, 1.0, 2, 0.9)),

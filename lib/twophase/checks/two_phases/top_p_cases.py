@@ -82,6 +82,10 @@ def threshold_per_token(probs: list[float], top_p: float) -> list[int]:
     return [i for i, p in enumerate(probs) if p >= 1 - top_p] or [by_size(probs)[0]]
 
 
+def one_or_all(probs: list[float], top_p: float) -> list[int]:
+    return [by_size(probs)[0]] if max(probs) >= top_p - 1e-12 else sorted(range(len(probs)))
+
+
 TOP_P = "what top-p keeps"
 MANY = 500  # numbers in one test case
 RIGHT: tuple[Kept, ...] = (right_by_loop, right_by_count)
@@ -92,6 +96,7 @@ MUTANTS: dict[str, Kept] = {
     "adds up in the order of the vocabulary": vocabulary_order,
     "adds up from the smallest": smallest_first,
     "compares each probability with 1 - top_p": threshold_per_token,
+    "compares each probability with top_p, and never adds up": one_or_all,
 }
 
 
