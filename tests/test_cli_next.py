@@ -3,6 +3,7 @@ that is never overwritten."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from twophase.checks import registry
 from twophase.cli import my_folder, sittings
+from twophase.cli.learn import learners_environment
 from twophase.cli.main import main
 from twophase.lab import record
 
@@ -51,13 +53,40 @@ def test_lab_opens_jupyterlab_in_the_learners_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(
-        "os.execv", lambda program, arguments: started.append([program, *arguments])
-    )
+    environments: list[dict[str, str]] = []
+
+    def execve(program: str, arguments: list[str], environment: dict[str, str]) -> None:
+        started.append([program, *arguments])
+        environments.append(environment)
+
+    monkeypatch.setattr("os.execve", execve)
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/mine")
     monkeypatch.chdir(tmp_path)
     assert run("lab", "--course", str(course_with(tmp_path, "01_a.ipynb"))) == 0
     assert started[0][:4] == [sys.executable, sys.executable, "-m", "jupyterlab"]
     assert Path.cwd() == tmp_path / "my"
+    settings, mine = environments[0]["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert mine == "/mine"  # the learner's own stay
+    assert (Path(settings) / "labconfig" / "page_config.json").is_file()
+
+
+def test_a_learners_jupyterlab_has_nothing_for_instructors_and_no_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from jupyter_core.paths import jupyter_config_path
+    from jupyter_server.services.config import ConfigManager
+    from jupyterlab_server.config import get_page_config
+
+    environment = learners_environment(os.environ)
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", environment["JUPYTER_CONFIG_PATH"])
+    labextensions = [str(Path(sys.prefix) / "share" / "jupyter" / "labextensions")]
+    disabled = get_page_config(labextensions)["disabledExtensions"]
+    assert "@jupyter/nbgrader" in disabled
+    assert "@jupyterlab/apputils-extension:announcements" in disabled
+    config = ConfigManager(read_config_path=jupyter_config_path()).get("jupyter_server_config")
+    extensions = config["ServerApp"]["jpserver_extensions"]
+    served = [name for name, on in extensions.items() if "nbgrader" in name and on]
+    assert served == []
 
 
 def test_a_dangling_link_in_the_learners_folder_is_left_alone(tmp_path: Path) -> None:

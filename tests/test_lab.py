@@ -3,6 +3,7 @@ nothing outside my/."""
 
 from __future__ import annotations
 
+import html
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,12 +68,12 @@ def failure(exercise_id: str = ID) -> CheckFailed:
     return caught.value
 
 
-def test_a_right_answer_gives_its_points_as_a_bare_number_and_a_green_card(
+def test_a_right_answer_gives_its_points_and_a_green_card(
     names: dict[str, Any],
 ) -> None:
     names["max_batch"] = right
     points = check(ID)
-    assert (points, repr(points)) == (2.0, "2.0")
+    assert (points, repr(points)) == (2.0, "Right. 2 of 2 points")
     assert "Right." in points._repr_html_()
     assert "2 of 2 points" in points._repr_html_()
 
@@ -84,15 +85,72 @@ def test_every_right_answer_of_the_tests_gets_its_points(names: dict[str, Any]) 
 
 
 def test_a_wrong_answer_raises_a_few_lines_with_exercise_reason_and_next_step(
-    names: dict[str, Any],
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for wrong in registry.load(ID).misconceptions:
         names["max_batch"] = wrong.answer
-        lines = failure()._render_traceback_()
-        assert len(lines) <= 4
-        assert lines[0].startswith(ID)
+        error = failure()
+        lines = error.lines
+        assert len(lines) <= 6
+        assert error._render_traceback_() == lines[:1] == [f"{ID}: not right yet."]
         assert wrong.says in lines
         assert f'hint("{ID}")' in lines[-1]
+        assert capsys.readouterr().out == "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def cards(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the notebook displays, as HTML."""
+    seen: list[str] = []
+    monkeypatch.setattr("IPython.display.display", lambda card: seen.append(card._repr_html_()))
+    return seen
+
+
+def test_a_wrong_answers_card_folds_each_hint_into_the_one_before_and_the_answer_into_the_last(
+    names: dict[str, Any], cards: list[str]
+) -> None:
+    names["max_batch"] = no_weights
+    failure()
+    said = html.unescape(cards[-1])
+    exercise = registry.load(ID)
+    parts = [
+        part
+        for n, text in enumerate(exercise.hints, start=1)
+        for part in (f"<summary>Hint {n} of 3</summary>", text)
+    ]
+    answer = course.author_source(ID)
+    assert answer is not None
+    at = [said.index(part) for part in [*parts, "The author's answer</summary>", answer]]
+    assert at == sorted(at)
+    assert said.endswith("</details>" * 4 + "</div>")
+    assert said.index("max_batch(") < at[0]  # the call that shows it stands before the folds
+
+
+def test_before_an_attempt_the_card_offers_hints_and_no_answer(
+    names: dict[str, Any], cards: list[str]
+) -> None:
+    names["max_batch"] = stub
+    failure()
+    assert cards[-1].count("<summary>Hint") == 3
+    assert "author's answer" not in html.unescape(cards[-1])
+
+
+def test_where_the_model_solutions_are_not_at_hand_the_card_ends_with_the_last_hint(
+    names: dict[str, Any], cards: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(course, "COURSE", tmp_path)
+    names["max_batch"] = no_weights
+    failure()
+    assert cards[-1].endswith("</details>" * 3 + "</div>")
+
+
+def test_a_card_shows_markup_in_an_answers_values_as_text(
+    names: dict[str, Any], cards: list[str]
+) -> None:
+    names["max_batch"] = lambda *args: "<img src=x onerror=alert(1)>"
+    failure()
+    assert "<img" not in cards[-1]
+    assert "<img" in html.unescape(cards[-1])
 
 
 def test_an_unnamed_mistake_shows_the_smallest_failing_public_case(names: dict[str, Any]) -> None:
@@ -336,8 +394,10 @@ def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_p
     errors = [o for o in outputs if o.output_type == "error"]
     assert [e.ename for e in errors] == ["NotYet", "CheckFailed", "CheckFailed"]
     assert all(len(e.traceback) <= 4 and "File " not in "".join(e.traceback) for e in errors)
+    assert [o.output_type for o in nb.cells[5].outputs] == ["display_data", "error"]
+    assert "<summary>Hint 1 of 3" in nb.cells[5].outputs[0].data["text/html"]
     verdict = nb.cells[7].outputs[-1]
-    assert verdict.data["text/plain"] == "2.0"
+    assert verdict.data["text/plain"] == "Right. 2 of 2 points"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import twophase.lab
 from twophase.cli import my_folder
 from twophase.lab import record
 from twophase.lab.course import COURSE
+
+JUPYTER_SETTINGS = Path(twophase.lab.__file__).parent / "jupyter"
 
 Course = Annotated[
     Path, typer.Option("--course", hidden=True, help="The folder that holds exercises/ and my/.")
@@ -39,9 +43,18 @@ def lab(
             ["--allow-root"] if os.geteuid() == 0 else []
         )  # in a container there is often nobody else
         os.chdir(mine)  # JupyterLab's extensions look for their files where it starts
-        os.execv(
-            sys.executable, [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", *root]
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", *root],
+            learners_environment(os.environ),
         )
+
+
+def learners_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which JupyterLab leaves out what is for instructors (nbgrader's menus and
+    buttons) and asks about no news. The learner's own Jupyter settings stay."""
+    paths = [str(JUPYTER_SETTINGS), environment.get("JUPYTER_CONFIG_PATH", "")]
+    return {**environment, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
 
 def update(course: Course = COURSE) -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from twophase.lab import record
-from twophase.lab.shown import CheckFailed, LabError, Later, Points
+from twophase.lab.shown import CheckFailed, LabError, Later, NotRight, Points
 from twophase.lab.withheld import used
 
 if TYPE_CHECKING:
@@ -50,9 +50,12 @@ def check_answer(exercise_id: str) -> Points | Later:
     Of an exercise that is held back it only says so, whatever the answer: nobody has failed where
     nothing was judged.
     """
+    from IPython.display import display
+
     from twophase.checks.exercise import Exercise
     from twophase.checks.judge import Bench
     from twophase.checks.limit import LimitedAnswer
+    from twophase.lab.folded import help_of
 
     exercise = exercise_of(exercise_id)
     names = user_namespace()
@@ -72,11 +75,19 @@ def check_answer(exercise_id: str) -> Points | Later:
             )
         record.write("check", exercise.id, status="right", points=verdict.points, uses=flags)
         return Points(verdict.points, verdict.out_of)
-    if verdict.status not in ("not_yet", "missing"):
+    attempted = verdict.status not in ("not_yet", "missing")
+    if attempted:
         record.write(
             "check", exercise.id, status=verdict.status, misconception=verdict.misconception
         )
-    raise CheckFailed(lines_of(exercise, verdict))
+    card = NotRight(
+        exercise.id,
+        lines_of(exercise, verdict),
+        _to_run(verdict) if attempted else "",
+        help_of(exercise, attempted),
+    )
+    display(card)
+    raise CheckFailed(card.plain())
 
 
 def later(exercise: HeldBack, names: dict[str, Any]) -> Later:
@@ -96,13 +107,9 @@ def later(exercise: HeldBack, names: dict[str, Any]) -> Later:
     return Later(exercise.points)
 
 
-def _to_run(verdict: Verdict) -> list[str]:
-    """The first failing case's inputs, for a cell of one's own; nothing if it is not shown."""
-    asked = next((o.inputs for o in verdict.outcomes if not o.right and o.inputs), "")
-    lines = asked.splitlines()
-    if len(lines) <= 1:
-        return [f"To see it yourself: {asked}"] if asked else []
-    return ["To see it yourself:", *(f"    {line}" for line in lines)]
+def _to_run(verdict: Verdict) -> str:
+    """The first failing case's call, for a cell of one's own; nothing if it is not shown."""
+    return next((o.inputs for o in verdict.outcomes if not o.right and o.inputs), "")
 
 
 def _is_stub(answer: Any) -> bool:
@@ -119,23 +126,15 @@ def _is_stub(answer: Any) -> bool:
 def lines_of(exercise: Exercise, verdict: Verdict) -> list[str]:
     """What to tell somebody whose answer is not right: which exercise, what is wrong, what to do
     next."""
-    ask = f'hint("{exercise.id}")'
     if verdict.status == "not_yet":
         return [
             f"{exercise.id}: not written yet.",
-            (
-                "Replace the line with NotYet by your answer and run its cell, then this one. A"
-                f" first hint: {ask}"
-            ),
+            "Replace the line with NotYet by your answer and run its cell, then this one.",
         ]
     if verdict.status == "missing":
         return [f"{exercise.id}: nothing to check yet.", f"{verdict.message}, then this one."]
     return [
         f"{exercise.id}: not right yet.",
         verdict.message,
-        *_to_run(verdict),
-        (
-            f"Change your answer, run its cell, then this one. Stuck? {ask}, or after this attempt"
-            f' solution("{exercise.id}")'
-        ),
+        "Change your answer, run its cell, then this one.",
     ]

@@ -4,6 +4,7 @@ the notebook."""
 from __future__ import annotations
 
 import html
+import textwrap
 
 CARD = (
     "border-left:4px solid {edge};background:{fill};padding:.5em"
@@ -11,6 +12,12 @@ CARD = (
 )
 GREEN = CARD.format(edge="#2e8b57", fill="rgba(46,139,87,.12)")
 BLUE = CARD.format(edge="#4a7fb5", fill="rgba(74,127,181,.10)")
+RED = CARD.format(edge="#b4413c", fill="rgba(180,65,60,.10)")
+CODE = (
+    "margin:.4em 0;padding:.5em .7em;background:rgba(127,127,127,.12);white-space:pre-wrap;"
+    "overflow-wrap:anywhere"
+)
+LINE_WIDTH = 78  # a notebook breaks longer lines of an error in the middle of a word
 
 
 def number(points: float) -> str:
@@ -19,8 +26,11 @@ def number(points: float) -> str:
 
 
 class Points(float):
-    """The points of a right answer. Prints as a bare number, which nbgrader reads; shows as a green
-    card."""
+    """The points of a right answer, shown as a green card.
+
+    It is displayed, not returned as a cell's value, since nbgrader reads partial points from a
+    value's text: a check cell that neither raises nor has a value gets all its points.
+    """
 
     out_of: float
 
@@ -29,12 +39,21 @@ class Points(float):
         made.out_of = out_of
         return made
 
-    def _repr_html_(self) -> str:
+    def __repr__(self) -> str:
+        return f"Right. {self._of()}"
+
+    def _of(self) -> str:
         unit = "point" if self.out_of == 1 else "points"
-        return (
-            f'<div style="{GREEN}"><strong>Right.</strong> {number(self)} of {number(self.out_of)}'
-            f" {unit}</div>"
-        )
+        return f"{number(self)} of {number(self.out_of)} {unit}"
+
+    def _repr_html_(self) -> str:
+        return f'<div style="{GREEN}"><strong>Right.</strong> {self._of()}</div>'
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import publish_display_data
+
+        data = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        publish_display_data(data)
 
 
 class Later(float):
@@ -91,20 +110,47 @@ class Source:
         return f"**{self.title}**\n\n```python\n{self.source}\n```"
 
 
+class NotRight:
+    """A red card: why an answer is not right, the call that shows it, and what helps, folded. In
+    plain text the calls that help take the folds' place."""
+
+    def __init__(self, exercise_id: str, lines: list[str], to_run: str, folded: str) -> None:
+        self.lines = lines  # the headline, what is wrong, what to do
+        self.to_run = to_run
+        self.folded = folded
+        self.help = f'Stuck? hint("{exercise_id}"), or after an attempt solution("{exercise_id}")'
+
+    def plain(self) -> list[str]:
+        """Its lines as text."""
+        run = ["To see it yourself:", *(f"    {line}" for line in self.to_run.splitlines())]
+        return [*self.lines, *(run if self.to_run else []), self.help]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.plain())
+
+    def _repr_html_(self) -> str:
+        headline, *rest = (html.escape(line).replace("\n", "<br>") for line in self.lines)
+        run = f'To see it yourself:<pre style="{CODE}">{html.escape(self.to_run)}</pre>'
+        return (
+            f'<div style="{RED}"><strong>{headline}</strong><br>{"<br>".join(rest)}'
+            f"{'<br>' + run if self.to_run else ''}{self.folded}</div>"
+        )
+
+
 class CheckFailed(Exception):
-    """An answer that is wrong, or not there yet. Its lines are all that the notebook shows: no
-    stack."""
+    """An answer that is wrong, or not there yet. The notebook shows its first line and no stack:
+    the card above it has the rest."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
 
     def _render_traceback_(self) -> list[str]:
-        return list(self.lines)
+        return self.lines[:1]
 
 
 class LabError(ValueError):
     """A call that cannot be served: an unknown exercise, no notebook around. One sentence."""
 
     def _render_traceback_(self) -> list[str]:
-        return [str(self)]
+        return textwrap.wrap(str(self), LINE_WIDTH)
