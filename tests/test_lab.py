@@ -85,14 +85,17 @@ def test_every_right_answer_of_the_tests_gets_its_points(names: dict[str, Any]) 
 
 
 def test_a_wrong_answer_raises_a_few_lines_with_exercise_reason_and_next_step(
-    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for wrong in registry.load(ID).misconceptions:
         names["max_batch"] = wrong.answer
         error = failure()
         lines = error.lines
         assert len(lines) <= 6
-        assert error._render_traceback_() == lines[:1] == [f"{ID}: not right yet."]
+        assert error._render_traceback_() == lines
+        with monkeypatch.context() as at_a_person:
+            at_a_person.setenv("JPY_SESSION_NAME", "/my/03_kv_cache.ipynb")
+            assert error._render_traceback_() == lines[:1] == [f"{ID}: not right yet."]
         assert wrong.says in lines
         assert f'hint("{ID}")' in lines[-1]
         assert capsys.readouterr().out == "\n".join(lines) + "\n"
@@ -393,7 +396,7 @@ def test_a_notebook_shows_the_verdict_in_a_few_lines_and_nothing_on_stderr(tmp_p
     assert not [o for o in outputs if o.get("name") == "stderr"]
     errors = [o for o in outputs if o.output_type == "error"]
     assert [e.ename for e in errors] == ["NotYet", "CheckFailed", "CheckFailed"]
-    assert all(len(e.traceback) <= 4 and "File " not in "".join(e.traceback) for e in errors)
+    assert all(len(e.traceback) <= 6 and "File " not in "".join(e.traceback) for e in errors)
     assert [o.output_type for o in nb.cells[5].outputs] == ["display_data", "error"]
     assert "<summary>Hint 1 of 3" in nb.cells[5].outputs[0].data["text/html"]
     verdict = nb.cells[7].outputs[-1]

@@ -4,6 +4,7 @@ the notebook."""
 from __future__ import annotations
 
 import html
+import os
 import textwrap
 
 CARD = (
@@ -138,15 +139,19 @@ class NotRight:
 
 
 class CheckFailed(Exception):
-    """An answer that is wrong, or not there yet. The notebook shows its first line and no stack:
-    the card above it has the rest."""
+    """An answer that is wrong, or not there yet. A notebook shows no stack.
+
+    Where a person looks at the notebook the card above has said all, and the headline is enough;
+    nbval and nbgrader print nothing but the error, so that it has all lines there.
+    """
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
 
     def _render_traceback_(self) -> list[str]:
-        return self.lines[:1]
+        looked_at = "JPY_SESSION_NAME" in os.environ  # set by Jupyter's server for its kernels
+        return self.lines[:1] if looked_at else list(self.lines)
 
 
 class LabError(ValueError):
