@@ -57,12 +57,15 @@ class Wiring:
     edges: Sequence[tuple[int, int]]
 
     def lay(self, width: float) -> Block:
+        rows = (self.above, self.below)
+        widest = max(text_width(text, SMALL) for row in rows for text, _ in row) + 2 * PAD
+        width = min(width, max(len(row) for row in rows) * (max(widest, 40) + 30))
         marks: list[Mark] = []
         middles: list[list[float]] = []
         drop = 40.0
-        for row, y in ((self.above, 0.0), (self.below, CELL + drop)):
+        for row, y in zip(rows, (0.0, CELL + drop), strict=True):
             share = width / len(row)
-            wide = min(70.0, share - 4)
+            wide = min(max(40.0, widest), share - 4)
             if any(text_width(text, SMALL) + 4 > wide for text, _ in row):
                 raise TooNarrow(f"{len(row)} cells do not fit into {width:.0f} pixels.")
             middles.append([(i + 0.5) * share for i in range(len(row))])

@@ -10,7 +10,7 @@ from .states import STATES
 from .svg import svg
 from .text import ASCENT, LINE, SMALL, text_width
 
-WIDE, NARROW = 690, 326  # pixels of a page, and of a phone 390 wide
+WIDE, NARROW = 620, 326  # pixels of a page, and of a phone 390 wide
 SWATCH = 16
 
 

@@ -69,7 +69,7 @@ def narrowed(fig: Figure) -> Figure:
             if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
                 axis.set_major_formatter(FuncFormatter(lambda value, _: si(value)))
     lines = _put_legends_below(fig)
-    panel = PANEL if len(axes) > 1 else min(high, PANEL + 0.2)
+    panel = PANEL if len(axes) > 1 else min(high, 4.2)
     fig.set_size_inches(NARROW, panel * len(axes) + ENTRY * lines)
     return fig
 
