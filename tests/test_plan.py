@@ -96,6 +96,26 @@ def test_the_table_carries_what_a_reader_looks_for() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize("chip", ["h100", "tpu-v5e"])
+@pytest.mark.parametrize("name", ["llama-2-70b", "mistral-7b", "deepseek-v3", "mixtral-8x7b"])
+def test_each_change_that_is_offered_fits_by_itself_and_is_the_least(name: str, chip: str) -> None:
+    arch, hardware = catalog.model(name), catalog.hardware(chip)
+    for batch, context, n_chips in ((1, 1000, 1), (300, 4097, 8), (64, 100_000, 3)):
+        asked = Workload(batch=batch, context=context, n_output=90, n_chips=n_chips)
+        offered = plan_deployment(arch, hardware, asked).would_fit
+        fits = Deployment(arch, hardware, asked).max_batch(context) >= batch
+        assert bool(offered) is not fits
+        for change in offered:
+            w = replace(asked, **change)
+            assert Deployment(arch, hardware, w).max_batch(w.context) >= w.batch
+            for field, step in (("batch", 1), ("context", 1), ("n_chips", -1)):
+                if field in change:
+                    w = replace(asked, **change | {field: change[field] + step})
+                    assert Deployment(arch, hardware, w).max_batch(w.context) < w.batch
+        counts = [change["n_chips"] for change in offered if "n_chips" in change]
+        assert counts == sorted(set(counts), reverse=True)  # a narrower format pays in chips
+
+
 NOTHING = ("step_time_s", "decode_tokens_per_s", "requests_per_s", "tokens_per_s", "ttft_s")
 
 
@@ -107,6 +127,7 @@ def test_what_does_not_fit_says_what_would_and_promises_nothing() -> None:
     assert all(found[name] is None for name in (*NOTHING, "cost_per_million_tokens"))
     assert as_json(*arguments, "--chips", "2")["chips_needed"] == 2
     as_json(*arguments, "--context", "1019")
+    assert found["would_fit"] == [{"batch": 60}, {"context": 1019}, {"n_chips": 2}, {"kv": "fp8"}]
     shown = runner.invoke(app, arguments)
     assert shown.exit_code == 1
     assert "does not fit" in shown.stdout

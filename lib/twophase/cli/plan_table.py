@@ -5,6 +5,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from twophase.theory.plan import Memory, Plan, Service, Step
+from twophase.theory.remedies import Change
 
 BINDS = {
     "memory": "memory: it does not fit",
@@ -37,11 +38,26 @@ def show(result: Plan, console: Console) -> None:
     console.print(table)
     notes = Table.grid(padding=(0, 2))
     notes.add_row("[bold]A step is bound by[/bold]", BINDS[result.binds] + ".")
+    for number, change in enumerate(result.would_fit):
+        notes.add_row("" if number else "[bold]Would fit[/bold]", would_fit(change) + ".")
     for line in result.warnings:
         notes.add_row("[yellow]Mind[/yellow]", line + ".")
     for number, line in enumerate(result.assumptions):
         notes.add_row("" if number else "[dim]Assumed[/dim]", line + ".")
     console.print(notes)
+
+
+def would_fit(change: Change) -> str:
+    """A change of the workload in words: 4 chips, weights in int8."""
+    words = {
+        "batch": "batch {:,}",
+        "context": "context {:,}",
+        "n_chips": "{:,} chips",
+        "weights": "weights in {}",
+        "kv": "cache in {}",
+        "split_cache": "--split-cache {}",
+    }
+    return ", ".join(words[name].format(value) for name, value in change.items())
 
 
 def _memory_rows(p: Plan, m: Memory) -> list[Row]:

@@ -11,6 +11,7 @@ from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan_notes import assumptions, warnings
+from twophase.theory.remedies import Change, remedies
 from twophase.theory.workload import Workload
 
 
@@ -71,7 +72,8 @@ class Service:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answers, in SI units. What does not fit has no step and no service."""
+    """The answers, in SI units. What does not fit has no step and no service, and in `would_fit`
+    changes of the workload, each of which fits."""
 
     model: str
     hardware: str
@@ -82,6 +84,7 @@ class Plan:
     step: Step | None
     service: Service | None
     binds: str
+    would_fit: tuple[Change, ...]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -110,6 +113,7 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
         step=step,
         service=_service(d) if memory.fits else None,
         binds=_binds(step),
+        would_fit=remedies(d),
         assumptions=assumptions(arch, workload),
         warnings=warnings(d),
     )
