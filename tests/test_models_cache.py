@@ -20,9 +20,9 @@ from twophase.kernels.attention import naive_attention
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.state import State
 from twophase.models.cache import Cache
-from twophase.models.layer_sizes import LayerWidths, LinearAttention, StateSpace
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
-from twophase.theory.sizes import LatentAttention, MixtureOfExperts
+from twophase.theory.sizes import LatentAttention, LayerWidths, MixtureOfExperts
 
 ODD = {"L": 3, "D": 16, "F": 20, "N": 6, "K": 2, "H": 10, "V": 31, "context": 64}
 MLA = LatentAttention(R=7, nope_dim=6, rope_dim=4, v_dim=5, q_rank=9)

@@ -15,11 +15,14 @@ from unittest import mock
 import pytest
 import torch
 
+from twophase.measure.meter import Meter
 from twophase.models.family import FAMILY
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.catalog import MODELS
-from twophase.theory.sizes import LatentAttention, MixtureOfExperts
+from twophase.theory.kv_cache import max_batch
+from twophase.theory.layout import chip_part, uneven_cuts
+from twophase.theory.sizes import LatentAttention, LayerWidths, MixtureOfExperts
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,7 @@ LINEAR, SSM = (
     LinearAttention(feature_dim=4),
     StateSpace(d_inner=14, d_state=5, conv_width=3, dt_rank=2),
 )
+PRUNED = (LayerWidths(F=7, N=2, K=1), LayerWidths(F=20, N=6, K=2), LayerWidths(F=3, N=4, K=2))
 SMALL: dict[str, Config] = {
     "K is 1": replace(ODD, K=1),
     "windows": replace(ODD, attention="sliding", window=7),
@@ -82,6 +86,31 @@ SMALL: dict[str, Config] = {
     "state space": replace(ODD, attention=("ssm", "gqa", "ssm"), ssm=SSM),
     "experts": replace(
         ODD, moe=MixtureOfExperts(E=5, k=2, F=7, n_shared=2, n_dense_layers=1, router_bias=True)
+    ),
+    "pruned": replace(ODD, widths=PRUNED),
+    "pruned, with biases": replace(
+        ODD, widths=PRUNED, qkv_bias=True, o_bias=True, mlp_bias=True, qk_norm=True, tied=False
+    ),
+    "pruned, keys shared, windows": replace(
+        ODD,
+        widths=(PRUNED[1], PRUNED[2], PRUNED[0]),
+        kv_source=(0, 0, 2),
+        attention=("sliding", "sliding", "gqa"),
+        window=7,
+    ),
+    "pruned, latents beside keys": replace(
+        ODD, widths=PRUNED, attention=("mla", "sliding", "mla"), mla=MLA, window=7, rotary_dim=4
+    ),
+    "pruned, experts": replace(
+        ODD,
+        widths=(LayerWidths(F=9, N=2, K=1), LayerWidths(F=20, N=6, K=2), LayerWidths(20, 4, 2)),
+        moe=MixtureOfExperts(E=5, k=2, F=7, n_shared=2, n_dense_layers=1),
+    ),
+    "pruned, state space": replace(
+        ODD,
+        widths=(LayerWidths(F=7, N=6, K=2), PRUNED[0], LayerWidths(F=5, N=6, K=3)),
+        attention=("ssm", "gqa", "ssm"),
+        ssm=SSM,
     ),
     "gpt": replace(
         ODD,
@@ -148,3 +177,64 @@ def tensors(thing: Any) -> Iterator[torch.Tensor]:
             yield from tensors(value)
     elif hasattr(thing, "__dict__"):
         yield from tensors(vars(thing))
+
+
+MEASURED = [name for name, config in SMALL.items() if config.widths and not config.ssm]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_flops_of_a_pruned_model_are_those_that_the_meter_counts(name):
+    model, arch, B, T = made(name), CACHED[name].architecture(), 2, 12
+    cache, tokens = model.new_cache(B, T + 1), torch.randint(0, 31, (B, T + 1))
+    with torch.inference_mode():
+        with Meter() as prefill:
+            model(tokens[:, :T], cache)
+        with Meter() as step:
+            model(tokens[:, T:], cache)
+    assert step.matmul_flops == arch.decode_step_flops(B, T + 1)
+    if set(arch.layer_kinds) == {"full"}:  # the kernel computes the masked pairs, too
+        masked = (T * T - T * (T + 1) // 2) * sum(4 * w.N * arch.H for w in arch.layer_widths)
+        assert prefill.matmul_flops == arch.prefill_flops(B, T) + B * masked
+
+
+@pytest.mark.parametrize("name", [name for name, config in SMALL.items() if config.widths])
+def test_the_largest_batch_of_a_pruned_model_fits_by_its_own_count_and_one_more_does_not(name):
+    model, arch, S = made(name), CACHED[name].architecture(), 33
+    weights = 4 * model.n_params
+    for memory in (weights + 100_000, weights + 123_457):
+        B = max_batch(memory, arch.n_params() * 4, arch.cache_bytes(S, bytes_per_kv=4))
+        assert weights + model.new_cache(B, S).nbytes <= memory
+        assert weights + model.new_cache(B + 1, S).nbytes > memory
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"widths": PRUNED[:2]}, "widths has 2 entries for 3 layers"),
+        ({"widths": (*PRUNED[:2], LayerWidths(F=3, N=5, K=2))}, "layer 2 needs positive integers"),
+        ({"widths": (*PRUNED[:2], LayerWidths(F=0, N=4, K=2))}, "layer 2 needs positive integers"),
+        ({"kv_source": (0, 0, 2)}, "layer 1 reads keys of a layer of other KV heads"),
+        ({"moe": MixtureOfExperts(E=5, k=2, F=7)}, "layer 0 has experts, each as wide as `moe`"),
+        ({"attention": ("full", "full", "state")}, "layer 2 has a state"),
+    ],
+)
+def test_widths_that_the_theory_cannot_count_are_refused_by_name(change, says):
+    arch = SMALL["pruned"].architecture()
+    with pytest.raises(ValueError, match=says):
+        replace(arch, **change)
+
+
+def test_a_model_whose_layers_differ_has_no_single_number_of_kv_heads():
+    with pytest.raises(ValueError, match="KV heads of their own"):
+        SMALL["pruned"].architecture().with_kv_heads(1)
+
+
+def test_a_chips_part_of_a_pruned_model_is_cut_layer_by_layer():
+    whole = SMALL["pruned"].architecture()
+    assert uneven_cuts(whole, 2, "heads")  # a layer with one KV head
+    widths = LayerWidths(8, 4, 2), LayerWidths(4, 2, 2), LayerWidths(4, 2, 2)
+    whole = replace(whole, widths=widths)
+    part = chip_part(whole, 2)
+    assert part.widths == (LayerWidths(4, 2, 1), LayerWidths(2, 1, 1), LayerWidths(2, 1, 1))
+    assert 2 * part.cache_bytes(9) == whole.cache_bytes(9)
+    assert uneven_cuts(whole, 2, "heads") == []

@@ -198,11 +198,6 @@ def test_what_are_no_tokens_is_refused_in_a_sentence(model, bad):
             model(bad, cache)
 
 
-def test_the_theory_counts_layers_of_one_size_and_says_so():
-    with pytest.raises(ValueError, match="layers of one size"):
-        Config(**{**ODD.to_dict(), "widths": PRUNED}).architecture()
-
-
 @pytest.mark.parametrize(
     ("positions", "says"),
     [

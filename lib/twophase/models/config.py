@@ -10,14 +10,13 @@ from typing import Any
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.kernels.rope import RopeScaling
 from twophase.models.layer_sizes import (
-    LayerWidths,
     LinearAttention,
     Routing,
     StateSpace,
     state_costs,
 )
 from twophase.theory.architecture import Architecture
-from twophase.theory.sizes import LatentAttention, MixtureOfExperts
+from twophase.theory.sizes import LatentAttention, LayerWidths, MixtureOfExperts
 
 # How our kinds of layers are called by the theory, which counts their parameters and cache bytes.
 MIXERS = {"gqa": "full", "sliding": "sliding", "mla": "mla", "linear": "state", "ssm": "state"}
@@ -202,13 +201,8 @@ class Config:
         return {field.name: asdict(self)[field.name] for field in (*fields(self)[:13], *more)}
 
     def architecture(self, name: str = "") -> Architecture:
-        """The same sizes as the record that `twophase.theory` computes with. ValueError for layers
-        that differ in width: the theory counts layers of one size."""
-        if self.widths is not None:
-            raise ValueError(
-                "an Architecture has layers of one size, and those of this model differ: count"
-                " `n_params` of the Transformer and `nbytes` of its cache."
-            )
+        """The same sizes as the record that `twophase.theory` computes with. ValueError for
+        `widths` that it does not count: a layer with a state that lost heads."""
         kinds = tuple(MIXERS[kind] for kind in self.mixers)
         return Architecture(
             name=name or "config",
@@ -245,5 +239,5 @@ class Config:
 # Fields that an Architecture has under the same name.
 SAME_NAME = (
     "gated_mlp", "qkv_bias", "o_bias", "mlp_bias", "norm", "norms_per_layer", "qk_norm", "learned_positions", "window",
-    "kv_source", "mla", "moe", "rope_theta", "norm_eps", "activation",
+    "kv_source", "mla", "moe", "widths", "rope_theta", "norm_eps", "activation",
 )  # fmt: skip

@@ -14,16 +14,6 @@ from twophase.theory.kv_cache import linear_attention_bytes, state_space_bytes
 
 
 @dataclass(frozen=True)
-class LayerWidths:
-    """What a layer may have less of than its neighbors, once it was pruned: width inside the MLP,
-    query heads, KV heads."""
-
-    F: int
-    N: int
-    K: int
-
-
-@dataclass(frozen=True)
 class LinearAttention:
     """Linear attention with BASED's Taylor features: queries and keys of `feature_dim` numbers per
     head."""

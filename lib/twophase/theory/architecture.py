@@ -4,6 +4,7 @@ The planner, the chapters and the models all read this one record. Its formulas 
 rooms below, layer kind by layer kind.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,9 @@ class Architecture(Sizes):
 
     def with_kv_heads(self, K: int) -> "Architecture":
         """The same model with K key-value heads, which may be a symbol. ValueError unless K divides
-        N."""
+        N, and where layers differ."""
+        if self.widths is not None:
+            raise ValueError(f"{self.name}: its layers have numbers of KV heads of their own.")
         return replace(self, name=f"{self.name} with K = {K}", K=K)
 
     def breakdown(self) -> dict[str, int]:
@@ -98,11 +101,11 @@ class Architecture(Sizes):
         if head_at_last_only:
             total = total - forward_flops(1, self.V * self.D) * (T - 1)
         total = total + T * self.layer_kinds.count("state") * self.state_flops
-        for kind in self._attention_kinds():
+        for kind, N, n_layers in self._attention_layers():
             pairs = attention_pairs(T, T, causal=True)
             if kind == "sliding":
                 pairs = window_pairs(T, self.window)
-            total = total + self.layer_kinds.count(kind) * pairs * self._flops_per_pair(kind)
+            total = total + n_layers * pairs * self._flops_per_pair(kind, N)
         return B * total
 
     @formula()
@@ -111,10 +114,9 @@ class Architecture(Sizes):
         absorbed form."""
         total = forward_flops(1, self.n_matmul_params())
         total = total + self.layer_kinds.count("state") * self.state_flops
-        for kind in self._attention_kinds():
+        for kind, N, n_layers in self._attention_layers():
             keys = minimum(S, self.window) if kind == "sliding" else S
-            per_pair = self._flops_per_pair(kind, absorbed=True)
-            total = total + self.layer_kinds.count(kind) * keys * per_pair
+            total = total + n_layers * keys * self._flops_per_pair(kind, N, absorbed=True)
         return B * total
 
     @formula()
@@ -142,18 +144,20 @@ class Architecture(Sizes):
         whole_table = critical_batch_of_step(weights + self.V * row, cache, flops, *rates)
         return where(by_rows <= self.V, by_rows, whole_table)
 
-    def _attention_kinds(self) -> list[str]:
-        """The kinds of the layers whose queries meet keys, each once."""
-        return [kind for kind in LAYER_KINDS if kind in self.layer_kinds and kind != "state"]
+    def _attention_layers(self) -> list[tuple[str, int, int]]:
+        """The layers whose queries meet keys: kind, query heads, and how many are like that."""
+        alike = Counter(zip(self.layer_kinds, (w.N for w in self.layer_widths), strict=True))
+        order = [kind for kind in LAYER_KINDS if kind != "state"]
+        return [(kind, N, n) for known in order for (kind, N), n in alike.items() if kind == known]
 
-    def _flops_per_pair(self, kind: str, absorbed: bool = False) -> int:
+    def _flops_per_pair(self, kind: str, N: int, absorbed: bool = False) -> int:
         """Score and weighted value. Absorbed MLA scores against the latent and sums latents, for
         each of N heads."""
         if kind == "mla" and self.mla is not None:
             m = self.mla
             width = 2 * m.R + m.rope_dim if absorbed else m.nope_dim + m.rope_dim + m.v_dim
-            return 2 * self.N * width
-        return 4 * self.N * self.H
+            return 2 * N * width
+        return 4 * N * self.H
 
     @formula(zero_ok=("S",))
     def cache_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
@@ -162,11 +166,13 @@ class Architecture(Sizes):
 
         `bytes_per_kv` is for keys, values and latents; states take 4 bytes per number.
         """
-        full, sliding, latent, state = (self.cache_layers.count(kind) for kind in LAYER_KINDS)
+        kinds = [kind for kind, _ in self.cache_layers]
+        latent, state = kinds.count("mla"), kinds.count("state")
         total = state * self.state_values * kv_cache.BYTES_PER_STATE
-        if full or sliding:
+        for K in dict.fromkeys(K for kind, K in self.cache_layers if kind in ("full", "sliding")):
+            full, sliding = (self.cache_layers.count((kind, K)) for kind in ("full", "sliding"))
             total = total + kv_cache.hybrid_bytes_per_sequence(
-                S, full, sliding, self.window or 1, self.K, self.H, bytes_per_kv
+                S, full, sliding, self.window or 1, K, self.H, bytes_per_kv
             )
         if latent and self.mla is not None:
             total = total + kv_cache.latent_bytes_per_sequence(

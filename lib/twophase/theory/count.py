@@ -47,7 +47,7 @@ def matmul_params(sizes: Sizes) -> int:
             moe = sizes.moe
             total += n * ((moe.k + moe.n_shared) * expert_params(sizes) + sizes.D * moe.E)
         else:
-            total += n * mlp_params(sizes.D, sizes.F, sizes.gated_mlp)
+            total += n * mlp_params(sizes.D, layer.F, sizes.gated_mlp)
     return total
 
 
@@ -65,14 +65,18 @@ class _Layer(NamedTuple):
     kind: str
     owns_kv: bool
     is_moe: bool
+    F: int
+    N: int
+    K: int
 
 
 def _layers(sizes: Sizes) -> list[tuple[_Layer, int]]:
     """The different layers, each with how many there are."""
     sources = sizes.kv_source or range(sizes.L)
     first_moe = sizes.L - sizes.n_moe_layers
-    alike = zip(sizes.layer_kinds, sources, range(sizes.L), strict=True)
-    return list(Counter(_Layer(k, source == i, i >= first_moe) for k, source, i in alike).items())
+    each = zip(range(sizes.L), sizes.layer_kinds, sources, sizes.layer_widths, strict=True)
+    alike = (_Layer(k, source == i, i >= first_moe, w.F, w.N, w.K) for i, k, source, w in each)
+    return list(Counter(alike).items())
 
 
 def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
@@ -81,25 +85,25 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
     if layer.kind == "mla" and sizes.mla is not None:
         m = sizes.mla
         total: int = latent_attention_params(
-            sizes.D, sizes.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank
+            sizes.D, layer.N, m.R, m.nope_dim, m.rope_dim, m.v_dim, m.q_rank
         )
         if biases:  # of the projections into latents, not out of them
             total += ((m.q_rank or 0) + m.R + m.rope_dim) * sizes.qkv_bias + sizes.D * sizes.o_bias
         return total
-    kv_width = 2 * sizes.K * sizes.H
-    total = attention_params(sizes.D, sizes.N, sizes.K, sizes.H)
+    kv_width = 2 * layer.K * sizes.H
+    total = attention_params(sizes.D, layer.N, layer.K, sizes.H)
     if not layer.owns_kv:
         total, kv_width = total - kv_width * sizes.D, 0
     if biases:
-        total += (sizes.N * sizes.H + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
+        total += (layer.N * sizes.H + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
     return total
 
 
 def _mlp(sizes: Sizes, layer: _Layer) -> int:
     if layer.is_moe and sizes.moe is not None:
         return (sizes.moe.E + sizes.moe.n_shared) * expert_params(sizes)
-    biases = (sizes.F * (2 if sizes.gated_mlp else 1) + sizes.D) * sizes.mlp_bias
-    params: int = mlp_params(sizes.D, sizes.F, sizes.gated_mlp)
+    biases = (layer.F * (2 if sizes.gated_mlp else 1) + sizes.D) * sizes.mlp_bias
+    params: int = mlp_params(sizes.D, layer.F, sizes.gated_mlp)
     return params + biases
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from twophase.theory._ops import ceil_div
 from twophase.theory.architecture import Architecture
+from twophase.theory.sizes import LayerWidths
 
 
 def heads_per_chip(N: int, K: int, n_chips: int) -> tuple[int, int]:
@@ -25,14 +26,20 @@ def chip_part(arch: Architecture, n_chips: int) -> Architecture:
     """What the fullest of n chips stores and computes, as an architecture."""
     if n_chips == 1:
         return arch
-    N, K = heads_per_chip(arch.N, arch.K, n_chips)
+
+    def part(whole: LayerWidths) -> LayerWidths:
+        N, K = heads_per_chip(whole.N, whole.K, n_chips)
+        return LayerWidths(ceil_div(whole.F, n_chips), N, K)
+
+    usual = part(LayerWidths(arch.F, arch.N, arch.K))
     moe = arch.moe and replace(arch.moe, F=ceil_div(arch.moe.F, n_chips))
     states = ("state_values", "state_params", "state_flops")
     return replace(
         arch,
-        N=N,
-        K=K,
-        F=ceil_div(arch.F, n_chips),
+        N=usual.N,
+        K=usual.K,
+        F=usual.F,
+        widths=arch.widths and tuple(map(part, arch.widths)),
         V=ceil_div(arch.V, n_chips),
         moe=moe,
         **{name: ceil_div(getattr(arch, name), n_chips) for name in states},
@@ -42,19 +49,20 @@ def chip_part(arch: Architecture, n_chips: int) -> Architecture:
 def uneven_cuts(arch: Architecture, n_chips: int, split_cache: str) -> list[str]:
     """What cannot be divided over so many chips, in sentences; empty if all divides evenly."""
     lines = []
-    N, K = heads_per_chip(arch.N, arch.K, n_chips)
-    if n_chips * N != arch.N:
-        lines.append(
-            f"{arch.N} query heads in {arch.K} groups cannot be divided evenly over {n_chips:,}"
-            f" chips: the fullest has {N}, and the others wait for it"
-        )
     keeps_keys = {"full", "sliding"} & set(arch.layer_kinds)
-    if keeps_keys and split_cache == "heads" and n_chips * K != arch.K:
-        lines.append(
-            f"{arch.K} KV heads over {n_chips:,} chips: the fullest keeps {K}, {K / arch.K:.1%} of"
-            f" the cache where an even cut gives {1 / n_chips:.1%}; --split-cache evenly cuts by"
-            " position or sequence"
-        )
+    for whole_N, whole_K in dict.fromkeys((w.N, w.K) for w in arch.layer_widths):
+        N, K = heads_per_chip(whole_N, whole_K, n_chips)
+        if n_chips * N != whole_N:
+            lines.append(
+                f"{whole_N} query heads in {whole_K} groups cannot be divided evenly over"
+                f" {n_chips:,} chips: the fullest has {N}, and the others wait for it"
+            )
+        if keeps_keys and split_cache == "heads" and n_chips * K != whole_K:
+            lines.append(
+                f"{whole_K} KV heads over {n_chips:,} chips: the fullest keeps {K},"
+                f" {K / whole_K:.1%} of the cache where an even cut gives {1 / n_chips:.1%};"
+                " --split-cache evenly cuts by position or sequence"
+            )
     if "mla" in arch.layer_kinds and split_cache == "heads" and n_chips > 1:
         lines.append(
             "the latent has no heads to divide: every chip keeps the whole cache; --split-cache"

@@ -40,17 +40,28 @@ class MixtureOfExperts:
 
 
 @dataclass(frozen=True)
+class LayerWidths:
+    """What a layer may have less of than its neighbors, once it was pruned: width inside the MLP,
+    query heads, KV heads."""
+
+    F: int
+    N: int
+    K: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Sizes of a decoder-only transformer. Letters as on the notation page; K may be a symbol, for
     a widget that asks what it changes.
 
-    `attention` is one of LAYER_KINDS for all layers, or one per layer. `kv_source` (cross-layer
-    attention) gives for each layer the layer whose keys and values it uses. `norm` "rms" has a
-    weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D; `qk_norm` adds
-    one of width H for queries and one for keys. `learned_positions` is the number of rows of a
-    position table, 0 with RoPE. `state_values` is what a "state" layer keeps per sequence,
-    `state_params` what it weighs, and `state_flops` what a token's step costs besides these
-    weights.
+    `attention` is one of LAYER_KINDS for all layers, or one per layer. `widths` gives each layer an
+    F, N and K of its own (pruned models); F, N and K are then what they were before. `kv_source`
+    (cross-layer attention) gives for each layer the layer whose keys and values it uses. `norm`
+    "rms" has a weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D;
+    `qk_norm` adds one of width H for queries and one for keys. `learned_positions` is the number of
+    rows of a position table, 0 with RoPE. `state_values` is what a "state" layer keeps per
+    sequence, `state_params` what it weighs, and `state_flops` what a token's step costs besides
+    these weights.
     """
 
     name: str
@@ -75,6 +86,7 @@ class Sizes:
     kv_source: tuple[int, ...] | None = None
     mla: LatentAttention | None = None
     moe: MixtureOfExperts | None = None
+    widths: tuple[LayerWidths, ...] | None = None
     state_values: int = 0
     state_params: int = 0
     state_flops: int = 0
@@ -133,6 +145,32 @@ class Sizes:
             raise ValueError(
                 f"{self.name}: kv_source must point each layer to itself or to an earlier owner."
             )
+        if self.widths is not None:
+            self._check_widths(self.widths)
+
+    def _check_widths(self, widths: tuple[LayerWidths, ...]) -> None:
+        if len(widths) != self.L:
+            raise ValueError(f"{self.name}: widths has {len(widths)} entries for {self.L} layers.")
+        sources = self.kv_source or range(self.L)
+        for i, (own, kind) in enumerate(zip(widths, self.layer_kinds, strict=True)):
+            whole = all(type(size) is int and size > 0 for size in (own.F, own.N, own.K))
+            if not whole or own.N % own.K:
+                raise ValueError(
+                    f"{self.name}: layer {i} needs positive integers F, N and K, N a multiple of"
+                    f" K, but it has {own}."
+                )
+            if i >= self.L - self.n_moe_layers and own.F != self.F:
+                raise ValueError(
+                    f"{self.name}: layer {i} has experts, each as wide as `moe` says; its F in"
+                    f" widths must stay {self.F}, but it is {own.F}."
+                )
+            if kind == "state" and own.N != self.N:
+                raise ValueError(
+                    f"{self.name}: layer {i} has a state, and what states cost is known for"
+                    f" {self.N} heads, but it has {own.N}."
+                )
+            if own.K != widths[sources[i]].K:
+                raise ValueError(f"{self.name}: layer {i} reads keys of a layer of other KV heads.")
 
     @property
     def G(self) -> int:
@@ -145,11 +183,16 @@ class Sizes:
         return (self.attention,) * self.L if isinstance(self.attention, str) else self.attention
 
     @property
-    def cache_layers(self) -> tuple[str, ...]:
-        """The kinds of the layers that keep a cache of their own."""
-        if self.kv_source is None:
-            return self.layer_kinds
-        return tuple(kind for i, kind in enumerate(self.layer_kinds) if self.kv_source[i] == i)
+    def layer_widths(self) -> tuple[LayerWidths, ...]:
+        """F, N and K of each layer, first to last."""
+        return self.widths or (LayerWidths(self.F, self.N, self.K),) * self.L
+
+    @property
+    def cache_layers(self) -> tuple[tuple[str, int], ...]:
+        """Kind and KV heads of each layer that keeps a cache of its own."""
+        sources = self.kv_source or range(self.L)
+        layers = zip(self.layer_kinds, self.layer_widths, strict=True)
+        return tuple((kind, w.K) for i, (kind, w) in enumerate(layers) if sources[i] == i)
 
     @property
     def n_moe_layers(self) -> int:
