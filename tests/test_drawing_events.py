@@ -10,6 +10,10 @@ import torch
 from twophase import models
 from twophase.drawing import Frame, Mechanism, Strip
 from twophase.drawing.mechanism import MOST
+from twophase.kernels import online_softmax
+from twophase.kernels.attention import visible
+from twophase.kernels.online_softmax import flash_attention
+from twophase.measure.blocks import attention_blocks
 from twophase.measure.events import KINDS, Event, EventLog, Held, follow
 from twophase.models.cache import Cache
 from twophase.models.generate import encode
@@ -121,6 +125,23 @@ def test_observing_changes_no_bit_and_leaves_nothing_behind(model):
     for module in model.modules():
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
+
+
+@pytest.mark.parametrize(("T", "S", "block"), [(12, 12, 4), (5, 12, 4), (7, 7, 3), (1, 9, 4)])
+def test_the_blocks_of_attention_meet_every_visible_pair_once_and_change_no_bit(T, S, block):
+    q, k, v = torch.randn(1, T, 4, 8), torch.randn(1, S, 2, 8), torch.randn(1, S, 2, 8)
+    alone = flash_attention(q, k, v, block, block)
+    with attention_blocks() as log:
+        assert torch.equal(flash_attention(q, k, v, block, block), alone)
+    met = torch.zeros(T, S, dtype=torch.int64)
+    for event in log:
+        rows = slice(event["query"], event["query"] + event["queries"])
+        columns = slice(event["start"], event["start"] + event["keys"])
+        met[rows, columns] += 1
+        assert event["masked"] == int((~visible(T, S)[0][rows, columns]).sum())
+    assert met.max() == 1
+    assert met[visible(T, S)[0]].min() == 1
+    assert online_softmax.partial_attention.__module__ == online_softmax.__name__
 
 
 def test_hooks_are_gone_after_a_pass_that_was_refused(model):

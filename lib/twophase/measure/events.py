@@ -36,6 +36,16 @@ KINDS: dict[str, dict[str, str]] = {
     "fork": {"cache": "int", "source": "int", "target": "int", "lengths": "ints"},
     # The generation loop drew a token for a sequence; reason is null while it goes on.
     "token": {"row": "int", "token": "int", "reason": "text?"},
+    # Attention made the scores of a block of queries, from `query` on, with a block of keys, from
+    # `start` on; `masked` of them are hidden.
+    "block": {
+        "query_block": "int",
+        "query": "int",
+        "queries": "int",
+        "start": "int",
+        "keys": "int",
+        "masked": "int",
+    },
 }
 
 
