@@ -6,7 +6,7 @@ None of them is drawn: an edge that only some seeds meet is a verdict that depen
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -34,6 +34,12 @@ def places(n: int) -> tuple[int, ...]:
 def equal_neighbours(values: Sequence[T], at: int) -> list[T]:
     """The values, with the one behind place `at` made equal to it."""
     return [*values[: at + 1], values[at], *values[at + 2 :]]
+
+
+def one_changed(values: Mapping[str, T], **others: T) -> list[tuple[str, dict[str, T]]]:
+    """The values with one of them replaced, for each of the others: beside the values themselves,
+    these find out whoever remembers a result by some of the arguments only."""
+    return [(f"but for {name}={other}", {**values, name: other}) for name, other in others.items()]
 
 
 def put(values: Sequence[T], at: int, value: T) -> list[T]:

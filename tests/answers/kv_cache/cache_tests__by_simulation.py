@@ -1,6 +1,6 @@
 def cache_tests():
     scripts = []
-    for S_max in (1, 3, 6):
+    for S_max in (1, 4, 6):
         held, steps, token = [], [], 0
         for T in (1, 2, 3, 1, 4, 1, 1, None, 3, 1, 2, 1):
             if T is None:

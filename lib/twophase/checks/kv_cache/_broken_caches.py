@@ -64,6 +64,14 @@ class OnePlaceTooMany(Cache):
         return said
 
 
+class LooksAtEachAlone(Cache):
+    def append(self, new: Tokens) -> Answered:
+        if max(len(self.held) + 1, len(new)) > self.S_max:
+            return "refused"
+        self.held = self.held + new
+        return self.held
+
+
 class PointerMovesBeforeRefusing(Buffer):
     def append(self, new: Tokens) -> Answered:
         if self.length + len(new) > self.S_max:
@@ -106,6 +114,7 @@ MUTANTS: dict[str, type[Cache]] = {
     "stores what fits and drops the rest": Truncates,
     "refuses the token that would fill it": RefusesTheLastPlace,
     "takes one token too many": OnePlaceTooMany,
+    "refuses only when it is full, or for a block that is longer than S_max": LooksAtEachAlone,
     "moves its pointer before it refuses": PointerMovesBeforeRefusing,
     "moves its pointer by one for a block": PointerMovesByOne,
     "stores a block in reverse": BlockReversed,

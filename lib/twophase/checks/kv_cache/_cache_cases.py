@@ -14,7 +14,7 @@ from twophase.checks.exercise import Case
 from twophase.checks.kv_cache._data import TELLING, in_turn, normal, telling
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-MANY, STEPS, LONG = edges.past(256), edges.past(8), edges.past(4096)
+MANY, STEPS, LONG = edges.past(256), edges.past(64), edges.past(4096)
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
@@ -56,7 +56,7 @@ SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (  # appends of so many toke
     ("room for 3: append 2, 1, then one too many", (1, 3, 2, 2, "float32"), [2, 1, 1]),
     ("room for 7: append 3, 1, 4 (no room), 2", (2, 7, 3, 5, "float32"), [3, 1, 4, 2]),
     ("room for 5: append 1, 4, reset, 3, 1", (3, 5, 2, 4, "float32"), [1, 4, 0, 3, 1]),
-    ("room for 2: append 3 at once, 2, reset, 2, 1", (1, 2, 3, 2, "float32"), [3, 2, 0, 2, 1]),
+    ("room for 2: append 3, 1, 3, 1, reset, 2, 1", (1, 2, 3, 2, "float32"), [3, 1, 3, 1, 0, 2, 1]),
     ("reset while empty, then again and again", (1, 3, 1, 2, "float32"), [0, 2, 0, 3, 0, 1, 0, 2]),
     ("room for one token: append 1, 1, reset, 1", (2, 1, 1, 2, "float32"), [1, 1, 0, 1]),
     (f"{MANY} sequences, room for 4: append 3, 1", (MANY, 4, 1, 1, "float32"), [3, 1]),
@@ -84,6 +84,7 @@ def cases(rng: random.Random) -> list[Case]:
     """Filled to the brim, overfilled, refilled; more sequences, steps and places than any constant;
     every dtype, also after a refusal and a reset; the caches of three layers, used in turn."""
     same = (2, 6, 1, 2, "float32")
+    again, zeros = _steps(rng, same, [2], normal), (torch.zeros(2, 1, 1, 2),) * 2
     layers = (same, [2, 1, 3, 1]), ((2, 4, 3, 5, "bfloat16"), [1, 2, 0, 4]), (same, [1, 0, 3, 3])
     return [
         *(_script(rng, *script) for script in SCRIPTS),
@@ -93,7 +94,7 @@ def cases(rng: random.Random) -> list[Case]:
             for sizes in [(2, 6, 2, 3, dtype)]
             for steps in [_steps(rng, sizes, [2, 4, 1, 0, 3], telling)]
         ),
-        Case("the same two tokens, twice", ((same, _steps(rng, same, [2], normal) * 2),)),
+        Case("the same two tokens twice, and one of zeros", ((same, [*again, *again, zeros]),)),
         Case(
             "three layers, each with a cache of its own",
             tuple((sizes, _steps(rng, sizes, blocks, normal)) for sizes, blocks in layers),

@@ -70,7 +70,7 @@ def _pair(found: Any) -> Any:
 
 FEW, LONG = list(range(edges.past(8))), edges.past(2048)
 RUNS: tuple[tuple[str, Sizes, list[tuple[list[int], int]]], ...] = (  # updates: rows, T
-    ("one sequence, 2 tokens, then 1", (1, 4, 1, 2, "float32"), [([0], 2), ([0], 1)]),
+    ("one sequence, a token, then 2", (1, 4, 1, 2, "float32"), [([0], 1), ([0], 2)]),
     ("two sequences, then the first alone", (2, 4, 1, 2, "float32"), [([0, 1], 2), ([0], 1)]),
     (
         "one token for the second, then one for both",

@@ -185,7 +185,9 @@ def _extremes(rng: random.Random) -> list[Case]:
 def cases(rng: random.Random) -> list[Case]:
     """One query over a cache, a prompt, a block after a cache; one head, grouped heads, one KV
     head; N·H like no other size; extreme scores; more of each size than any constant."""
-    between = edges.past(4096) - 2
+    between = [0.0] * (edges.past(4096) - 3)
+    far = [9.0, *between, 9.0, 0.0]
+    rising = [i / 4096 for i in range(len(far))]
     return [
         _case(rng, 1, 1, 1, 1, 1, 3),
         _case(rng, 1, 1, 4, 1, 1, 2),
@@ -198,7 +200,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 1, 2, 3, edges.past(32), 1, 2),
         _case(rng, 1, 1, 3, 2, 1, edges.past(256)),
         _case(rng, 1, edges.past(64), edges.past(64) + 2, 1, 1, 2),
-        _scored(rng, "the first and the last weigh most", [[9.0, *[0.0] * between, 9.0]] * 2),
+        _scored(rng, "the first and the last weigh most, or all nearly alike", [far, rising]),
         _case(rng, 1, 4, rng.randrange(6, 12), 4, 1, 7, public=False),
         _case(rng, 3, rng.randrange(2, 5), rng.randrange(7, 12), 8, 4, 6, public=False),
     ]

@@ -94,6 +94,8 @@ def cases(rng: random.Random) -> list[Case]:
     """A tiny model, the models of the chapter; every width of number, one KV head, as many as
     queries, more layers than any table has; then fresh ones with N·H unlike D."""
     wide = (5, 100, 6, 3, 10)  # N·H = 60 is not D
+    named = dict(zip(("L", "D", "N", "K", "H", "bytes_per_value"), (*wide, 2), strict=True))
+    changed = edges.one_changed(named, L=7, K=2, H=12)
     fresh = []
     for i in range(6):
         K, G = rng.randrange(1, 9), rng.randrange(2, 9)
@@ -107,6 +109,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("Mistral-7B in fp16", (32, 4096, 32, 8, 128, 2)),
         Case("the 18.4B model in int8", (64, 4096, 32, 8, 256, 1)),
         *(Case(f"L=5, D=100, N=6, K=3, H=10, {b} bytes", (*wide, b)) for b in (4, 2, 1, 0.5)),
+        *(Case(f"2 bytes each, {name}", tuple(sizes.values())) for name, sizes in changed),
         Case("one KV head of width 2, half a byte per value", (1, 12, 3, 1, 2, 0.5)),
         Case("as many KV heads as query heads, N·H = 96, D = 160", (7, 160, 8, 8, 12, 2)),
         Case("heads of width 257", (3, 1024, 4, 2, edges.past(256), 2)),

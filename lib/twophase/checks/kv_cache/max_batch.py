@@ -111,6 +111,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one byte short of three", (99, 40, 2, 10)),
         Case("20 TB free, 1,000 tokens of 1,000 bytes", (21 * 10**12, 10**12, 1_000, 1_000)),
         Case("the same memory for a token of 3 bytes", (99, 40, 3, 10)),
+        Case("the same memory for 9 tokens", (99, 40, 2, 9)),
         Case("the weights fill the memory", (40, 40, 2, 10)),
         Case("one sequence, to the last byte", (60, 40, 2, 10)),
         Case("one token of one byte, to the last byte", (41, 40, 1, 1)),

@@ -57,6 +57,7 @@ def _shares() -> dict[str, tuple[str, Events]]:
     return {
         "preempted in 1 of 20 steps": ("healthy", log(20, at([0], **THREW))),
         "preempted in 2 of 20 steps, nobody waits": ("preempting", log(20, at([0, 19], **THREW))),
+        "preempted in 2 of 30 steps": ("preempting", log(30, at([3, 29], **THREW))),
         "preempted in 10 of 200 steps": ("healthy", log(200, at(range(twentieth), **THREW))),
         "preempted in 11 of 200 steps": ("preempting", log(200, at(range(more), **THREW))),
         "computing longer in 100 of 200 steps": ("healthy", log(200, at(range(half), **COMPUTES))),

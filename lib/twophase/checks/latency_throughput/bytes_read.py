@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -194,6 +195,10 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         case(tiny, 1, 4, 2),
         case({**tiny, "tied": False}, 1, 4, 2),
+        case(dict(reversed({**tiny, "V": 9}.items())), 1, 4, 2),
+        *(case(m, 1, 4, 2) for _, m in edges.one_changed(tiny, L=2, D=4, F=6, N=3, K=2, H=3)),
+        case(tiny, 2, 4, 2),
+        case(tiny, 1, 4, 4),
         case(tiny, 3, 4, 4),
         case(tiny, 1, 0, 2),
         case({**tiny, "tied": False, "N": 3, "K": 3, "V": 41}, 37, 0, 8),

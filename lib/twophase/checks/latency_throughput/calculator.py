@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from twophase.checks import edges
 from twophase.checks.answer import Answer
 from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise
@@ -61,6 +62,19 @@ def _fresh(rng: random.Random, i: int) -> Case:
     )
 
 
+def _one_by_one() -> list[tuple[str, tuple[k.Config, int, int]]]:
+    """All keys given, and then each of them another one, and B, and S."""
+    given = _config(2, 12, 6, "bfloat16", num_key_value_heads=3, head_dim=5)
+    others = {
+        "num_hidden_layers": 3,
+        "torch_dtype": "float32",
+        "num_key_value_heads": 2,
+        "head_dim": 7,
+    }
+    changed = [(f", {name}", (c, 1, 5)) for name, c in edges.one_changed(given, **others)]
+    return [("", (given, 1, 5)), *changed, (", B=2", (given, 2, 5)), (", S=6", (given, 1, 6))]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Configs with and without the optional keys, one KV head and all of them, odd widths, the
     largest sizes, then the faults that `expose` must show."""
@@ -70,6 +84,7 @@ def cases(rng: random.Random) -> list[Case]:
     gemma = _config(42, 3584, 16, "bfloat16", num_key_value_heads=8, head_dim=256)
     return [
         Case("repaired: neither optional key", (plain, 1, 5)),
+        Case("repaired: another hidden_size", (_config(2, 15, 3, "float16"), 1, 5)),
         Case("repaired: float32", (_config(2, 12, 3, "float32"), 2, 5)),
         Case(
             "repaired: both optional keys are None",
@@ -81,6 +96,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("repaired: bfloat16, one KV head of an odd width", (ONE_HEAD, 1031, 7)),
         Case("repaired: 49 heads, one number each", (_config(3, 49, 49, "float32"), 2, 5)),
         Case("repaired: as many KV heads as query heads, given", (MHA, 3, 1001)),
+        *(Case(f"repaired: all keys given{name}", call) for name, call in _one_by_one()),
         Case("repaired: heads narrower than D / N, which is no whole number", (NARROW, 2, 5)),
         Case("repaired: more bytes than a float holds, whole heads", (LARGE, 999_999, 999_983)),
         *(_fresh(rng, i) for i in range(3)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from twophase.checks import edges
 from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
@@ -113,12 +114,17 @@ def cases(rng: random.Random) -> list[Case]:
             rng.uniform(0.1, 0.95),
         )
         fresh.append(Case(f"fresh {i + 1}", given, public=i < 2))
+    busy = {"tokens_per_s": 9000.0, "n_chips": 4, "price_per_chip_hour": 2.5, "busy": 0.5}
+    changed = edges.one_changed(
+        busy, tokens_per_s=8000.0, n_chips=5, price_per_chip_hour=3.5, busy=0.25
+    )
     return [
         Case("a million tokens an hour on one chip at 2 per hour", (MILLION / 3600, 1, 2, 1)),
         Case("Llama-2-13B on one H100 at 3 per hour, B=1", (124.7, 1, 3, 1)),
         Case("B=64, busy a quarter of the time", (2689.5, 1, 3, 0.25)),
-        Case("4 chips, 9,000 tokens/s together, busy half of the time", (9000.0, 4, 2.5, 0.5)),
-        Case("2,053 chips", (2_000_000.0, 2053, 2.5, 0.5)),
+        Case("4 chips, 9,000 tokens/s together, busy half of the time", tuple(busy.values())),
+        *(Case(f"the same, {name}", tuple(given.values())) for name, given in changed),
+        Case("2,053 chips, a million tokens in less than a second", (3_000_000.0, 2053, 2.5, 0.5)),
         Case("busy a five-thousandth of the time", (9000.7, 4, 2.5, 0.0002)),
         Case("a token in three seconds", (1 / 3, 1, 2.5, 0.9)),
         Case("chips at a cent an hour, hardly idle", (9000.0, 8, 0.01, 0.97)),

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from twophase.checks import edges
 from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
@@ -70,6 +71,8 @@ def cases(rng: random.Random) -> list[Case]:
     llama_full = weights(LLAMA) + 64 * cache(LLAMA, 1024)
     largest = weights(LLAMA) + 2053 * cache(LLAMA, 262_147)
     backwards = dict(reversed({**tiny, "V": 2}.items()))
+    mqa = {**tiny, "K": 1}
+    changed = edges.one_changed(mqa, L=2, D=4, F=6, N=5, H=3, V=8)
     grouped = {**LLAMA, "K": 8}
     fresh = []
     for i in range(5):
@@ -97,7 +100,10 @@ def cases(rng: random.Random) -> list[Case]:
             "2,053 × 262,147 tokens, one byte short", (LLAMA, 2053, 262_147, largest - 1, 3.35e12)
         ),
         Case("as many KV heads as query heads, N·H is not D", ({**tiny, "K": 4}, 2, 3, 1e6, 100)),
-        Case("one KV head for all", ({**tiny, "K": 1}, 2, 3, 1e6, 100)),
+        Case("one KV head for all", (mqa, 2, 3, 1e6, 100)),
+        *(Case(f"one KV head for all, {name}", (m, 2, 3, 1e6, 100)) for name, m in changed),
+        Case("one KV head for all, but for S=4", (mqa, 2, 4, 1e6, 100)),
+        Case("one KV head for all, read at 50 bytes per second", (mqa, 2, 3, 1e6, 50)),
         Case(f"{tiny}, B=3, S=262,147", (tiny, 3, 262_147, 1e8, 100)),
         Case(f"{tiny}, B=2,053, S=3", (tiny, 2053, 3, 1e8, 100)),
         *fresh,

@@ -140,6 +140,7 @@ def _many() -> Points:
 
 def cases(rng: random.Random) -> list[Case]:
     """Nothing, one point, ties and equal points by hand, then clouds in any order."""
+    s = 0.0203045  # no whole number of milliseconds or microseconds
     return [
         Case("no point", ([],)),
         Case("one point", ([(0.01, 100.0)],)),
@@ -166,7 +167,7 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         Case(
             "a gain of a trillionth in latency",
-            ([(0.02, 500.0), (0.02 * (1 - 1e-12), 500.0), (0.02 * (1 + 1e-12), 600.0)],),
+            ([(s, 500.0), (s * (1 - 1e-12), 500.0), (s * (1 + 1e-12), 600.0)],),
         ),
         Case(
             "the first and the last place",

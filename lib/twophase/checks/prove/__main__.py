@@ -82,19 +82,22 @@ def _tried(
     exercise: Exercise, made: list[Bench], chosen: argparse.Namespace, console: Console
 ) -> tuple[list[str], list[Tried], list[str]]:
     """The programs that were mutated, what became of the mutants, and the keys of reasons that
-    nothing needs any more. What is refused as it stands is not mutated, and keeps its reasons."""
+    nothing needs any more. What is refused as it stands, or not asked for, is not mutated, and keeps
+    its reasons."""
     right = programs(exercise, chosen.answers)
     found = accepted(right, made)
-    refused = {p.called for p in right} - {p.called for p in found}
+    left_out = {p.called for p in right} - {p.called for p in found}
     if chosen.misconceptions:
         found += programs(exercise, chosen.answers, True)[len(right) :]
+    else:
+        left_out |= {m.slug for m in exercise.misconceptions}
     mutants = all_mutants(found, arguments(made[0]))[:: chosen.every]
     known = reasons(exercise)
     trial = try_all(mutants, made, known)
     tried = list(track(trial, "mutants", len(mutants), console=console, transient=True))
     needed = {t.key for t in tried if t.verdict != "killed"}
     gone = set(known) - needed if chosen.every == 1 else set()
-    stale = sorted(key for key in gone if key.partition(":")[0] not in refused)
+    stale = sorted(key for key in gone if key.partition(":")[0] not in left_out)
     return [p.called for p in found], tried, stale
 
 
