@@ -1,4 +1,4 @@
-"""Formulas of chapters 3 and 4: no answer may remember its results by some of its arguments only."""
+"""Formulas of chapters 3 and 4: no answer may remember results by some of its arguments."""
 
 from __future__ import annotations
 

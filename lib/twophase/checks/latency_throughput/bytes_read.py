@@ -196,7 +196,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(tiny, 1, 4, 2),
         case({**tiny, "tied": False}, 1, 4, 2),
         case(dict(reversed({**tiny, "V": 9}.items())), 1, 4, 2),
-        *(case(m, 1, 4, 2) for _, m in edges.one_changed(tiny, L=2, D=4, F=6, N=3, K=2, H=3)),
+        *(case(m, 1, 4, 2) for _, m in edges.one_changed(tiny, L=2, D=4, F=6, N=3, K=2, H=4)),
         case(tiny, 2, 4, 2),
         case(tiny, 1, 4, 4),
         case(tiny, 3, 4, 4),

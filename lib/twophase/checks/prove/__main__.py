@@ -82,8 +82,8 @@ def _tried(
     exercise: Exercise, made: list[Bench], chosen: argparse.Namespace, console: Console
 ) -> tuple[list[str], list[Tried], list[str]]:
     """The programs that were mutated, what became of the mutants, and the keys of reasons that
-    nothing needs any more. What is refused as it stands, or not asked for, is not mutated, and keeps
-    its reasons."""
+    nothing needs any more. What is refused as it stands, or not asked for, keeps its reasons
+    unmutated."""
     right = programs(exercise, chosen.answers)
     found = accepted(right, made)
     left_out = {p.called for p in right} - {p.called for p in found}
