@@ -6,6 +6,7 @@ import torch
 
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.transformer import Config, Transformer
+from twophase.theory.sizes import MixtureOfExperts
 
 # N·H = 30 is not D = 16, and no two sizes are equal, so that a mixed-up pair cannot pass unseen.
 ODD = Config(L=3, D=16, F=20, N=6, K=2, H=5 * 2, V=31, context=64)
@@ -182,6 +183,16 @@ def test_what_a_pruned_layer_lost_is_what_its_zeros_would_have_been(model):
         ({"widths": PRUNED[:2]}, "2 entries for 3 layers"),
         ({"widths": [*PRUNED[:2], {"F": 3, "N": 5, "K": 2}]}, "5 query heads cannot be shared"),
         ({"widths": PRUNED, "kv_source": (0, 0, 2)}, "layer 1 cannot read .* other KV heads"),
+        ({"widths": ()}, "0 entries for 3 layers"),
+        ({"widths": 5}, "`widths` has F, N and K for each layer; got 5"),
+        ({"widths": "abc"}, "`widths` has F, N and K for each layer; got 'abc'"),
+        ({"widths": [[1, 2, 2]] * 3}, r"`widths` has F, N and K for each layer; got \(\[1, 2, 2\]"),
+        ({"widths": [{"F": 7, "N": 2}] * 3}, "`widths` has F, N and K for each layer"),
+        ({"widths": [PRUNED[0] | {"D": 3}] * 3}, "`widths` has F, N and K for each layer"),
+        ({"widths": [PRUNED[0] | {"F": 2.5}] * 3}, "F of a layer's widths is a whole .* got 2.5"),
+        ({"widths": [PRUNED[0] | {"K": True}] * 3}, "K of a layer's widths is a whole .* got True"),
+        ({"widths": [PRUNED[0] | {"N": 0}] * 3}, "N of a layer's widths is a whole .* got 0"),
+        ({"widths": PRUNED, "moe": MixtureOfExperts(E=4, k=2, F=6)}, "layer 0 is a mixture of exp"),
     ],
 )
 def test_impossible_widths_are_refused(change, says):

@@ -14,13 +14,6 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def activate(x: torch.Tensor, name: str) -> torch.Tensor:
-    """The function of this name, elementwise. Raises ValueError if there is none."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f'unknown activation "{name}"; known: {", ".join(ACTIVATIONS)}.')
-    return ACTIVATIONS[name](x)
-
-
 def gated_mlp(
     x: torch.Tensor,
     w_gate: torch.Tensor,
@@ -32,8 +25,11 @@ def gated_mlp(
     """`(silu(x W_gate) * (x W_up)) W_down`: three matrices, hence 6·D·F FLOPs per token.
 
     x: [..., D]; w_gate and w_up: [F, D]; w_down: [D, F] (rows are outputs, as torch and checkpoints
-    store them). Gemma has gelu_tanh in the place of silu. Returns [..., D].
+    store them). Gemma has gelu_tanh in the place of silu. Returns [..., D]. Raises ValueError for
+    an activation that is not in ACTIVATIONS.
     """
-    gate = activate(functional.linear(x, w_gate), activation)  # [..., F]
+    if activation not in ACTIVATIONS:
+        raise ValueError(f'unknown activation "{activation}"; known: {", ".join(ACTIVATIONS)}.')
+    gate = ACTIVATIONS[activation](functional.linear(x, w_gate))  # [..., F]
     up = functional.linear(x, w_up)  # [..., F]
     return functional.linear(gate * up, w_down)  # [..., D]

@@ -204,7 +204,7 @@ def apply_rope(
         return torch.cat(
             [apply_rope(x[..., :turned], cos, sin, pairing), x[..., turned:]], dim=-1
         )  # [B, T, N, H]
-    cos, sin = cos[..., None, :], sin[..., None, :]  # [..., T, 1, H/2]: the same for every head
+    cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)  # [..., T, 1, H/2]: the same for every head
     if pairing == "half":
         a, b = x.chunk(2, dim=-1)  # [B, T, N, H/2] each
         return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)  # [B, T, N, H]

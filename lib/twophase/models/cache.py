@@ -133,7 +133,7 @@ class Cache:
             if kept is not None:
                 raise ValueError("say how many stay (`kept`) or which (`paths`), not both.")
             kept = [len(path) for path in check_paths(paths, span)]
-        counts = span_counts(span.n_new if kept is None else kept, self.B, 0)
+        counts = span.n_new if kept is None else span_counts(kept, self.B, 0)
         for b, (n, came) in enumerate(zip(counts, span.n_new, strict=True)):
             if not 0 <= n <= came:
                 raise ValueError(f"{came} tokens came for sequence {b}: {n} of them cannot stay.")

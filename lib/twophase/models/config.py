@@ -13,6 +13,7 @@ from twophase.models.layer_sizes import (
     LinearAttention,
     Routing,
     StateSpace,
+    layer_widths,
     state_costs,
 )
 from twophase.theory.architecture import Architecture
@@ -39,14 +40,10 @@ class Config:
     norm_eps: float = 1e-6
     tied: bool = True  # the output matrix is the embedding
     context: int = 256  # tokens per training sequence; longer runs work, but were not trained
-    attention: str | tuple[str, ...] = (
-        "gqa"  # the kind of every layer, or one per layer: see MIXERS
-    )
+    attention: str | tuple[str, ...] = "gqa"  # the kind of every layer, or one for each: see MIXERS
     # Kinds of layers.
     window: int | None = None  # keys that a query of a "sliding" layer sees, its own included
-    kv_source: tuple[int, ...] | None = (
-        None  # for each layer, the layer whose keys and values it reads
-    )
+    kv_source: tuple[int, ...] | None = None  # the layer whose keys and values each one reads
     mla: LatentAttention | None = None
     linear: LinearAttention | None = None
     ssm: StateSpace | None = None
@@ -57,9 +54,7 @@ class Config:
     # What some families do differently.
     rope_scaling: RopeScaling | None = None
     rotary_dim: int | None = None  # RoPE turns the first so many numbers of a head; None: all
-    local_rope_theta: float | None = (
-        None  # "sliding" layers turn by another base, unscaled (Gemma 3)
-    )
+    local_rope_theta: float | None = None  # another base of "sliding" layers, unscaled (Gemma 3)
     learned_positions: int = 0  # rows of a table of positions, in place of RoPE (GPT-2, GPT-3)
     qkv_bias: bool = False
     o_bias: bool = False
@@ -139,9 +134,13 @@ class Config:
                 raise ValueError(f"layer {layer} has a state of its own, and no keys to share.")
             if self.mixers[layer] != self.mixers[source]:
                 raise ValueError(f"layer {layer} cannot read the keys of a layer of another kind.")
-            if self.at(layer).K != self.at(source).K:
+            own = self.at(layer)
+            if own.K != self.at(source).K:
+                raise ValueError(f"layer {layer} cannot read the keys of other KV heads.")
+            if own.F != self.F and self.is_moe(layer):
                 raise ValueError(
-                    f"layer {layer} cannot read the keys of a layer of other KV heads."
+                    f"layer {layer} is a mixture of experts, as wide as `moe` says: its F stays"
+                    f" {self.F}; got {own.F}."
                 )
 
     def _from_plain_data(self) -> None:
@@ -160,9 +159,8 @@ class Config:
                 object.__setattr__(self, field.name, tuple(value))
             if isinstance(value, dict):
                 object.__setattr__(self, field.name, records[field.name](**value))
-        if self.widths and isinstance(self.widths[0], dict):
-            widths = tuple(LayerWidths(**width) for width in self.widths)  # type: ignore[arg-type]
-            object.__setattr__(self, "widths", widths)
+        if self.widths is not None:
+            object.__setattr__(self, "widths", layer_widths(self.widths))
 
     @property
     def G(self) -> int:
@@ -197,8 +195,11 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for a model card: the sizes, and whatever else is not the default."""
-        more = [field for field in fields(self)[13:] if getattr(self, field.name) != field.default]
-        return {field.name: asdict(self)[field.name] for field in (*fields(self)[:13], *more)}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name in ALWAYS or getattr(self, name) != getattr(Config, name)
+        }
 
     def architecture(self, name: str = "") -> Architecture:
         """The same sizes as the record that `twophase.theory` computes with. ValueError for
@@ -236,6 +237,8 @@ class Config:
         return cls(**(sizes | more))
 
 
+# What a model card says even where it is the default.
+ALWAYS = ("L", "D", "F", "N", "K", "H", "V", "rope_theta", "rope_pairing", "norm_eps", "tied", "context", "attention")  # fmt: skip
 # Fields that an Architecture has under the same name.
 SAME_NAME = (
     "gated_mlp", "qkv_bias", "o_bias", "mlp_bias", "norm", "norms_per_layer", "qk_norm", "learned_positions", "window",

@@ -1,8 +1,10 @@
 """The sizes that only some kinds of layers have, a record for each, and what a state costs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
+from twophase.kernels.span import whole
 from twophase.theory.beyond_attention import (
     linear_attention_flops,
     linear_attention_params,
@@ -11,6 +13,19 @@ from twophase.theory.beyond_attention import (
     taylor_features,
 )
 from twophase.theory.kv_cache import linear_attention_bytes, state_space_bytes
+from twophase.theory.sizes import LayerWidths
+
+
+def layer_widths(plain: Iterable[Any]) -> tuple[LayerWidths, ...]:
+    """The widths of each layer, from records or from dicts. ValueError for anything else."""
+    try:
+        widths = tuple(w if isinstance(w, LayerWidths) else LayerWidths(**w) for w in plain)
+    except TypeError:
+        raise ValueError(f"`widths` has F, N and K for each layer; got {plain!r}.") from None
+    for layer in widths:
+        for name, n in vars(layer).items():
+            whole(f"{name} of a layer's widths", n, 1)
+    return widths
 
 
 @dataclass(frozen=True)

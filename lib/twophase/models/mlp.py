@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from twophase.kernels.mlp import activate
+from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models.config import Config
 from twophase.models.linear import Linear
 
@@ -14,14 +14,14 @@ class GatedMLP(nn.Module):
     def __init__(self, config: Config, F: int | None = None) -> None:
         super().__init__()
         F = F or config.F
-        self.activation = config.activation
+        self.activation = ACTIVATIONS[config.activation]
         self.gate_proj = Linear(config.D, F, config.mlp_bias)
         self.up_proj = Linear(config.D, F, config.mlp_bias)
         self.down_proj = Linear(F, config.D, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
-        gate = activate(self.gate_proj(x), self.activation)  # [B, T, F]
+        gate = self.activation(self.gate_proj(x))  # [B, T, F]
         up = self.up_proj(x)  # [B, T, F]
         return self.down_proj(gate * up)  # type: ignore[no-any-return]
 
@@ -31,10 +31,10 @@ class PlainMLP(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.activation = config.activation
+        self.activation = ACTIVATIONS[config.activation]
         self.up_proj = Linear(config.D, config.F, config.mlp_bias)
         self.down_proj = Linear(config.F, config.D, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [B, T, D] → [B, T, D]."""
-        return self.down_proj(activate(self.up_proj(x), self.activation))  # type: ignore[no-any-return]
+        return self.down_proj(self.activation(self.up_proj(x)))  # type: ignore[no-any-return]
