@@ -40,6 +40,30 @@ def test_the_help_of_each_command_shows_an_example(
     assert f"twophase {name}" in out.partition("Example:")[2]
 
 
+@pytest.mark.parametrize(
+    "words", [("gradescope", "build"), ("gradescope", "try"), ("nbgrader", "record"),
+              ("nbgrader", "feedback")], ids=" ".join,
+)  # fmt: skip
+def test_the_help_of_each_sub_command_shows_an_example_of_its_own(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words, "--help") == 0
+    assert f"twophase {' '.join(words)}" in capsys.readouterr().out.partition("Example:")[2]
+    assert run(words[0], "--help") == 0
+    assert words[1] in capsys.readouterr().out
+
+
+def test_help_shows_commands_by_whom_they_serve(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = {e.name: next(i for i, x in enumerate(lines) if f"│ {e.name} " in x)
+             for e in cli.ENTRIES}  # fmt: skip
+    heads = [i for i, x in enumerate(lines) if x.startswith("╭─ ")]
+    for entry in cli.ENTRIES:
+        above = max(i for i in heads if i < place[entry.name])
+        assert lines[above].startswith(f"╭─ {entry.group} ─")
+
+
 def test_help_lists_every_command_and_imports_nothing_of_the_course() -> None:
     code = (
         "import sys\nfrom twophase.cli.main import main\ntry: main(['--help'])\nexcept SystemExit:"
@@ -161,7 +185,7 @@ def test_an_interrupt_that_a_library_swallows_while_it_loads_still_ends_the_comm
 def test_a_command_that_cannot_be_loaded_disturbs_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = cli.Entry("grade", "no_such_module", "grade", "Gone.", "twophase grade x")
+    gone = cli.Entry(cli.TEACH, "grade", "no_such_module", "grade", "Gone.", "twophase grade x")
     monkeypatch.setattr(cli, "ENTRIES", (*(e for e in cli.ENTRIES if e.name != "grade"), gone))
     assert run("grade", "x") == 1
     assert run("next", "--help") == 0

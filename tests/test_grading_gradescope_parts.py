@@ -315,9 +315,10 @@ def test_the_rehearsal_finds_what_gradescope_would_not_understand(
     ("arguments", "says"),
     [
         (["build", "--topic", "kvcache"], "there is no topic 'kvcache'"),
-        (["build", "x.ipynb"], "build takes no files"),
+        (["build", "x.ipynb"], "unexpected extra argument"),
         (["build", "--secret", "none"], "there is no secret none"),
-        (["try"], "give what a student would hand in"),
+        (["try"], "Missing argument 'files'"),
+        (["try", "x.ipynb"], "there is no file autograder.zip; make it with"),
         (["try", "x.ipynb", "none.zip"], "there is no file none.zip"),
         (["try", "x.ipynb", "text.zip"], "text.zip is no zip"),
     ],

@@ -3,7 +3,6 @@ rehearsal of it on this machine."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,31 +21,17 @@ from twophase.grading.release import Source
 from twophase.grading.secret import SETS
 
 GRADED, NOT_GRADED = 0, 3
+AUTOGRADER = Path("autograder.zip")
 
 
-class Action(StrEnum):
-    """What to do."""
-
-    build = "build"
-    try_ = "try"
+app = typer.Typer(no_args_is_help=True, help="An autograder for Gradescope: build it, try it.")
 
 
-def gradescope(
-    action: Annotated[
-        Action, typer.Argument(help="`build` the zip, or `try` one on a submission.")
-    ],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help=(
-                "For `try`: what a student hands in, then the zip (autograder.zip if none is"
-                " given)."
-            )
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="build: the zip to write.")] = Path("autograder.zip"),
+@app.command()
+def build(
+    out: Annotated[Path, typer.Option(help="The zip to write.")] = AUTOGRADER,
     topic: Annotated[
-        str, typer.Option(help="build: the one topic of the assignment, such as kv_cache.")
+        str, typer.Option(help="The one topic of the assignment, such as kv_cache.")
     ] = "",
     secret: opts.Secret = None,
     case_sets: opts.CaseSets = SETS,
@@ -69,33 +54,22 @@ def gradescope(
         bool,
         typer.Option(
             "--unsafe",
-            help="build: grade also where nothing keeps a submission from reading the checks.",
+            help="Grade also where nothing keeps a submission from reading the checks.",
         ),
     ] = False,
-    student: Annotated[
-        str, typer.Option(help="try: the email that Gradescope would name.")
-    ] = "student@example.edu",
 ) -> None:
-    """An autograder for Gradescope: `build` makes the zip to upload, `try` rehearses it here in a
-    tree laid out as theirs.
+    """Make the zip to upload as the autograder of a programming assignment.
 
-    The zip has the grader, the released notebooks, the checks and your secret, and no model
-    solution: keep it as you keep the secret.
+    It has the grader, the released notebooks, the checks and your secret, and no model solution:
+    keep it as you keep the secret.
 
     What takes longer than Gradescope's own limit (600 s unless you raise it) gets a zero there, so
     the zip ends itself before, without one.
 
-    Exit code: 0 done (try: graded, whatever the score); 2 bad usage; 3 (try) the autograder gave no
-    score.
+    Exit code: 0 done; 2 bad usage.
 
     Example: twophase gradescope build --topic kv_cache --secret course.secret --out autograder.zip
-
-    Example: twophase gradescope try solved.ipynb autograder.zip
     """
-    if action is Action.try_:
-        raise typer.Exit(_try(list(files or ()), student))
-    if files:
-        raise ValueError(f"build takes no files, and {files[0]} is one; name the zip with --out")
     config = Config(
         topic=topic,
         seed=seed,
@@ -117,15 +91,32 @@ def gradescope(
         )
 
 
+@app.command("try")
+def rehearse(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="What a student hands in, then the zip (autograder.zip if none is given)."
+        ),
+    ],
+    student: Annotated[
+        str, typer.Option(help="The email that Gradescope would name.")
+    ] = "student@example.edu",
+) -> None:
+    """Rehearse the zip on a submission here, in a tree laid out as Gradescope's.
+
+    Exit code: 0 graded, whatever the score; 2 bad usage; 3 the autograder gave no score.
+
+    Example: twophase gradescope try solved.ipynb autograder.zip
+    """
+    raise typer.Exit(_try(files, student))
+
+
 def _try(files: list[Path], student: str) -> int:
     """Rehearse, print what Gradescope would show, and return the exit code."""
     zips = [f for f in files[1:] if f.suffix == ".zip"]
-    archive = zips[-1] if zips else Path("autograder.zip")
+    archive = zips[-1] if zips else AUTOGRADER
     handed_in = [f for f in files if f not in zips]
-    if not handed_in:
-        raise ValueError(
-            "give what a student would hand in: twophase gradescope try solved.ipynb autograder.zip"
-        )
     console = Console()
     with console.status("running the autograder"):
         done = gradescope_try.rehearse(archive, handed_in, student)

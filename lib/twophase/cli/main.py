@@ -18,11 +18,15 @@ from twophase.cli.interrupt import loading
 BAD_INPUT, BUG = 2, 1
 
 
+LEARN, TEACH, SIZE, MEASURE = "Learn", "Teach", "Size a deployment", "Run and measure"
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A command: the module of twophase.cli that holds it, its function there, a line about it, an
-    example."""
+    """A command: whom it serves, the module of twophase.cli that holds it, its function there (or
+    its typer.Typer, if it has sub-commands), a line about it, an example."""
 
+    group: str
     name: str
     module: str
     function: str
@@ -31,8 +35,11 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("lab", "learn", "lab", "Open the exercises in JupyterLab, in my/.", "twophase lab"),
     Entry(
+        LEARN, "lab", "learn", "lab", "Open the exercises in JupyterLab, in my/.", "twophase lab"
+    ),
+    Entry(
+        LEARN,
         "update",
         "learn",
         "update",
@@ -40,6 +47,7 @@ ENTRIES = (
         "twophase update",
     ),
     Entry(
+        LEARN,
         "next",
         "learn",
         "next_",
@@ -47,6 +55,7 @@ ENTRIES = (
         "twophase next",
     ),
     Entry(
+        LEARN,
         "progress",
         "learn",
         "progress",
@@ -54,27 +63,7 @@ ENTRIES = (
         "twophase progress kv_cache",
     ),
     Entry(
-        "check",
-        "grade",
-        "check",
-        "Score one notebook, as the official grader does.",
-        "twophase check my/03_kv_cache.ipynb",
-    ),
-    Entry(
-        "grade",
-        "grade",
-        "grade",
-        "Score a folder of notebooks.",
-        "twophase grade submissions/ --out grades/",
-    ),
-    Entry(
-        "score",
-        "score",
-        "score",
-        "Grades of a class from stored results and course.yml.",
-        "twophase score grades/ --course course.yml",
-    ),
-    Entry(
+        LEARN,
         "self-check",
         "self_check",
         "self_check",
@@ -82,6 +71,7 @@ ENTRIES = (
         "twophase self-check my/03_kv_cache.ipynb",
     ),
     Entry(
+        TEACH,
         "release",
         "release",
         "release",
@@ -89,13 +79,31 @@ ENTRIES = (
         "twophase release --out release/",
     ),
     Entry(
-        "merge",
-        "shards",
-        "merge",
-        "Put the results of shards together.",
-        "twophase merge grades-*/ --out grades/",
+        TEACH,
+        "grade",
+        "grade",
+        "grade",
+        "Score a folder of notebooks.",
+        "twophase grade submissions/ --out grades/",
     ),
     Entry(
+        TEACH,
+        "score",
+        "score",
+        "score",
+        "Grades of a class from stored results and course.yml.",
+        "twophase score grades/ --course course.yml",
+    ),
+    Entry(
+        TEACH,
+        "check",
+        "grade",
+        "check",
+        "Score one notebook, as the official grader does.",
+        "twophase check my/03_kv_cache.ipynb",
+    ),
+    Entry(
+        TEACH,
         "similar",
         "similar",
         "similar",
@@ -103,28 +111,40 @@ ENTRIES = (
         "twophase similar submissions/ --out grades/",
     ),
     Entry(
+        TEACH,
+        "merge",
+        "shards",
+        "merge",
+        "Put the results of shards together.",
+        "twophase merge grades-*/ --out grades/",
+    ),
+    Entry(
+        TEACH,
         "gradescope",
         "gradescope",
-        "gradescope",
+        "app",
         "An autograder for Gradescope.",
         "twophase gradescope build --out autograder.zip",
     ),
     Entry(
+        TEACH,
         "nbgrader",
         "nbgrader",
-        "nbgrader",
+        "app",
         "Scores and feedback back into an nbgrader course.",
         "twophase nbgrader record grades/ --course-dir .",
     ),
     Entry(
+        SIZE,
         "plan",
         "plan",
         "plan",
         "Size a deployment: memory, critical batch, latency, throughput.",
         "twophase plan --model llama-2-13b --hardware h100 --batch 32 --context 1024 --output 100",
     ),
-    Entry("measure", "measure", "measure", "Calibrate this machine.", "twophase measure"),
+    Entry(MEASURE, "measure", "measure", "measure", "Calibrate this machine.", "twophase measure"),
     Entry(
+        MEASURE,
         "generate",
         "generate",
         "generate",
@@ -169,14 +189,21 @@ def build(arguments: list[str]) -> typer.Typer:
     )
     app.callback(epilog="Example: twophase lab. Each command has a --help of its own.")(_options)
     for entry in ENTRIES:
-        function = _load(entry) if entry.name == wanted else _placeholder(entry)
-        shows_one = "Example:" in (function.__doc__ or "")
-        epilog = None if shows_one else f"Example: {entry.example}"
-        app.command(entry.name, short_help=entry.summary, epilog=epilog)(function)
+        loaded = _load(entry) if entry.name == wanted else _placeholder(entry)
+        shows_one = "Example:" in (loaded.__doc__ or "")
+        about: dict[str, Any] = {
+            "short_help": entry.summary,
+            "rich_help_panel": entry.group,
+            "epilog": None if shows_one else f"Example: {entry.example}",
+        }
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=entry.name, **about)
+        else:
+            app.command(entry.name, **about)(loaded)
     return app
 
 
-def _load(entry: Entry) -> Callable[..., Any]:
+def _load(entry: Entry) -> Callable[..., Any] | typer.Typer:
     with loading():
         module = importlib.import_module(f"twophase.cli.{entry.module}")
     return getattr(module, entry.function)  # type: ignore[no-any-return]

@@ -3,7 +3,6 @@ nbgrader."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,47 +12,37 @@ from rich.text import Text
 
 from twophase.cli.grading_shown import plain
 from twophase.cli.interrupt import loading
-from twophase.grading import stored
+from twophase.grading import nbgrader_course, nbgrader_works, stored
 from twophase.grading.notebook import Unreadable
 
 DONE, SOME_WAIT = 0, 1
 MOST_LINES = 40
 
 
-class Action(StrEnum):
-    """What to do."""
+app = typer.Typer(no_args_is_help=True, help="Scores and feedback back into an nbgrader course.")
 
-    record = "record"
-    feedback = "feedback"
+Results = Annotated[
+    Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")
+]
+CourseDir = Annotated[Path, typer.Option(help="The nbgrader course: the folder with submitted/.")]
+Assignment = Annotated[
+    str, typer.Option(help="Only this assignment; without it, all that were graded.")
+]
 
 
-def nbgrader(
-    action: Annotated[
-        Action, typer.Argument(help="`record` scores in the gradebook, or write `feedback` pages.")
-    ],
-    results: Annotated[
-        Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")
-    ],
-    course_dir: Annotated[
-        Path, typer.Option(help="The nbgrader course: the folder with submitted/.")
-    ] = Path("."),
-    assignment: Annotated[
-        str, typer.Option(help="Only this assignment; without it, all that were graded.")
-    ] = "",
+@app.command()
+def record(
+    results: Results, course_dir: CourseDir = Path("."), assignment: Assignment = ""
 ) -> None:
-    """Instead of `nbgrader autograde`: grade what `nbgrader collect` brought with `twophase grade`,
-    and put it back here.
+    """Put scores into the gradebook, instead of `nbgrader autograde`: grade what `nbgrader collect`
+    brought with `twophase grade`, then record it here.
 
-    `record` sets the automatic score of every check cell through nbgrader's own API, in one
+    It sets the automatic score of every check cell through nbgrader's own API, in one
     transaction, and writes autograded/, so that formgrader, `nbgrader export` and
     `generate_feedback` show it. Scores and comments by hand, extra credit and cells that are graded
     by hand stay. What could not be judged is not written as zero. The course's own rule for
-    lateness (LateSubmissionPlugin) is applied, not course.yml's: repeat `record` after grading by
+    lateness (LateSubmissionPlugin) is applied, not course.yml's: repeat this after grading by
     hand. The same results again change nothing.
-
-    `feedback` writes feedback/STUDENT/ASSIGNMENT/NOTEBOOK.html, which `nbgrader release_feedback`
-    hands out. If cells are graded by hand, use `nbgrader generate_feedback` instead: it has those
-    scores too.
 
     Exit code: 0 done; 1 done, but some work waits for a person (unreadable, not collected, changed
     since it was graded); 2 bad usage, or the gradebook is missing, locked, or of another nbgrader
@@ -63,13 +52,47 @@ def nbgrader(
     --course-dir .
     """
     with loading():
-        from twophase.grading import (
-            nbgrader_course,
-            nbgrader_files,
-            nbgrader_scores,
-            nbgrader_works,
-        )
+        from twophase.grading import nbgrader_files, nbgrader_scores
 
+    course, works, told = _matched(results, course_dir, assignment)
+    done = nbgrader_scores.record(course, works, told)
+    try:
+        nbgrader_files.write_autograded(course, done.works, done.masters)
+    except (OSError, Unreadable) as e:
+        raise ValueError(
+            f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat"
+            " this when it can"
+        ) from None
+    said = f"{len(done.works):,} recorded, {done.changed:,} of them new or changed"
+    raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
+
+
+@app.command()
+def feedback(
+    results: Results, course_dir: CourseDir = Path("."), assignment: Assignment = ""
+) -> None:
+    """Write feedback/STUDENT/ASSIGNMENT/NOTEBOOK.html, which `nbgrader release_feedback` hands out.
+
+    If cells are graded by hand, use `nbgrader generate_feedback` instead: it has those scores too.
+
+    Exit code: 0 done; 1 done, but some work waits for a person; 2 bad usage, or no such course.
+
+    Example: twophase nbgrader feedback grades/ --course-dir .
+    """
+    with loading():
+        from twophase.grading import nbgrader_files
+
+    course, works, told = _matched(results, course_dir, assignment)
+    count = nbgrader_files.write_feedback(course, works, told)
+    said = f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`"
+    raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
+
+
+def _matched(
+    results: Path, course_dir: Path, assignment: str
+) -> tuple[nbgrader_course.NbCourse, list[nbgrader_works.Work], nbgrader_works.Told]:
+    """The course, the results that belong to it, and what a person should hear of the others.
+    Raises ValueError if none does."""
     path = stored.find(results)
     course = nbgrader_course.load(course_dir)
     told = nbgrader_works.Told()
@@ -79,20 +102,7 @@ def nbgrader(
             f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/"
             " folder first"
         )
-    if action is Action.record:
-        done = nbgrader_scores.record(course, works, told)
-        try:
-            nbgrader_files.write_autograded(course, done.works, done.masters)
-        except (OSError, Unreadable) as e:
-            raise ValueError(
-                f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat"
-                " this when it can"
-            ) from None
-        said = f"{len(done.works):,} recorded, {done.changed:,} of them new or changed"
-    else:
-        count = nbgrader_files.write_feedback(course, works, told)
-        said = f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`"
-    raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
+    return course, works, told
 
 
 def _tell(console: Console, said: str, waiting: list[str], notes: list[str]) -> int:
