@@ -63,7 +63,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("repaired: log-sum-exps around −200", _parts(rng, 2, 3, [4, 3], shift=-200.0)),
         Case(
             "repaired: a query that saw no key in the first part",
-            _parts(rng, 3, 2, [2, 3], empty={0: 1}),
+            _parts(rng, 3, 2, [2, 3], empty={0: 0}),
         ),
         Case(
             "repaired: a query that saw no key in the second part",

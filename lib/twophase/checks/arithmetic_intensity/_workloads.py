@@ -23,6 +23,9 @@ HALF = {"memory_bytes": 90, "flops_per_s": 1e5}  # a byte for each weight would 
 SLOW = {"tile": 8, "bytes_per_s": 10.0, "flops_per_s": 1e5}  # weights take longer than two tiles
 THOUSANDFOLD = {"flops_per_s": 1e6, "bytes_per_s": 1e5}  # steps take milliseconds
 THREE = {"tile": 8, "flops_per_s": 2400.0}  # three tiles take as long as the weights
+FOUR = {"tile": 8, "flops_per_s": 3200.0}  # as long as four
+REAL = {"n_params": 7 * 10**9, "cache_bytes_per_sequence": 5 * 10**8}
+LAST_BYTE = {"flops_per_s": 1e14, "bytes_per_s": 1e12, "memory_bytes": 165 * 10**8}
 PARTIAL = {"max_batch": 11, "tpot_limit_s": 100.0}
 MANY = {
     "n_params": 10**6,
@@ -117,6 +120,8 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),
         case("at most 11 sequences, tile 8, slow memory", 11, PARTIAL, SLOW),
         case("at most 25 sequences, tile 8, slow memory", 24, {"max_batch": 25}, THREE, (16, 25)),
+        case("at most 30 sequences, four tiles of 8", 30, {"max_batch": 30}, FOUR, (16, 24)),
+        case("7 billion parameters, 16.5 GB of memory", 5, REAL, LAST_BYTE),
         case("weights of half a byte", 4, {"bytes_per_param": 0.5}, HALF),
         case("weights of 12 bits", 4, {"bytes_per_param": 1.5}, {"memory_bytes": 190}),
         case("6,007 sequences", 6007, MANY, {"flops_per_s": 1e9, "memory_bytes": 2_006_007}),

@@ -133,6 +133,14 @@ def cases(rng: random.Random) -> list[Case]:
             "three, the middle one without traffic",
             ([(200.0, 50.0), (700.0, 0.0), (100.0, 30.0)], 100.0, 10.0),
         ),
+        Case(
+            "far more traffic than computing, but for one kernel",
+            ([(500.0, 10.0), (100.0, 300.0)], 100.0, 10.0),
+        ),
+        Case(
+            "far more computing than traffic, but for one kernel",
+            ([(200.0, 50.0), (9000.0, 20.0)], 100.0, 10.0),
+        ),
         Case("nothing but computing", ([(200.0, 0.0), (900.0, 0.0)], 100.0, 10.0)),
         Case("a kernel at the ridge", ([(500.0, 50.0), (200.0, 50.0)], 100.0, 10.0)),
         Case(

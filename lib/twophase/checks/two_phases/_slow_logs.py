@@ -81,7 +81,7 @@ def logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
         ("healthy, a long prefill", log(0.02, long, even())),
         ("healthy, waited for a third of its time to first token", log(0.6, long, even())),
         ("healthy, the gaps grow a little", log(0.1, short, growing(rng, step, n, by=0.8))),
-        ("queued", log(8.0, short, even())),
+        ("queued for two minutes", events(rng, 120.0, short, even())),
         ("queued for two thirds of its time to first token", log(1.7, long, even())),
         ("no_cache", log(0.2, short, more())),
         ("no_cache, a long prefill", log(0.3, long, more())),
@@ -102,6 +102,9 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
     step, n = rng.uniform(0.008, 0.03), 100
     even = [step] * n
     tiny = 2e-4  # seconds: what is slow is so in proportion, not in milliseconds
+    twice = stalled(stalled(even, 10.4, at=50), 10.4, at=80)
+    for at in (49, 51, 79, 81):
+        twice = put(twice, at, 2 * step)
     tail = even[:86] + [3 * step] * 14
     ends = [0.8 * step] * 6 + even[12:] + [2.4 * step] * 6
     assert median(ends[-6:]) > 2 * median(ends[:6])  # as if they grew
@@ -112,7 +115,7 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
         return events(rng, wait * prefill, prefill, gaps)
 
     return [
-        ("stalled twice, by a little", log(stalled(stalled(even, 10.4, at=50), 10.4, at=80))),
+        ("stalled twice, by a little, beside gaps twice as long", log(twice)),
         ("healthy, one gap is 9.6 times the others", log(stalled(even, 9.6, at=50))),
         ("stalled, in the first gap", log(stalled(even, 12, at=0))),
         ("stalled, in the last gap", log(stalled([tiny] * n, 12, at=-1))),

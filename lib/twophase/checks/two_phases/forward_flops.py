@@ -130,6 +130,7 @@ def cases(rng: random.Random) -> list[Case]:
     shapes = {
         "as many KV heads as query heads": {**tiny, "L": 2, "D": 5, "N": 3, "K": 3},
         "one KV head for six": {**tiny, "N": 6, "D": 11},
+        "heads narrower than D / N, F more than 4 D": {**tiny, "D": 12, "F": 53},
         "N·H = D": {**tiny, "D": 12, "N": 6, "K": 2},
         "D is a multiple of N, and H is not D / N": {**tiny, "D": 12, "N": 4, "K": 2, "H": 6},
     }

@@ -214,10 +214,12 @@ def _case(
     largest: float = -1.0,
     gap: float = 0.25,
     twice: bool = False,
+    held: bool = False,
     shown: bool = True,
 ) -> Case:
     """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token
-    that is. `twice`: it says some other token twice, one after the other."""
+    that is; `held`: the prompt holds it. `twice`: it says some other token twice, one after the
+    other."""
     while True:
         model_of = (V, rng.getrandbits(30), largest, gap)
         prompt = [rng.randrange(1, V) for _ in range(n_prompt)]
@@ -228,7 +230,7 @@ def _case(
         if stop_at is None and unsaid:
             return Case(name, (prompt, n, unsaid[0], *model_of), public=shown)
         token = -1 if stop_at is None else said[stop_at]
-        wanted = stop in (None, token) and (V < 4096 or token > 2048)
+        wanted = stop in (None, token) and (V < 4096 or token > 2048) and (token in prompt) == held
         if token >= 0 and said.index(token) == stop_at and wanted:
             return Case(name, (prompt, n, token, *model_of), public=shown)
 
@@ -242,6 +244,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "five tokens; the stop token is in the prompt only", 3, 5, None),
         _case(rng, "the first token is the stop token", 2, 4, 0),
         _case(rng, "the stop token comes on the way", 5, 9, 4),
+        _case(rng, "it comes on the way, and is in the prompt", 5, 9, 4, held=True),
         _case(rng, "the stop token is token 0", 3, 6, 2, stop=0),
         _case(rng, "the stop token comes in the last step", 2, 4, 3),
         _case(rng, "a prompt of one token", 1, 6, None),

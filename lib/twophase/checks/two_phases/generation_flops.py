@@ -96,6 +96,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("1 parameter, 5 prompt tokens, 3 output tokens, not cached", (1, 5, 3, False)),
         Case("1 output token, cached", (10, 7, 1, True)),
         Case("1 output token, not cached", (10, 7, 1, False)),
+        Case("2 output tokens, cached", (10, 7, 2, True)),
         Case("1 prompt token, 4 output tokens, cached", (10, 1, 4, True)),
         Case("1 prompt token, 4 output tokens, not cached", (10, 1, 4, False)),
         Case("as many tokens in as out: 4, not cached", (10, 4, 4, False)),

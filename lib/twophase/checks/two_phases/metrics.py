@@ -128,6 +128,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("arrives 2 s before the clock's zero", (-2.0, [-0.5, 0.0, 0.25, 1.0])),
         Case("two tokens at the same time", (1.0, [1.5, 1.75, 1.75, 2.5])),
         Case("all within 2 ms", (2.0, [2.0009765625, 2.00146484375, 2.001953125])),
+        Case(
+            "two minutes to the first token, three hours in all", (0.5, [120.5, 5000.0, 10_800.5])
+        ),
         Case("two tokens, both at 1.5 s", (1.0, [1.5, 1.5])),
         Case("the last gap is 100 times the others", (1.0, [1.5, 1.51, 1.52, 1.53, 2.53])),
         Case("whole seconds", (7, [9, 10, 12])),

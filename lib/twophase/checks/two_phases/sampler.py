@@ -166,6 +166,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("top_k = 3 and top_p = 1, which takes nothing away", (V5, 1.0, 3, 1.0)),
         Case("top_k = 1: one token is left", (V5, 2.0, 1, 0.7)),
         Case("top_k = 5, all there are", (V5, 1.0, 5, None)),
+        Case("top_k = 5, all there are, then top_p = 0.7", (V5, 1.0, 5, 0.7)),
+        Case("top_p = 0.8665, just above the largest at 0.3", (V4, 0.3, None, 0.8665)),
         Case("temperature 0 and two logits that almost tie", ([0.4, 1.3, 1.300001], 0, 2, 0.9)),
         Case("temperature 0.05: low is not zero", ([0.4, 1.3, 1.2], 0.05, None, None)),
         Case(
