@@ -27,13 +27,8 @@ def check_shapes(
 
     `same_width=False`: v may be [B, S, K, Hv] with a width of its own.
     """
-    if (
-        q.ndim != 4
-        or k.ndim != 4
-        or v.ndim != 4
-        or k.shape[:3] != v.shape[:3]
-        or (same_width and k.shape != v.shape)
-    ):
+    alike = k.shape == v.shape if same_width else k.shape[:3] == v.shape[:3]
+    if not q.ndim == k.ndim == v.ndim == 4 or not alike:
         raise ValueError(
             f"attention needs q [B, T, N, H] and k, v [B, S, K, H]; got {list(q.shape)},"
             f" {list(k.shape)}, {list(v.shape)}."

@@ -65,18 +65,14 @@ class RopeScaling:
     kind: str  # "linear", "llama3" or "yarn"
     factor: float
     original_context: int | None = None  # positions of the training; llama3 and yarn need it
-    low_freq_factor: float = (
-        1.0  # llama3: turns within the original context, below which a point is slowed down fully
-    )
-    high_freq_factor: float = 4.0  # llama3: above which it is not
+    low_freq_factor: float = 1.0  # llama3: with fewer turns in that context it is slowed down fully
+    high_freq_factor: float = 4.0  # llama3: with more it is not slowed down
     beta_fast: float = 32.0  # yarn: turns above which a point is not slowed down
     beta_slow: float = 1.0  # yarn: below which it is slowed down fully
-    attention_factor: float | None = (
-        None  # yarn: what cosines and sines are multiplied with; None: computed
-    )
-    mscale: float | None = (
-        None  # yarn: with mscale_all_dim, the ratio of their two corrections replaces the default
-    )
+    # yarn: what cosines and sines are multiplied with; None: computed, from the ratio of the two
+    # corrections below if both are given
+    attention_factor: float | None = None
+    mscale: float | None = None
     mscale_all_dim: float | None = None
     truncate: bool = True  # yarn: round both limits outward to whole points
 
@@ -113,13 +109,10 @@ class RopeScaling:
         context = self.original_context
         if self.kind == "linear" or context is None:
             return plain / self.factor
-        by_turns = self.kind == "llama3"
-        kept = (
-            self._kept_by_turns(plain, context)
-            if by_turns
-            else self._kept_by_pair(plain, context, theta)
-        )
-        kept = kept.clamp(0, 1)  # [H/2]
+        if self.kind == "llama3":
+            kept = self._kept_by_turns(plain, context).clamp(0, 1)  # [H/2]
+        else:
+            kept = self._kept_by_pair(plain, context, theta).clamp(0, 1)  # [H/2]
         return kept * plain + (1 - kept) * plain / self.factor
 
     def _kept_by_turns(self, plain: torch.Tensor, context: int) -> torch.Tensor:
@@ -201,18 +194,16 @@ def apply_rope(
             f"these tables turn {turned} numbers, but a head has {H}; make them with that width."
         )
     if turned < H:
-        return torch.cat(
-            [apply_rope(x[..., :turned], cos, sin, pairing), x[..., turned:]], dim=-1
-        )  # [B, T, N, H]
+        first = apply_rope(x[..., :turned], cos, sin, pairing)
+        return torch.cat([first, x[..., turned:]], dim=-1)  # [B, T, N, H]
     cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)  # [..., T, 1, H/2]: the same for every head
     if pairing == "half":
         a, b = x.chunk(2, dim=-1)  # [B, T, N, H/2] each
         return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)  # [B, T, N, H]
     if pairing == "interleaved":
         a, b = x[..., 0::2], x[..., 1::2]  # [B, T, N, H/2] each
-        return (
-            torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
-        )  # [B, T, N, H]
+        pairs = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1)  # [B, T, N, H/2, 2]
+        return pairs.flatten(-2).to(x.dtype)  # [B, T, N, H]
     raise ValueError(
         f'RoPE pairs numbers in one of two ways, "half" or "interleaved"; got "{pairing}".'
     )

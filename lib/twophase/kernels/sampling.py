@@ -36,21 +36,16 @@ def sampling_probs(
             " not)."
         )
     if temperature == 0:
-        return torch.zeros_like(logits, dtype=torch.float32).scatter_(
-            -1, logits.argmax(-1, keepdim=True), 1.0
-        )
-    scaled = (
-        logits.float() - largest.float()
-    ) / temperature  # the largest is 0, so nothing overflows
+        none = torch.zeros_like(logits, dtype=torch.float32)  # [..., V]
+        return none.scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    scaled = (logits.float() - largest.float()) / temperature  # at most 0: nothing overflows
     probs, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)  # [..., V] each
     if top_k is not None:
         probs[..., top_k:] = 0.0
         probs = probs / probs.sum(-1, keepdim=True)
     if top_p is not None:
-        mass_before = (
-            probs.cumsum(-1) - probs
-        )  # [..., V]: a token stays while the ones before it have not reached top_p
-        probs = torch.where(mass_before < top_p, probs, 0.0)
+        # a token stays while the ones before it have not reached top_p
+        probs = torch.where(probs.cumsum(-1) - probs < top_p, probs, 0.0)  # [..., V]
         probs = probs / probs.sum(-1, keepdim=True)
     return torch.zeros_like(probs).scatter_(-1, order, probs)  # back to the order of the vocabulary
 

@@ -4,7 +4,7 @@ Parameter names are those of Llama checkpoints on Hugging Face, so that both can
 code.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -27,26 +27,14 @@ from twophase.models.stores import new_cache
 __all__ = ["KINDS", "Config", "RMSNorm", "Transformer"]
 
 
-class Mixer(Protocol):
-    """What takes information from token to token: made of a config and the number of its layer."""
-
-    def __call__(self, config: Config, layer: int) -> nn.Module: ...
-
-
-KINDS: dict[str, Mixer] = {
+# What takes information from token to token: made of a config and the number of its layer.
+KINDS: dict[str, Callable[[Config, int], nn.Module]] = {
     "gqa": GroupedQueryAttention,  # every key; MHA if K = N, MQA if K = 1
     "sliding": GroupedQueryAttention,  # the last `window` keys
     "mla": LatentAttention,
     "linear": LinearAttention,
     "ssm": SelectiveStateSpace,
 }
-
-
-def make_mlp(config: Config, layer: int) -> nn.Module:
-    """The MLP of one layer."""
-    if config.is_moe(layer):
-        return MixtureOfExperts(config)
-    return GatedMLP(config) if config.gated_mlp else PlainMLP(config)
 
 
 class Block(nn.Module):
@@ -62,7 +50,8 @@ class Block(nn.Module):
         self.input_layernorm = make_norm(c)
         self.self_attn = KINDS[c.mixers[layer]](c, layer)
         self.post_attention_layernorm = make_norm(c)
-        self.mlp = make_mlp(c, layer)
+        plain = GatedMLP if c.gated_mlp else PlainMLP
+        self.mlp = MixtureOfExperts(c) if c.is_moe(layer) else plain(c)
         if self.four_norms:
             self.pre_feedforward_layernorm = make_norm(c)
             self.post_feedforward_layernorm = make_norm(c)
@@ -103,10 +92,9 @@ class Transformer(nn.Module):
         if isinstance(module, MixtureOfExperts | SelectiveStateSpace):
             module.reset_parameters()
         if isinstance(module, Block):
-            for key, weight in module.named_parameters():
-                if key.endswith(
-                    ("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")
-                ):
+            added = ("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")
+            for name, weight in module.named_parameters():
+                if name.endswith(added):
                     nn.init.normal_(weight, std=0.02 / (2 * self.config.L) ** 0.5)
 
     @property
