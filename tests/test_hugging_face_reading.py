@@ -277,9 +277,9 @@ def test_some_layers_are_the_model_of_transformers_without_the_others(family, la
 
 @needs_proc
 def test_layers_that_are_left_out_are_not_read(tmp_path):
-    size, opened = large(tmp_path, "llama"), hugging_face.open_checkpoint(tmp_path)
+    size, opened = large(tmp_path, "llama"), hugging_face.open_checkpoint(tmp_path, range(2, 3))
     before = bytes_read()
-    model = opened.load(layers=range(2, 3))
+    model = opened.load()
     used = sum(p.nbytes for p in model.parameters())
     assert used <= bytes_read() - before < used + HEADER
     assert used < size / 3
@@ -289,3 +289,29 @@ def test_layers_that_are_left_out_are_not_read(tmp_path):
 def test_layers_that_are_none_of_the_model_are_refused(layers, llama):
     with pytest.raises(ValueError, match="layers must be numbers from 0 to 1, each larger than"):
         hugging_face.load(llama, layers=layers)
+
+
+def test_files_of_other_layers_need_not_be_there(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(plain("mixtral")))
+    their_model(tmp_path).save_pretrained(tmp_path, max_shard_size="4KB")
+    whole = hugging_face.load(tmp_path, layers=[0, 2])
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    needed = {file for key, file in index.items() if ".layers.1." not in key}
+    others = set(index.values()) - needed
+    assert others
+    for name in others:
+        (tmp_path / name).unlink()
+    part = hugging_face.load(tmp_path, layers=[0, 2])
+    assert torch.equal(part(TOKENS), whole(TOKENS))
+    with pytest.raises(ValueError, match=f"names the shard {min(others)}, which is not there"):
+        hugging_face.load(tmp_path)
+
+
+def test_a_parameter_that_is_missing_has_the_number_of_its_layer_in_the_files(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(plain("llama")))
+    model = their_model(tmp_path)
+    weights = dict(model.state_dict())
+    del weights["model.layers.2.mlp.up_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"do not hold layers\.2\.mlp\.up_proj\.weight"):
+        hugging_face.load(tmp_path, layers=[2])

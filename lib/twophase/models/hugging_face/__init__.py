@@ -47,7 +47,7 @@ def load(
     Raises ValueError, in one sentence: for whatever is missing, contradictory or unsupported before
     any weight is read; for NaN or infinity among the weights when they are.
     """
-    checkpoint = open_checkpoint(folder)
+    checkpoint = open_checkpoint(folder, layers)
     for note in checkpoint.notes:
         warnings.warn(note, stacklevel=2)
-    return checkpoint.load(dtype, device, progress, layers)
+    return checkpoint.load(dtype, device, progress)

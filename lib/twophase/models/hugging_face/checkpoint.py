@@ -9,8 +9,8 @@ import torch
 
 from twophase.models.config import Config
 from twophase.models.hugging_face.config import read_config
-from twophase.models.hugging_face.names import EMBEDDING, HEAD, places
-from twophase.models.hugging_face.plan import Plan, blank, layers_of, make_plan, plan_of, select
+from twophase.models.hugging_face.names import EMBEDDING, HEAD, layer_of, places
+from twophase.models.hugging_face.plan import Plan, blank, layers_of, make_plan, select
 from twophase.models.hugging_face.reader import Slice
 from twophase.models.hugging_face.shards import DTYPES, read_headers, read_json
 from twophase.models.hugging_face.weights import (
@@ -39,21 +39,17 @@ class Checkpoint:
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
-        layers: Sequence[int] | None = None,
     ) -> Transformer:
         """The model, ready to run (`eval`, no gradients), its weights in memory of their own: files
         that change or go away afterwards change nothing.
 
-        dtype: None keeps the weights as they are stored. progress: called with bytes read and bytes
-        in all. layers: the numbers of those that the model has, in their order, as
-        `range(0, 16)`; what belongs to others is not read. Raises ValueError, in one sentence, if a
-        file has changed since it was opened, and for a tensor that holds NaN or infinity.
+        dtype: None keeps the weights as they are stored, whatever `torch_dtype` (or `dtype`) in
+        config.json says of the training. progress: called with bytes read and bytes in all. Raises
+        ValueError, in one sentence, if a file has changed since it was opened, and for a tensor
+        that holds NaN or infinity.
         """
-        config, plan = self.config, self.plan
-        if layers is not None:
-            config, plan = layers_of(config, layers), plan_of(plan, layers)
-        model = blank(config)
-        fill(model, plan, dtype or self.dtype, torch.device(device), progress)
+        model = blank(self.config)
+        fill(model, self.plan, dtype or self.dtype, torch.device(device), progress)
         return model
 
     def read(self, name: str, part: Slice | None = None) -> torch.Tensor:
@@ -74,8 +70,11 @@ class Checkpoint:
         return self.config.architecture().n_params() * (dtype or self.dtype).itemsize
 
 
-def open_checkpoint(folder: Path | str) -> Checkpoint:
+def open_checkpoint(folder: Path | str, layers: Sequence[int] | None = None) -> Checkpoint:
     """Check a directory: config.json, headers of all weight files, name and shape of every tensor.
+
+    layers: the numbers of those that the model has, in their order, as `range(0, 16)`. What belongs
+    to others is not read, and files that hold nothing else are not opened.
 
     Raises ValueError, in one sentence, for whatever is missing, damaged, contradictory or not
     supported.
@@ -84,10 +83,15 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
     if not folder.is_dir():
         raise ValueError(f"there is no directory {folder}.")
     config = read_config(read_json(folder / "config.json"))
-    headers, notes = select(read_headers(folder), config)
+    part = config if layers is None else layers_of(config, layers)
+
+    def wanted(key: str) -> bool:
+        return layers is None or layer_of(key) is None or layer_of(key) in layers
+
+    headers, notes = select(read_headers(folder, wanted), config)
     headers = without_second_head(headers, config, folder)
-    plan = make_plan(headers, blank(config), folder)
+    plan = make_plan(headers, blank(part), folder, layers)
     dtype = next(
         DTYPES[stored.dtype] for key, stored in headers.items() if places(key)[0].name == EMBEDDING
     )
-    return Checkpoint(folder, config, plan, dtype, tuple(notes))
+    return Checkpoint(folder, part, plan, dtype, tuple(notes))

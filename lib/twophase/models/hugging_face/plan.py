@@ -66,13 +66,22 @@ def select(headers: dict[str, Stored], config: Config) -> tuple[dict[str, Stored
     return {key: stored for key, stored in headers.items() if key not in unused}, notes
 
 
-def make_plan(headers: dict[str, Stored], model: Transformer, folder: Path) -> Plan:
-    """For each tensor its place. ValueError if one has none or another shape, if two have the same,
-    or one is missing."""
+def make_plan(
+    headers: dict[str, Stored],
+    model: Transformer,
+    folder: Path,
+    layers: Sequence[int] | None = None,
+) -> Plan:
+    """For each tensor its place in a model, which may have only these `layers` of the files.
+    ValueError if one has none or another shape, if two have the same, or one is missing."""
     shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if model.config.tied:
         shapes.pop(HEAD)
-    plan = [(key, stored, place) for key, stored in headers.items() for place in places(key)]
+    plan = [
+        (key, stored, renumbered(place, layers))
+        for key, stored in headers.items()
+        for place in places(key)
+    ]
     taken: dict[tuple[str, int | None], str] = {}
     for key, stored, place in plan:
         if place.name not in shapes or (
@@ -96,8 +105,9 @@ def make_plan(headers: dict[str, Stored], model: Transformer, folder: Path) -> P
     for name, shape in shapes.items():
         if absent := [slot for slot in _slots(Place(name), shape) if slot not in taken]:
             expert = f" of expert {absent[0][1]}" if ".experts." in name else ""
+            there = stored_name(name, layers)
             raise ValueError(
-                f"{folder}: the files do not hold {name}{expert}, which the model in config.json"
+                f"{folder}: the files do not hold {there}{expert}, which the model in config.json"
                 " has."
             )
     return plan
@@ -125,18 +135,21 @@ def layers_of(config: Config, layers: Sequence[int]) -> Config:
     return replace(config, L=len(numbers), attention=kinds, moe=moe)
 
 
-def plan_of(plan: Plan, layers: Sequence[int]) -> Plan:
-    """The part of a plan that fills a model of these layers only."""
-    new = {number: at for at, number in enumerate(layers)}
-    kept: Plan = []
-    for key, stored, place in plan:
-        number = layer_of(key)
-        if number is None:
-            kept.append((key, stored, place))
-        elif number in new:
-            rest = place.name.removeprefix(f"layers.{number}.")
-            kept.append((key, stored, replace(place, name=f"layers.{new[number]}.{rest}")))
-    return kept
+def renumbered(place: Place, layers: Sequence[int] | None) -> Place:
+    """A place in a model that has only these layers of the files."""
+    number = layer_of(place.name)
+    if layers is None or number is None:
+        return place
+    rest = place.name.removeprefix(f"layers.{number}.")
+    return replace(place, name=f"layers.{list(layers).index(number)}.{rest}")
+
+
+def stored_name(name: str, layers: Sequence[int] | None) -> str:
+    """The other way: a parameter by the number that its layer has in the files."""
+    number = layer_of(name)
+    if layers is None or number is None:
+        return name
+    return name.replace(f"layers.{number}.", f"layers.{layers[number]}.", 1)
 
 
 def _stored_shape(shape: tuple[int, ...], place: Place) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ single weight is read (`reader.py`).
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,23 @@ class Stored:
         return torch.Size(self.shape).numel() * DTYPES[self.dtype].itemsize
 
 
-def read_headers(folder: Path) -> dict[str, Stored]:
-    """What every tensor of a directory is, by its name there.
+def read_headers(
+    folder: Path, wanted: Callable[[str], bool] = lambda key: True
+) -> dict[str, Stored]:
+    """What every tensor of a directory is, by its name there; or only those that are wanted, and
+    then shards that hold none of these are not opened, and need not be there.
 
     Raises ValueError, in one sentence, where a file is missing, damaged or truncated, where index
     and shards disagree, and where there are only files of another format.
     """
     if (folder / SINGLE).is_file():
-        return _headers_of(folder / SINGLE)
+        return {key: at for key, at in _headers_of(folder / SINGLE).items() if wanted(key)}
     if not (folder / INDEX).is_file():
         raise ValueError(_no_weights(folder))
     weight_map = _weight_map(folder / INDEX)
     found: dict[str, Stored] = {}
-    for name in sorted(set(weight_map.values())):
+    expected = {key for key in weight_map if wanted(key)}
+    for name in sorted({weight_map[key] for key in expected}):
         if not (folder / name).is_file():
             raise ValueError(
                 f"{folder / INDEX} names the shard {name}, which is not there: download it again."
@@ -57,8 +62,9 @@ def read_headers(folder: Path) -> dict[str, Stored]:
                     f"{folder / name} holds {key}, but {INDEX} does not say so: the files do not"
                     " belong together."
                 )
-            found[key] = stored
-    if absent := sorted(weight_map.keys() - found.keys()):
+            if wanted(key):
+                found[key] = stored
+    if absent := sorted(expected - found.keys()):
         raise ValueError(
             f"{folder / weight_map[absent[0]]} does not hold {absent[0]}, which {INDEX} says it"
             " does."
