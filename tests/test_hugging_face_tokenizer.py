@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import processors
 
+from twophase.models import hugging_face
 from twophase.models.hugging_face import Tokenizer, stop_tokens
 
 KINDS = {"byte-level": byte_level, "SentencePiece": sentence_piece}
@@ -166,6 +167,30 @@ def test_what_ends_a_text_is_in_the_generation_config_or_else_in_the_config(
     if generation:
         (tmp_path / "generation_config.json").write_text(generation)
     assert stop_tokens(tmp_path) == expected
+
+
+def test_a_generation_config_that_cannot_be_read_is_not_passed_over(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"eos_token_id": 2}')
+    beside = tmp_path / "generation_config.json"
+    beside.symlink_to("nowhere")
+    with pytest.raises(ValueError, match="is a link to nowhere, which is not there"):
+        stop_tokens(tmp_path)
+    beside.unlink()
+    beside.mkdir()
+    with pytest.raises(ValueError, match="must be a file, but it is something else"):
+        stop_tokens(tmp_path)
+
+
+@pytest.mark.parametrize("read", [stop_tokens, Tokenizer, hugging_face.load])
+def test_files_that_may_not_be_read_are_a_sentence(read, tmp_path, monkeypatch):
+    def denied(path: Path, *how: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(ValueError, match=r"\.json cannot be read: Permission denied\.$"):
+        read(tmp_path)
 
 
 def test_an_end_that_is_no_token_is_refused(tmp_path: Path):

@@ -2,7 +2,9 @@
 test_hugging_face_config."""
 
 import json
+import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,11 @@ def cut_shard(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def replaced(folder: Path, name: str, by: Callable[[Path], None]) -> None:
+    (folder / name).unlink()
+    by(folder / name)
+
+
 def change_index(folder: Path, change: Any) -> None:
     index = json.loads((folder / INDEX).read_text())
     change(index["weight_map"])
@@ -153,6 +160,18 @@ DAMAGE = {
     "half a config": (
         lambda f: (f / "config.json").write_text("{"),
         r"config\.json cannot be read \(Expecting",
+    ),
+    "a link to nothing": (
+        lambda f: replaced(f, "config.json", lambda path: path.symlink_to("nowhere")),
+        r"config\.json is a link to nowhere, which is not there",
+    ),
+    "a pipe": (
+        lambda f: replaced(f, "config.json", os.mkfifo),  # to read it would take forever
+        r"config\.json must be a file, but it is something else",
+    ),
+    "a folder for a file": (
+        lambda f: replaced(f, INDEX, Path.mkdir),
+        "has .safetensors files, but neither",
     ),
     "a list": (lambda f: (f / "config.json").write_text("[]"), "must hold a JSON object"),
     "no text": (

@@ -1,6 +1,7 @@
 """A Hugging Face directory, checked as a whole when it is opened, and loaded afterwards or not at
 all."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,8 @@ def open_checkpoint(folder: Path | str, layers: Sequence[int] | None = None) -> 
     supported.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise ValueError(f"there is no directory {folder}.")
+    if not os.path.isdir(folder):  # false where Path.is_dir raises
+        raise ValueError(f"there is no directory {folder}, or it may not be entered.")
     config = read_config(read_json(folder / "config.json"))
     part = config if layers is None else layers_of(config, layers)
 

@@ -104,8 +104,24 @@ def _headers_of(path: Path) -> dict[str, Stored]:
     return found
 
 
+def check_readable(path: Path) -> None:
+    """ValueError, in a sentence, if this is a file that cannot be read, or something else than a
+    file; FileNotFoundError if there is nothing."""
+    try:
+        if path.is_symlink() and not path.exists():
+            raise ValueError(f"{path} is a link to {os.readlink(path)}, which is not there.")
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} must be a file, but it is something else.")
+        path.open("rb").close()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+
+
 def _check(path: Path) -> None:
     """The library's own checks: of the header, and that the file has the bytes it speaks of."""
+    check_readable(path)
     try:
         with safe_open(path, framework="pt"):
             pass
@@ -158,6 +174,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; ValueError if it is missing or damaged, or something else than an
     object."""
     try:
+        check_readable(path)
         found = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ValueError(f"there is no {path.name} in {path.parent}.") from None

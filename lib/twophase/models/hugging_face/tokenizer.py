@@ -4,6 +4,7 @@ What begins a text is what the post-processor of tokenizer.json adds, as in tran
 longer reads `add_bos_token` of tokenizer_config.json; where the two disagree, a note says so.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,9 @@ class Tokenizer:
 
     def __init__(self, folder: Path | str, V: int | None = None) -> None:
         path = Path(folder) / "tokenizer.json"
-        if not path.is_file():
-            other = (
-                " (tokenizer.model, of SentencePiece, is not read)"
-                if path.with_suffix(".model").is_file()
-                else ""
-            )
+        if not os.path.lexists(path):
+            model = os.path.lexists(path.with_suffix(".model"))
+            other = " (tokenizer.model, of SentencePiece, is not read)" if model else ""
             raise ValueError(
                 f"there is no tokenizer.json in {path.parent}{other}: get it, or give tokens"
                 " instead of text."
@@ -50,7 +48,7 @@ class Tokenizer:
         self.rules.no_padding()
         self.V = V
         beside = path.with_name("tokenizer_config.json")
-        asked = read_json(beside) if beside.is_file() else {}
+        asked = read_json(beside) if os.path.lexists(beside) else {}
         self.unknown = [
             token for token in _named(asked) if token and self.rules.token_to_id(token) is None
         ]
@@ -170,12 +168,12 @@ def _text(token: Any) -> str:
 
 
 def stop_tokens(folder: Path | str) -> list[int]:
-    """The tokens that end a text: `eos_token_id` of generation_config.json, else of config.json.
-    None if neither says."""
+    """The tokens that end a text: `eos_token_id` of generation_config.json; where that file does
+    not say, or is not there, of config.json. None if neither says."""
     folder = Path(folder)
     config = read_json(folder / "config.json")
     texts = [config, config.get("text_config") or {}]
-    if (folder / "generation_config.json").is_file():
+    if os.path.lexists(folder / "generation_config.json"):
         texts.insert(0, read_json(folder / "generation_config.json"))
     for source in texts:
         found = source.get("eos_token_id") if isinstance(source, dict) else None
