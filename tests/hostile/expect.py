@@ -81,9 +81,8 @@ def _clean() -> bytes:
 
 def expect_nothing_left() -> None:
     """No process below the zygote, no file in any place that attacks write to, nothing in the kernel's own stores."""
-    process = zygote()._process
-    if process is not None:
-        assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
+    if pid := zygote().pid:
+        assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
     for place in PLACES:
         left = [
             n for n in (os.listdir(place) if os.access(place, os.R_OK) else []) if LEFT_BEHIND in n

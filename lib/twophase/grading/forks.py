@@ -8,10 +8,7 @@ import importlib
 import json
 import os
 import signal
-import site
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -20,33 +17,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import twophase
 from twophase.grading.confine import Limits, practice
 from twophase.grading.session import GraderFault, Session
+from twophase.grading.starting import ForkServer
 from twophase.protocol import AnswerError
 from twophase.protocol import wire as w
 
 START_S = 120.0
 CONTROL_S = 20.0
+END_S = 2.0
 
 
-def make_zygote(hidden: Sequence[Path] = ()) -> Zygote:
+def make_zygote(hidden: Sequence[Path] = (), server: ForkServer | None = None) -> Zygote:
     """What runs submissions on this system; see Zygote for `hidden`. Where there is no Linux, it is
     for practice."""
     if practice():
         from twophase.grading.practice import Practice
 
         return Practice(hidden)
-    return Zygote(hidden)
+    return Zygote(hidden, server)
 
 
 class Zygote:
     """A process to fork submissions from, started when it is first needed and again if it has been
     killed."""
 
-    def __init__(self, hidden: Sequence[Path] = ()) -> None:
+    def __init__(self, hidden: Sequence[Path] = (), server: ForkServer | None = None) -> None:
         """`hidden` are paths that no submission may read, wherever they lie: submissions, results,
-        other checks, the secret."""
+        other checks, the secret. It is forked from `server`; without one, from one of its own."""
         self._hidden = [str(p.resolve()) for p in hidden]
         self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
         self._work = Path(self._home.name) / "work"
@@ -54,11 +52,12 @@ class Zygote:
             mode=0o555
         )  # where submissions stand: nothing is in it, and nothing can be written
         os.chmod(self._home.name, 0o711)  # they may be another user's
+        self._server = server or ForkServer()
+        self._own_server = server is None
         self._control: socket.socket | None = None
-        self._ready = False
         self._starting = threading.Lock()
         self.stopped = False  # no process is started any more
-        self._process: subprocess.Popen[bytes] | None = None
+        self.pid = 0  # of the process, once it has loaded everything
 
     def __enter__(self) -> Zygote:
         return self
@@ -77,39 +76,21 @@ class Zygote:
         with self._starting:
             if self.stopped:
                 raise GraderFault("the run was interrupted")
-            if self._process is None:
+            if self._control is None:
                 self._launch()
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = self._started("twophase.grading.zygote", theirs, subprocess.DEVNULL)
-        ours.send(json.dumps(self._hidden).encode())
+        ours.send(json.dumps({"work": str(self._work), "hidden": self._hidden}).encode())
+        with theirs:
+            self._server.zygote(theirs)
         self._control = ours
-        self._ready = False
-
-    def _started(self, module: str, end: socket.socket, stdin: int) -> subprocess.Popen[bytes]:
-        """A process that runs `module`, with this end of a socket and nothing else of ours; the end
-        is closed here."""
-        with end, self._log().open("wb") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(end.fileno()), str(self._work)],
-                stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=[end.fileno()],
-                cwd=self._home.name,
-                env=self._environment(),
-                start_new_session=True,
-            )
-
-    def _log(self) -> Path:
-        return Path(self._home.name) / "zygote.log"
 
     def start(self) -> None:
         """Start the process unless it has been, and wait until it has loaded everything. Raises
         GraderFault."""
         self.launch()
-        if self._ready:
+        if self.pid:
             return
         for library in (
             "numpy",
@@ -117,42 +98,11 @@ class Zygote:
         ):  # what answers may hold is loaded now, not while the clock of one runs
             importlib.import_module(library)
         try:
-            self._receive(START_S)
-            self._ready = True
+            self.pid = int(self._receive(START_S)["ready"])
         except (OSError, ValueError):
             self._stop()
-            said = self._log().read_text(errors="replace").strip().splitlines()
-            raise GraderFault(
-                f"the worker did not start: {said[-1] if said else 'it said nothing'}"
-            ) from None
-
-    def _environment(self) -> dict[str, str]:
-        """Nothing of ours but what finds the interpreter and the package: no tokens, no proxies, no
-        paths of the course."""
-        keep = ("PATH", "LD_LIBRARY_PATH", "TZ", "SYSTEMROOT")
-        return (
-            {k: os.environ[k] for k in keep if k in os.environ}
-            | {
-                "HOME": self._home.name,
-                "IPYTHONDIR": f"{self._home.name}/ipython",
-                "MPLCONFIGDIR": f"{self._home.name}/matplotlib",
-                "TMPDIR": self._home.name,
-                "PYTHONPATH": str(Path(twophase.__path__[0]).parent),
-                "PYTHONUSERBASE": site.getuserbase(),
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONHASHSEED": "0",
-                "LC_ALL": "C.UTF-8",
-                "MPLBACKEND": "Agg",
-                "TWOPHASE_WORKER": "1",
-                "USER": "student",
-                "LOGNAME": "student",
-                "MALLOC_ARENA_MAX": "2",  # each thread's own would count 64 MiB of address space
-            }
-            | {
-                f"{name}_NUM_THREADS": "1"
-                for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
-            }
-        )
+            said = self._server.said()
+            raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
 
     def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
         """A fresh process for a submission. Raises GraderFault if there is none to be had."""
@@ -201,39 +151,41 @@ class Zygote:
         return reply
 
     def _stop(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            with contextlib.suppress(OSError):
-                (
-                    self._process.wait(0.5)
-                    if self._gone()
-                    else os.killpg(self._process.pid, signal.SIGKILL)
-                )
-            self._process.wait()
-            self._process = None
-
-    def _gone(self) -> bool:
-        """Whether the zygote ends by itself when its control socket closes, which kills what it
-        forked."""
-        assert self._process is not None
-        try:
-            self._process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        """Let the process end, and wait until it has: it kills what it forked."""
+        with self._starting:
+            control, self._control, pid, self.pid = self._control, None, self.pid, 0
+        if control is None:
+            return
+        with control, contextlib.suppress(OSError):
+            control.shutdown(socket.SHUT_WR)
+            if pid and not _gone(control):
+                os.kill(pid, signal.SIGKILL)  # it has not ended: the number is still its own
+                _gone(control)
 
     def stop(self) -> None:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
         with self._starting:
             self.stopped = True
-            process = self._process
-        if process is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+            if self._control is not None:
+                with contextlib.suppress(OSError):
+                    self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.stopped = True
         self._stop()
+        if self._own_server:
+            self._server.close()
         self._home.cleanup()
+
+
+def _gone(control: socket.socket) -> bool:
+    """Whether the process at the other end closes it, as it does when it ends."""
+    control.settimeout(END_S)
+    try:
+        while control.recv(2**20):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True

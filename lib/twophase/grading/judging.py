@@ -19,10 +19,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import twophase
 from twophase.grading import notebook, scratch
@@ -34,6 +34,7 @@ from twophase.grading.records import Record, blank, filled, keyed, line_of
 from twophase.grading.release import Release, Source
 from twophase.grading.secret import SETS, seed_of
 from twophase.grading.session import GraderFault
+from twophase.grading.starting import ENVIRONMENT, LOG, ForkServer
 from twophase.grading.submissions import Submission
 from twophase.grading.supervisor import Supervisor
 
@@ -165,17 +166,31 @@ def apart(hidden: Iterable[Path]) -> list[Path]:
     return [p for p in hidden if not any(path.is_relative_to(p.resolve()) for path in needed)]
 
 
-def serve(pipe: socket.socket, course: Course, home: str) -> None:
-    """The process of a judge: everything that it does. `home` is the folder for its temporary
-    files, which it removes at the end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of us; who started us decides
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+def serve(pipe: socket.socket, server: ForkServer) -> None:
+    """The process of a judge: everything that it does. It is told its course first; its zygotes
+    come from `server`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us decides
+    stream = pipe.makefile("rb")
+    try:
+        sys.path[:], folder, environment = pickle.load(stream)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment | ENVIRONMENT)
+        course, home = pickle.load(stream)
+    except EOFError:  # they want no judge any more
+        return
     tempfile.tempdir = home
-    with open(Path(home, "log"), "wb", buffering=0) as log:
+    with open(Path(home, LOG), "wb", buffering=0) as log:
         os.dup2(log.fileno(), 2)
-    zygote = make_zygote(apart(course.hidden))
+    zygote = make_zygote(apart(course.hidden), server)
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, tasks, zygote, home), daemon=True).start()
+
+    def end() -> None:
+        zygote.close()
+        server.close()
+        scratch.leave(Path(home))
+
+    threading.Thread(target=_listen, args=(stream, tasks, end), daemon=True).start()
     _say(pipe, b'"ready"\n')
     judge = Judge(course, zygote)
     while True:
@@ -203,18 +218,16 @@ def _say(pipe: socket.socket, line: bytes) -> None:
         pipe.sendall(line)
 
 
-def _listen(pipe: socket.socket, tasks: queue.SimpleQueue[Task], zygote: Zygote, home: str) -> None:
+def _listen(stream: IO[bytes], tasks: queue.SimpleQueue[Task], end: Callable[[], None]) -> None:
     """Take tasks until the other end is closed, also by the death of its process; then end, and
     leave nothing behind."""
     try:
-        with pipe.makefile("rb") as stream:
-            while True:
-                tasks.put(pickle.load(stream))
+        while True:
+            tasks.put(pickle.load(stream))
     except (EOFError, OSError):
         pass
     finally:
         try:
-            zygote.close()
-            scratch.leave(Path(home))
+            end()
         finally:
             os._exit(0)

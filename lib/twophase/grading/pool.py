@@ -6,12 +6,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import multiprocessing
 import os
 import pickle
 import select
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections import deque
@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading import scratch
-from twophase.grading.judging import Course, Task, fault_message, serve
+from twophase.grading.judging import Course, Task, fault_message
 from twophase.grading.notebook import Unreadable
 from twophase.grading.records import Record, blank, keyed
 from twophase.grading.session import GraderFault
+from twophase.grading.starting import LOG, ForkServer, last_line, make_server
 from twophase.grading.stored import require_sound
 
 START_S = 180.0
@@ -31,11 +32,6 @@ END_S = 10.0
 ATTEMPTS = 2
 FAILED_STARTS = 5
 MAX_LINE_BYTES = 64 * 2**20
-# one thread each, and sets in the same order everywhere: the same numbers, however many judges
-# there are
-ENVIRONMENT = {
-    f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
-} | {"PYTHONHASHSEED": "0"}
 
 
 class Vanished(Exception):
@@ -45,7 +41,7 @@ class Vanished(Exception):
 class Desk:
     """A judge's process as the main process sees it: what it works on, and until when it may."""
 
-    def __init__(self, course: Course, home: Path) -> None:
+    def __init__(self, course: Course, home: Path, server: ForkServer) -> None:
         self.task: Task | None = None
         self.ready = False
         self._course = course
@@ -53,19 +49,14 @@ class Desk:
         self._heard = bytearray()
         self._pipe, theirs = socket.socketpair()
         self.until = time.monotonic() + START_S
-        with theirs, _as_child():
-            process = multiprocessing.get_context("spawn").Process(
-                target=serve, args=(theirs, course.without_secret(), str(self._folder)), daemon=True
-            )
-            process.start()
-        self._process = process
+        with theirs:
+            self._process = server.judge(theirs)
+        with contextlib.suppress(OSError):  # it is gone: `hear` will say so
+            self._pipe.sendall(pickle.dumps((sys.path, os.getcwd(), dict(os.environ))))
+            self._pipe.sendall(pickle.dumps((course.without_secret(), str(self._folder))))
 
     def fileno(self) -> int:
         return self._pipe.fileno()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid or 0
 
     def give(self, task: Task) -> None:
         """Have it grade this: now, or when it has started."""
@@ -124,12 +115,10 @@ class Desk:
 
     def _last_words(self) -> str:
         """Why the process ended, as far as it can be known."""
-        self._process.join(END_S)
-        code = self._process.exitcode
-        with contextlib.suppress(OSError):
-            lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
-            if lines and code not in (0, None) and code > 0:
-                return f"its process ended: {lines[-1]}"
+        code = self._process.code(END_S)
+        said = last_line(self._folder / LOG)
+        if said and code not in (0, None) and code > 0:
+            return f"its process ended: {said}"
         return (
             f"its process was killed by {signal.Signals(-code).name}"
             if code and code < 0
@@ -144,31 +133,10 @@ class Desk:
         """End the process and wait until it has. `at_once`: kill it, and its zygote ends for that
         reason."""
         self.hang_up()
-        if not at_once:
-            self._process.join(END_S)
-        if self._process.is_alive():
+        if at_once or self._process.code(END_S) is None:
             self._process.kill()
-        self._process.join()
-        self._process.close()
+            self._process.code(END_S)
         scratch.leave(self._folder)
-
-
-@contextlib.contextmanager
-def _as_child() -> Iterator[None]:
-    """For starting a process: with our settings, and with Ctrl-C held back until it can ignore
-    it."""
-    before = {name: os.environ.get(name) for name in ENVIRONMENT}
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.update(ENVIRONMENT)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 class Pool:
@@ -178,15 +146,20 @@ class Pool:
         self._todo = deque(tasks)
         self._course = course
         self._home = home
+        self._server = make_server()
         self._attempts: dict[Task, int] = {}  # of those that a judge did not survive
         self._failed_starts = 0  # since the last record
-        self.desks = [Desk(course, home) for _ in range(min(max(1, workers), len(tasks)))]
+        self.desks = [self._desk() for _ in range(min(max(1, workers), len(tasks)))]
 
     def close(self) -> None:
         for desk in self.desks:
             desk.hang_up()  # all first, so that they end side by side
         for desk in self.desks:
             desk.close()
+        self._server.close()
+
+    def _desk(self) -> Desk:
+        return Desk(self._course, self._home, self._server)
 
     def records(self) -> Iterator[Record]:
         """A record for each task, as they come. Raises GraderFault if nothing can be graded."""
@@ -229,7 +202,7 @@ class Pool:
         else:
             self._require_starts(why)
         if record is None or self._todo:
-            self.desks.append(Desk(self._course, self._home))
+            self.desks.append(self._desk())
             self.desks[-1].give(task if record is None else self._todo.popleft())
         return record
 

@@ -25,14 +25,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import twophase
 from twophase.grading import rlimits
 from twophase.grading.confine import Limits
 from twophase.grading.forks import START_S, Zygote
 from twophase.grading.session import GraderFault, Session
+from twophase.grading.starting import ENVIRONMENT, LOG, Child, ForkServer, last_line, started
 from twophase.protocol import AnswerError
 from twophase.protocol import wire as w
 
 WATCH_S = 0.1
+JUDGE = """
+import socket, sys
+from twophase.grading.judging import serve
+from twophase.grading.starting import ForkServer
+serve(socket.socket(fileno=int(sys.argv[1])), ForkServer())
+"""
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
@@ -42,11 +50,15 @@ class Practice(Zygote):
     def __init__(self, hidden: Sequence[Path] = ()) -> None:
         super().__init__(hidden)  # nothing can be hidden here
         self._ours: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._working: subprocess.Popen[bytes] | None = None
 
     def _launch(self) -> None:
+        if self._process is not None:
+            return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._process = self._started("twophase.grading.practice", theirs, subprocess.PIPE)
+        module, home = "twophase.grading.practice", Path(self._home.name)
+        self._process = started(module, theirs, self._work, home, subprocess.PIPE)
         self._ours = ours
 
     def start(self) -> None:
@@ -70,10 +82,8 @@ class Practice(Zygote):
             session.run_cell("", START_S)
         except (OSError, AnswerError):
             session.close()
-            said = self._log().read_text(errors="replace").strip().splitlines()
-            raise GraderFault(
-                f"the worker did not start: {said[-1] if said else 'it said nothing'}"
-            ) from None
+            said = last_line(Path(self._home.name, LOG))
+            raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
         if not self.stopped:
             self.launch()
         return session
@@ -96,9 +106,10 @@ class Practice(Zygote):
     def stop(self) -> None:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
         super().stop()
-        if (working := self._working) is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(working.pid, signal.SIGKILL)
+        for process in (self._process, self._working):
+            if process is not None:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def _stop(self) -> None:
         self.end(False)
@@ -111,6 +122,39 @@ class Practice(Zygote):
             process.stdin.close()
             process.wait()
             self._ours.close()
+
+
+class Apart(ForkServer):
+    """Starts each judge as a process of its own. As a ForkServer to whoever uses it."""
+
+    def judge(self, pipe: socket.socket) -> Child:
+        """Start a judge, with this end of its pipe."""
+        package = str(Path(twophase.__path__[0]).parent)
+        return Started(
+            subprocess.Popen(
+                [sys.executable, "-P", "-c", JUDGE, str(pipe.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[pipe.fileno()],
+                env=os.environ | ENVIRONMENT | {"PYTHONPATH": package},
+                start_new_session=True,
+            )
+        )
+
+
+class Started:
+    """A process that was started: a Child."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def code(self, within_s: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(within_s)
+        return None
 
 
 def watch_memory(most_bytes: int) -> threading.Thread:
@@ -128,9 +172,9 @@ def watch_memory(most_bytes: int) -> threading.Thread:
 
 
 def main() -> None:
+    from twophase.grading.preload import make_shell, preload, seed
     from twophase.grading.withhold import withhold
     from twophase.grading.worker import Worker
-    from twophase.grading.zygote import make_shell, preload, seed
 
     end = socket.socket(fileno=int(sys.argv[1]))
     preload()

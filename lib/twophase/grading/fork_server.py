@@ -1,0 +1,119 @@
+"""The process that all others of a run are forked from: everything imported, nothing run, nothing
+read.
+
+`python -m twophase.grading.fork_server FD FOLDER` reads from a SOCK_SEQPACKET socket, one JSON
+value each:
+
+    {"do": "zygote", "child": …} with one descriptor: the zygote's end of its control socket
+    {"do": "judge", "child": …} with two: the judge's end of its pipe, an end of this very socket
+    {"do": "kill", "child": …}
+
+and says {"child": …, "code": …} when a child has ended. What is particular to a child, it reads
+itself from its own descriptor: no secret, no case, no path of the course is ever in this process,
+so that none can be in a zygote. FOLDER holds its log. It ends when nobody has the other end of the
+socket any more, and removes that folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from twophase.grading import scratch, zygote
+from twophase.grading.preload import make_shell, preload, seed
+from twophase.grading.starting import LOG, ForkServer
+from twophase.grading.withhold import Library
+
+
+class Server:
+    """The loop of requests. `become` has what a child does, given its descriptors."""
+
+    def __init__(
+        self, control: socket.socket, become: dict[str, Callable[[list[int]], None]]
+    ) -> None:
+        self._control = control
+        self._become = become
+        self._children: dict[int, str] = {}
+
+    def serve(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda number, frame: self._bury())
+        while True:
+            data, fds, _, _ = socket.recv_fds(self._control, 2**16, 2)
+            if not data:
+                return
+            with contextlib.suppress(
+                ValueError, KeyError, TypeError
+            ):  # nonsense of a judge gone mad
+                self._answer(json.loads(data), fds)
+            for fd in fds:
+                os.close(fd)
+
+    def _answer(self, request: dict[str, str], fds: list[int]) -> None:
+        name = request["child"]
+        if request["do"] == "kill":
+            for pid in [p for p, n in list(self._children.items()) if n == name]:
+                os.kill(pid, signal.SIGKILL)  # its number is its own until we have buried it
+        else:
+            self._fork(self._become[request["do"]], name, fds)
+
+    def _fork(self, become: Callable[[list[int]], None], name: str, fds: list[int]) -> None:
+        # a child that ends at once is buried when we know its name
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+                self._control.close()
+                become(fds)
+                os._exit(0)
+            except BaseException as e:
+                print(f"{type(e).__name__}: {e}", file=sys.stderr, flush=True)
+                os._exit(1)
+        self._children[pid] = name
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def _bury(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                name = self._children.pop(ended[0], "")
+                notice = {"child": name, "code": os.waitstatus_to_exitcode(ended[1])}
+                with contextlib.suppress(OSError):  # nobody listens, or nobody has for long
+                    self._control.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
+
+
+def main() -> None:
+    control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    failed = preload()
+    shell, library = make_shell(), Library()
+    seed()
+
+    def become_zygote(fds: list[int]) -> None:
+        zygote.serve(socket.socket(fileno=fds[0]), shell, library, failed)
+
+    def become_judge(fds: list[int]) -> None:
+        from twophase.grading.judging import serve  # after the fork: no zygote may have it
+
+        server = ForkServer(socket.socket(fileno=fds[1]), folder / LOG)
+        serve(socket.socket(fileno=fds[0]), server)
+
+    gc.collect()
+    gc.freeze()
+    Server(control, {"zygote": become_zygote, "judge": become_judge}).serve()
+    scratch.leave(folder)
+
+
+if __name__ == "__main__":
+    # by its own name, not as __main__: that name belongs to the notebook
+    from twophase.grading import fork_server
+
+    fork_server.main()
