@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,15 @@ from exercise_tools import ALL_IDS, right_answers
 from grading_course_tools import dump as write_results
 from grading_course_tools import record
 from hostile.course import cell, dump
-from hostile.worker import LIMITS, zygote
+from hostile.worker import LIMITS, server, zygote
 from patience import PATIENCE_S
 from rich.console import Console
+from typer.testing import CliRunner
 
 from twophase.checks import registry
 from twophase.cli import grading_options, grading_shown
-from twophase.cli.main import main
-from twophase.grading import confine, records, release, run, stored, tally
+from twophase.cli.main import build, main
+from twophase.grading import confine, pool, records, release, run, stored, tally
 from twophase.grading.notebook import Cell, parse
 from twophase.grading.plan import make_plan
 from twophase.grading.run import Course, Submission, grade_one
@@ -52,29 +53,45 @@ def twophase(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_check_scores_a_solved_notebook_in_full_and_exits_0(tmp_path: Path) -> None:
-    (tmp_path / "03_kv_cache.ipynb").write_bytes(solved())
-    done = twophase("check", "03_kv_cache.ipynb", cwd=tmp_path)
+@pytest.fixture
+def check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[bytes], tuple[object, str]]:
+    """`twophase check` of a notebook in this process: its exit code, and what it prints."""
+    monkeypatch.setattr("twophase.cli.grade.make_zygote", zygote)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def run(notebook: bytes) -> tuple[object, str]:
+        Path("03_kv_cache.ipynb").write_bytes(notebook)
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "03_kv_cache.ipynb"])
+        return ended.value.code, capsys.readouterr().out
+
+    return run
+
+
+def test_check_scores_a_solved_notebook_in_full_and_exits_0(
+    check: Callable[[bytes], tuple[object, str]], tmp_path: Path
+) -> None:
+    code, said = check(solved())
     total = sum(registry.load(i).points for i in release.load(TOPIC).exercises)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{total} of {total} points" in done.stdout
+    assert code in (0, None), said
+    assert f"{total} of {total} points" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["03_kv_cache.ipynb"]
 
 
 def test_check_exits_1_when_something_is_not_right_and_says_what(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    check: Callable[[bytes], tuple[object, str]],
 ) -> None:
-    one = zygote()
-    monkeypatch.setattr("twophase.cli.grade.make_zygote", lambda: one)
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "a.ipynb").write_bytes(solved(leave_out=f"{TOPIC}-max_batch"))
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(tmp_path / "a.ipynb")])
-    assert ended.value.code == 1
-    assert "cell is not in the notebook" in capsys.readouterr().out
+    code, said = check(solved(leave_out=f"{TOPIC}-max_batch"))
+    assert code == 1
+    assert "cell is not in the notebook" in said
 
 
-def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path) -> None:
+def test_grade_writes_results_and_feedback_and_a_second_run_skips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/ann.ipynb").write_bytes(solved())
     first = twophase("grade", "in", "--out", "grades", "--workers", "1", cwd=tmp_path)
@@ -83,11 +100,14 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(tmp_path: Path
     assert (record["status"], record["points"]) == ("ok", record["out_of"])
     assert (tmp_path / "grades/feedback/index.html").is_file()
     (tmp_path / "in/bob.ipynb").write_bytes(b"{")
-    second = twophase("grade", "in", "--out", "grades", cwd=tmp_path)
-    assert second.returncode == 1
-    assert "2 submissions: 1 graded, 1 unreadable" in second.stdout
-    assert "Graded before: 1" in second.stdout
-    assert "bob.ipynb: unreadable: it is no notebook" in second.stdout
+    monkeypatch.setattr(pool, "make_server", server)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    second = CliRunner().invoke(build(["grade"]), ["grade", "in", "--out", "grades"])
+    assert second.exit_code == 1
+    assert "2 submissions: 1 graded, 1 unreadable" in second.output
+    assert "Graded before: 1" in second.output
+    assert "bob.ipynb: unreadable: it is no notebook" in second.output
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@ running, nothing left lying."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +21,11 @@ from grading_run_tools import Made, all_end, lines, run, write
 from hostile.course import RIGHT, STUBS, TOPIC, answer_cell, cell, cells, dump
 from hostile.forging import JUNK
 from hostile.layouts import version_3
-from hostile.worker import LIMITS
+from hostile.worker import LIMITS, server
 
+from twophase.grading import pool
 from twophase.grading.confine import Limits
+from twophase.grading.forks import Zygote
 from twophase.grading.notebook import Notebook
 from twophase.grading.pool import FAILED_STARTS
 from twophase.grading.records import Record
@@ -152,6 +157,43 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_records_and_lea
     assert list(scratch.iterdir()) == []
 
 
+def writable_memory(pid: int) -> Iterator[bytes]:
+    """What a process has written to its memory, or could have."""
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            where, rights, *_ = line.split()
+            if rights.startswith("rw") and "[v" not in line:
+                begin, end = (int(address, 16) for address in where.split("-"))
+                memory.seek(begin)
+                with contextlib.suppress(OSError):
+                    yield memory.read(end - begin)
+
+
+def test_what_judges_are_told_is_not_in_the_memory_that_zygotes_inherit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "make_server", server)
+    mark, other = (random.Random(n).randbytes(32).hex() for n in (1, 2))
+    monkeypatch.setenv("TWOPHASE_MARK", mark)
+    folder = write(tmp_path / mark, {"a.ipynb": dump([cell(f"{mark!r}"), *cells(dict(RIGHT))])})
+    run(folder, tmp_path / "out", Course(mark, LIMITS, Made(), hidden=(folder,)), workers=1)
+    assert [(r["points"], r["seed"]) for r in lines(tmp_path / "out")] == [(8, mark)]
+    with Zygote([tmp_path / other], server()) as fresh:
+        fresh.start()
+        parent = int(Path(f"/proc/{fresh.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert b"fork_server" in Path(f"/proc/{parent}/cmdline").read_bytes()
+        has = {
+            (name, text): any(text.encode() in block for block in writable_memory(pid))
+            for name, pid in (("main", os.getpid()), ("server", parent), ("zygote", fresh.pid))
+            for text in (mark, other)
+        }
+    assert {place for place, found in has.items() if found} == {
+        ("main", mark),
+        ("main", other),
+        ("zygote", other),  # what it was told itself
+    }
+
+
 @dataclass(frozen=True)
 class Poison(Made):
     """A check of ours that takes its judge down, by the name of the submission: always, or only the
@@ -241,7 +283,10 @@ class Unlucky(Made):
         return super().load(topic)
 
 
-def test_a_worker_that_dies_while_it_starts_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_worker_that_dies_while_it_starts_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "make_server", server)
     folder = write(tmp_path / "in", {f"{n}.ipynb": dump(cells(dict(RIGHT))) for n in "ab"})
     run(
         folder,

@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 from grading_run_tools import all_end, course, lines, run, write
 from hostile.course import RIGHT, STUBS, cell, cells, dump
+from hostile.worker import server
 from patience import PATIENCE_S
+from typer.testing import CliRunner
 
+from twophase.cli.main import build, main
 from twophase.grading import pool, report
 from twophase.grading.records import Record, result_of
 from twophase.grading.results import CannotWrite, Results
@@ -39,16 +42,23 @@ def environment(scratch: Path) -> dict[str, str]:
     }
 
 
-def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "in", {f"{n:02}.ipynb": b"{" * (n + 1) for n in range(20)})
-    grade = command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1")
+    arguments = ["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1"]
 
     def small_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
 
     env = environment(tmp_path / "scratch")
     full = subprocess.run(
-        grade, env=env, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=small_disk
+        command(*arguments),
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        preexec_fn=small_disk,
     )
     assert full.returncode == 3, full.stdout + full.stderr
     (said,) = full.stderr.splitlines()
@@ -56,8 +66,9 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(tmp_
     assert "the same command goes on" in said
     kept = lines(tmp_path / "out")
     assert 0 < len(kept) < 20
-    then = subprocess.run(grade, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert then.returncode == 1, then.stdout + then.stderr
+    monkeypatch.setattr(pool, "make_server", server)
+    then = CliRunner().invoke(build(arguments), arguments)
+    assert then.exit_code == 1, then.output
     found = lines(tmp_path / "out")
     assert found[: len(kept)] == kept
     assert sorted(r["file"] for r in found) == [f"{n:02}.ipynb" for n in range(20)]
@@ -142,18 +153,17 @@ def test_an_answer_has_all_its_points_or_none(
         Results(tmp_path)
 
 
-def test_results_among_the_submissions_are_refused_before_they_become_one(tmp_path: Path) -> None:
+def test_results_among_the_submissions_are_refused_before_they_become_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write(tmp_path / "in", {"ann/a.ipynb": HALF})
     for out in (folder, folder / "grades", folder / "ann"):
-        found = subprocess.run(
-            command("grade", str(folder), "--out", str(out)),
-            env=environment(tmp_path / "scratch"),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert found.returncode == 2, found.stdout + found.stderr
-        assert "among the submissions; give a folder beside it" in found.stderr
+        arguments = ["grade", str(folder), "--out", str(out)]
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        said = "".join(capsys.readouterr())
+        assert ended.value.code == 2, said
+        assert "among the submissions; give a folder beside it" in said
     assert [p.name for p in folder.rglob("*")] == ["ann", "a.ipynb"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ import typer
 import yaml
 from grading_course_tools import dump, record
 from grading_run_tools import lines, write
+from hostile.worker import server
 from patience import PATIENCE_S
+from typer.testing import CliRunner
 
 from twophase.cli.main import build, main
-from twophase.grading import merging, shards
+from twophase.grading import merging, pool, shards
 from twophase.grading.judging import Course
 from twophase.grading.records import Record
 from twophase.grading.shards import Note, Shard
@@ -229,15 +230,15 @@ def test_the_note_tells_the_secret_s_fingerprint_and_not_the_secret() -> None:
     assert "the secret" not in repr(one)
 
 
-def test_a_class_graded_in_parts_by_the_command_is_the_class_graded_at_once(tmp_path: Path) -> None:
+def test_a_class_graded_in_parts_by_the_command_is_the_class_graded_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "in", {name: b"{" * (n + 1) for n, name in enumerate(NAMES[:12])})
-    env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+    monkeypatch.setattr(pool, "make_server", server)
+    monkeypatch.chdir(tmp_path)
 
     def twophase(*arguments: str) -> int:
-        command = [sys.executable, "-m", "twophase.cli.main", *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, timeout=PATIENCE_S
-        ).returncode
+        return CliRunner().invoke(build(list(arguments)), arguments).exit_code
 
     for part in ("1/2", "2/2"):
         assert (

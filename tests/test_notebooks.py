@@ -3,18 +3,21 @@ not solved yet."""
 
 from __future__ import annotations
 
+import ast
 import copy
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from nbformat import NotebookNode
 from notebook_tools import ROOT, SOLUTIONS, exercise_cells, small_solution, solved, topic_of
 from patience import PATIENCE_S
@@ -109,19 +112,34 @@ def test_every_notebook_has_at_least_four_kinds_of_exercise(path: Path) -> None:
     assert len({e.kind for e in registry.load_topic(topic_of(path))}) >= 4
 
 
-def failing(nb: NotebookNode, monkeypatch: pytest.MonkeyPatch, folder: Path) -> set[int]:
-    """The numbers of the code cells that raise, run one after the other in this process."""
+@dataclass
+class Ran:
+    """What a code cell gave: whether it raised, and how its last line is shown."""
+
+    raised: bool = False
+    shown: dict[str, str] = field(default_factory=dict)
+
+
+def run_here(nb: NotebookNode, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Ran]:
+    """The code cells, run one after the other in this process."""
     names: dict[str, Any] = {"__name__": "__main__"}
     monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(user_ns=names))
     monkeypatch.setattr("twophase.lab.record._here", [])
     monkeypatch.chdir(folder)  # in which nobody keeps a record
-    raised = set()
+    ran = []
     for i, cell in enumerate(code_cells(nb)):
+        ran.append(Ran())
+        *lines, last = ast.parse(cell.source).body or [ast.Pass()]
+        shows = isinstance(last, ast.Expr)
         try:
-            exec(compile(cell.source, f"cell {i}", "exec"), names)
+            body = ast.Module(lines if shows else [*lines, last], [])
+            exec(compile(body, f"cell {i}", "exec"), names)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), f"cell {i}", "eval"), names)
+                ran[-1].shown = {} if value is None else DisplayFormatter().format(value)[0]
         except Exception:
-            raised.add(i)
-    return raised
+            ran[-1].raised = True
+    return ran
 
 
 @topics
@@ -129,7 +147,8 @@ def test_an_untouched_notebook_fails_exactly_at_its_check_cells(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nb = nbformat.read(exercise_file(path), as_version=4)
-    assert failing(nb, monkeypatch, tmp_path) == graded(nb)
+    ran = run_here(nb, monkeypatch, tmp_path)
+    assert {i for i, cell in enumerate(ran) if cell.raised} == graded(nb)
 
 
 @pytest.mark.more  # of all notebooks; a small one below
@@ -155,7 +174,20 @@ def test_a_solved_notebook_passes(path: Path, tmp_path: Path) -> None:
 
 
 @topics
-def test_the_model_solutions_show_what_they_showed(path: Path, tmp_path: Path) -> None:
+def test_the_model_solutions_show_what_they_showed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nb = nbformat.read(path, as_version=4)
+    for cell, ran in zip(code_cells(nb), run_here(nb, monkeypatch, tmp_path), strict=True):
+        assert not ran.raised, cell.source
+        if "nbval-ignore-output" not in cell.metadata.get("tags", []):
+            stored = [dict(output.data) for output in cell.outputs]
+            assert stored == ([ran.shown] if ran.shown else []), cell.source
+
+
+@pytest.mark.more  # in a real kernel, as nbval compares; a small notebook below
+@topics
+def test_nbval_finds_what_the_model_solutions_showed(path: Path, tmp_path: Path) -> None:
     cells = nbval(path, tmp_path / "report.xml", "--nbval", "--nbval-sanitize-with", str(SANITIZE))
     assert all(cells.values()), (
         f"cells that differ: {[n for n, passed in cells.items() if not passed]}"

@@ -1,8 +1,11 @@
-"""One zygote for all tests of this process: it takes seconds to start, and a submission takes milliseconds."""
+"""One fork server and one zygote for all tests of this process: they take seconds to start, and a submission takes milliseconds."""
 
 from __future__ import annotations
 
 import atexit
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from hostile.course import release
@@ -12,9 +15,38 @@ from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
 from twophase.grading.notebook import parse
 from twophase.grading.session import Session
+from twophase.grading.starting import ForkServer
 from twophase.grading.supervisor import Grade, Supervisor
 
 LIMITS = Limits(cell_s=1.5, submission_s=60.0, memory_bytes=10**9)
+
+
+@contextmanager
+def outside_of_runs() -> Iterator[None]:
+    """For folders that must outlive a run, which removes its own with all temporary ones in it."""
+    before, tempfile.tempdir = tempfile.tempdir, None
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+class KeptServer(ForkServer):
+    """A fork server that outlives the runs that use it."""
+
+    def _start(self) -> None:
+        with outside_of_runs():
+            super()._start()
+
+    def close(self) -> None:
+        """Not now: the next test wants it."""
+
+
+@cache
+def server() -> ForkServer:
+    one = KeptServer()
+    atexit.register(ForkServer.close, one)
+    return one
 
 
 class Kept(Zygote):
@@ -29,7 +61,8 @@ class Kept(Zygote):
 
 @cache
 def zygote() -> Zygote:
-    one = Kept()
+    with outside_of_runs():
+        one = Kept(server=server())
     atexit.register(Zygote.close, one)
     return one
 
