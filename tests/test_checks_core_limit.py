@@ -19,6 +19,7 @@ import nbformat
 import pytest
 from hostile.course import EXERCISES, TOPIC, bytes_of
 from nbclient import NotebookClient
+from patience import PATIENCE_S
 
 from twophase.checks import limit
 from twophase.checks.judge import PATIENCE, Bench, Verdict
@@ -179,7 +180,9 @@ def catches_everything():
     return said[0]
 print(limit.limited(0.05, catches_everything))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert "Restart the kernel" in done.stdout, done.stderr
 
 
@@ -197,7 +200,7 @@ def test_in_a_real_kernel_the_cell_ends_and_the_kernel_goes_on(tmp_path: Path) -
     )
     nb.cells = [nbformat.v4.new_code_cell(s) for s in sources]
     place = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(nb, allow_errors=True, timeout=100, resources=place).execute()
+    NotebookClient(nb, allow_errors=True, timeout=PATIENCE_S, resources=place).execute()
     card, error = nb.cells[2].outputs
     said = card.data["text/plain"]
     assert error.ename == "CheckFailed"

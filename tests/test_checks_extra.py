@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from exercise_tools import TooLong, cpu_limit, public_functions
+from patience import PATIENCE_S
 
 import twophase
 from twophase.checks import extra, prove, registry
@@ -70,7 +71,7 @@ def test_folders_leave_the_import_path_alone_and_work_in_a_process_started_anew(
         "r = source.load('kv_cache'); print(r.digest, *r.exercises)"
     )
     command = [sys.executable, "-c", code, pickle.dumps(BOTH).hex()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout.split() == [here.digest, *here.exercises], done.stderr[-2000:]
 
 

@@ -4,11 +4,11 @@ read.
 `python -m twophase.grading.fork_server FD FOLDER` reads from a SOCK_SEQPACKET socket, one JSON
 value each:
 
-    {"do": "zygote", "child": …} with one descriptor: the zygote's end of its control socket
+    {"do": "zygote"} with one descriptor: the zygote's end of its control socket
     {"do": "judge", "child": …} with two: the judge's end of its pipe, an end of this very socket
     {"do": "kill", "child": …}
 
-and says {"child": …, "code": …} when a child has ended. What is particular to a child, it reads
+and says {"child": …, "code": …} when a judge has ended. What is particular to a child, it reads
 itself from its own descriptor: no secret, no case, no path of the course is ever in this process,
 so that none can be in a zygote. FOLDER holds its log. It ends when nobody has the other end of the
 socket any more, and removes that folder.
@@ -45,23 +45,24 @@ class Server:
     def serve(self) -> None:
         signal.signal(signal.SIGCHLD, lambda number, frame: self._bury())
         while True:
-            data, fds, _, _ = socket.recv_fds(self._control, 2**16, 2)
+            try:
+                data, fds, _, _ = socket.recv_fds(self._control, 2**16, 2)
+            except OSError:  # they left without having read everything
+                return
             if not data:
                 return
-            with contextlib.suppress(
-                ValueError, KeyError, TypeError
-            ):  # nonsense of a judge gone mad
+            # what a check of ours that has gone mad may write into every socket
+            with contextlib.suppress(ValueError, KeyError, TypeError):
                 self._answer(json.loads(data), fds)
             for fd in fds:
                 os.close(fd)
 
     def _answer(self, request: dict[str, str], fds: list[int]) -> None:
-        name = request["child"]
         if request["do"] == "kill":
-            for pid in [p for p, n in list(self._children.items()) if n == name]:
+            for pid in [p for p, n in list(self._children.items()) if n == request["child"]]:
                 os.kill(pid, signal.SIGKILL)  # its number is its own until we have buried it
         else:
-            self._fork(self._become[request["do"]], name, fds)
+            self._fork(self._become[request["do"]], request.get("child", ""), fds)
 
     def _fork(self, become: Callable[[list[int]], None], name: str, fds: list[int]) -> None:
         # a child that ends at once is buried when we know its name
@@ -86,8 +87,9 @@ class Server:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 name = self._children.pop(ended[0], "")
                 notice = {"child": name, "code": os.waitstatus_to_exitcode(ended[1])}
-                with contextlib.suppress(OSError):  # nobody listens, or nobody has for long
-                    self._control.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
+                if name:
+                    with contextlib.suppress(OSError):  # nobody listens, or nobody has for long
+                        self._control.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
 
 
 def main() -> None:

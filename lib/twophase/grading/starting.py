@@ -56,7 +56,7 @@ class ForkServer:
 
     def zygote(self, control: socket.socket) -> None:
         """Have a zygote forked, with this end of its control socket. Raises GraderFault."""
-        self._send({"do": "zygote", "child": secrets.token_hex(8)}, [control])
+        self._send({"do": "zygote"}, [control])
 
     def judge(self, pipe: socket.socket) -> Child:
         """Have a judge forked, with this end of its pipe. Raises GraderFault."""

@@ -68,7 +68,10 @@ class Zygote:
 
     def serve(self) -> None:
         while True:
-            data, fds, _, _ = socket.recv_fds(self._control, 2**20, 1)
+            try:
+                data, fds, _, _ = socket.recv_fds(self._control, 2**20, 1)
+            except OSError:  # the judge died without having read everything
+                data = b""
             if not data:
                 kill_descendants()
                 return
