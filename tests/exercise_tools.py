@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.checks import registry
+from twophase.grading.rlimits import address_space_bytes
 
 # not called at random by a test: these train, calibrate, or change what later code of the process
 # does
@@ -77,18 +79,26 @@ class TooLong(BaseException):
     own error."""
 
 
+MEMORY_BYTES = 2**28
+
+
 @contextmanager
-def cpu_limit(seconds: float) -> Iterator[None]:
+def limits(cpu_s: float) -> Iterator[None]:
     """Stop the block with TooLong after this much processor time (the clock that pytest's own limit
-    does not use)."""
+    does not use), and give it MEMORY_BYTES more memory: what asks for a matrix of any size must
+    fail on every machine, and at once."""
 
     def stop(signum: int, frame: Any) -> None:
         raise TooLong
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if mapped := address_space_bytes():
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, hard))
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.signal(signal.SIGVTALRM, before)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from exercise_tools import TooLong, cpu_limit, public_functions
+from exercise_tools import TooLong, limits, public_functions
 from patience import PATIENCE_S
 
 import twophase
@@ -56,7 +56,7 @@ def test_the_examples_checks_hold_what_the_courses_do(exercise: Exercise) -> Non
     bench = Bench(exercise)
     for name, function in public_functions().items():
         # what never ends, or makes a matrix of any size, is no answer
-        with contextlib.suppress(TooLong), cpu_limit(0.5):
+        with contextlib.suppress(TooLong), limits(cpu_s=0.5):
             assert not bench.judge(LocalAnswer(dict.fromkeys(exercise.entries, function))).right, (
                 name
             )

@@ -10,7 +10,7 @@ import pytest
 from exercise_tools import (
     ALL_IDS,
     TooLong,
-    cpu_limit,
+    limits,
     namespace_of,
     public_functions,
     right_answers,
@@ -66,7 +66,7 @@ def passing(exercise_id: str, functions: dict[str, Any]) -> list[str]:
             continue
         answer = LocalAnswer(dict.fromkeys(bench.exercise.entries, function))
         # sums over a range never end on some arguments, and so are no answer
-        with contextlib.suppress(TooLong), cpu_limit(0.5):
+        with contextlib.suppress(TooLong), limits(cpu_s=0.5):
             if bench.judge(answer, whole=False).right:
                 found.append(name)
     return found
