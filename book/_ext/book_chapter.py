@@ -1,6 +1,7 @@
 """``{chapter}``: what stands at the head of a chapter, and ``{sitting}``: where a sitting ends and
 the next one starts."""
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -12,6 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 LONGEST_SITTING = 45  # minutes
+NOTEBOOKS = "_downloads/notebooks"  # in the built book: the chapters to run
 
 
 def minutes_list(text: str) -> list[int]:
@@ -77,6 +79,10 @@ class Chapter(SphinxDirective):
             facts += nodes.Text(" Exercises: ")
             facts += page_link(notebook, notebook.rpartition("/")[2] + ".ipynb")
             facts += nodes.Text(".")
+        name = self.env.docname.rpartition("/")[2]
+        facts += nodes.Text(" This page as a notebook: ")
+        facts += nodes.reference("", f"{name}.ipynb", refuri=f"../{NOTEBOOKS}/{name}.ipynb")
+        facts += nodes.Text(".")
         box += facts
         if self.content:
             box += nodes.paragraph("", "You will be able to", classes=["tp-able"])
@@ -134,6 +140,19 @@ class Sitting(SphinxDirective):
         return [box]
 
 
+def write_notebooks(app: Sphinx, failed: Exception | None) -> None:
+    """Each chapter as a notebook, where its head links to."""
+    from twophase.lab.chapters import to_notebook
+
+    if failed is not None or app.builder.format != "html":
+        return
+    folder = Path(app.outdir) / NOTEBOOKS
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in sorted((Path(app.srcdir) / "book").glob("[0-9][0-9]_*.md")):
+        made = to_notebook(page.read_text(encoding="utf-8"), page.stem)
+        (folder / f"{page.stem}.ipynb").write_bytes(made)
+
+
 def warn_two_titles(app: Sphinx, doctree: nodes.document) -> None:
     """A page has one title. (With two, the numbering of sphinx-external-toc fails as well, in words
     that help nobody.)"""
@@ -150,4 +169,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("chapter", Chapter)
     app.add_directive("sitting", Sitting)
     app.connect("doctree-read", warn_two_titles)
+    app.connect("build-finished", write_notebooks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,8 +29,8 @@ def lab(
     ] = True,
     course: Course = COURSE,
 ) -> None:
-    """Copy the notebooks that are missing from exercises/ to my/ and open JupyterLab there. Nothing
-    is ever overwritten."""
+    """Copy the notebooks that are missing from exercises/ to my/, the chapters to my/chapters/, and
+    open JupyterLab there. Nothing is ever overwritten."""
     copied = my_folder.fill(course)
     mine = my_folder.folder(course)
     typer.echo(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from twophase.lab.record import FILE_NAME, STATE_FOLDER
+
+CHAPTERS = "chapters"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,23 @@ def fill(course: Path) -> list[str]:
     record = progress_file(course)
     record.parent.mkdir(parents=True, exist_ok=True)
     record.touch()
-    return [n.name for n in notebooks if _create(folder(course) / n.name, n.read_bytes())]
+    copied = [n.name for n in notebooks if _create(folder(course) / n.name, n.read_bytes())]
+    made = [p.name for p in pages(course) if _create(*_chapter(course, p))]
+    return copied + [f"{CHAPTERS}/{Path(name).stem}.ipynb" for name in made]
+
+
+def pages(course: Path) -> list[Path]:
+    """The chapters of the book that are here; none in what an instructor handed out."""
+    return sorted((course / "book").glob("[0-9][0-9]_*.md"))
+
+
+def _chapter(course: Path, page: Path) -> tuple[Path, bytes]:
+    """Where a chapter's notebook lies in the learner's folder, and what is in it when it is new."""
+    from twophase.lab import chapters  # brings jupytext
+
+    target = folder(course) / CHAPTERS / f"{page.stem}.ipynb"
+    target.parent.mkdir(exist_ok=True)
+    return target, chapters.to_notebook(page.read_text(encoding="utf-8"), page.stem)
 
 
 def _written_beside(path: Path, data: bytes) -> str:
@@ -91,26 +110,50 @@ def update(course: Path) -> Iterator[Report]:
         if notebook.name in copied:
             yield Report(notebook.name, ["new, copied"])
             continue
-        try:
-            yield Report(
-                notebook.name, _update_one(folder(course) / notebook.name, notebook.read_bytes())
-            )
-        except (ValueError, OSError) as e:
-            yield Report(notebook.name, [f"left as it is: {e}"], failed=True)
+        target = folder(course) / notebook.name
+        yield _reported(notebook.name, partial(_merge, target, notebook.read_bytes()))
+    for page in pages(course):
+        target, made = _chapter(course, page)
+        yield _reported(f"{CHAPTERS}/{target.name}", partial(_renew, target, made))
 
 
-def _update_one(path: Path, release: bytes) -> list[str]:
+def _reported(name: str, bring: Callable[[], list[str]]) -> Report:
+    try:
+        return Report(name, bring())
+    except (ValueError, OSError) as e:
+        return Report(name, [f"left as it is: {e}"], failed=True)
+
+
+def _renew(path: Path, made: bytes) -> list[str]:
+    """A new release of a chapter takes the old one's place, which is kept."""
+    from twophase.cli import merge  # brings nbformat
+
+    before = path.read_bytes()
+    pages = [merge.read(data).metadata.get("twophase", {}).get("page") for data in (before, made)]
+    if pages[0] == pages[1]:
+        return ["up to date"]
+    return ["updated", *_replace(path, before, made, backup=path.parents[1])]
+
+
+def _merge(path: Path, release: bytes) -> list[str]:
     from twophase.cli import merge  # brings nbformat
 
     before = path.read_bytes()
     merged = merge.merge(merge.read(before), merge.read(release))
     if not merged.changed:
         return ["up to date"]
+    made = merge.to_bytes(merged.notebook)
+    return ["updated", *merged.lines, *_replace(path, before, made, backup=path.parent)]
+
+
+def _replace(path: Path, before: bytes, made: bytes, backup: Path) -> list[str]:
+    """Put `made` in the place of what was read as `before`, which stays in the learner's folder
+    `backup`. Raises ValueError if it was saved meanwhile."""
     digest = hashlib.sha256(before).hexdigest()[:12]
-    backup = path.parent / STATE_FOLDER / "backup" / f"{path.stem}-{digest}.ipynb"
-    backup.parent.mkdir(parents=True, exist_ok=True)
-    _create(backup, before)
-    part = _written_beside(path, merge.to_bytes(merged.notebook))
+    kept = backup / STATE_FOLDER / "backup" / f"{path.stem}-{digest}.ipynb"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    _create(kept, before)
+    part = _written_beside(path, made)
     try:
         if path.read_bytes() != before:
             raise ValueError(
@@ -121,4 +164,4 @@ def _update_one(path: Path, release: bytes) -> list[str]:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part)
-    return ["updated", *merged.lines, f"the notebook as it was: {shown(backup)}"]
+    return [f"the notebook as it was: {shown(kept)}"]

@@ -1,0 +1,125 @@
+"""A chapter of the book as a notebook to run: its cells as they are, its text as plain Markdown.
+
+What only a page can do (questions that answer, things to play with) becomes text or a remark, and a
+number that the page quotes from its run stands as the name that the cells give it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+
+import jupytext
+
+BLOCK = re.compile(r"^:::\{(?P<name>[a-z-]+)\} ?(?P<argument>.*)\n(?P<body>(?:.*\n)*?):::$", re.M)
+OPTION = re.compile(r"^:(?P<name>[a-z-]+): ?(?P<value>.*)\n?", re.M)
+MATH = re.compile(r"^```\{math\}\n(?P<body>(?:.*\n)*?)```$", re.M)
+ROLE = re.compile(r"\{(?P<role>[a-z:]+)\}`(?P<text>[^`]+)`")
+CHOICE = re.compile(r"^- \[(?P<mark>[ x])\] (?P<text>.*?) \|\| (?P<reason>.*)$", re.M)
+HEAD = (
+    "*This is the page {stem} as a notebook: run its cells from the top. The page itself has the"
+    " numbers in its sentences, the questions' answers and the things to play with.*"
+)
+
+
+def to_notebook(page: str, stem: str) -> bytes:
+    """The MyST page as the bytes of a notebook (nbformat 4), `metadata.twophase.page` the digest of
+    what it was made from. The same page gives the same bytes."""
+    nb = jupytext.reads(page, "md:myst")
+    for number, cell in enumerate(nb.cells):
+        cell.id = f"{stem}-{number}"
+        if cell.cell_type == "markdown":
+            cell.source = plain(cell.source)
+        else:
+            folded = "hide-input" in cell.metadata.get("tags", [])
+            cell.metadata = {"jupyter": {"source_hidden": True}} if folded else {}
+    title, _, rest = nb.cells[0].source.partition("\n")
+    nb.cells[0].source = f"{title}\n\n{HEAD.format(stem=stem)}\n{rest}"
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    nb.metadata = {"kernelspec": kernel, "twophase": {"page": digest(page)}}
+    nb.nbformat, nb.nbformat_minor = 4, 5
+    return (json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode("utf-8")
+
+
+def digest(page: str) -> str:
+    """What tells one release of a page from another."""
+    return hashlib.sha256(page.encode("utf-8")).hexdigest()[:16]
+
+
+def plain(markdown: str) -> str:
+    """MyST as Markdown that JupyterLab shows: blocks, formulas and roles in words."""
+    text = BLOCK.sub(_block, markdown)
+    text = MATH.sub(lambda m: f"$$\n{OPTION.sub('', m['body'])}$$", text)
+    return ROLE.sub(_role, text)
+
+
+def _block(found: re.Match[str]) -> str:
+    options = {m["name"]: m["value"] for m in OPTION.finditer(found["body"])}
+    body = OPTION.sub("", found["body"]).strip("\n")
+    write = BLOCKS.get(found["name"])
+    return body if write is None else write(found["argument"], options, body)
+
+
+def _chapter(argument: str, options: dict[str, str], body: str) -> str:
+    return f"You will be able to\n\n{body}"
+
+
+def _sitting(argument: str, options: dict[str, str], body: str) -> str:
+    minutes = options.get("minutes", "")
+    return f"---\n\n**Sitting {argument}**, {minutes} minutes.\n\n{body}"
+
+
+def _exercises(argument: str, options: dict[str, str], body: str) -> str:
+    slugs = [slug.strip() for slug in options.get("only", "").split(",") if slug.strip()]
+    named = ", ".join(f"`{argument}-{slug}`" for slug in slugs)
+    return f"**Exercises** of {argument}{': ' + named if named else ''}, in their own notebook."
+
+
+def _play(argument: str, options: dict[str, str], body: str) -> str:
+    return "*(On the page there is something to play with here.)*"
+
+
+def _question(argument: str, options: dict[str, str], body: str) -> str:
+    choices = list(CHOICE.finditer(body))
+    asked = "\n".join(f"- {c['text']}" for c in choices)
+    answers = "\n".join(
+        f"- **{'Right' if c['mark'] == 'x' else 'No'}**: {c['text']} {c['reason']}" for c in choices
+    )
+    before = body[: choices[0].start()].strip() if choices else body
+    return "\n\n".join(
+        part
+        for part in (
+            f"**Question.** {argument}",
+            before,
+            asked,
+            f"<details><summary>Answers</summary>\n\n{answers}\n\n</details>",
+        )
+        if part
+    )
+
+
+def _sources_say(argument: str, options: dict[str, str], body: str) -> str:
+    lines = [f"**The sources say: {argument}**", "", *body.splitlines()]
+    return "\n".join(f"> {line}".rstrip() for line in lines)
+
+
+BLOCKS: dict[str, Callable[[str, dict[str, str], str], str]] = {
+    "chapter": _chapter,
+    "sitting": _sitting,
+    "exercises": _exercises,
+    "play": _play,
+    "question": _question,
+    "sources-say": _sources_say,
+}
+
+
+def _role(found: re.Match[str]) -> str:
+    """A term or a reference by its words, a number of the run by its name."""
+    role, words = found["role"], found["text"].partition(" <")[0].strip()
+    if role.startswith("py:"):
+        return f"`{words.removeprefix('~').rpartition('.')[2]}`"
+    if role.startswith("glue"):
+        return f"`{words}`"
+    return f"({words})" if role.startswith(("cite", "eq")) else words
