@@ -38,14 +38,14 @@ from twophase.drawing.text import ADVANCE, BOLD, SMALLEST, text_width
 
 ROOT = Path(__file__).resolve().parent.parent
 CSS = (ROOT / "book" / "_static" / "house.css").read_text("utf8")
-THEMES = {"light": 'html:not([data-theme="dark"])', "dark": 'html[data-theme="dark"]'}
+THEMES = {"light": "html", "dark": 'html[data-theme="dark"]'}
 Color = tuple[float, float, float]
 ALT = "A drawing made for a test."
 
 
 def variables(theme: str) -> dict[str, Color]:
     """The colors of the site, each channel from 0 to 1."""
-    rules = CSS.split(THEMES[theme] + " {", 1)[1].split("}", 1)[0]
+    rules = CSS.split(THEMES[theme] + " {\n", 1)[1].split("}", 1)[0]
     found = re.findall(r"--tp-([\w-]+): #([0-9a-f]{6})", rules)
     return {name: tuple(int(h[i : i + 2], 16) / 255 for i in (0, 2, 4)) for name, h in found}  # type: ignore[misc]
 
@@ -71,6 +71,12 @@ def contrast(one: Color, two: Color) -> float:
     """WCAG 2.2, contrast ratio."""
     high, low = sorted((luminance(one), luminance(two)), reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_paper_knows_no_dark_theme() -> None:
+    assert variables("light") != variables("dark")
+    assert CSS.count("--tp-paper:") == 2
+    assert "@media screen {\n  " + THEMES["dark"] + " {\n" in CSS
 
 
 @pytest.mark.parametrize("theme", THEMES)

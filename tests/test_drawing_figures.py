@@ -123,13 +123,27 @@ def test_on_a_page_every_text_is_at_least_eleven_pixels(fig):
 
 def test_the_narrow_form_says_what_the_wide_one_says(fig):
     def words(svg: str) -> set[str]:
-        return set(" ".join(said for _, said in texts(svg)).split())
+        return {word.rstrip(":") for _, said in texts(svg) for word in said.split()}
 
     wide, narrow = (words(svg) for svg in forms(fig))
     numbers = re.compile(r"[\d.]+|k")  # ticks may differ
     assert {w for w in wide if not numbers.fullmatch(w)} == {
         w for w in narrow if not numbers.fullmatch(w)
     }
+
+
+def test_in_one_legend_of_two_panels_an_entry_says_of_which_it_is():
+    fig, (left, right) = plots.figure(1, 2)
+    for ax, name in ((left, "small"), (right, "large")):
+        ax.plot([1, 2], label="both")
+        ax.errorbar([1, 2], [1, 2], [0.1, 0.2], fmt="o", label=f"points of the {name}")
+        plots.label(ax, "x [1]", "y [1]", f"{name} stack")
+        ax.legend()
+    _, narrow = forms(fig)
+    plt.close(fig)
+    said = [words for _, words in texts(narrow)]
+    assert said.count("both") == 1
+    assert {"small stack: points of the small", "large stack: points of the large"} <= set(said)
 
 
 def test_drawing_both_forms_changes_nothing(fig):

@@ -89,15 +89,29 @@ def _break_texts(ax: Axes) -> None:
 
 
 def _put_legends_below(fig: Figure) -> int:
-    """Make one legend of all, below the figure; how many lines it has. An entry that several
-    panels share is listed once."""
-    entries: dict[str, Any] = {}
-    for legend in cast("list[Legend]", fig.findobj(Legend)):
-        labels = [text.get_text() for text in legend.get_texts()]
-        entries.update(zip(labels, legend.legend_handles, strict=True))
+    """Make one legend of all, below the figure; how many lines it has. Where panels have legends
+    that differ, an entry says of which panel it is."""
+    found = [(legend, _entries(legend)) for legend in cast("list[Legend]", fig.findobj(Legend))]
+    shared = set.intersection(*(set(entries) for _, entries in found)) if found else set()
+    merged: dict[str, Any] = {}
+    for legend, entries in found:
+        title = "" if legend.axes is None else legend.axes.get_title(loc="left")
+        for label, handle in entries.items():
+            alone = len(found) == 1 or label in shared or not title
+            merged[label if alone else f"{title}: {label}"] = handle
         legend.remove()
-    if not entries:
+    if not merged:
         return 0
-    said = [textwrap.fill(label, 42) for label in entries]
-    fig.legend(list(entries.values()), said, loc="outside lower left", fontsize=9)
+    said = [textwrap.fill(label, 42) for label in merged]
+    fig.legend(list(merged.values()), said, loc="outside lower left", fontsize=9)
     return sum(label.count("\n") + 1 for label in said)
+
+
+def _entries(legend: Legend) -> dict[str, Any]:
+    """What a legend lists: label and what is drawn for it, the artist itself where it is known."""
+    labels = [text.get_text() for text in legend.get_texts()]
+    entries = dict(zip(labels, legend.legend_handles, strict=True))
+    if legend.axes is not None:
+        handles, names = legend.axes.get_legend_handles_labels()
+        entries |= {n: h for n, h in zip(names, handles, strict=True) if n in entries}
+    return entries
