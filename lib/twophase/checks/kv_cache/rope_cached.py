@@ -174,7 +174,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 1, 3, 2, 1, 6, 1),
         _case(rng, 2, 4, 6, 2, 8, rng.randrange(5, 90)),
         _case(rng, 2, 2, 3, 3, 10, rng.randrange(100, 900), 500.0),
-        _case(rng, 1, 3, 2, 2, 2, edges.past(2048)),
+        _case(rng, 1, 3, 3, 3, 2, edges.past(2048)),  # T = N = K
         _case(rng, 1, 2, 1, 1, 4, edges.past(2048), 100.0),
         _case(rng, 1, 3, 2, 2, 2, edges.past(8192)),
         _case(rng, 1, 3, 1, 1, 4, edges.past(2**17), 1e6),

@@ -67,6 +67,12 @@ def _memory() -> list[Edge]:
             ("plain", 1, "int8", 3),
         ),
         (
+            "three sequences fit in bf16, and eight in int8",
+            work(448_650, 900, formats=["bf16", "int8"]),
+            [machine()],
+            ("plain", 1, "int8", 8),
+        ),
+        (
             "three sequences fill three chips",
             work(1_348_650, 900),
             [machine(max_chips=3)],

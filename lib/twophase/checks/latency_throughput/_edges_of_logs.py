@@ -112,6 +112,10 @@ def _values() -> dict[str, tuple[str, Events]]:
         ),
         "computing exactly as long as reading": ("healthy", log(5, new_tokens=BALANCE)),
         "computing hardly longer than reading": ("compute-bound", log(5, **COMPUTES)),
+        "three of five steps alike: slow, and without a new token": (
+            "overhead-bound",
+            log(5, at([0, 2, 3], ratio=3.0, new_tokens=0) | {1: {"ratio": 1.5}}),
+        ),
         "steps without a new token": ("healthy", log(5, new_tokens=0)),
     }
 
