@@ -4,10 +4,13 @@ last."""
 from __future__ import annotations
 
 import html
+from typing import TYPE_CHECKING
 
-from twophase.checks.exercise import Exercise
 from twophase.lab import course
 from twophase.lab.shown import CODE
+
+if TYPE_CHECKING:
+    from twophase.checks.exercise import Exercise
 
 
 def help_of(exercise: Exercise, attempted: bool) -> str:
