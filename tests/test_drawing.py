@@ -179,6 +179,15 @@ def test_an_svg_is_shown_in_its_own_size_so_that_its_text_keeps_its_own() -> Non
     assert re.findall(r' id="', html) == []  # any number of drawings may stand on a page
 
 
+def test_every_short_name_of_a_color_is_said_in_its_own_svg() -> None:
+    for name, part in PARTS.items():
+        for made in re.findall(r"<svg.*?</svg>", Drawing(part, alt=ALT)._repr_html_()):
+            used = set(re.findall(r'"var\((--c\d+)\)"', made))
+            said = set(re.findall(r"(--c\d+):(?:var|color-mix)\(", made))
+            assert used == said, name
+            assert used
+
+
 WORD = st.text("abcdefgWM·→ 0123", min_size=0, max_size=12)
 CELL = st.tuples(WORD, st.sampled_from(sorted(STATES)))
 

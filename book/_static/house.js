@@ -54,6 +54,17 @@
     });
   }
 
+  // On paper every choice has its reason: a folded one would print its heading alone.
+  function printing() {
+    const reasons = [...document.querySelectorAll("details.tp-reason")];
+    let opened = [];
+    window.addEventListener("beforeprint", () => {
+      opened = reasons.filter((reason) => !reason.open);
+      for (const reason of opened) reason.open = true;
+    });
+    window.addEventListener("afterprint", () => { for (const reason of opened) reason.open = false; });
+  }
+
   // A definition: the link's title, shown on hover and on keyboard focus; Escape closes it.
   function definitions() {
     const box = document.createElement("div");
@@ -157,6 +168,7 @@
 
   function start() {
     document.querySelectorAll("form.tp-question").forEach(question);
+    printing();
     definitions();
     repairs();
     quantities();

@@ -1,6 +1,7 @@
 """From a block of marks to SVG. Patterns are drawn as lines, cut at the box: without ids, any
 number of drawings live on one page."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -14,13 +15,22 @@ def svg(block: Block, alt: str, css_class: str) -> str:
     """The drawing of a block, in its own size, named `alt` for those who cannot see it."""
     wide, high = f"{block.width + 2:.0f}", f"{block.height + 2:.0f}"
     order = sorted(block.marks, key=lambda mark: isinstance(mark, Text))  # nothing covers a text
+    body, colors = _shortened("".join(map(_drawn, order)))
     return (
         f'<svg class="{css_class}" role="img" aria-label="{escape(alt)}" width="{wide}"'
-        f' height="{high}" viewBox="-1 -1 {wide} {high}"'
-        ' style="font-family:var(--tp-ui,var(--jp-ui-font-family,sans-serif))">'
-        + "".join(map(_drawn, order))
-        + "</svg>"
+        f' height="{high}" viewBox="-1 -1 {wide} {high}" style="{colors}'
+        f'font-family:var(--tp-ui,var(--jp-ui-font-family,sans-serif))">{body}</svg>'
     )
+
+
+def _shortened(body: str) -> tuple[str, str]:
+    """The marks with a short name for each color, and the style that says what the names mean."""
+    found = dict.fromkeys(re.findall(r'(?:fill|stroke)="((?:var|color-mix)\([^"]*)"', body))
+    style = ""
+    for number, color in enumerate(found):
+        body = body.replace(f'"{color}"', f'"var(--c{number})"')
+        style += f"--c{number}:{color};"
+    return body, style
 
 
 def _drawn(mark: Mark) -> str:
