@@ -147,6 +147,21 @@ def start_from_zero(T: int, H: int) -> State:
     return [torch.zeros(T, H), torch.zeros(T), torch.zeros(T)]
 
 
+def maximum_of_hidden_keys() -> dict[str, Callable[..., Any]]:
+    """Takes the maximum before it masks."""
+
+    def add_block(
+        state: State, q: Tensor, k: Tensor, v: Tensor, key_start: int, query_start: int
+    ) -> State:
+        out, m, l = state
+        m_new = torch.maximum(m, no_mask(q, k, key_start, query_start).amax(-1))
+        old = torch.exp(m - m_new)
+        weights = torch.exp(right_scores(q, k, key_start, query_start) - m_new[:, None])
+        return [out * old[:, None] + weights @ v, m_new, l * old + weights.sum(-1)]
+
+    return {"start": start, "add_block": add_block, "finish": finish}
+
+
 def keeps_the_keys() -> dict[str, Callable[..., Any]]:
     """Right numbers from a state that holds every key and value."""
 

@@ -105,6 +105,13 @@ wrong.add(
     " others would become 0 / 0.",
 )
 wrong.add(
+    "maximum_of_hidden_keys",
+    b.maximum_of_hidden_keys(),
+    "kernels that mask after the maximum",
+    "Your maximum counts keys that the query does not see: where one of them has a far larger"
+    " score, all others become 0 / 0. Mask first.",
+)
+wrong.add(
     "masked_block_is_nan",
     b.blockwise(merge=b.masked_block_is_nan),
     "fully masked rows (a classic of attention kernels)",
