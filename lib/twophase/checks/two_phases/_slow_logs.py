@@ -96,6 +96,11 @@ def logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:
     ]
 
 
+def longest(rng: random.Random) -> Events:
+    """As many tokens as the task allows, one of the last ones late."""
+    return events(rng, 0.01, 0.1, stalled(steady(rng, 0.02, 1_599), 70))
+
+
 def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
     """Just below and just above every rule, a fault in the first and in the last gap, and gaps that
     look like growth to another rule. No noise: what each promises holds at every seed."""

@@ -9,7 +9,13 @@ from statistics import mean, median
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.two_phases._slow_logs import Events, logs, on_the_threshold, thresholds
+from twophase.checks.two_phases._slow_logs import (
+    Events,
+    logs,
+    longest,
+    on_the_threshold,
+    thresholds,
+)
 
 wrong = Misconceptions()
 
@@ -158,7 +164,7 @@ def cases(rng: random.Random) -> list[Case]:
     short = [*logs(rng, 16), *thresholds(rng)]
     short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
-    long = [*logs(rng, rng.randrange(20, 80)), logs(rng, 1_599)[9]]
+    long = [*logs(rng, rng.randrange(20, 80)), ("stalled", longest(rng))]
     hidden = [
         Case(f"log {i}", (log,), public=False)
         for i, (_, log) in enumerate(long, start=len(shown) + 1)
