@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pytest
 import torch
@@ -198,26 +198,48 @@ def test_a_pass_that_is_broken_off_behind_the_last_layer_changes_nothing_either(
     same(feed(model, cache, [[5]])[0][0], alone(model, [*text(8), 5])[-1])
 
 
-@pytest.mark.parametrize("anew", ["truncate", "release"])
-def test_a_cache_whose_commit_was_broken_off_says_so_and_can_begin_anew(monkeypatch, anew):
-    model, cache = MODELS["window"], MODELS["window"].new_cache(1, 30)
-    feed(model, cache, [text(8)])
-    monkeypatch.setattr(cache.stores[1], "commit", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        feed(model, cache, [text(3)])
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match="a commit was broken off"):
-        feed(model, cache, [[5]])
-    with pytest.raises(ValueError, match="a commit was broken off"):
-        cache.commit()  # a path would be moved a second time
-    with pytest.raises(ValueError, match="a commit was broken off"):
-        cache.fork(0, 0)
-    if anew == "truncate":
-        cache.truncate(0)
-    else:
-        cache.release(0)
-        cache.admit()
-    same(feed(model, cache, [text(6)])[0], alone(model, text(6)))
+CHANGES = {
+    "commit": ("commit", lambda model, cache: feed(model, cache, [[5], [6]])),
+    "cut": ("take_back", lambda model, cache: cache.truncate([8, 2])),
+    "copy": ("copy_row", lambda model, cache: cache.fork(0, 1)),
+    "release": ("clear", lambda model, cache: cache.release(1)),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_cache_whose_change_was_broken_off_at_any_layer_says_so_and_can_begin_anew(
+    kind, change, monkeypatch
+):
+    model, (method, run) = MODELS[kind], CHANGES[change]
+    for broken in MODELS[kind].new_cache(2, 30).stores:
+        cache = model.new_cache(2, 30, rollback=2)
+        feed(model, cache, [text(8), text(2)])
+        feed(model, cache, [[1], [2]])
+        monkeypatch.setattr(cache.stores[broken], method, interrupt)
+        if change == "cut" and kind not in LIMITED:
+            run(model, cache)  # layers that overwrite nothing need no change
+            continue
+        if change == "cut" and cache.stores[broken].unlimited:
+            continue
+        with pytest.raises(KeyboardInterrupt):
+            run(model, cache)
+        monkeypatch.undo()
+        for use in (
+            partial(feed, model, cache, [[5], [6]]),
+            cache.commit,  # a path would be moved a second time
+            partial(cache.fork, 0, 1),
+            partial(cache.truncate, [1, 1]),
+        ):
+            with pytest.raises(ValueError, match="a change was broken off"):
+                use()
+        if broken:
+            cache.truncate(0)
+        else:
+            cache.release(0)
+            cache.release(1)
+            assert (cache.admit(), cache.admit()) == (0, 1)
+        same(feed(model, cache, [text(6), text(3)])[0], alone(model, text(6)))
 
 
 def test_padding_may_stand_beyond_the_positions_that_were_learned():
@@ -304,6 +326,22 @@ def test_drafts_of_nan_that_do_not_stay_leave_no_trace(kind, n_drafts, lengths, 
         for b, logits in enumerate(feed(model, cache, new)):
             same(logits, alone(model, held[b] + new[b])[len(held[b]) :])
             held[b] = held[b] + new[b]
+
+
+@pytest.mark.parametrize("kind", sorted(LIMITED))
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_lone_draft_of_nan_leaves_no_trace_when_those_before_it_are_cut(kind, commit):
+    model, cache = damaged(kind), MODELS[kind].new_cache(2, 30, rollback=3)
+    held = [[t % NAN for t in text(n)] for n in (9, 7)]
+    feed(model, cache, held)
+    for new in ([[1], [2]], [[3], [4]]):
+        feed(model, cache, new)
+    feed(model, cache, [[NAN]] * 2, commit=False)
+    if commit:
+        cache.commit(0)
+    cache.truncate([9, 7])
+    for b, logits in enumerate(feed(model, cache, [[5], [6]])):
+        same(logits[0], alone(model, [*held[b], 5 + b])[-1])
 
 
 @EVERY

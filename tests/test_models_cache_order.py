@@ -6,10 +6,20 @@ import random
 
 import pytest
 import torch
-from test_models_cache import EVERY, MODELS, ODD, STATES, alone, feed, interrupt, same
+from test_models_cache import (
+    EVERY,
+    NAN,
+    STATES,
+    alone,
+    damaged,
+    feed,
+    interrupt,
+    same,
+    tree_of,
+)
 
 B, STEPS = 3, 12
-DEEDS = ["feed"] * 4 + ["draft"] * 4 + ["break"] * 2 + ["cut"] * 2 + ["fork", "new"]
+DEEDS = ["feed"] * 4 + ["draft", "tree"] * 2 + ["break_off", "cut", "poison"] * 2 + ["fork", "new"]
 
 
 class Rows:
@@ -17,7 +27,7 @@ class Rows:
 
     def __init__(self, kind: str, seed: int) -> None:
         self.draw = random.Random(f"{kind} {seed}")
-        self.kind, self.model = kind, MODELS[kind]
+        self.kind, self.model = kind, damaged(kind)  # one token's embedding is NaN
         self.S_max, self.rollback = self.draw.choice([4, 7, 30]), self.draw.choice([0, 1, 2, 5])
         self.cache = self.model.new_cache(B, self.S_max, rollback=self.rollback)
         self.held: list[list[int]] = [[] for _ in range(B)]
@@ -28,7 +38,7 @@ class Rows:
         even = self.draw.random() < 0.4
         counts = [T if even else self.draw.randint(0, T) for _ in range(B)]
         room = [min(n, self.S_max - len(h)) for n, h in zip(counts, self.held, strict=True)]
-        return [self.draw.choices(range(ODD["V"]), k=n) for n in room]
+        return [self.draw.choices(range(NAN), k=n) for n in room]
 
     def feed(self, commit: bool = True) -> list[list[int]]:
         new = self.new()
@@ -51,6 +61,34 @@ class Rows:
             assert self.kind in STATES
             self.cache.commit(kept := [0] * B)
         self.held = [h + some[:n] for h, some, n in zip(self.held, new, kept, strict=True)]
+
+    def tree(self) -> None:
+        """Drafts that branch: each gets what it would after its own path, and one path stays."""
+        if self.kind in STATES:
+            return
+        new = self.new()
+        T = max(1, *map(len, new))
+        parents = [self.draw.randrange(-1, t) for t in range(T)]
+        paths = [[t] for t in range(T)]
+        for t, parent in enumerate(parents):
+            if parent >= 0:
+                paths[t] = [*paths[parent], t]
+        found = feed(self.model, self.cache, new, tree=tree_of(parents), commit=False)
+        for held, some, logits in zip(self.held, new, found, strict=True):
+            for t in range(len(some)):
+                way = held + [some[s] for s in paths[t]]
+                same(logits[t], alone(self.model, way)[-1])
+        kept = [self.draw.choice([[], *paths[: len(some)]]) for some in new]
+        self.cache.commit(paths=kept)
+        for held, some, path in zip(self.held, new, kept, strict=True):
+            held += [some[t] for t in path]
+
+    def poison(self) -> None:
+        """Drafts of NaN that do not stay."""
+        drafts = [[NAN] * len(some) for some in self.new()]
+        feed(self.model, self.cache, drafts, commit=False)
+        if self.draw.random() < 0.5:
+            self.cache.commit(0)
 
     def break_off(self) -> None:
         layer = self.model.layers[self.draw.randrange(self.model.config.L)]
@@ -78,9 +116,7 @@ class Rows:
             assert self.cache.admit() == a
             self.held[a] = []
         else:
-            {"feed": self.feed, "draft": self.draft, "break": self.break_off, "cut": self.cut}[
-                deed
-            ]()
+            getattr(self, deed)()
         assert self.cache.lengths == tuple(map(len, self.held))
 
 

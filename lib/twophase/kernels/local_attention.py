@@ -156,7 +156,9 @@ class RingKVCache(KVCache):
             ring[rows, where] = new[rows, tokens].to(ring.dtype)
 
     def take_back(self, gone: Span) -> None:
-        """Write zeros over these tokens: the windows of earlier queries need only the others."""
-        rows, _, slots = gone.index  # [n] each
+        """Write zeros over these tokens, and over a lone one behind them that did not stay: the
+        windows of earlier queries need only the others."""
+        more = tuple(n + 1 if n else 0 for n in gone.n_new)
+        rows, _, slots = Span(gone.starts, more, gone.T + 1, gone.device).index  # [n] each
         for ring in self.held:
             ring[rows, slots % self.slots] = 0

@@ -28,7 +28,7 @@ class Row:
     undo: int = 0  # how many of these can be taken back, where stores are limited
     written: int = 0  # slots that were ever written to, also by tokens that did not stay
     taken: bool = True  # a sequence is here, if only an empty one
-    torn: bool = False  # a commit was broken off: some layers have the new tokens, some not
+    torn: bool = False  # a change was broken off: some layers have it, some not
 
 
 class Cache:
@@ -146,8 +146,7 @@ class Cache:
                 raise ValueError("a layer with a state did not run: none of its tokens can stay.")
             back = [came - n for came, n in zip(span.n_new, counts, strict=True)]
             self._check_undo(back, [0 if long else self.rollback] * self.B)
-        for row in self._rows:
-            row.torn = True
+        self._mark_torn(self._rows)
         for store in self.stores.values():
             if paths is not None:
                 store.move(span, paths)
@@ -155,9 +154,7 @@ class Cache:
         for row, n in zip(self._rows, counts, strict=True):
             row.length += n
             row.undo = 0 if n and long else min(self.rollback, row.undo + n)
-        for row in self._rows:
             row.torn = False
-        self._span = None
 
     def truncate(self, lengths: Counts) -> None:
         """Forget every token from position `lengths[b]` on (one number: for all sequences).
@@ -172,15 +169,18 @@ class Cache:
                     f"sequence {b} holds {row.length} tokens and cannot be cut to {n}."
                 )
         back = tuple(row.length - n if n else 0 for n, row in zip(wanted, self._rows, strict=True))
+        if any(wanted):
+            self._check_whole()
         self._check_undo(back, [row.undo for row in self._rows])
         self._span = None
         if any(back):
             gone = Span(wanted, back, max(back), self.device)
+            self._mark_torn(self._rows)
             for store in self.stores.values():
                 if not store.unlimited:  # the others are wiped when a mask must hide it
                     store.take_back(gone)
         for b, (n, row) in enumerate(zip(wanted, self._rows, strict=True)):
-            row.length, row.undo = n, row.undo - back[b]
+            row.length, row.undo, row.torn = n, row.undo - back[b], False
             if n == 0:
                 self._clear(b)
 
@@ -213,10 +213,11 @@ class Cache:
     def fork(self, source: int, target: int) -> None:
         """Make the sequence of one row a copy of another's, so that they can part."""
         self._check_whole()
+        copied = replace(self._rows[self._checked(source)], taken=True)
+        self._mark_torn([self._rows[self._checked(target)]])
         for store in self.stores.values():
-            store.copy_row(self._checked(source), self._checked(target))
-        self._rows[target] = replace(self._rows[source], taken=True)
-        self._span = None
+            store.copy_row(source, target)
+        self._rows[target], self._span = copied, None
 
     def fill_with_noise(self, length: int) -> None:
         """As if every sequence held `length` tokens: for measuring, where numbers do not matter."""
@@ -231,16 +232,23 @@ class Cache:
         self._span = None
 
     def _clear(self, row: int) -> None:
+        self._mark_torn([self._rows[row]])
         for store in self.stores.values():
             store.clear(row)
         self._rows[row] = Row(taken=self._rows[row].taken)
         self._span = None
 
+    def _mark_torn(self, rows: Sequence[Row]) -> None:
+        """Before layer after layer is changed: until all are, nobody may read these rows."""
+        for row in rows:
+            row.torn = True
+        self._span = None
+
     def _check_whole(self) -> None:
-        """ValueError if a commit was broken off."""
+        """ValueError if a commit, a cut or a copy was broken off."""
         if any(row.torn for row in self._rows):
             raise ValueError(
-                "a commit was broken off, and the layers of this cache hold different tokens:"
+                "a change was broken off, and the layers of this cache hold different tokens:"
                 " truncate(0) or release its rows, and read the tokens again."
             )
 
