@@ -18,6 +18,7 @@ from twophase.models.hugging_face.keys import (
     EXPERTS,
     HARMLESS,
     NEVER_NULL,
+    NULL_MEANS,
     NUMBERS,
     READ,
     REFUSED,
@@ -25,6 +26,7 @@ from twophase.models.hugging_face.keys import (
 )
 from twophase.theory import hugging_face
 from twophase.theory.architecture import Architecture
+from twophase.theory.hugging_face.defaults import LEFT_OUT
 from twophase.theory.hugging_face.values import count, flag, number
 
 Json = Mapping[str, Any]
@@ -95,6 +97,9 @@ def _check_keys(config: Json, text: Json, family: Family) -> None:
                     f"{key} {_short(part[key])} is not supported for model_type"
                     f" {text['model_type']!r}."
                 )
+    for key in sorted(LEFT_OUT.get(text["model_type"], {}).keys() - NULL_MEANS):
+        if text[key] is None:
+            raise ValueError(f"{key} is null: write its value, or leave the key out.")
     if config.get("model_type") in WITH_IMAGES:
         _check_both_parts(config, text)
     if unknown := sorted((config.keys() | text.keys()) - READ - HARMLESS - REFUSED.keys()):

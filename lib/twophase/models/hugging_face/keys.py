@@ -50,11 +50,16 @@ NUMBERS = _words("""
     attn_logit_softcapping final_logit_softcapping routed_scaling_factor layer_norm_eps norm_epsilon
 """)
 
-# A number or name that null leaves open: what is meant by it nobody knows, and transformers 5
-# refuses it. Where null has a meaning (no window, no cap, heads as wide as D/N), it is taken.
+# A number, name or switch that null leaves open: what is meant by it nobody knows, and transformers
+# 5 refuses it. So it does for most keys that have a value where a file leaves them out; where null
+# has a meaning of its own (no window, no cap, no latent of queries), it is taken.
 NEVER_NULL = _words("""
     rms_norm_eps tie_word_embeddings hidden_act hidden_activation rope_theta rope_local_base_freq
-    query_pre_attn_scalar routed_scaling_factor layer_norm_eps norm_epsilon
+    query_pre_attn_scalar routed_scaling_factor layer_norm_eps norm_epsilon attention_bias mlp_bias
+    use_bias use_qkv_bias max_position_embeddings
+""")
+NULL_MEANS = _words("""
+    sliding_window q_lora_rank attn_logit_softcapping final_logit_softcapping sliding_window_pattern
 """)
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names of one number
 
