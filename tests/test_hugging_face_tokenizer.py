@@ -320,3 +320,38 @@ def test_an_end_that_the_model_cannot_write_is_refused(tmp_path):
             ValueError, match=f"eos_token_id {odd} is outside the vocabulary of 100"
         ):
             stop_tokens(tmp_path)
+
+
+# Spaces at the beginning, where transformers 5 builds a tokenizer anew
+
+SPACED = ["the cat", " the cat", "  the cat", "the  cat", "the cat ", "<s> the cat", "<s>the", " "]
+
+
+@pytest.mark.parametrize("legacy", [None, False, True])
+@pytest.mark.parametrize("model_type", ["llama", "gemma2", "deepseek_v2", "mistral", "stablelm"])
+@pytest.mark.parametrize("named", ["LlamaTokenizer", "LlamaTokenizerFast", "TokenizersBackend"])
+def test_spaces_are_read_as_transformers_reads_them_or_refused(named, model_type, legacy, tmp_path):
+    from transformers import AutoTokenizer
+
+    asked: dict[str, Any] = {"tokenizer_class": named, "bos_token": "<s>", "eos_token": "</s>"}
+    asked |= {"unk_token": "<unk>"} | ({} if legacy is None else {"legacy": legacy})
+    sentence_piece().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(asked))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    theirs, ours = AutoTokenizer.from_pretrained(tmp_path), Tokenizer(tmp_path)
+    taken = {text for text in SPACED if taken_by(ours, text)}
+    for text in taken:
+        assert ours.encode(text) == theirs(text)["input_ids"], text
+    refused = set(SPACED) - taken
+    built_anew = named.startswith("Llama") and model_type not in ("mistral", "stablelm")
+    assert refused <= {" the cat", "  the cat", "<s> the cat", "<s>the", " "}
+    assert (" the cat" in refused) == built_anew
+    assert bool(refused) == built_anew
+
+
+def taken_by(tokenizer: Tokenizer, text: str) -> bool:
+    try:
+        tokenizer.encode(text)
+    except ValueError as error:
+        return "a space at its beginning" not in str(error)
+    return True

@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer as Rules
 
 from twophase.models.hugging_face.shards import read_json
+from twophase.models.hugging_face.spaces import built_anew
 from twophase.theory.hugging_face.values import flag
 
 CONTEXT = 6  # tokens of the prompt that the first new ones are decoded with
@@ -37,7 +38,7 @@ class Tokenizer:
                 f"there is no tokenizer.json in {path.parent}{other}: get it, or give tokens"
                 " instead of text."
             )
-        read_json(path)  # for its sentence, if the file is damaged
+        file = read_json(path)
         try:
             self.rules = Rules.from_file(str(path))
         except Exception as error:  # the library raises nothing more specific
@@ -47,12 +48,13 @@ class Tokenizer:
         self.rules.no_truncation()
         self.rules.no_padding()
         self.V = V
-        beside = path.with_name("tokenizer_config.json")
-        asked = read_json(beside) if os.path.lexists(beside) else {}
+        asked = _beside(path, "tokenizer_config.json")
         self.unknown = [
             token for token in _named(asked) if token and self.rules.token_to_id(token) is None
         ]
         self.rules.encode_special_tokens = flag(asked, "split_special_tokens")
+        model_type = _beside(path, "config.json").get("model_type")
+        self.other = built_anew(self.rules, file, asked, model_type)
         self.notes = [*self._about_size(path), *self._about_ends(path, asked)]
 
     def _about_size(self, path: Path) -> Iterator[str]:
@@ -106,6 +108,12 @@ class Tokenizer:
                 " does not know it: the files do not belong together."
             )
         tokens = list(self.rules.encode(text).ids)
+        if self.other is not None and tokens != list(self.other.encode(text).ids):
+            raise ValueError(
+                "tokenizer.json and transformers 5, which does not read it for the tokenizer_class"
+                " of this model, make different tokens of a text with a space at its beginning or"
+                " beside a special token: leave that space out, or give tokens instead of text."
+            )
         if self.V is not None and (beyond := [token for token in tokens if token >= self.V]):
             raise ValueError(
                 f"the tokenizer makes token {beyond[0]} ({self.rules.id_to_token(beyond[0])!r}) of"
@@ -148,6 +156,12 @@ class Tokenizer:
     def _added(self, known: list[int], new: list[int]) -> str:
         """What `new` adds to the text of `known`."""
         return self.decode(known + new)[len(self.decode(known)) :]
+
+
+def _beside(path: Path, name: str) -> dict[str, Any]:
+    """What another file of the directory holds; nothing if it is not there."""
+    beside = path.with_name(name)
+    return read_json(beside) if os.path.lexists(beside) else {}
 
 
 def _named(asked: Mapping[str, Any]) -> list[str]:
