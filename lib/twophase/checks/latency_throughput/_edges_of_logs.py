@@ -132,10 +132,6 @@ def _long() -> dict[str, tuple[str, Events]]:
             "preempting",
             log(LONG, at(range(51), **THREW)),
         ),
-        "600 steps, preempted in 36 in the middle": (
-            "preempting",
-            log(600, at(range(282, 318), **THREW)),
-        ),
     }
 
 
