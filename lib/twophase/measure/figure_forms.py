@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NARROW = 3.4  # inches: 326 pixels
 SMALLEST = 9  # points: 12 pixels, of which a phone may leave 11
+PAGE = 6.9  # inches: what a page has room for; a wider figure is shown smaller
 PANEL = 2.7  # inches: the height of a panel, without its legend
 ENTRY = 0.2  # inches: the height of a line of a legend
 MARK = "twophase-narrow"  # the id of the metadata that holds the narrow form
@@ -41,17 +42,19 @@ def svg_of(fig: Figure) -> str:
 
 def both_forms(fig: Figure) -> str:
     """The figure as SVG, with its narrow form inside as metadata."""
-    wide = svg_of(raise_small_texts(_copied(fig)))
+    shrunk = max(1.0, float(fig.get_size_inches()[0]) / PAGE)
+    wide = svg_of(raise_small_texts(_copied(fig), 8.8 * shrunk))  # 11 pixels as shown
     narrow = svg_of(narrowed(fig))
     inside = f'<metadata id="{MARK}">{b64encode(narrow.encode()).decode()}</metadata>'
     return wide[: wide.rindex("</svg>")] + inside + "</svg>\n"
 
 
-def raise_small_texts(fig: Figure) -> Figure:
-    """Make no text of the figure smaller than SMALLEST; returns it."""
+def raise_small_texts(fig: Figure, points: float = SMALLEST) -> Figure:
+    """Make no text of the figure smaller than so many points; returns it."""
+    points = max(points, SMALLEST)
     for text in cast("list[Text]", fig.findobj(Text)):
-        if float(text.get_fontsize()) < SMALLEST:
-            text.set_fontsize(SMALLEST)
+        if float(text.get_fontsize()) < points:
+            text.set_fontsize(points)
     return fig
 
 
