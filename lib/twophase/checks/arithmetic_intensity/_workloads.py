@@ -114,7 +114,7 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("memory for exactly 3 sequences", 3, {}, {"memory_bytes": 230}),
         case("a byte less than 4 sequences need", 3, {}, {"memory_bytes": 239}),
         case("a step of exactly 4 sequences", 4, {"tpot_limit_s": 3.75}, {"bytes_per_s": 64.0}),
-        case("4 sequences are 50 µs late", 3, {"tpot_limit_s": 0.00235}, THOUSANDFOLD),
+        case("4 sequences are 1 µs late", 3, {"tpot_limit_s": 0.002399}, THOUSANDFOLD),
         case("one sequence, which just fits", 1, {}, {"memory_bytes": 210}),
         case("no more than one sequence", 1, {"max_batch": 1}, {"tile": 8}),
         case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),

@@ -157,7 +157,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("61 experts, 13 active", (100.0, 10.0, 16, 16, 61, 13)),
         Case("9,001 experts, 4,099 active", (100.0, 10.0, 16, 16, 9001, 4099)),
         Case("a chip that needs less than one token", (3.0, 10.0, 16, 16, 1, 1)),
-        Case("8 experts, 2 active, fewer tokens than experts", (3.0, 10.0, 16, 16, 8, 2)),
+        Case("8 experts, 1 active, fewer tokens than experts", (3.0, 10.0, 16, 16, 8, 1)),
         *fresh,
     ]
 

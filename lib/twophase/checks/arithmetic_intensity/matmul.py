@@ -118,6 +118,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("[1, 16384] @ [16384, 16384] in bf16: few rows", (1, 16384, 16384, 2, 2)),
         Case("[1000003, 2] @ [2, 3] in bf16: many rows", (1_000_003, 2, 3, 2, 2)),
         Case("[4, 4] @ [4, 4], weights of 1 byte, activations of 2", (4, 4, 4, 1, 2)),
+        Case("[3, 8] @ [8, 2], 2 bytes each", (3, 8, 2, 2, 2)),
         Case("[1, 1] @ [1, 1], one byte each", (1, 1, 1, 1, 1)),
         *fresh,
     ]

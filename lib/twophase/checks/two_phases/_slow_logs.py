@@ -124,7 +124,7 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
         ("healthy, one gap is 9.6 times the others", log(stalled(even, 9.6, at=50))),
         ("stalled, in the first gap", log(stalled(even, 12, at=0))),
         ("stalled, in the last gap", log(stalled([tiny] * n, 12, at=-1))),
-        ("queued, by a little", log([tiny] * n, wait=1.08, prefill=2 * tiny)),
+        ("queued, by a little", log([tiny] * 200, wait=1.08, prefill=2 * tiny)),
         ("healthy, waited for almost half of its time to first token", log(even, wait=0.92)),
         ("no_cache, by a little", log([g * (1 + 1.1 * (i >= 60)) for i, g in enumerate(even)])),
         (

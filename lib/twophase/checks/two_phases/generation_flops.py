@@ -99,6 +99,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("2 output tokens, cached", (10, 7, 2, True)),
         Case("1 prompt token, 4 output tokens, cached", (10, 1, 4, True)),
         Case("1 prompt token, 4 output tokens, not cached", (10, 1, 4, False)),
+        Case("one token in and one out, not cached", (10, 1, 1, False)),
         Case("as many tokens in as out: 4, not cached", (10, 4, 4, False)),
         Case("Llama-2-7B, 512 in, 256 out, cached", (6_607_077_376, 512, 256, True)),
         Case("Llama-2-7B, 512 in, 256 out, not cached", (6_607_077_376, 512, 256, False)),

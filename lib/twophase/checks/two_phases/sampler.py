@@ -164,6 +164,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("temperature 2, then top_p = 0.75", (V5, 2.0, None, 0.75)),
         Case("top_k = 3, then top_p = 0.7 of what is left", (V5, 2.0, 3, 0.7)),
         Case("top_k = 3 and top_p = 1, which takes nothing away", (V5, 1.0, 3, 1.0)),
+        Case("top_k = 3, then top_p = 0.2 leaves one", (V5, 1.0, 3, 0.2)),
         Case("top_k = 1: one token is left", (V5, 2.0, 1, 0.7)),
         Case("top_k = 5, all there are", (V5, 1.0, 5, None)),
         Case("top_k = 5, all there are, then top_p = 0.7", (V5, 1.0, 5, 0.7)),
