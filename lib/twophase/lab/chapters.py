@@ -11,8 +11,6 @@ import json
 import re
 from collections.abc import Callable
 
-import jupytext
-
 BLOCK = re.compile(r"^:::\{(?P<name>[a-z-]+)\} ?(?P<argument>.*)\n(?P<body>(?:.*\n)*?):::$", re.M)
 OPTION = re.compile(r"^:(?P<name>[a-z-]+): ?(?P<value>.*)\n?", re.M)
 MATH = re.compile(r"^```\{math\}\n(?P<body>(?:.*\n)*?)```$", re.M)
@@ -27,6 +25,8 @@ HEAD = (
 def to_notebook(page: str, stem: str) -> bytes:
     """The MyST page as the bytes of a notebook (nbformat 4), `metadata.twophase.page` the digest of
     what it was made from. The same page gives the same bytes."""
+    import jupytext  # a learner's notebook, which imports this room, needs none of it
+
     nb = jupytext.reads(page, "md:myst")
     for number, cell in enumerate(nb.cells):
         cell.id = f"{stem}-{number}"
