@@ -129,6 +129,22 @@ class Cache:
                 "nothing to commit: no pass was begun since rows were last committed, cut, released"
                 " or copied."
             )
+        counts, paths = self._what_stays(span, kept, paths)
+        self._mark_torn(self._rows)
+        for store in self.stores.values():
+            if paths is not None:
+                store.move(span, paths)
+            store.commit(span, counts)
+        for row, n in zip(self._rows, counts, strict=True):
+            row.length += n
+            row.undo = 0 if n and self._is_long(span) else min(self.rollback, row.undo + n)
+            row.torn = False
+
+    def _what_stays(
+        self, span: Span, kept: Counts | None, paths: Sequence[Sequence[int]] | None
+    ) -> tuple[tuple[int, ...], Sequence[Sequence[int]] | None]:
+        """How many new tokens of each sequence stay, and which of a tree. ValueError as in
+        `commit`."""
         if paths is not None:
             if kept is not None:
                 raise ValueError("say how many stay (`kept`) or which (`paths`), not both.")
@@ -139,22 +155,16 @@ class Cache:
                 raise ValueError(f"{came} tokens came for sequence {b}: {n} of them cannot stay.")
         if span.tree is not None and paths is None:
             paths = check_paths([range(n) for n in counts], span)
-        # A state takes snapshots in short passes only: of a long one just the end is known.
-        long = bool(self._states) and self.rollback + 1 < span.T
         if self._states and any(counts):  # rings hold a pass back until it is committed
             if not all(state.can_commit(span) for state in self._states):
                 raise ValueError("a layer with a state did not run: none of its tokens can stay.")
             back = [came - n for came, n in zip(span.n_new, counts, strict=True)]
-            self._check_undo(back, [0 if long else self.rollback] * self.B)
-        self._mark_torn(self._rows)
-        for store in self.stores.values():
-            if paths is not None:
-                store.move(span, paths)
-            store.commit(span, counts)
-        for row, n in zip(self._rows, counts, strict=True):
-            row.length += n
-            row.undo = 0 if n and long else min(self.rollback, row.undo + n)
-            row.torn = False
+            self._check_undo(back, [0 if self._is_long(span) else self.rollback] * self.B)
+        return counts, paths
+
+    def _is_long(self, span: Span) -> bool:
+        """Whether only the end of a pass is known: a state takes snapshots in short ones only."""
+        return bool(self._states) and self.rollback + 1 < span.T
 
     def truncate(self, lengths: Counts) -> None:
         """Forget every token from position `lengths[b]` on (one number: for all sequences).
