@@ -126,7 +126,12 @@ def run_here(nb: NotebookNode, monkeypatch: pytest.MonkeyPatch, folder: Path) ->
     monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(user_ns=names))
     monkeypatch.setattr("twophase.lab.record._here", [])
     monkeypatch.chdir(folder)  # in which nobody keeps a record
-    ran = []
+    ran: list[Ran] = []
+
+    def publish(data: dict[str, Any]) -> None:  # what displays itself, as a verdict does
+        ran[-1].shown = data
+
+    monkeypatch.setattr("IPython.display.publish_display_data", publish)
     for i, cell in enumerate(code_cells(nb)):
         ran.append(Ran())
         *lines, last = ast.parse(cell.source).body or [ast.Pass()]
@@ -136,7 +141,8 @@ def run_here(nb: NotebookNode, monkeypatch: pytest.MonkeyPatch, folder: Path) ->
             exec(compile(body, f"cell {i}", "exec"), names)
             if isinstance(last, ast.Expr):
                 value = eval(compile(ast.Expression(last.value), f"cell {i}", "eval"), names)
-                ran[-1].shown = {} if value is None else DisplayFormatter().format(value)[0]
+                shown = {} if value is None else DisplayFormatter().format(value)[0]
+                ran[-1].shown = shown or ran[-1].shown
         except Exception:
             ran[-1].raised = True
     return ran
