@@ -177,9 +177,5 @@ def test_a_ring_of_another_size_than_the_window_is_noticed(name, by, monkeypatch
         return Ring(B, window + by, *rest, spare=spare)
 
     monkeypatch.setattr(stores, "RingKVCache", other)
-    if by > 0:  # the layer asks for its own window
-        with pytest.raises(ValueError, match="this ring is for windows of"):
-            fed_in_blocks(ours, theirs.tokens, [1] * theirs.tokens.shape[1])
-    else:
-        decoded = fed_in_blocks(ours, theirs.tokens, [1] * theirs.tokens.shape[1])
-        assert disagreement(decoded, theirs.logits) > FAR
+    with pytest.raises(ValueError, match="this ring is for windows of"):
+        fed_in_blocks(ours, theirs.tokens, [1] * theirs.tokens.shape[1])
