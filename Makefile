@@ -7,10 +7,10 @@ TORCH_INDEX ?=
 DRAWS ?= fresh
 BIN := .venv/bin
 READY := .venv/.ready
-# two test processes with one thread each: faster than one with two, and the times in the reports do not fight
+# three test processes with one thread each: many a test waits, for a deadline or for a process
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 # (nbval is started by the tests of the notebooks; as a plugin of this run it would only cost time)
-PYTEST := $(BIN)/python -m pytest -p no:nbval -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -p no:nbval -n 3 --dist worksteal
 
 .PHONY: help book test test-more lint lab exercises train bench clean
 
