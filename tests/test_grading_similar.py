@@ -390,7 +390,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=pytest.mark.more if what in ("long", "elif") else [])
+        for what in HOSTILE
+    ],
+)
 def test_no_text_breaks_it_off(what: str, tmp_path: Path) -> None:
     papers = {n: answered({ATTENTION: HOSTILE[what] + f"\n{n}"}) for n in ("ann", "bob")}
     found = read_report(tmp_path, papers | {"cy": answered({ATTENTION: ORIGINAL})})

@@ -63,7 +63,14 @@ def test_logits_decoded_token_by_token_through_the_cache_agree(ours, theirs):
     assert disagreement(decoded, theirs.logits) < TOLERANCE
 
 
-@pytest.mark.parametrize("sizes", [(5, 1, 8, 2, 1, 13), (12, 1), (6, 7, 20)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (5, 1, 8, 2, 1, 13),
+        *(pytest.param(s, marks=pytest.mark.more) for s in [(12, 1), (6, 7, 20)]),
+    ],
+    ids=str,
+)
 def test_logits_of_a_prompt_fed_in_pieces_agree(ours, theirs, sizes):
     """Pieces against windows of 5, 6, 13 and 20: shorter, equal, one more, several windows long."""
     blocks = pieces(theirs.tokens.shape[1], sizes)

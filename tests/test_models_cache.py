@@ -301,7 +301,14 @@ def damaged(kind: str) -> Transformer:
 
 
 @EVERY
-@pytest.mark.parametrize(("n_drafts", "lengths"), [(1, (9, 2)), (3, (9, 2)), (3, (9, 9))])
+@pytest.mark.parametrize(
+    ("n_drafts", "lengths"),
+    [
+        pytest.param(1, (9, 2), marks=pytest.mark.more),
+        (3, (9, 2)),
+        pytest.param(3, (9, 9), marks=pytest.mark.more),
+    ],
+)
 @pytest.mark.parametrize("how", ["rejected", "forgotten", "taken back", "broken off"])
 def test_drafts_of_nan_that_do_not_stay_leave_no_trace(kind, n_drafts, lengths, how):
     model = damaged(kind)

@@ -42,7 +42,12 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize(
-    ("kind", "after"), [("grouped queries", 1), ("grouped queries", 11), *((k, 5) for k in KINDS)]
+    ("kind", "after"),
+    [
+        ("grouped queries", 1),
+        ("grouped queries", 11),
+        *(pytest.param(k, 5, marks=[] if k == "experts" else pytest.mark.more) for k in KINDS),
+    ],
 )
 def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(
     tmp_path, monkeypatch, kind, after
