@@ -15,6 +15,7 @@
 - `diffusion`: masking, its loss, and sampling in any order.
 - `sampling`: temperature, top-k, top-p, stop conditions.
 - `matvec`: matrix times vector in Numba, fp32 and int8.
+- `compiled`: the operations of a decode step in Numba, at the speed of memory.
 
 Shapes everywhere: queries [B, T, N, H], keys and values [B, S, K, H], the residual stream [B, T,
 D].

@@ -1,0 +1,71 @@
+"""bf16 bits and the exponential of compiled loops, against torch."""
+
+import numba
+import numpy as np
+import torch
+
+from twophase.kernels.compiled import numbers
+
+
+# The loops allow what kernels allow at most: no promise about NaN and inf, sums in any order.
+@numba.njit(fastmath=True)
+def widened(bits, out):
+    for i in range(len(bits)):
+        out[i] = numbers.widen(bits[i])
+
+
+@numba.njit(fastmath=True)
+def narrowed(x, out):
+    for i in range(len(x)):
+        out[i] = numbers.narrow(x[i])
+
+
+@numba.njit(fastmath=True)
+def exponentials(x, out):
+    for i in range(len(x)):
+        out[i] = numbers.exp(x[i])
+
+
+def run(loop, x, dtype):
+    out = np.empty(len(x), dtype)
+    loop(x, out)
+    return out
+
+
+ALL_BF16 = np.arange(2**16, dtype=np.uint16)
+
+
+def as_torch(bits):
+    return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
+
+
+def test_every_bf16_widens_to_the_fp32_of_torch_bit_by_bit():
+    expected = as_torch(ALL_BF16).float().numpy()
+    wide = run(widened, ALL_BF16, np.float32)
+    np.testing.assert_array_equal(wide.view(np.uint32), expected.view(np.uint32))
+
+
+def test_narrowing_rounds_to_the_nearest_even_as_torch_does():
+    """Every bf16, what lies in the middle to the next, and one bit to either side."""
+    upper = ALL_BF16.astype(np.uint32) << 16
+    low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    x = (upper[:, None] + low).ravel().view(np.float32)
+    mine = run(narrowed, x, np.uint16)
+    expected = torch.from_numpy(x).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    number = ~np.isnan(x)
+    np.testing.assert_array_equal(mine[number], expected[number])
+    assert np.isnan(as_torch(mine[~number]).float().numpy()).all()
+
+
+def test_exp_is_within_its_stated_error_over_all_that_fp32_can_express():
+    dense = np.linspace(-87.3, 0, 2**20, dtype=np.float32)
+    small = -np.geomspace(1e-38, 1, 2**16, dtype=np.float32)
+    x = np.concatenate([dense, small])
+    exact = torch.from_numpy(x).double().exp().numpy()
+    assert np.abs(run(exponentials, x, np.float32) / exact - 1).max() < 1e-7
+
+
+def test_exp_of_nothing_and_of_nan():
+    x = np.array([0, -0.0, -87.7, -88, -1e30, -np.inf, np.nan], np.float32)
+    found = run(exponentials, x, np.float32)
+    np.testing.assert_array_equal(found, np.array([1, 1, 0, 0, 0, 0, np.nan], np.float32))
