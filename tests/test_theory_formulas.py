@@ -23,6 +23,7 @@ from twophase.theory import (
     _ops,
     arithmetic_intensity,
     beyond_attention,
+    grouped_query_attention,
     kv_cache,
     latency_throughput,
     mixture_of_experts,
@@ -41,6 +42,7 @@ ROOMS = (
     mixture_of_experts,
     speculative_decoding,
     beyond_attention,
+    grouped_query_attention,
 )
 
 
@@ -59,7 +61,7 @@ NO_FORMULA = {"pareto_front"}  # a list of points goes in, a list of indices com
 FORMULAS = [f for room in ROOMS for f in public(room) if f.__name__ not in NO_FORMULA]
 IDS = [f"{f.__module__.rsplit('.', 1)[1]}.{f.__name__}" for f in FORMULAS]
 # Where activations, or caches, alone keep a product memory bound.
-MAY_BE_INFINITE = {"critical_batch_exact", "critical_batch_of_step"}
+MAY_BE_INFINITE = {"critical_batch_exact", "critical_batch_of_step", "critical_group"}
 
 # By hand: what is ordered only for a causal mask is drawn ordered always.
 ORDERED = {"attention_pairs": (("T", "S"),), "attention_flops": (("T", "S"),)}

@@ -10,16 +10,35 @@ from dataclasses import replace
 
 from twophase.theory._ops import ceil_div
 from twophase.theory.architecture import Architecture
+from twophase.theory.grouped_query_attention import kv_heads_per_chip
 from twophase.theory.sizes import LayerWidths
 
 
 def heads_per_chip(N: int, K: int, n_chips: int) -> tuple[int, int]:
     """Query and KV heads of the fullest chip. A KV head stays with its queries; with more chips
     than KV heads each is copied, and its queries are divided."""
+    held = kv_heads_per_chip(K, n_chips)
     if n_chips <= K:
-        held = ceil_div(K, n_chips)
         return N // K * held, held
-    return ceil_div(N // K, n_chips // K), 1
+    return ceil_div(N // K, n_chips // K), held
+
+
+def heads_of_chip(rank: int, n_chips: int, N: int, K: int) -> tuple[range, range]:
+    """The query heads and the KV heads of chip number `rank`, where all divides evenly: every query
+    head beside the KV head that it reads, which is copied where there are more chips than KV heads.
+
+    ValueError unless n_chips divides N, and one of n_chips and K divides the other.
+    """
+    if N % n_chips or (K % n_chips and n_chips % K):
+        raise ValueError(
+            f"{N} query heads and {K} KV heads do not divide evenly over {n_chips} chips: take a"
+            f" number of chips that divides {N}, and that {K} divides or is divided by."
+        )
+    if not 0 <= rank < n_chips:
+        raise ValueError(f"{n_chips} chips are numbered from 0 to {n_chips - 1}; got {rank}.")
+    queries, held = N // n_chips, kv_heads_per_chip(K, n_chips)
+    first = rank * K // n_chips
+    return range(rank * queries, (rank + 1) * queries), range(first, first + held)
 
 
 def chip_part(arch: Architecture, n_chips: int) -> Architecture:
