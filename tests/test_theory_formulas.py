@@ -26,6 +26,7 @@ from twophase.theory import (
     grouped_query_attention,
     kv_cache,
     latency_throughput,
+    local_attention,
     mixture_of_experts,
     params,
     speculative_decoding,
@@ -43,6 +44,7 @@ ROOMS = (
     speculative_decoding,
     beyond_attention,
     grouped_query_attention,
+    local_attention,
 )
 
 
