@@ -24,6 +24,8 @@ PUBLISHED = {
     "gemma-3-1b": 999_885_952,
     "qwen3-8b": 8_190_735_360,
     "qwen3-30b-a3b": 30_532_122_624,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
 }
 
 # Millions, embedding and the rest: Gemma 2 report, table 2 (2024); Gemma 3 report, table 1 (2025).
@@ -64,6 +66,21 @@ def test_gemma_split_agrees_with_the_reports_tables(name: str) -> None:
     embedding, rest = GEMMA_MILLIONS[name]
     assert parts["embedding"] / 1e6 == pytest.approx(embedding, rel=0.007)
     assert (sum(parts.values()) - parts["embedding"]) / 1e6 == pytest.approx(rest, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "mlp", "attention", "tables", "active"),
+    [("gpt-oss-20b", 19.12, 0.64, 1.16, 3.61), ("gpt-oss-120b", 114.71, 0.96, 1.16, 5.13)],
+)
+def test_gpt_oss_splits_as_its_model_card_says(name, mlp, attention, tables, active) -> None:
+    """The card's table 1 (2025), in billions: routers go with the MLP, and of the two tables only
+    the head is active."""
+    arch = catalog.model(name)
+    parts = arch.breakdown()
+    assert round((parts["mlp"] + parts["router"]) / 1e9, 2) == mlp
+    assert round(parts["attention"] / 1e9, 2) == attention
+    assert round((parts["embedding"] + parts["head"]) / 1e9, 2) == tables
+    assert round((arch.n_active_params() - parts["embedding"]) / 1e9, 2) == active
 
 
 @pytest.mark.parametrize("name", ROUNDED_BILLIONS)

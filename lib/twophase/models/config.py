@@ -223,8 +223,12 @@ class Config:
 
     @classmethod
     def from_architecture(cls, arch: Architecture, **more: Any) -> "Config":
-        """A config with the sizes of `arch`; what an Architecture does not say comes from
-        `more`."""
+        """A config with the sizes of `arch`; what an Architecture does not say comes from `more`.
+        ValueError for sinks and experts with biases, which are counted only."""
+        if arch.sinks or (arch.moe is not None and arch.moe.bias):
+            raise ValueError(
+                f"{arch.name} is counted, but cannot be built here: it has sinks or biased experts."
+            )
         names = {theory: ours for ours, theory in MIXERS.items() if theory != "state"}
         kinds = tuple(names[kind] for kind in arch.layer_kinds)
         sizes = {

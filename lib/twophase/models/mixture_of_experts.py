@@ -74,10 +74,10 @@ class MixtureOfExperts(nn.Module):
         super().__init__()
         if config.moe is None:
             raise ValueError("a mixture of experts needs `moe`, its sizes; it is None.")
-        if config.mlp_bias or not config.gated_mlp:
+        if config.mlp_bias or config.moe.bias or not config.gated_mlp:
             raise ValueError(
-                "experts are gated MLPs without biases: `mlp_bias` must be False and `gated_mlp`"
-                " True."
+                "experts are gated MLPs without biases: `mlp_bias` and the experts' `bias` must be"
+                " False and `gated_mlp` True."
             )
         moe, r = config.moe, config.routing
         check_routing(moe.E, moe.k, r.groups, r.groups_kept, r.group_top)

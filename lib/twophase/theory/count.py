@@ -45,18 +45,19 @@ def matmul_params(sizes: Sizes) -> int:
         total += n * _attention(sizes, layer, biases=False)
         if layer.is_moe and sizes.moe is not None:
             moe = sizes.moe
-            total += n * ((moe.k + moe.n_shared) * expert_params(sizes) + sizes.D * moe.E)
+            expert = expert_params(sizes, biases=False)
+            total += n * ((moe.k + moe.n_shared) * expert + sizes.D * moe.E)
         else:
             total += n * mlp_params(sizes.D, layer.F, sizes.gated_mlp)
     return total
 
 
-def expert_params(sizes: Sizes) -> int:
+def expert_params(sizes: Sizes, biases: bool = True) -> int:
     """Parameters of one routed expert; 0 in a dense model."""
     if sizes.moe is None:
         return 0
     params: int = mlp_params(sizes.D, sizes.moe.F, sizes.gated_mlp)
-    return params
+    return params + _mlp_biases(sizes, sizes.moe.F) * (sizes.moe.bias and biases)
 
 
 class _Layer(NamedTuple):
@@ -96,15 +97,19 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
         total, kv_width = total - kv_width * sizes.D, 0
     if biases:
         total += (layer.N * sizes.H + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
+        total += layer.N * sizes.sinks
     return total
 
 
 def _mlp(sizes: Sizes, layer: _Layer) -> int:
     if layer.is_moe and sizes.moe is not None:
         return (sizes.moe.E + sizes.moe.n_shared) * expert_params(sizes)
-    biases = (layer.F * (2 if sizes.gated_mlp else 1) + sizes.D) * sizes.mlp_bias
     params: int = mlp_params(sizes.D, layer.F, sizes.gated_mlp)
-    return params + biases
+    return params + _mlp_biases(sizes, layer.F) * sizes.mlp_bias
+
+
+def _mlp_biases(sizes: Sizes, F: int) -> int:
+    return F * (2 if sizes.gated_mlp else 1) + sizes.D
 
 
 def _routers(sizes: Sizes) -> int:

@@ -164,6 +164,27 @@ def _qwen_3(name: str, L: int, D: int, F: int, N: int, K: int, tied: bool) -> Ar
     )
 
 
+def _gpt_oss(name: str, L: int, E: int) -> Architecture:
+    return Architecture(
+        name,
+        L=L,
+        D=2880,
+        F=2880,
+        N=64,
+        K=8,
+        H=64,
+        V=201088,
+        qkv_bias=True,
+        o_bias=True,
+        sinks=True,
+        attention=_alternating(L, 2),
+        window=128,
+        moe=MixtureOfExperts(E=E, k=4, F=2880, router_bias=True, bias=True),
+        max_context=131072,
+        rope_theta=150000.0,
+    )
+
+
 MODELS = (
     WORKED,
     WORKED_MOE,
@@ -192,5 +213,7 @@ MODELS = (
         _qwen_3("qwen3-30b-a3b", L=48, D=2048, F=6144, N=32, K=4, tied=False),
         moe=MixtureOfExperts(E=128, k=8, F=768),
     ),
+    _gpt_oss("gpt-oss-20b", L=24, E=32),
+    _gpt_oss("gpt-oss-120b", L=36, E=128),
     GPT_3,
 )

@@ -25,7 +25,7 @@ class LatentAttention:
 @dataclass(frozen=True)
 class MixtureOfExperts:
     """E experts of width F, k active per token, n_shared more that always are; the first layers may
-    stay dense."""
+    stay dense. `bias`: each matrix of an expert has one (gpt-oss)."""
 
     E: int
     k: int
@@ -33,6 +33,7 @@ class MixtureOfExperts:
     n_shared: int = 0
     n_dense_layers: int = 0
     router_bias: bool = False
+    bias: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.E <= MAX_SIZE:
@@ -58,10 +59,11 @@ class Sizes:
     F, N and K of its own (pruned models); F, N and K are then what they were before. `kv_source`
     (cross-layer attention) gives for each layer the layer whose keys and values it uses. `norm`
     "rms" has a weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D;
-    `qk_norm` adds one of width H for queries and one for keys. `learned_positions` is the number of
-    rows of a position table, 0 with RoPE. `state_values` is what a "state" layer keeps per
-    sequence, `state_params` what it weighs, and `state_flops` what a token's step costs besides
-    these weights.
+    `qk_norm` adds one of width H for queries and one for keys; `sinks` a number per query head that
+    softmax counts as one more score, whose weight goes nowhere (gpt-oss). `learned_positions` is
+    the number of rows of a position table, 0 with RoPE. `state_values` is what a "state" layer
+    keeps per sequence, `state_params` what it weighs, and `state_flops` what a token's step costs
+    besides these weights.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Sizes:
     norm: str = "rms"
     norms_per_layer: int = 2
     qk_norm: bool = False
+    sinks: bool = False
     learned_positions: int = 0
     attention: str | tuple[str, ...] = "full"
     window: int | None = None
