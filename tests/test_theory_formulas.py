@@ -26,6 +26,7 @@ from twophase.theory import (
     grouped_query_attention,
     kv_cache,
     latency_throughput,
+    latent_attention,
     local_attention,
     mixture_of_experts,
     params,
@@ -45,6 +46,7 @@ ROOMS = (
     beyond_attention,
     grouped_query_attention,
     local_attention,
+    latent_attention,
 )
 
 
@@ -62,12 +64,18 @@ def public(module: ModuleType) -> list[Callable]:
 NO_FORMULA = {"pareto_front"}  # a list of points goes in, a list of indices comes out
 FORMULAS = [f for room in ROOMS for f in public(room) if f.__name__ not in NO_FORMULA]
 IDS = [f"{f.__module__.rsplit('.', 1)[1]}.{f.__name__}" for f in FORMULAS]
-# Where activations, or caches, alone keep a product memory bound.
-MAY_BE_INFINITE = {"critical_batch_exact", "critical_batch_of_step", "critical_group"}
+# Where activations, or caches, alone keep a product memory bound; where one form is always cheaper.
+MAY_BE_INFINITE = {
+    "critical_batch_exact",
+    "critical_batch_of_step",
+    "critical_group",
+    "crossover_queries",
+}
 
 # By hand: what is ordered only for a causal mask is drawn ordered always.
 ORDERED = {"attention_pairs": (("T", "S"),), "attention_flops": (("T", "S"),)}
-ORDERED["attention_intensity"] = ORDERED["attention_pairs"]
+for name in ("attention_intensity", "expanded_flops", "absorbed_flops"):
+    ORDERED[name] = ORDERED["attention_pairs"]
 
 
 @cache

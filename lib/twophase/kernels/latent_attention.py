@@ -15,16 +15,9 @@ That product with w_uk[n] can be moved to the other side, and the one with w_uv[
 No such step exists for a rotated key, since its turn stands between q and w_uk; hence the part that
 RoPE turns is apart.
 
-Which is cheaper? Per head, in multiply-adds, for T queries over S positions:
-
-    expanded:  S·R·(nope_dim + v_dim) to unfold,  nope_dim + rope_dim + v_dim  per pair;
-    absorbed:  T·R·(nope_dim + v_dim) to absorb,  2·R + rope_dim               per pair.
-
-With S = T (prefill) unfolding costs what absorbing does, and narrow heads (nope_dim + v_dim < 2·R)
-make expanded pairs the cheaper ones. With S ≫ T absorbing wins as long as T < R·(nope_dim + v_dim)
-/ (2·R − nope_dim − v_dim): up to 170 queries in DeepSeek-V2. In bytes absorbed always wins: it
-reads R + rope_dim numbers per position, once for all heads, where expanded reads them, then writes
-and reads N·(nope_dim + rope_dim + v_dim) more.
+Which is cheaper, `twophase.theory.latent_attention` says. With S = T (prefill) unfolding costs
+what absorbing does, and narrow heads (nope_dim + v_dim < 2·R) make expanded pairs the cheaper ones.
+With S ≫ T absorbing takes fewer FLOPs for up to 170 queries in DeepSeek-V2.
 """
 
 import math
@@ -35,6 +28,7 @@ from torch.nn import functional
 from twophase.kernels.attention import causal_attention, visible
 from twophase.kernels.kv_cache import SlotStore
 from twophase.kernels.span import Span
+from twophase.theory.latent_attention import absorbed_flops, expanded_flops
 
 
 class LatentCache(SlotStore):
@@ -183,12 +177,10 @@ def attend_latents(
 
 
 def absorbing_is_cheaper(T: int, S: int, R: int, nope_dim: int, rope_dim: int, v_dim: int) -> bool:
-    """Whether the absorbed form takes fewer multiply-adds than the expanded one, for T queries over
-    S positions (the counts at the head of this module, every query taken to see all S)."""
-    unfolded = nope_dim + v_dim
-    expanded = S * R * unfolded + T * S * (unfolded + rope_dim)
-    absorbed = T * R * unfolded + T * S * (2 * R + rope_dim)
-    return absorbed < expanded
+    """Whether the absorbed form takes fewer FLOPs than the expanded one for T queries over S
+    positions, every query taken to see all S. The number of heads does not matter."""
+    sizes = (1, T, S, 1, R, nope_dim, rope_dim, v_dim)
+    return bool(absorbed_flops(*sizes) < expanded_flops(*sizes))
 
 
 def check_shapes(

@@ -17,6 +17,7 @@ from twophase.theory.arithmetic_intensity import (
     critical_batch_of_step,
     window_pairs,
 )
+from twophase.theory.latent_attention import absorbed_flops_per_pair, expanded_flops_per_pair
 from twophase.theory.mixture_of_experts import expected_experts
 from twophase.theory.sizes import LAYER_KINDS, Sizes
 from twophase.theory.two_phases import forward_flops
@@ -155,8 +156,9 @@ class Architecture(Sizes):
         each of N heads."""
         if kind == "mla" and self.mla is not None:
             m = self.mla
-            width = 2 * m.R + m.rope_dim if absorbed else m.nope_dim + m.rope_dim + m.v_dim
-            return 2 * N * width
+            if absorbed:
+                return int(absorbed_flops_per_pair(N, m.R, m.rope_dim))
+            return int(expanded_flops_per_pair(N, m.nope_dim, m.rope_dim, m.v_dim))
         return 4 * N * self.H
 
     @formula(zero_ok=("S",))

@@ -1,0 +1,146 @@
+"""Chapter 6: what the theory says of latent attention is what its kernels do, and what the checks
+rest on beyond the kill matrix."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import sympy
+import torch
+from draws import draws
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from twophase.kernels.latent_attention import (
+    absorbed_attention,
+    absorbing_is_cheaper,
+    attend_latents,
+    attend_unfolded,
+    expanded_attention,
+)
+from twophase.measure import Meter
+from twophase.theory import latent_attention as theory
+from twophase.theory.arithmetic_intensity import attention_intensity
+from twophase.theory.catalog import hardware, model
+
+SIZE, WIDTH = st.integers(1, 6), st.integers(2, 7)  # a sum over one number is no product to torch
+SIZES = {"N": SIZE, "R": WIDTH, "nope_dim": WIDTH, "rope_dim": WIDTH, "v_dim": WIDTH}
+# Values as wide as keys: the narrower of the two is padded, for torch's fused kernel.
+EVEN = st.fixed_dictionaries(SIZES).map(lambda s: {**s, "v_dim": s["nope_dim"] + s["rope_dim"]})
+
+
+def tensors(B, T, S, N, R, nope_dim, rope_dim, v_dim):
+    """q_nope, q_rope, latent, k_rope, w_uk, w_uv in bf16."""
+    shapes = [
+        (B, T, N, nope_dim),
+        (B, T, N, rope_dim),
+        (B, S, R),
+        (B, S, rope_dim),
+        (N, nope_dim, R),
+        (N, v_dim, R),
+    ]
+    return [torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes]
+
+
+@draws(20)
+@given(B=SIZE, T=SIZE, past=st.integers(0, 5), sizes=EVEN)
+def test_each_form_takes_the_flops_that_the_theory_says(B, T, past, sizes):
+    given_to = tensors(B, T, T + past, **sizes)
+    for attend, flops in (
+        (expanded_attention, theory.expanded_flops),
+        (absorbed_attention, theory.absorbed_flops),
+    ):
+        with Meter() as m:
+            attend(*given_to)
+        assert m.matmul_flops == flops(B, T, T + past, **sizes)
+
+
+@draws(15)
+@given(B=SIZE, T=SIZE, past=st.integers(0, 5), sizes=EVEN)
+def test_each_form_moves_the_bytes_that_the_theory_says(B, T, past, sizes):
+    """Unfolding as one product, each half of absorbing as one, attention as one kernel."""
+    N, nope, v_dim = sizes["N"], sizes["nope_dim"], sizes["v_dim"]
+    q_nope, q_rope, latent, k_rope, w_uk, w_uv = tensors(B, T, T + past, **sizes)
+    heads = torch.cat([w_uk, w_uv], dim=1).flatten(0, 1)  # [N·(nope + v), R]
+    with Meter() as m:
+        unfolded = functional.linear(latent, heads).view(B, T + past, N, -1)  # [B, S, N, nope + v]
+        with m.fused("attention"):
+            k_nope, v = unfolded.split([nope, v_dim], -1)
+            attend_unfolded(q_nope, q_rope, k_nope, k_rope, v)
+    assert m.bytes == theory.expanded_bytes(B, T, T + past, **sizes)
+    with Meter() as m:
+        with m.fused("absorb"):
+            q_latent = torch.einsum("btnd,ndr->btnr", q_nope, w_uk)  # [B, T, N, R]
+        with m.fused("attention"):
+            summed = attend_latents(q_latent, q_rope, latent, k_rope, scale=1.0)  # [B, T, N, R]
+        with m.fused("unfold"):
+            torch.einsum("btnr,ndr->btnd", summed, w_uv)
+    assert m.bytes == theory.absorbed_bytes(B, T, T + past, **sizes)
+    inside = theory.absorbed_attention_bytes(B, T, T + past, N, sizes["R"], sizes["rope_dim"])
+    assert m.by_region["attention"].bytes == inside
+
+
+@draws(30)
+@given(S=st.integers(1, 60), sizes=st.fixed_dictionaries(SIZES))
+def test_below_the_crossing_and_nowhere_else_absorbing_takes_fewer_flops(S, sizes):
+    crossing = theory.crossover_queries(S, sizes["R"], sizes["nope_dim"], sizes["v_dim"])
+    for T in range(1, S + 1):
+        fewer = theory.absorbed_flops(1, T, S, **sizes) < theory.expanded_flops(1, T, S, **sizes)
+        assert fewer == (crossing > T)
+        widths = {name: n for name, n in sizes.items() if name != "N"}
+        assert absorbing_is_cheaper(T, S, **widths) == fewer
+
+
+def test_the_crossing_of_a_long_context_is_a_limit_without_heads_or_rotated_part():
+    S, R, u, w = sympy.symbols("S R u w", positive=True)
+    crossing = S * R * (u + w) / (R * (u + w) + S * (2 * R - u - w))
+    found = theory.crossover_queries(S, 512, 128, 128)
+    assert sympy.simplify(found - crossing.subs({R: 512, u: 128, w: 128})) == 0
+    assert sympy.limit(crossing, S, sympy.oo).equals(R * (u + w) / (2 * R - u - w))
+    assert theory.crossover_queries(10**9, 512, 128, 128) == pytest.approx(512 * 256 / 768)
+    assert theory.crossover_queries(10**9, 64, 128, 128) == math.inf  # two heads wider than 2 R
+
+
+def test_a_prompt_is_cheaper_expanded_as_soon_as_two_heads_are_narrower_than_two_latents():
+    for R, nope, v in ((32, 32, 31), (32, 32, 32), (32, 32, 33)):
+        cheaper = absorbing_is_cheaper(100, 100, R, nope, 16, v)
+        assert cheaper == (nope + v > 2 * R)
+
+
+def test_absorbed_decode_of_deepseek_v2_is_compute_bound_on_an_a100_and_not_on_an_h100():
+    arch = model("deepseek-v2")
+    sizes = arch.N, arch.mla.R, arch.mla.rope_dim
+    intensity = theory.absorbed_intensity(1, 32768, *sizes)
+    assert hardware("A100 40GB SXM").critical_intensity() < intensity
+    assert intensity < theory.absorbed_intensity_simple(1, *sizes) < 4 * arch.N / 2
+    assert intensity < hardware("h100").critical_intensity()
+    assert theory.absorbed_intensity(2, 32768, *sizes) > hardware("h100").critical_intensity()
+    assert attention_intensity(1, 1, 32768, arch.N, arch.N, 128) < 1  # MHA's, in bf16
+
+
+@draws(30)
+@given(T=SIZE, S=st.integers(1, 300), sizes=st.fixed_dictionaries(SIZES))
+def test_intensity_is_flops_over_bytes_and_never_above_its_limit(T, S, sizes):
+    N, R, rope = sizes["N"], sizes["R"], sizes["rope_dim"]
+    flops = T * S * theory.absorbed_flops_per_pair(N, R, rope)
+    found = theory.absorbed_intensity(T, S, N, R, rope)
+    assert found == flops / theory.absorbed_attention_bytes(1, T, S, N, R, rope)
+    assert found < theory.absorbed_intensity_simple(T, N, R, rope)
+
+
+def test_a_decode_step_of_an_architecture_is_absorbed_and_a_prefill_expanded():
+    arch = model("deepseek-v3")
+    m = arch.mla
+    step, longer = (arch.decode_step_flops(1, S) for S in (1000, 1001))
+    assert longer - step == arch.L * theory.absorbed_flops_per_pair(arch.N, m.R, m.rope_dim)
+    sizes = arch.N, m.R, m.nope_dim, m.rope_dim, m.v_dim
+    one, two = (arch.prefill_flops(1, T) for T in (1, 2))
+    once = 2 * arch.n_matmul_params()
+    pairs = theory.expanded_flops_per_pair(arch.N, m.nope_dim, m.rope_dim, m.v_dim)
+    assert one == once + arch.L * pairs
+    assert two == 2 * once + 3 * arch.L * pairs
+    attention = arch.L * theory.absorbed_flops(1, 1, 1000, *sizes)
+    up = arch.L * theory.up_projection_params(arch.N, m.R, m.nope_dim, m.v_dim)
+    assert step == once - 2 * up + attention  # the weights of a step contain both projections
