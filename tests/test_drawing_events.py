@@ -106,6 +106,29 @@ def test_layers_that_keep_something_else_write_the_same_events(name):
     assert all(len(record.tokens) == 3 for record in records)
 
 
+def test_a_layer_of_latents_says_what_it_unfolds_and_what_it_absorbs():
+    model = models.load("mla")
+    layers = range(model.config.L)
+    passes = [(6, 6), (1, 7), (3, 10)]  # queries, positions: a prompt, a step, a block
+    tokens = torch.tensor([PROMPTS[0] * 2])
+    cache, start = model.new_cache(1, 12), 0
+    with observe(model) as log, torch.inference_mode():
+        for _, S in passes:
+            model(tokens[:, start:S], cache)
+            start = S
+        for layer in model.layers:
+            layer.self_attn.absorbed = False
+        model(tokens[:, 10:11], cache)
+    assert [(e["call"], e["layer"], e["latents"]) for e in log.select("unfold")] == [
+        (call, layer, S) for call, S in ((0, 6), (3, 11)) for layer in layers
+    ]
+    assert [(e["call"], e["layer"], e["queries"]) for e in log.select("absorb")] == [
+        (call, layer, passes[call][0]) for call in (1, 2) for layer in layers
+    ]
+    assert not any("absorb" in vars(module) for module in model.modules())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
 def test_observing_changes_no_bit_and_leaves_nothing_behind(model):
     tokens = torch.tensor([PROMPTS[0]])
 

@@ -34,6 +34,10 @@ KINDS: dict[str, dict[str, str]] = {
     "cut": {"cache": "int", "lengths": "ints"},
     "release": {"cache": "int", "row": "int", "lengths": "ints"},
     "fork": {"cache": "int", "source": "int", "target": "int", "lengths": "ints"},
+    # A layer of latents has unfolded so many of each sequence into keys and values of all heads, or
+    # has absorbed its up-projections into so many queries of each.
+    "unfold": {"call": "int", "layer": "int", "latents": "int"},
+    "absorb": {"call": "int", "layer": "int", "queries": "int"},
     # The generation loop drew a token for a sequence; reason is null while it goes on.
     "token": {"row": "int", "token": "int", "reason": "text?"},
     # Attention made the scores of a block of queries, from `query` on, with a block of keys, from

@@ -12,6 +12,7 @@ import torch
 from twophase.measure.events import KINDS, EventLog
 from twophase.models.cache import Cache
 from twophase.models.generate import Generation, generate_batch
+from twophase.models.latent_attention import UpProjection
 from twophase.models.step import Step
 from twophase.models.transformer import Transformer
 
@@ -26,6 +27,7 @@ class _Observer:
         self.log, self.calls = log, 0
         self.caches: list[Cache] = []
         self.tokens: list[list[int]] = []
+        self.absorbing: list[UpProjection] = []
 
     def note_tokens(self, module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> None:
         self.tokens = args[0].tolist()
@@ -57,6 +59,22 @@ class _Observer:
                 n_new=list(step.span.n_new),
             )
 
+    def unfold(
+        self, layer: int, module: torch.nn.Module, args: tuple[torch.Tensor], out: Any
+    ) -> None:
+        """After an up-projection: a layer of latents has keys and values of all heads."""
+        self.log.write("unfold", call=self.calls - 1, layer=layer, latents=args[0].shape[1])
+
+    def absorb(self, layer: int, projection: UpProjection) -> None:
+        """Have the up-projection of a layer note the queries that it is absorbed into."""
+
+        def noted(q_nope: torch.Tensor) -> torch.Tensor:
+            self.log.write("absorb", call=self.calls - 1, layer=layer, queries=q_nope.shape[1])
+            return UpProjection.absorb(projection, q_nope)
+
+        projection.absorb = noted  # type: ignore[method-assign]
+        self.absorbing.append(projection)
+
     def number(self, cache: Cache | None) -> int | None:
         """The number of a cache in the log; one that is new is observed from now on."""
         if cache is None:
@@ -86,7 +104,9 @@ class _Observer:
         setattr(cache, name, noted)
 
     def leave(self) -> None:
-        """Give the caches their own methods back."""
+        """Give the caches and the up-projections their own methods back."""
+        for projection in self.absorbing:
+            del projection.absorb
         for cache in self.caches:
             for name in WATCHED:
                 delattr(cache, name)
@@ -103,6 +123,10 @@ def observe(model: Transformer, log: EventLog | None = None) -> Iterator[EventLo
         mixers[0].register_forward_pre_hook(observer.begin),
         *(m.register_forward_hook(partial(observer.append, i)) for i, m in enumerate(mixers)),
     ]
+    for i, mixer in enumerate(mixers):
+        if isinstance(up := getattr(mixer, "kv_b_proj", None), UpProjection):
+            hooks.append(up.register_forward_hook(partial(observer.unfold, i)))
+            observer.absorb(i, up)
     try:
         yield observer.log
     finally:
