@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twophase.cli.help_text import tidy
 from twophase.cli.interrupt import loading
 
 BAD_INPUT, BUG = 2, 1
@@ -187,20 +188,23 @@ def build(arguments: list[str]) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode="rich",
     )
-    app.callback(epilog="Example: twophase lab. Each command has a --help of its own.")(_options)
+    app.callback()(_options)
     for entry in ENTRIES:
         loaded = _load(entry) if entry.name == wanted else _placeholder(entry)
-        shows_one = "Example:" in (loaded.__doc__ or "")
-        about: dict[str, Any] = {
-            "short_help": entry.summary,
-            "rich_help_panel": entry.group,
-            "epilog": None if shows_one else f"Example: {entry.example}",
-        }
+        about: dict[str, Any] = {"short_help": entry.summary, "rich_help_panel": entry.group}
         if isinstance(loaded, typer.Typer):
             app.add_typer(loaded, name=entry.name, **about)
         else:
             app.command(entry.name, **about)(loaded)
     return app
+
+
+def command(arguments: list[str]) -> Any:
+    """What `build` makes, with a help that can be read and copied from."""
+    made: Any = typer.main.get_command(build(arguments))
+    tidy(made, below={entry.name: entry.example for entry in ENTRIES})
+    made.epilog = f"Example: {ENTRIES[0].example}. Each command has a --help of its own."
+    return made
 
 
 def _load(entry: Entry) -> Callable[..., Any] | typer.Typer:
@@ -228,7 +232,7 @@ def main(arguments: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     args = [a for a in given if a != "--debug"]
     try:
-        typer.main.get_command(build(args))(args=args, prog_name="twophase")
+        command(args)(args=args, prog_name="twophase")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
