@@ -1,15 +1,17 @@
 """``{play}``: sliders, numbers and a plot whose formulas are the package's own, turned into
-JavaScript when the book is built."""
+JavaScript when the book is built. What the first state shows is asked of that JavaScript."""
 
 import html
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from book_play_formula import Input, Play, PlayError, javascript, number, read_spec
-from book_play_plot import HEIGHT, PREFIXED, WIDTH, describe, draw, readable
+from book_play_formula import PlayError
+from book_play_inputs import Input
+from book_play_plot import Plot
+from book_play_script import Script
+from book_play_spec import Play, read_spec
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
@@ -17,11 +19,18 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
-NOTCHES = 200  # positions of a slider on a log scale
+PREFIXED = {"B", "s", "FLOP", "B/s", "FLOP/s", "B/token", "FLOP/token"}  # ticks carry these
 
 
-def controls(play: Play, box: str) -> str:
-    return "".join(_menu(item, box) if item.options else _slider(item, box) for item in play.inputs)
+def controls(play: Play, box: str, script: Script) -> str:
+    """A control for each input, but for the one that the dot drags: the dot is its control."""
+    dragged = play.plot.dot.drag if play.plot and play.plot.dot else None
+    made = (
+        _menu(item, box) if item.options else _slider(item, box, script)
+        for item in play.inputs
+        if item.name != dragged
+    )
+    return "".join(made)
 
 
 def _menu(item: Input, box: str) -> str:
@@ -36,109 +45,55 @@ def _menu(item: Input, box: str) -> str:
     )
 
 
-def _slider(item: Input, box: str) -> str:
-    if item.values:
-        low, high, at, step = (
-            0.0,
-            len(item.values) - 1.0,
-            float(item.values.index(float(item.value))),
-            1.0,
-        )
-    elif item.log:
-        low, high, step = 0.0, float(NOTCHES), 1.0
-        at = round(
-            NOTCHES * math.log(float(item.value) / item.low) / math.log(item.high / item.low)
-        )
-    else:
-        low, high, at = item.low, item.high, float(item.value)
-        step = item.step or (high - low) / 100
-    text = html.escape(readable(float(item.value), item.unit))
+def _slider(item: Input, box: str, script: Script) -> str:
+    at = script.ask(
+        "play.positionOf(play.inputOf(spec, dukpy.n), dukpy.v)", n=item.name, v=item.value
+    )
+    high, step = (len(item.values) - 1, "1") if item.values else (1, "any")
+    text = html.escape(readable(script, item))
     return (
         '<div class="tp-control"><label'
         f' for="{box}-{item.name}">{html.escape(item.label)}</label><input type="range"'
-        f' id="{box}-{item.name}" data-input="{item.name}" min="{low:.12g}" max="{high:.12g}"'
-        f' step="{step:.12g}" value="{at:.12g}" aria-valuetext="{text}" autocomplete="off"><span'
+        f' id="{box}-{item.name}" data-input="{item.name}" min="0" max="{high}"'
+        f' step="{step}" value="{at:.12g}" aria-valuetext="{text}" autocomplete="off"><span'
         f' class="tp-value" aria-hidden="true">{text}</span></div>'
     )
 
 
-def page_spec(play: Play) -> dict[str, Any]:
-    """What play.js needs to know, without the formulas."""
-    inputs = [
-        {
-            "name": item.name,
-            "label": item.label,
-            "unit": item.unit,
-            "low": item.low,
-            "high": item.high,
-            "value": item.value,
-            "log": item.log,
-            "step": item.step,
-            "values": list(item.values),
-            "options": {k: dict(v) for k, v in item.options.items()},
-        }
-        for item in play.inputs
-    ]
-    outputs = [
-        {"name": item.name, "label": item.label, "unit": item.unit, "digits": item.digits}
-        for item in play.outputs
-    ]
-    plot = None
-    if play.plot:
-        plot = {
-            "x": play.plot.x,
-            "curves": list(play.plot.curves),
-            "logX": play.plot.log_x,
-            "logY": play.plot.log_y,
-            "unit": play.plot.unit,
-            "low": play.plot.low,
-            "high": play.plot.high,
-            "marks": [{"axis": mark.axis, "label": mark.label} for mark in play.plot.marks],
-        }
-    return {"inputs": inputs, "outputs": outputs, "plot": plot}
+def readable(script: Script, item: Input) -> str:
+    """A slider's first value with its unit."""
+    text: str = script.ask("play.readable(dukpy.v, dukpy.u)", v=item.value, u=item.unit)
+    return text
 
 
-def formulas(play: Play) -> str:
-    """The formulas as a JavaScript object of functions of the state ``v``; marks are called mark0,
-    mark1, …"""
-    pairs = [(output.name, output.expr) for output in play.outputs]
-    pairs += [
-        (f"mark{index}", mark.expr)
-        for index, mark in enumerate(play.plot.marks if play.plot else ())
-    ]
-    return (
-        "{"
-        + ", ".join(f"{json.dumps(name)}: (v) => {javascript(expr)}" for name, expr in pairs)
-        + "}"
-    )
-
-
-def opening(play: Play, box: str) -> str:
+def opening(play: Play, box: str, script: Script) -> str:
     """The box up to its caption."""
-    state = play.start()
-    shown = "".join(
+    shown = script.shown(script.start())
+    numbers = "".join(
         f'<div><dt>{html.escape(output.label)}</dt><dd data-output="{output.name}">'
-        f"{readable(number(output.expr, state), output.unit, output.digits)}</dd></div>"
+        f"{html.escape(shown['outputs'][output.name])}</dd></div>"
         for output in play.outputs
         if output.show
     )
+    room = f'<p class="tp-room">{html.escape(shown["room"])}</p>' if play.room else ""
     made = [
-        f'<section class="tp-play" id="{box}" aria-labelledby="{box}-title">',
+        f'<section class="tp-play{"" if shown["fits"] else " tp-full"}" id="{box}"'
+        f' aria-labelledby="{box}-title">',
         (
             f'<p class="tp-play-title" id="{box}-title"><span class="tp-kicker">Play</span>'
             f" {html.escape(play.title)}</p>"
         ),
-        f'<div class="tp-controls">{controls(play, box)}</div>',
-        f'<dl class="tp-outputs">{shown}</dl>' if shown else "",
+        f'<div class="tp-controls">{controls(play, box, script)}</div>',
+        room,
+        f'<dl class="tp-outputs">{numbers}</dl>' if numbers else "",
     ]
     if play.plot:
-        made.append(plot_figure(play, state))
+        made.append(plot_figure(play, play.plot, script, shown))
     return "\n".join(filter(None, made))
 
 
-def plot_figure(play: Play, state: Mapping[str, float]) -> str:
-    plot = play.plot
-    assert plot is not None
+def plot_figure(play: Play, plot: Plot, script: Script, shown: Mapping[str, Any]) -> str:
+    """The plot of the first state, its legend, and what can be dragged in it."""
     labels = {output.name: output.label for output in play.outputs}
     legend = "".join(
         '<li><svg width="34" height="10" aria-hidden="true">'
@@ -152,20 +107,43 @@ def plot_figure(play: Play, state: Mapping[str, float]) -> str:
         if plot.y_label
         else ""
     )
+    rows = (
+        f'<div class="tp-rows"><svg viewBox="0 0 320 340" aria-hidden="true">{shown["rows"]}'
+        "</svg></div>"
+        if plot.rows
+        else ""
+    )
+    drawn = (
+        f'<div class="tp-plot"><svg viewBox="0 0 640 {shown["height"]}" role="img"'
+        f' aria-label="{html.escape(shown["words"])}">{shown["drawing"]}</svg>'
+        f"{_dot(play, plot, script)}</div>"
+    )
+    plotted = f'<div>{y_label}{drawn}<ul class="tp-legend">{legend}</ul></div>'
+    return f'<div class="tp-beside">{rows}{plotted}</div>' if rows else plotted
+
+
+def _dot(play: Play, plot: Plot, script: Script) -> str:
+    """The handle over the dot, a slider without a track."""
+    if plot.dot is None:
+        return ""
+    item = next(item for item in play.inputs if item.name == plot.dot.drag)
+    text = html.escape(readable(script, item))
     return (
-        f'{y_label}<div class="tp-plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-label="{html.escape(describe(play, state))}">{draw(play, state)}</svg></div><ul'
-        f' class="tp-legend">{legend}</ul>'
+        f'<span class="tp-dot" role="slider" tabindex="0" data-input="{item.name}"'
+        f' aria-label="{html.escape(item.label)}" aria-valuemin="{item.low:g}"'
+        f' aria-valuemax="{item.high:g}" aria-valuenow="{item.value:g}" aria-valuetext="{text}">'
+        "</span>"
     )
 
 
-def closing(play: Play, box: str) -> str:
-    spec = json.dumps(page_spec(play), ensure_ascii=False).replace("</", "<\\/")
+def closing(box: str, script: Script) -> str:
+    """The box after its caption: what the page's script needs."""
+    spec = script.spec.replace("</", "<\\/")
     return (
         '<div class="tp-quiet" role="status"'
         ' aria-live="polite"></div>\n<script>(window.twophasePlays = window.twophasePlays ||'
         f" []).push({{box: {json.dumps(box)}, spec: {spec}, formulas:"
-        f" {formulas(play)}}});</script></section>"
+        f" {script.formulas}}});</script></section>"
     )
 
 
@@ -177,7 +155,8 @@ class PlayDirective(SphinxDirective):
         box = "play-" + nodes.make_id(self.arguments[0])
         try:
             play = read_spec(yaml.safe_load("\n".join(self.content)))
-            first, last = opening(play, box), closing(play, box)
+            script = Script(play)
+            first, last = opening(play, box, script), closing(box, script)
         except PlayError as error:
             logger.warning(
                 "play %s: %s", self.arguments[0], error, location=self.get_location(), type="play"
@@ -207,4 +186,5 @@ class PlayDirective(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("play", PlayDirective)
     app.add_js_file("play.js", loading_method="defer")
+    app.add_js_file("play_live.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
