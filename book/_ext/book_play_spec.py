@@ -1,5 +1,5 @@
-"""``read_spec`` turns the YAML of a ``{play}`` box into a ``Play``; each mistake is a ``PlayError``,
-one sentence that says where."""
+"""``read_spec`` turns the YAML of a ``{play}`` box into a ``Play``. Each mistake is a ``PlayError``
+of one sentence that says where."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
