@@ -19,6 +19,7 @@ def run(folder, name, seed, **changes):
     details = {
         "recipe": asdict(Recipe(seed=seed)),
         "corpus_sha256": corpus.digest(),
+        "n_tokens": Recipe.n_tokens,
         "held_out_bits_per_byte": 2.0 + seed / 10,
         "train_bits_per_byte": [8.0, 2.0],
         "training_s": 10 * seed,
@@ -67,6 +68,60 @@ def test_a_run_that_is_not_the_family_s_is_refused(tmp_path, changes, seed):
     ):
         collect.collect(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out" / "a.json").exists()
+
+
+def longer(folder, name, seed, n_tokens=50_000, **changes):
+    recipe = asdict(Recipe(seed=seed, n_tokens=n_tokens))
+    run(folder, name, seed, n_tokens=n_tokens, recipe=recipe, **changes)
+
+
+def known(out):
+    runs = collect.losses(checkpoints.card("a", out))
+    return [(r["n_tokens"], r["seed"], r["held_out_bits_per_byte"]) for r in runs]
+
+
+def test_losses_on_another_budget_stand_beside_those_of_the_weights(tmp_path):
+    run(tmp_path, "a", 1)
+    collect.collect(tmp_path, tmp_path / "out")
+    weights = (tmp_path / "out" / "a.safetensors").read_bytes()
+    longer(tmp_path / "more", "a", 1, held_out_bits_per_byte=1.5)
+    longer(tmp_path / "more", "a", 2, held_out_bits_per_byte=1.6)
+    for _ in range(2):  # a run that is added again is there once
+        assert collect.add_losses(tmp_path / "more", tmp_path / "out") == ["a"]
+        n = Recipe.n_tokens
+        assert known(tmp_path / "out") == [(50_000, 1, 1.5), (50_000, 2, 1.6), (n, 1, 2.1)]
+    assert (tmp_path / "out" / "a.safetensors").read_bytes() == weights
+
+
+def test_weights_on_another_budget_keep_the_losses_of_those_that_they_replace(
+    tmp_path, monkeypatch
+):
+    for seed in (1, 2):
+        run(tmp_path, "a", seed)
+        longer(tmp_path / "more", "a", seed)
+    collect.collect(tmp_path, tmp_path / "out")
+    before = known(tmp_path / "out")
+    monkeypatch.setattr(Recipe, "n_tokens", 50_000)
+    for _ in range(2):
+        collect.collect(tmp_path / "more", tmp_path / "out")
+        assert known(tmp_path / "out") == [(50_000, 1, 2.1), (50_000, 2, 2.2), *before]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "a, seed 1, read as many bytes as the weights"),
+        ({"corpus_sha256": "other"}, "a, seed 1, was trained with another corpus_sha256"),
+    ],
+)
+def test_losses_of_the_same_budget_or_another_corpus_are_refused(tmp_path, changes, message):
+    run(tmp_path, "a", 1)
+    collect.collect(tmp_path, tmp_path / "out")
+    before = (tmp_path / "out" / "a.json").read_bytes()
+    run(tmp_path / "more", "a", 1, **changes)
+    with pytest.raises(ValueError, match=message):
+        collect.add_losses(tmp_path / "more", tmp_path / "out")
+    assert (tmp_path / "out" / "a.json").read_bytes() == before
 
 
 def test_every_committed_member_was_trained_by_the_one_recipe_on_one_budget():
