@@ -104,7 +104,7 @@ def test_the_text_streams_after_its_prompt_and_the_times_come_last(folders):
     )
     assert re.search(
         r"\n\n5 tokens after a prompt of \d+ \(length\); TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+"
-        r" tokens/s\n$",
+        r" tokens/s, plain path\n$",
         result.stdout,
     )
     assert result.stderr == ""

@@ -24,7 +24,8 @@ def test_a_completion_is_streamed_after_its_prompt_with_ttft_tpot_and_tokens_per
     assert result.exit_code == 0
     assert result.stdout.startswith("def read_lines(path):")
     assert re.search(
-        r"12 tokens after a prompt of 22 .*TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s\n$",
+        r"12 tokens after a prompt of 22 .*TTFT [\d.]+ ms, TPOT [\d.]+ ms, [\d,]+ tokens/s,"
+        r" plain path\n$",
         result.stdout,
     )
 
@@ -108,3 +109,24 @@ def test_what_may_become_the_stop_text_is_held_back_until_it_is_decided():
     stream = hold_back((shown.append(t) or t for t in b"a\nb"), [b"\n\n"])
     assert next(stream) == ord("a")
     assert bytes(shown) == b"a"
+
+
+def test_the_compiled_path_says_so_and_writes_the_same_text():
+    asked = ("def f(x):", "--tokens", "8", "--temperature", "0", "--json", "--path")
+    said = {path: run(*asked, path) for path in ("plain", "compiled")}
+    plain, compiled = (json.loads(result.stdout) for result in said.values())
+    assert plain["text"] == compiled["text"]
+    assert [plain["path"], compiled["path"]] == ["plain", "compiled"]
+    assert said["compiled"].stderr == "compiled path, on one core.\n"
+
+
+def test_a_path_that_cannot_run_is_a_sentence():
+    for asked, says in (
+        (["--path", "quick"], "`path` is one of plain, compiled; got 'quick'"),
+        (["--path", "compiled", "--no-cache"], "decode steps, which need a cache"),
+        (["--path", "compiled", "--dtype", "fp16"], "read float32 and bfloat16"),
+    ):
+        result = run("def f(x):", *asked)
+        assert result.exit_code == 2
+        assert says in result.stderr
+        assert result.stderr.count("twophase generate:") == 1

@@ -42,6 +42,7 @@ class Sampling:
     top_p: float
     seed: int
     cache: bool
+    path: str
 
 
 def generate(
@@ -75,6 +76,10 @@ def generate(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Run the whole sequence for every token.")
     ] = False,
+    path: Annotated[
+        str,
+        typer.Option(help="plain: in torch. compiled: decode steps in compiled loops, on a CPU."),
+    ] = "plain",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end instead of a stream.")
     ] = False,
@@ -96,7 +101,7 @@ def generate(
             speaker = CourseModel(model or DEFAULT, device, dtype, stop or [])
         else:
             speaker = HuggingFaceModel(checkpoint, device, dtype, stop or [], token_ids)
-        sampling = Sampling(tokens, temperature, top_k, top_p, seed, cache=not no_cache)
+        sampling = Sampling(tokens, temperature, top_k, top_p, seed, not no_cache, path)
         _generate(speaker, prompt, sampling, as_json)
     except ValueError as error:
         typer.echo(f"twophase generate: {error}", err=True)
@@ -134,7 +139,7 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
     """Load, warm up, stream, report."""
     import torch
 
-    from twophase.models.generate import Generation
+    from twophase.models.generate import Generation, on_path
     from twophase.models.generate import generate as run
 
     tokens, record = speaker.encode(prompt), Generation()
@@ -143,14 +148,17 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
         torch.set_num_threads(
             1
         )  # its products are over before a second thread wakes, and a busy machine stalls both
+    if sampling.path != "plain":
+        typer.echo(on_path(network, sampling.path).report, err=True)
     list(
-        run(network, tokens[:2], 2)
+        run(network, tokens[:2], 2, cache=sampling.cache, path=sampling.path)
     )  # torch's first call sets up threads and buffers; TTFT should not pay for that
     stream = run(
         network,
         tokens,
         sampling.n_new,
         cache=sampling.cache,
+        path=sampling.path,
         temperature=sampling.temperature,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
@@ -161,14 +169,14 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
     pieces = speaker.pieces(tokens, stream)
     if as_json:
         made = "".join(pieces)
-        facts = _facts(record, sampling.cache)
+        facts = _facts(record, sampling)
         typer.echo(json.dumps({"model": speaker.name, "prompt": prompt, "text": made, **facts}))
         return
     typer.echo(prompt.encode(errors="surrogateescape").decode(errors="replace"), nl=False)
     for piece in pieces:
         typer.echo(piece, nl=False)
     typer.echo("\n")
-    typer.echo(_sentence(_facts(record, sampling.cache)))
+    typer.echo(_sentence(_facts(record, sampling)))
 
 
 def _sentence(facts: dict[str, int | float | str | bool | None]) -> str:
@@ -176,11 +184,11 @@ def _sentence(facts: dict[str, int | float | str | bool | None]) -> str:
     return (
         f"{tokens} after a prompt of {facts['n_prompt_tokens']} ({facts['finish_reason']}); TTFT"
         f" {_ms(facts['ttft_s'])}, TPOT {_ms(facts['tpot_s'])}, {facts['tokens_per_s']:,.0f}"
-        " tokens/s"
+        f" tokens/s, {facts['path']} path"
     )
 
 
-def _facts(record: Generation, cache: bool) -> dict[str, int | float | str | bool | None]:
+def _facts(record: Generation, sampling: Sampling) -> dict[str, int | float | str | bool | None]:
     """The measurements as plain data; a TPOT needs two tokens and is null otherwise."""
     return {
         "n_prompt_tokens": len(
@@ -190,7 +198,8 @@ def _facts(record: Generation, cache: bool) -> dict[str, int | float | str | boo
         "finish_reason": (
             record.finish_reason or "stop"
         ),  # a stop text ends the stream before its end
-        "cache": cache,
+        "cache": sampling.cache,
+        "path": sampling.path,
         "ttft_s": record.ttft_s,
         "tpot_s": None if math.isnan(record.tpot_s) else record.tpot_s,
         "tokens_per_s": record.tokens_per_s,

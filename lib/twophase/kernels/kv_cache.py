@@ -91,6 +91,12 @@ class KVCache(SlotStore):
             q, keys, values, mask=mask, window=window, softcap=softcap, scale=scale
         )
 
+    def place(self, span: Span, window: int | None = None) -> tuple[int, range]:
+        """For one new token of one sequence that somebody else writes: its slot, and the slots that
+        its query sees, its own included."""
+        end = span.end
+        return end - 1, range(0 if window is None else max(0, end - window), end)
+
     def found(
         self, span: Span, window: int | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:

@@ -17,6 +17,8 @@ from twophase.kernels.span import whole
 from twophase.models.cache import Cache
 from twophase.models.transformer import Transformer
 
+PATHS = ("plain", "compiled")
+
 
 @dataclass
 class Generation:
@@ -96,6 +98,7 @@ def generate_batch(
     choose: Choose | None = None,
     records: Sequence[Generation] | None = None,
     all_logits: bool = False,
+    path: str = "plain",
 ) -> Iterator[list[int | None]]:
     """Continue B prompts, of any lengths, by up to n_new tokens each, greedily unless a temperature
     is given; yield, step by step, the new token of each, None for those that have ended.
@@ -103,9 +106,11 @@ def generate_batch(
     `stop` lists token sequences; the one that ended a sequence is yielded too. Every sequence draws
     from a generator of its own, and so gets what it would get alone. `records`, one for each, are
     filled as tokens come. `all_logits`: make those of every token that is fed, as formulas that
-    count 2·n_params FLOPs a token suppose; else of the last ones only. Raises ValueError at once
-    for a model of masked diffusion, no prompt or an empty one, a token outside the vocabulary, a
-    stop sequence that is none, n_new < 0, or sampling parameters out of range.
+    count 2·n_params FLOPs a token suppose; else of the last ones only. `path`: "plain", the model
+    in torch, or "compiled", its decode steps in loops (`models.compiled`). Raises ValueError at
+    once for a model of masked diffusion or one that this path cannot run, no prompt or an empty
+    one, a token outside the vocabulary, a stop sequence that is none, n_new < 0, another path, or
+    sampling parameters out of range.
     """
     _check(model, prompts, n_new, stop)
     check_sampling(temperature, top_k, top_p)
@@ -121,7 +126,25 @@ def generate_batch(
         own = None if generators is None else generators[b]
         return sample(logits, temperature, top_k, top_p, generator=own, choose=choose)
 
-    return _loop(model, n_new, cache, draw, stop, records, all_logits)
+    run = on_path(model, path)
+    if path == "compiled" and not cache:
+        raise ValueError(
+            "the compiled path is for decode steps, which need a cache: take path='plain' without"
+            " one."
+        )
+    return _loop(model, run, n_new, cache, draw, stop, records, all_logits)
+
+
+def on_path(model: Transformer, path: str) -> Any:
+    """What runs a model's passes: itself ("plain"), or its compiled form, which is called in the
+    same way. ValueError for another name, and for a model that has no compiled form."""
+    if path not in PATHS:
+        raise ValueError(f"`path` is one of {', '.join(PATHS)}; got {path!r}.")
+    if path == "plain":
+        return model
+    from twophase.models.compiled import CompiledTransformer  # Numba takes a moment to start
+
+    return CompiledTransformer(model)
 
 
 def _check(
@@ -154,6 +177,7 @@ def _check(
 
 def _loop(
     model: Transformer,
+    run: Callable[..., torch.Tensor],
     n_new: int,
     cache: bool,
     draw: Callable[[torch.Tensor, int], int],
@@ -168,7 +192,7 @@ def _loop(
     while any(record.finish_reason is None for record in records):
         new: list[int | None] = [None] * len(records)
         with torch.inference_mode():
-            for b, logits in _next_logits(model, records, store, all_logits):
+            for b, logits in _next_logits(run, model.device, records, store, all_logits):
                 new[b] = draw(logits, b)
         now = time.perf_counter() - started
         for token, record in zip(new, records, strict=True):
@@ -180,7 +204,11 @@ def _loop(
 
 
 def _next_logits(
-    model: Transformer, records: Sequence[Generation], store: Cache | None, all_logits: bool
+    run: Callable[..., torch.Tensor],
+    device: torch.device,
+    records: Sequence[Generation],
+    store: Cache | None,
+    all_logits: bool,
 ) -> Iterator[tuple[int, torch.Tensor]]:
     """Each sequence that goes on, with the logits [V] for its next token: with a cache from one
     pass for all, without one from a pass over each whole text."""
@@ -191,21 +219,25 @@ def _next_logits(
     ]
     going = [b for b, new in enumerate(fed) if new]
     if store is None:
-        return ((b, _last(model, [fed[b]], None, all_logits)[0]) for b in going)
-    logits = _last(model, fed, store, all_logits)  # [B, V]
+        return ((b, _last(run, device, [fed[b]], None, all_logits)[0]) for b in going)
+    logits = _last(run, device, fed, store, all_logits)  # [B, V]
     return ((b, logits[b]) for b in going)
 
 
 def _last(
-    model: Transformer, fed: Sequence[Sequence[int]], store: Cache | None, all_logits: bool
+    run: Callable[..., torch.Tensor],
+    device: torch.device,
+    fed: Sequence[Sequence[int]],
+    store: Cache | None,
+    all_logits: bool,
 ) -> torch.Tensor:
     """Logits [B, V] after the last token of each sequence that is fed, padded to one block."""
     counts, T = [len(new) for new in fed], max(map(len, fed))
-    tokens = torch.tensor([[*new, *[0] * (T - len(new))] for new in fed], device=model.device)
+    tokens = torch.tensor([[*new, *[0] * (T - len(new))] for new in fed], device=device)
     n_new = None if store is None else counts
     if not all_logits:
-        return model(tokens, store, n_new=n_new, at=-1)  # type: ignore[no-any-return]
-    logits: torch.Tensor = model(tokens, store, n_new=n_new)  # [B, T, V]
+        return run(tokens, store, n_new=n_new, at=-1)
+    logits = run(tokens, store, n_new=n_new)  # [B, T, V]
     return logits[range(len(fed)), [n - 1 for n in counts]]  # [B, V]
 
 

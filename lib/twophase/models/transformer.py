@@ -178,8 +178,8 @@ class Transformer(nn.Module):
         try:
             positions = span.positions if positions is None else positions  # [T] or [B, T]
             check_positions(positions, span, self.config.learned_positions)
-            step = Step(span, self._rope(positions), cache, self.config.causal)
-            x = self._embed(tokens, positions)  # [B, T, D]
+            step = Step(span, self.rope(positions), cache, self.config.causal)
+            x = self.embed(tokens, positions)  # [B, T, D]
             if span.real is not None:  # what pads a sequence may be NaN, and 0·NaN is NaN
                 x = x.masked_fill(~span.real[..., None], 0.0)
             for block in self.layers:
@@ -231,7 +231,7 @@ class Transformer(nn.Module):
             )
         return Span((0,) * B, (T,) * B, T, self.device, tree)
 
-    def _embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """The stream's start: [B, T, D]. ValueError for a token that is none (on a GPU torch ends
         the program)."""
         c = self.config
@@ -245,7 +245,7 @@ class Transformer(nn.Module):
             x = x + self.embed_positions(positions.clamp(max=c.learned_positions - 1))
         return x  # type: ignore[no-any-return]
 
-    def _rope(self, positions: torch.Tensor) -> dict[str, Tables | None]:
+    def rope(self, positions: torch.Tensor) -> dict[str, Tables | None]:
         """Cosines and sines for each kind of layer, [T, H/2] or [B, T, H/2] each; None where
         nothing is turned."""
         c = self.config

@@ -1,0 +1,146 @@
+"""The products of a decode step at batch 1, each with what stands before and after it.
+
+A matrix is read once, row after row, and every row is used once: so these run as fast as memory is
+read, if nothing else takes time. Hence norms, activations and residuals are not operations of their
+own here: each is done where its numbers are at hand.
+
+Matrices are float32 or the bits of bf16, [outputs, inputs]; all other numbers are fp32. `x` is the
+residual stream, [D]. A bias is as long as the outputs, zeros where there is none.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from twophase.kernels.compiled.loops import inner, loop, value_of
+
+_f32 = np.float32
+# The number by which a loop knows an activation.
+ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
+
+
+@inner
+def dot(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
+    """One row of a matrix times a vector."""
+    total = _f32(0)
+    for i in range(w.shape[1]):
+        total += value_of(w[row, i]) * x[i]
+    return total
+
+
+@inner
+def normalize(
+    x: np.ndarray, scale: np.ndarray, shift: np.ndarray, eps: np.float32, out: np.ndarray
+) -> None:
+    """RMSNorm of x, or LayerNorm where there is a `shift` (else its length is 0): out [D]."""
+    D = x.shape[0]
+    mean = _f32(0)
+    if shift.shape[0]:
+        for i in range(D):
+            mean += x[i]
+        mean /= _f32(D)
+    square = _f32(0)
+    for i in range(D):
+        square += (x[i] - mean) * (x[i] - mean)
+    factor = _f32(1) / np.sqrt(square / _f32(D) + eps)
+    for i in range(D):
+        out[i] = (x[i] - mean) * factor * scale[i]
+    for i in range(shift.shape[0]):
+        out[i] += shift[i]
+
+
+@inner
+def activate(kind: int, x: np.float32) -> np.float32:
+    """An activation of one number, by its place in ACTIVATIONS."""
+    if kind == 0:
+        return x / (_f32(1) + np.exp(-x))  # type: ignore[no-any-return]
+    if kind == 1:
+        return x * _f32(0.5) * (_f32(1) + _f32(math.erf(x * _f32(0.5**0.5))))
+    if kind == 2:
+        inside = _f32((2 / math.pi) ** 0.5) * (x + _f32(0.044715) * x * x * x)
+        return x * _f32(0.5) * (_f32(1) + np.tanh(inside))  # type: ignore[no-any-return]
+    return x if x > _f32(0) or x != x else _f32(0)  # NaN stays
+
+
+@loop
+def norm_project(
+    x: np.ndarray,
+    scale: np.ndarray,
+    shift: np.ndarray,
+    eps: np.float32,
+    w_first: np.ndarray,
+    w_second: np.ndarray,
+    w_third: np.ndarray,
+    bias: np.ndarray,
+    h: np.ndarray,
+    y: np.ndarray,
+) -> None:
+    """Three matrices times the norm of x, one below the other: queries, keys and values. A matrix
+    may have no rows. h [D] is left with the norm of x; y takes the products."""
+    normalize(x, scale, shift, eps, h)
+    first, second = w_first.shape[0], w_first.shape[0] + w_second.shape[0]
+    for row in numba.prange(y.shape[0]):
+        if row < first:
+            y[row] = dot(w_first, row, h) + bias[row]
+        elif row < second:
+            y[row] = dot(w_second, row - first, h) + bias[row]
+        else:
+            y[row] = dot(w_third, row - second, h) + bias[row]
+
+
+@loop
+def norm_activate(
+    x: np.ndarray,
+    scale: np.ndarray,
+    shift: np.ndarray,
+    eps: np.float32,
+    w_gate: np.ndarray,
+    w_up: np.ndarray,
+    bias: np.ndarray,
+    activation: int,
+    h: np.ndarray,
+    y: np.ndarray,
+) -> None:
+    """The first half of an MLP: y = activation(w_gate h + bias) · (w_up h + bias) with h the norm
+    of x. The biases lie one behind the other. Without a gate (no rows) the MLP is plain:
+    y = activation(w_up h + bias)."""
+    normalize(x, scale, shift, eps, h)
+    gates = w_gate.shape[0]
+    for row in numba.prange(y.shape[0]):
+        up = dot(w_up, row, h) + bias[gates + row]
+        if gates:
+            y[row] = activate(activation, dot(w_gate, row, h) + bias[row]) * up
+        else:
+            y[row] = activate(activation, up)
+
+
+@loop
+def project_add(
+    w: np.ndarray,
+    bias: np.ndarray,
+    h: np.ndarray,
+    x: np.ndarray,
+) -> None:
+    """x += w h + bias: what attention or MLP adds to the stream."""
+    for row in numba.prange(x.shape[0]):
+        x[row] += dot(w, row, h) + bias[row]
+
+
+@loop
+def project_norm_add(
+    w: np.ndarray,
+    bias: np.ndarray,
+    h: np.ndarray,
+    scale: np.ndarray,
+    shift: np.ndarray,
+    eps: np.float32,
+    y: np.ndarray,
+    x: np.ndarray,
+) -> None:
+    """x += norm(w h + bias), as Gemma adds; y [D] is scratch."""
+    for row in numba.prange(x.shape[0]):
+        y[row] = dot(w, row, h) + bias[row]
+    normalize(y, scale, shift, eps, y)
+    for i in range(x.shape[0]):
+        x[i] += y[i]

@@ -1,0 +1,17 @@
+"""The decode step in compiled loops: the same model, weights and cache, without a thousand small
+operators between the bytes.
+
+At batch 1 a step reads every weight once, so memory sets its pace, if nothing else takes time. Five
+calls make a layer, and read like the algorithm (`halves`):
+
+    norm and q, k, v · RoPE, cache and attention · output and residual
+    norm, gate, up and activation · down and residual
+
+`CompiledTransformer(model)` is called as the model is. What has no loops runs in plain torch
+(`plain`), half a layer at a time, and is named in `CompiledTransformer.plain`. The plain model
+stays the text to read, and the oracle of the tests.
+"""
+
+from twophase.models.compiled.transformer import CompiledTransformer
+
+__all__ = ["CompiledTransformer"]

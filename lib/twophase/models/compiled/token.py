@@ -1,0 +1,89 @@
+"""One new token on its way through the layers."""
+
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from twophase.kernels.compiled.loops import as_numpy
+from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.span import Span
+from twophase.kernels.store import Store
+from twophase.models.cache import Cache
+from twophase.models.step import Step, Tables
+from twophase.models.transformer import KINDS, Transformer
+
+Rows = tuple[np.ndarray, ...]
+
+
+class Workspace:
+    """What outlives a token: tables of RoPE, and the tensors of stores as loops see them."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self._tables: dict[str, Rows] = {}
+        self._known = 0  # positions in these tables
+        self._held: WeakKeyDictionary[Store, Rows] = WeakKeyDictionary()
+
+    def held(self, store: Store) -> Rows:
+        """The tensors of a store for one sequence, [slots, ...] each. ValueError where its dtype is
+        one that loops do not read."""
+        if store not in self._held:
+            self._held[store] = tuple(as_numpy(tensor)[0] for tensor in store.held)
+        return self._held[store]
+
+    def rope(self, kind: str, position: int) -> Rows:
+        """Cosines and sines of one position for a kind of layer, [H/2] each; empty where nothing is
+        turned."""
+        if position >= self._known:
+            self._known = max(256, 2 * position)
+            for name, tables in self.model.rope(torch.arange(self._known)).items():
+                rows = (torch.zeros(self._known, 0),) * 2 if tables is None else tables
+                self._tables[name] = tuple(table.numpy() for table in rows)
+        cos, sin = self._tables[kind]
+        return cos[position], sin[position]
+
+
+class Token:
+    """The stream x, fp32 [D], of one token of one sequence, and where it goes in the cache."""
+
+    def __init__(self, x: np.ndarray, span: Span, cache: Cache, work: Workspace) -> None:
+        self.x, self.span, self.cache, self.work = x, span, cache, work
+
+    @property
+    def position(self) -> int:
+        """Its place in its sequence."""
+        return self.span.starts[0]
+
+    def rope(self, kind: str) -> Rows:
+        """Cosines and sines for a kind of layer, [H/2] each, or of length 0."""
+        return self.work.rope(kind, self.position)
+
+    def keys_values(self, layer: int, K: int, H: int) -> tuple[KVCache, np.ndarray, np.ndarray]:
+        """The store of a layer, and its keys and values [slots, K, H]. ValueError if the cache was
+        made for another model."""
+        store = self.cache.stores.get(layer)
+        if not isinstance(store, KVCache):
+            store = self.step.keys_values(layer, read_later=False)  # raises, and says what is wrong
+        keys, values = self.work.held(store)
+        if keys.shape[1:] != (K, H):
+            raise ValueError(
+                f"layer {layer} has keys of {K} heads of {H}; this cache holds {keys.shape[1]} of"
+                f" {keys.shape[2]}: make one with `new_cache` of this model."
+            )
+        return store, keys, values
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The stream as plain layers take it: [1, 1, D], in the dtype of the weights."""
+        return torch.from_numpy(self.x)[None, None].to(self.work.model.embed_tokens.weight.dtype)
+
+    @cached_property
+    def step(self) -> Step:
+        """The same for the layers that run in plain torch."""
+        tables: dict[str, Tables | None] = {}
+        for kind in KINDS:
+            cos, sin = (torch.from_numpy(row)[None] for row in self.rope(kind))  # [1, H/2]
+            tables[kind] = (cos, sin) if cos.numel() else None
+        return Step(self.span, tables, self.cache)

@@ -1,0 +1,154 @@
+"""A transformer whose decode steps run in compiled loops, on the weights and the cache of the plain
+one."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numba
+import torch
+from torch import nn
+
+from twophase.kernels.compiled.loops import STORED
+from twophase.kernels.span import span_counts
+from twophase.models.cache import Cache, Counts
+from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
+from twophase.models.compiled.halves import Half, make_half
+from twophase.models.compiled.plain import PlainBlock, halves_of
+from twophase.models.compiled.token import Token, Workspace
+from twophase.models.compiled.weights import NoKernel, check_kind
+from twophase.models.step import check_at, check_positions
+from twophase.models.transformer import Block, Transformer
+
+_Made = Callable[[Transformer, bool], Callable[..., Any]]
+# A smaller model has its tokens faster from one core: a loop on all of them costs a microsecond
+# before it begins.
+PARALLEL_BYTES = 16e6
+
+
+class CompiledTransformer:
+    """Called as the `Transformer` that it is made of, on the same caches: a step of one token of
+    one sequence runs in compiled loops, whatever else in the plain model.
+
+    Logits of such a step are fp32, whatever the weights are. Loops read matrices where they lie; of
+    norms and biases they have copies. So after a change of the model, make another one. Not for two
+    threads at once. What has no loops runs in torch: `plain` says what, and why.
+
+    `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
+    model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
+    bfloat16.
+    """
+
+    def __init__(self, model: Transformer, *, parallel: bool | None = None) -> None:
+        check_model(model)
+        self.model, self.config = model, model.config
+        if parallel is None:
+            many = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS) > 1
+            parallel = many and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
+        self.parallel = parallel
+        self.plain: dict[str, str] = {}  # what runs in torch, and why
+        self._work = Workspace(model)
+        self._halves: list[Half] = []
+        for i, block in enumerate(model.layers):
+            self._halves += self._of_block(i, block)
+        self._embed = self._in_loops("embedding", Embedding, PlainEmbedding)
+        self._head = self._in_loops("head", Head, PlainHead)
+
+    @property
+    def report(self) -> str:
+        """A sentence: on how many cores loops run, and what runs in torch instead, and why."""
+        cores = "all cores" if self.parallel else "one core"
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.plain.items():
+            by_reason.setdefault(reason, []).append(name)
+        plain = [
+            f" in plain torch, since {reason}: {', '.join(names)}"
+            for reason, names in by_reason.items()
+        ]
+        return ";".join([f"compiled path, on {cores}", *plain]) + "."
+
+    def _of_block(self, i: int, block: nn.Module) -> list[Half]:
+        """The halves of a block, each in loops where it can be."""
+        try:
+            check_kind(block, Block)
+        except NoKernel as reason:
+            self.plain[f"layer {i}"] = str(reason)
+            return [PlainBlock(block)]
+        made: list[Half] = []
+        for name, half in zip(("attention", "MLP"), halves_of(cast(Block, block)), strict=True):
+            try:
+                made.append(make_half(half, self.parallel))
+            except NoKernel as reason:
+                self.plain[f"{name} of layer {i}"] = str(reason)
+                made.append(half)
+        return made
+
+    def _in_loops(self, name: str, compiled: _Made, plain: _Made) -> Callable[..., Any]:
+        """The embedding or the head in loops, or in torch."""
+        try:
+            return compiled(self.model, self.parallel)
+        except NoKernel as reason:
+            self.plain[f"the {name}"] = str(reason)
+            return plain(self.model, self.parallel)
+
+    def __call__(
+        self,
+        tokens: torch.Tensor,
+        cache: Cache | None = None,
+        positions: torch.Tensor | None = None,
+        n_new: Counts | None = None,
+        *,
+        at: torch.Tensor | int | None = None,
+        tree: torch.Tensor | None = None,
+        commit: bool = True,
+    ) -> torch.Tensor:
+        """Logits [B, T, V] or, with `at`, [B, V], as the plain model has them."""
+        lone = isinstance(tokens, torch.Tensor) and tokens.shape == (1, 1)
+        lone = lone and positions is None and tree is None and span_counts(n_new, 1, 1) == (1,)
+        if cache is None or not lone:
+            return self.model(  # type: ignore[no-any-return]
+                tokens, cache, positions, n_new, at=at, tree=tree, commit=commit
+            )
+        if at is not None:
+            check_at(at, 1, 1)
+        with torch.no_grad():
+            logits = self._step(tokens, cache)
+            if commit:
+                cache.commit()
+        return logits[None] if at is None else logits  # [1, 1, V] or [1, V]
+
+    def _step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """Logits [1, V] of one token of one sequence; the cache waits for its commit."""
+        span = cache.begin(1, 1)
+        if self.parallel:  # as torch's user wants it
+            numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        try:
+            check_positions(span.positions, span, self.config.learned_positions)
+            token = Token(self._embed(tokens, span), span, cache, self._work)
+            for half in self._halves:
+                half(token)
+            return self._head(token)  # type: ignore[no-any-return]
+        except BaseException:  # Ctrl-C, too: what is half written is not to be committed
+            cache.discard()
+            raise
+
+
+def check_model(model: nn.Module) -> None:
+    """ValueError, in one sentence, unless compiled loops can run the model."""
+    if type(model) is not Transformer:
+        raise ValueError(
+            f"the compiled path runs a Transformer as it was built; got a {type(model).__name__}:"
+            " take the plain path."
+        )
+    if not model.config.causal:
+        raise ValueError("a model that reads both ways has no decode step to compile.")
+    if model.device.type != "cpu":
+        raise ValueError(
+            f"the compiled path runs on the CPU, and this model is on {model.device}: take the"
+            " plain path, or move the model."
+        )
+    dtype = model.embed_tokens.weight.dtype
+    if dtype not in STORED:
+        raise ValueError(
+            f"compiled loops read float32 and bfloat16, and these weights are {dtype}: take the"
+            " plain path, or convert the model."
+        )

@@ -1,0 +1,77 @@
+"""The numbers of a layer as compiled loops read them; and which layers they may be taken from.
+
+Matrices are read where they lie. What is small (norms, biases) is copied, in fp32.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from twophase.kernels.compiled.loops import as_numpy
+from twophase.models.linear import Linear
+from twophase.models.norm import LayerNorm, RMSNorm
+
+NONE = np.zeros(0, np.float32)
+
+
+class NoKernel(Exception):
+    """Why a part of the model runs in plain torch."""
+
+
+@dataclass(frozen=True)
+class Norm:
+    """RMSNorm's weight, or LayerNorm's with its bias: fp32 [width]; `shift` is empty without."""
+
+    scale: np.ndarray
+    shift: np.ndarray
+    eps: np.float32
+
+
+def norm(module: Any) -> Norm:
+    """The numbers of a norm. Raises NoKernel for another kind of module."""
+    check_kind(module, RMSNorm, LayerNorm)
+    weight, shift = module.weight.detach().float(), NONE
+    if isinstance(module, RMSNorm):
+        weight = weight + module.offset
+    else:
+        shift = module.bias.detach().float().numpy().copy()
+    return Norm(weight.numpy().copy(), shift, np.float32(module.eps))
+
+
+def matrix(module: Any, outputs: int, inputs: int) -> np.ndarray:
+    """The weight [outputs, inputs] of a linear layer. Raises NoKernel for another kind of layer
+    (quantized, say), for another shape, and for numbers that loops do not read."""
+    check_kind(module, Linear, nn.Linear)
+    return stored(module.weight, outputs, inputs)
+
+
+def stored(weight: torch.Tensor, *shape: int) -> np.ndarray:
+    """A tensor of weights as loops see it. Raises NoKernel as `matrix` does."""
+    if type(weight) not in (torch.Tensor, nn.Parameter):
+        raise NoKernel(f"a weight is a {type(weight).__name__}")
+    if tuple(weight.shape) != shape:
+        raise NoKernel(f"a weight is {list(weight.shape)}, not {list(shape)}")
+    try:
+        return as_numpy(weight)
+    except ValueError as reason:
+        raise NoKernel(str(reason).rstrip(".")) from None
+
+
+def biases(*modules: Any) -> np.ndarray:
+    """The biases of linear layers one behind the other, zeros where there are none."""
+    parts = [
+        np.zeros(m.out_features, np.float32) if m.bias is None else m.bias.detach().float().numpy()
+        for m in modules
+    ]
+    return np.concatenate(parts)
+
+
+def check_kind(module: Any, *kinds: type[nn.Module]) -> None:
+    """Raises NoKernel unless a module is of one of these very classes, and nobody listens to it."""
+    if type(module) not in kinds:
+        raise NoKernel(f"a {type(module).__name__} stands in the place of a {kinds[0].__name__}")
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise NoKernel(f"a {type(module).__name__} has hooks")

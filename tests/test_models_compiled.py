@@ -1,0 +1,236 @@
+"""The compiled decode step is the plain model: the same logits and tokens for every kind of model,
+on the same caches, and what it has no loops for runs in torch and is named."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from hugging_face_cases import CASES, FAMILY_USUAL, USUAL, Case
+from torch import nn
+
+from twophase.models.checkpoints import load
+from twophase.models.compiled import CompiledTransformer
+from twophase.models.family import FAMILY
+from twophase.models.generate import complete, on_path
+from twophase.models.hugging_face.config import read_config
+from twophase.models.linear import replace_linears
+from twophase.models.transformer import Config, Transformer
+
+# Largest difference of two logits as a share of their deviation: sums in another order.
+TOLERANCE = 1e-5
+DECODERS = sorted(name for name, config in FAMILY.items() if config.causal)
+# heads of 5 numbers in groups of 3, and no two sizes equal
+ODD = Config(L=3, D=22, F=37, N=6, K=2, H=10, V=31, tied=False)
+
+
+def random_model(config: Config, seed: int = 0) -> Transformer:
+    """Weights so large that no mistake hides in the tolerance, but no larger, since they magnify
+    what fp32 rounds away; norms and biases that do something."""
+    torch.manual_seed(seed)
+    model = Transformer(config)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith(("A_log", ".D", "dt_proj.bias")):  # a state must fade
+                continue
+            if p.ndim > 1:
+                p.normal_(std=0.3 if name == "embed_tokens.weight" else p.shape[-1] ** -0.5)
+            else:
+                p.uniform_(0.5, 1.5).sub_(0.9 if name.endswith("bias") else config.norm_offset)
+    return model.eval().requires_grad_(False)
+
+
+def tokens(model: Transformer, T: int, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, model.config.V, (1, T), generator=generator)
+
+
+def steps(run, cache, ids: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Logits [V] after each of the tokens [1, T], one pass for each."""
+    with torch.inference_mode():
+        for token in ids.split(1, dim=1):
+            yield run(token, cache, at=-1)[0]
+
+
+def disagreement(model: Transformer, compiled, ids: torch.Tensor, prompt: int, dtype=None) -> float:
+    """The largest difference to the plain model over all steps behind a prompt, in deviations."""
+    worst = 0.0
+    caches = [model.new_cache(1, ids.shape[1], dtype=dtype) for _ in range(2)]
+    with torch.inference_mode():
+        for cache in caches:
+            model(ids[:, :prompt], cache)
+    pairs = zip(
+        steps(model, caches[0], ids[:, prompt:]), steps(compiled, caches[1], ids[:, prompt:]),
+        strict=True,
+    )  # fmt: skip
+    for plain, ours in pairs:
+        worst = max(worst, float((plain - ours).abs().max() / plain.std()))
+        assert not torch.isnan(ours).any()
+    return worst
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_member_of_the_family_has_the_same_logits_and_tokens(name):
+    model = load(name)
+    compiled = CompiledTransformer(model)
+    assert disagreement(model, compiled, tokens(model, 60), prompt=7) < TOLERANCE
+    plain, ours = (complete(model, b"def f(x):", 24, path=path) for path in ("plain", "compiled"))
+    assert plain.tokens == ours.tokens
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_family_of_hugging_face_has_the_same_logits(case: Case):
+    given = {**USUAL, **FAMILY_USUAL.get(case.family, {}), **case.more, "model_type": case.family}
+    model = random_model(read_config(given))
+    compiled = CompiledTransformer(model)
+    assert disagreement(model, compiled, tokens(model, 34), prompt=3) < TOLERANCE
+    dense = model.config.moe is None and model.config.mla is None
+    assert bool(compiled.plain) != dense
+
+
+@pytest.mark.parametrize("more", [
+    {"norm": "layer", "learned_positions": 64, "gated_mlp": False, "activation": "gelu"},
+    {"activation": "relu", "qkv_bias": True, "o_bias": True, "mlp_bias": True},
+    {"K": 1, "rope_pairing": "interleaved", "rotary_dim": 6},
+    {"K": 6, "score_cap": 2.0, "logit_cap": 3.0, "embedding_scale": 4.7, "norm_offset": 1.0},
+    {"kv_source": (0, 0, 2), "attention": "sliding", "window": 5, "qk_norm": True},
+    {"norms_per_layer": 4, "norm": "layer", "attention": ("gqa", "sliding", "gqa"), "window": 1},
+], ids=str)  # fmt: skip
+def test_whatever_a_config_can_say_is_in_the_loops(more):
+    model = random_model(replace(ODD, **more))
+    compiled = CompiledTransformer(model)
+    assert not compiled.plain
+    assert disagreement(model, compiled, tokens(model, 24), prompt=3) < TOLERANCE
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_bf16_weights_are_read_as_they_are(parallel):
+    """Against the same numbers in fp32: only the rounding of the stream in torch is left out."""
+    model = random_model(ODD).bfloat16()
+    compiled = CompiledTransformer(model, parallel=parallel)
+    wide = random_model(ODD)
+    wide.load_state_dict({name: w.float() for name, w in model.state_dict().items()})
+    a, b = wide.new_cache(1, 20), model.new_cache(1, 20, dtype=torch.float32)
+    ids = tokens(model, 20)
+    for plain, ours in zip(steps(wide, a, ids), steps(compiled, b, ids), strict=True):
+        assert ours.dtype == torch.float32
+        assert (plain - ours).abs().max() < TOLERANCE * plain.std()
+    # a cache in bf16 rounds keys and values, by 2**-9 at most, and little else
+    a, b = (wide.new_cache(1, 20, dtype=torch.bfloat16) for _ in range(2))
+    for plain, ours in zip(steps(wide, a, ids), steps(compiled, b, ids), strict=True):
+        assert (plain - ours).abs().max() < 0.05 * plain.std()
+    assert torch.equal(a.stores[0].keys, b.stores[0].keys)
+
+
+@pytest.mark.parametrize("name", ["gqa", "local_global", "ssm_attention", "mla", "linear"])
+def test_one_can_go_to_and_fro_between_the_paths_and_take_tokens_back(name):
+    model = load(name)
+    compiled = CompiledTransformer(model)
+    ids = tokens(model, 86)
+    mixed, plain = (model.new_cache(1, 86, rollback=3) for _ in range(2))
+
+    def feed(run, n: int) -> None:
+        """The next n tokens on the path `run`, and in the plain model, are the same."""
+        block = ids[:, mixed.length : mixed.length + n]
+        found, expected = run(block, mixed, at=-1), model(block, plain, at=-1)
+        assert (found - expected).abs().max() < TOLERANCE * expected.std()
+
+    with torch.inference_mode():
+        for run, n in [(model, 40), (compiled, 1), (compiled, 1), (model, 1), (compiled, 1)]:
+            feed(run, n)
+        for run, n in [(model, 16), *[(compiled, 1)] * 19]:
+            feed(run, n)
+        compiled(ids[:, :1], mixed, commit=False)  # not kept
+        for wrong in (5, 6, 7):
+            compiled(torch.tensor([[wrong]]), mixed)
+        mixed.truncate(plain.length)
+        for run, n in [(compiled, 1), (model, 1), (model, 4), (compiled, 1)]:
+            feed(run, n)
+
+
+def test_a_pass_that_breaks_off_leaves_the_cache_as_it_was():
+    model = load("gqa")
+    compiled = CompiledTransformer(model)
+    cache = model.new_cache(1, 3)
+    for _ in range(3):
+        compiled(torch.tensor([[65]]), cache)
+    with pytest.raises(ValueError, match="room for 3 tokens"):
+        compiled(torch.tensor([[65]]), cache)
+    cache.truncate(2)
+    with pytest.raises(ValueError, match="outside the vocabulary: 0 to 255"):
+        compiled(torch.tensor([[256]]), cache)
+    assert cache.length == 2
+    with pytest.raises(ValueError, match="nothing to commit"):
+        cache.commit()
+
+
+def test_what_is_not_one_token_of_one_sequence_runs_in_the_plain_model():
+    model = load("gqa")
+    compiled = CompiledTransformer(model)
+    ids = torch.randint(0, 256, (3, 5))
+    with torch.inference_mode():
+        assert torch.equal(compiled(ids), model(ids))
+        caches = [model.new_cache(3, 8) for _ in range(2)]
+        for n_new in ([5, 2, 0], None):
+            found = [run(ids[:, :5] if n_new else ids[:, :1], cache, n_new=n_new)
+                     for run, cache in zip((model, compiled), caches, strict=True)]  # fmt: skip
+            assert (found[0] - found[1]).abs().max() < TOLERANCE * found[0].std()
+        cache = model.new_cache(1, 8)
+        compiled(ids[:1, :1], cache, n_new=[0])
+        assert cache.length == 0
+
+
+class Wrapped(nn.Module):
+    """A linear layer of another making."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear, self.in_features, self.out_features = linear, 0, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * 1.5
+
+
+@pytest.mark.parametrize("part", ["q_proj", "o_proj", "up_proj", "down_proj", "lm_head"])
+def test_what_was_replaced_runs_in_torch_and_is_named(part):
+    model = random_model(ODD)
+    replace_linears(model, lambda name, linear: Wrapped(linear) if part in name else None)
+    compiled = CompiledTransformer(model)
+    assert disagreement(model, compiled, tokens(model, 12), prompt=3) < TOLERANCE
+    assert len(compiled.plain) == (1 if part == "lm_head" else ODD.L)
+    assert all("Wrapped" in reason for reason in compiled.plain.values())
+
+
+def test_a_layer_that_somebody_listens_to_runs_in_torch():
+    model = random_model(ODD)
+    heard = []
+    model.layers[1].register_forward_hook(lambda *_: heard.append(1))
+    model.layers[2].mlp.up_proj.register_forward_pre_hook(lambda *_: heard.append(2))
+    compiled = CompiledTransformer(model)
+    assert disagreement(model, compiled, tokens(model, 6), prompt=3) < TOLERANCE
+    assert set(compiled.plain) == {"layer 1", "MLP of layer 2"}
+    assert heard == [1, 2] * (2 + 3 + 3)  # two prompts, three steps of each
+
+
+def test_models_that_loops_cannot_run_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="reads both ways"):
+        CompiledTransformer(Transformer(replace(ODD, causal=False)))
+    with pytest.raises(
+        ValueError, match=r"float32 and bfloat16, and these weights are torch\.float16"
+    ):
+        CompiledTransformer(Transformer(ODD).half())
+    with pytest.raises(ValueError, match="this model is on meta"):
+        CompiledTransformer(Transformer(ODD).to("meta"))
+    with pytest.raises(ValueError, match="got a Linear"):
+        CompiledTransformer(nn.Linear(2, 2))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one of plain, compiled; got 'quick'"):
+        on_path(Transformer(ODD), "quick")
+
+
+def test_a_cache_of_another_model_or_dtype_is_refused():
+    model = random_model(ODD)
+    compiled, token = CompiledTransformer(model), torch.tensor([[3]])
+    with pytest.raises(ValueError, match="make one with `new_cache` of this model"):
+        compiled(token, random_model(replace(ODD, K=1)).new_cache(1, 4))
+    with pytest.raises(ValueError, match=r"float32 and bfloat16; got torch\.float16"):
+        compiled(token, model.new_cache(1, 4, dtype=torch.float16))
