@@ -50,6 +50,10 @@ KINDS: dict[str, dict[str, str]] = {
         "keys": "int",
         "masked": "int",
     },
+    # A decode step read the keys and values of a KV head from memory.
+    "fetch": {"kv_head": "int", "n_bytes": "int"},
+    # A query head was computed with the KV head that is on the chip.
+    "attend": {"head": "int", "kv_head": "int"},
 }
 
 

@@ -1,0 +1,159 @@
+"""Up-training: a multi-head model becomes one with fewer KV heads, and is trained on for a
+twentieth of its budget (Ainslie et al., 2023, section 2).
+
+`python -m twophase.models.uptrain` does it for the committed `mha`, to K = 2 and K = 1, each three
+ways (heads pooled by their mean, the first of each group kept, new heads drawn), beside the model
+itself trained on as long, and writes the curves to `uptrained.json`.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from twophase.kernels.grouped_query_attention import POOLINGS, pool_heads
+from twophase.models import checkpoints, corpus
+from twophase.models.evaluate import bits_per_byte
+from twophase.models.family import FAMILY
+from twophase.models.recipe import Recipe
+from twophase.models.train import Trainer, device_name
+from twophase.models.transformer import Transformer
+
+RESULT = Path(__file__).with_name("uptrained.json")
+SHARE = 1 / 20  # of the budget that the model was trained on
+POINTS = 4  # of a curve, after the one at the start
+EVERY = 32  # so-manieth held-out window: an eighth of those that the cards are measured on
+WAYS = (*POOLINGS, "new")
+AS_IT_IS = "as it is"
+
+
+def with_fewer_kv_heads(model: Transformer, K: int, how: str = "mean") -> Transformer:
+    """A copy of a model whose layers all have N KV heads, with K of them: pooled ("mean", "first"),
+    or "new" ones as before any training. Its MLPs stay as they are, so it has fewer parameters."""
+    c = model.config
+    if c.K != c.N or c.widths is not None or set(c.mixers) != {"gqa"} or c.qkv_bias:
+        raise ValueError("heads are pooled of a plain multi-head model: K = N in every layer.")
+    smaller = Transformer(replace(c, K=K))
+    fresh = smaller.state_dict()
+    state = dict(model.state_dict())
+    for name, weight in state.items():
+        if name.endswith(("k_proj.weight", "v_proj.weight")):
+            state[name] = fresh[name] if how == "new" else pool_heads(weight, c.N, K, how)
+    smaller.load_state_dict(state)
+    return smaller
+
+
+def train_on(
+    model: Transformer,
+    recipe: Recipe,
+    data: np.ndarray,
+    measure: Callable[[Transformer], float],
+    points: int = POINTS,
+) -> list[tuple[int, float]]:
+    """Train a copy of the model by the recipe; (tokens, what `measure` finds) at the start and at
+    `points` places, the last at the end."""
+    trainer = Trainer(model.config, recipe, data, "cpu")
+    trainer.model.load_state_dict(model.state_dict())
+    stops = {round(i * trainer.total_steps / points) for i in range(1, points + 1)}
+    curve = [(0, measure(trainer.model))]
+    while trainer.step_count < trainer.total_steps:
+        trainer.step()
+        if trainer.step_count in stops:
+            tokens = trainer.step_count * recipe.B * model.config.context
+            curve.append((tokens, measure(trainer.model)))
+    return curve
+
+
+def uptraining_recipe(card: dict[str, Any], seed: int) -> Recipe:
+    """A twentieth of a checkpoint's budget, from a third of its peak rates down, other windows of
+    the same text."""
+    whole = Recipe(**card["recipe"])
+    return replace(
+        whole,
+        n_tokens=int(whole.n_tokens * SHARE),
+        lr_matrices=whole.lr_matrices / 3,
+        lr_others=whole.lr_others / 3,
+        warmup_steps=10,
+        seed=1000 + seed,
+    )
+
+
+def measured(model: Transformer, held_out: np.ndarray) -> float:
+    """Bits per held-out byte."""
+    was_training = model.training
+    model.eval()
+    found = bits_per_byte(model, held_out, every=EVERY)
+    model.train(was_training)
+    return round(found, 4)
+
+
+def run(seeds: int, path: Path = RESULT, source: str = "mha") -> None:
+    """Write all the curves to `path`, one after the other, and what they came from. Those that
+    stand there already, of the same weights, are not made again."""
+    card, data, held_out = checkpoints.card(source), corpus.load("train"), corpus.load("held_out")
+    found: dict[str, Any] = {
+        "source": source,
+        "source_sha256": card["weights_sha256"],
+        "recipe": {**asdict(uptraining_recipe(card, 1)), "seed": "1000 + seed"},
+        "every": EVERY,
+        "device": device_name("cpu"),
+        "torch": torch.__version__,
+    }
+    runs = _made_before(path, found)
+    for seed in range(1, seeds + 1):
+        for K, how in kinds():
+            if any((r["K"], r["how"], r["seed"]) == (K, how, seed) for r in runs):
+                continue
+            torch.manual_seed(seed)
+            model = checkpoints.load(source)
+            start = model if how == AS_IT_IS else with_fewer_kv_heads(model, K, how)
+            start.requires_grad_(True).train()
+            recipe = uptraining_recipe(card, seed)
+            curve = train_on(start, recipe, data, lambda m: measured(m, held_out))
+            runs.append({"K": K, "how": how, "seed": seed, "curve": curve})
+            path.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+            print(f"K = {K}, {how}, seed {seed}: {curve[0][1]} to {curve[-1][1]}", flush=True)
+
+
+def kinds() -> list[tuple[int, str]]:
+    """What is trained on: the model as it is, and each number of KV heads made in each way."""
+    return [(FAMILY["mha"].K, AS_IT_IS), *((K, how) for how in WAYS for K in (2, 1))]
+
+
+def _made_before(path: Path, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text(encoding="utf-8"))
+    runs = found.pop("runs")
+    return runs if found == wanted else []
+
+
+def result(path: Path = RESULT) -> dict[str, Any]:
+    """What was written last. ValueError if the weights it came from are not those that are
+    committed."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if found["source_sha256"] != checkpoints.card(found["source"])["weights_sha256"]:
+        raise ValueError(
+            f"{path.name} was made from other weights of {found['source']}: run `python -m"
+            " twophase.models.uptrain` again."
+        )
+    return found
+
+
+def main() -> None:
+    """The command line of this module."""
+    parser = argparse.ArgumentParser(description="Up-train the committed multi-head model.")
+    parser.add_argument("--out", type=Path, default=RESULT, help="where the curves go")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each kind")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    run(args.seeds, args.out)
+
+
+if __name__ == "__main__":
+    main()
