@@ -12,7 +12,7 @@ is lively.
 """
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -40,6 +40,8 @@ MARGIN = 1e-3
 # of 1 the next token is a function of the last; such paths are short.)
 VARIETY = 8
 
+Written = tuple[torch.Tensor, torch.Tensor]  # tokens [B, T + STEPS], logits [B, STEPS, V]
+
 
 @dataclass
 class Reference:
@@ -50,6 +52,7 @@ class Reference:
     tokens: torch.Tensor  # [B, T + STEPS]: the prompt and its greedy continuation
     logits: torch.Tensor  # [B, T + STEPS, V]
     n_params: int  # router corrections included, which transformers holds as buffers
+    ours: Written | None = None  # what our model wrote, read from the checkpoint
 
     @property
     def prompt(self) -> torch.Tensor:
@@ -113,26 +116,42 @@ def draw(weight: torch.Tensor, name: str, config: Any, generator: torch.Generato
         weight.normal_(std=0.3, generator=generator)
 
 
-def reference(case: Case, folder: Path) -> Reference:
-    """Run the case: greedy, STEPS tokens after the prompt, the whole sequence again for each. Saved
-    in `folder`."""
+def reference(
+    case: Case, folder: Path, write: Callable[[torch.Tensor], Written] | None = None
+) -> Reference:
+    """Run the case: greedy, STEPS tokens after the prompt. Saved in `folder`; then `write` may
+    propose, from there, what follows a prompt."""
     model = build(case)
     generator = torch.Generator().manual_seed(1000 + case.seed)
     prompt = torch.randint(0, V, (case.B, case.T), generator=generator)  # [B, T]
-    tokens, logits = continued(model, prompt)
+    model.save_pretrained(folder, max_shard_size="20KB")
+    ours = write(prompt) if write else None
+    tokens, logits = continued(model, prompt, ours and ours[0])
     corrections = [
         b for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")
     ]
     n_params = model.num_parameters() + sum(b.numel() for b in corrections)
-    model.save_pretrained(folder, max_shard_size="20KB")
-    return Reference(case, folder, tokens, logits, n_params)
+    return Reference(case, folder, tokens, logits, n_params, ours)
 
 
-def continued(model: Any, prompt: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def continued(
+    model: Any, prompt: torch.Tensor, proposed: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The prompt [B, T] and STEPS greedy tokens of a model of transformers, [B, T + STEPS], with
-    the logits at each of them; no cache of theirs is used."""
+    the logits at each of them; no cache of theirs is used.
+
+    A text is what the model writes if each of its tokens has the largest logit after those before
+    it: whether this holds of the text `proposed`, one pass tells. Otherwise the model writes its
+    own, and looks at all of it again for each token.
+    """
     tokens = prompt
     with torch.inference_mode():
+        if proposed is not None:
+            logits = model(input_ids=proposed, use_cache=False).logits  # [B, T + STEPS, V]
+            if torch.equal(
+                logits[:, prompt.shape[1] - 1 : -1].argmax(-1), proposed[:, prompt.shape[1] :]
+            ):
+                return proposed.clone(), logits.clone()
         for _ in range(STEPS):
             last = model(input_ids=tokens, use_cache=False).logits[:, -1]  # [B, V]
             tokens = torch.cat([tokens, last.argmax(-1, keepdim=True)], dim=1)  # [B, T + i]
@@ -146,8 +165,13 @@ def made(name: str) -> tuple[Reference, Transformer]:
     checkpoint: made once for all tests of this process, which change neither."""
     folder = TemporaryDirectory(prefix=f"{name}-")
     atexit.register(folder.cleanup)
-    theirs = reference(BY_NAME[name], Path(folder.name))
-    return theirs, hugging_face.load(theirs.folder)
+    read: list[Transformer] = []
+
+    def write(prompt: torch.Tensor) -> Written:
+        read.append(hugging_face.load(Path(folder.name)))
+        return greedy(read[0], prompt)
+
+    return reference(BY_NAME[name], Path(folder.name), write), read[0]
 
 
 def fed_in_blocks(model: Transformer, tokens: torch.Tensor, blocks: list[int]) -> torch.Tensor:
@@ -176,15 +200,19 @@ def ragged_disagreement(
     return worst
 
 
-def greedy(model: Transformer, prompt: torch.Tensor, steps: int = STEPS) -> torch.Tensor:
-    """The prompt [B, T] and `steps` greedy tokens, decoded through a cache: [B, T + steps]."""
+def greedy(
+    model: Transformer, prompt: torch.Tensor, steps: int = STEPS
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The prompt [B, T] and `steps` greedy tokens, decoded through a cache: [B, T + steps]; the
+    logits that decided each of them: [B, steps, V]."""
     cache = model.new_cache(prompt.shape[0], prompt.shape[1] + steps)
-    tokens, new = prompt, prompt
+    tokens, new, logits = prompt, prompt, []
     with torch.inference_mode():
         for _ in range(steps):
-            new = model(new, cache)[:, -1].argmax(-1, keepdim=True)  # [B, 1]
+            logits.append(model(new, cache)[:, -1])  # [B, V]
+            new = logits[-1].argmax(-1, keepdim=True)  # [B, 1]
             tokens = torch.cat([tokens, new], dim=1)  # [B, T + i]
-    return tokens
+    return tokens, torch.stack(logits, dim=1)
 
 
 def good_seeds(case: Case, folder: Path) -> Iterator[tuple[int, float, int]]:

@@ -129,14 +129,14 @@ def _scores_lie(low: float, high: float, sequence: Sequence) -> Sequence:
 
 
 def _hidden_on_top(rng: random.Random) -> Sequence:
-    """Scores around −250 for the keys that a query sees, around 250 for those behind all queries: a
+    """Scores around −900 for the keys that a query sees, around 900 for those behind all queries: a
     block of them first, some later among visible ones."""
-    made = replace(shifted(rng, 2, [(11, 2), (0, 5), (5, 6)], -250.0), query_start=6)
+    made = replace(shifted(rng, 2, [(11, 2), (0, 5), (5, 6)], -900.0), query_start=6)
     for k, _, at in made.blocks:
         k[torch.arange(at, at + len(k)) > 7, 0] = -1.0
     unmasked = replace(made, query_start=13).visible()
-    assert bool((unmasked[:, [0, 1, *range(10, 13)]] > 200).all())
-    return _scores_lie(-260.0, -240.0, made)
+    assert bool((unmasked[:, [0, 1, *range(10, 13)]] > 800).all())
+    return _scores_lie(-910.0, -890.0, made)
 
 
 def _far(rng: random.Random) -> list[Case]:

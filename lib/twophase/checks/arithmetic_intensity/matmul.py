@@ -120,6 +120,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("[4, 4] @ [4, 4], weights of 1 byte, activations of 2", (4, 4, 4, 1, 2)),
         Case("[3, 8] @ [8, 2], 2 bytes each", (3, 8, 2, 2, 2)),
         Case("[1, 1] @ [1, 1], one byte each", (1, 1, 1, 1, 1)),
+        Case("[1, 1] @ [1, 1], 8 bytes each: a twelfth, not rounded", (1, 1, 1, 8, 8)),
         *fresh,
     ]
 
