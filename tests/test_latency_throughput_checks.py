@@ -60,8 +60,8 @@ def test_every_scene_of_the_log_has_the_label_it_was_made_for(seed: int) -> None
 
 @pytest.mark.parametrize("edge", _edges_of_logs.EDGES)
 def test_every_edge_of_the_log_has_the_label_it_was_made_for(edge: str) -> None:
-    label, events = _edges_of_logs.EDGES[edge]
-    assert step_log.EXERCISE.reference(events, _edges_of_logs.SERVER) == label
+    label, events, server = _edges_of_logs.EDGES[edge]
+    assert step_log.EXERCISE.reference(events, server) == label
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -135,12 +135,20 @@ def _long() -> dict[str, tuple[str, Events]]:
     }
 
 
-EDGES = {**_values(), **_shares(), **_long()}
+ODD: Server = SERVER | {"capacity_tokens": 2 * HALF_FULL - 1}  # half of it is no whole number
+
+EDGES = {name: (*edge, SERVER) for name, edge in (_values() | _shares() | _long()).items()} | {
+    "one waits beside an odd room, half a token less than half of it full": (
+        "underfilled",
+        log(5, **CAPPED),
+        ODD,
+    )
+}
 
 
 def edges() -> list[Case]:
     """A case for every edge; the long ones are not shown."""
     return [
-        Case(name, (events, SERVER), public=len(events) <= 100)
-        for name, (_, events) in EDGES.items()
+        Case(name, (events, server), public=len(events) <= 100)
+        for name, (_, events, server) in EDGES.items()
     ]
