@@ -42,16 +42,21 @@ def drawn(columns: int = 1) -> Figure:
     return fig
 
 
-@pytest.fixture(params=[1, 2], ids=["one panel", "two panels"])
+@pytest.fixture(scope="module", params=[1, 2], ids=["one panel", "two panels"])
 def fig(request: pytest.FixtureRequest) -> Figure:
     made = drawn(request.param)
     yield made
     plt.close(made)
 
 
-def forms(fig: Figure) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def svg(fig: Figure) -> str:
+    """Drawn once for all tests: it takes most of a second."""
+    return both_forms(fig)
+
+
+def forms(svg: str) -> tuple[str, str]:
     """The figure as it is, and its narrow form."""
-    svg = both_forms(fig)
     hidden = book_figures.NARROW.search(svg)
     assert hidden
     return svg, b64decode(hidden[1]).decode()
@@ -85,8 +90,8 @@ def test_every_color_of_a_series_stands_out_from_the_paper_and_none_is_used_twic
         assert apart > 0.25, (one, two)
 
 
-def test_no_color_and_no_id_of_its_own_is_left_in_a_page(fig):
-    html = book_figures.figure(both_forms(fig), ALT, "f0-")
+def test_no_color_and_no_id_of_its_own_is_left_in_a_page(svg):
+    html = book_figures.figure(svg, ALT, "f0-")
     assert not re.findall(r"#[0-9a-fA-F]{6}\b", html)
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
@@ -106,8 +111,8 @@ def test_a_color_that_the_site_does_not_have_is_named():
         )
 
 
-def test_on_a_phone_every_text_is_at_least_eleven_pixels(fig):
-    _, narrow = forms(fig)
+def test_on_a_phone_every_text_is_at_least_eleven_pixels(svg):
+    _, narrow = forms(svg)
     shown = min(1.0, PHONE_PX / (width_of(narrow) * 4 / 3))  # an SVG's unit is a point
     assert shown > 0.94  # tight boxes are a little wider than asked for
     assert len(texts(narrow)) > 8
@@ -116,18 +121,18 @@ def test_on_a_phone_every_text_is_at_least_eleven_pixels(fig):
     assert SMALLEST * 4 / 3 * 0.94 >= 11
 
 
-def test_on_a_page_every_text_is_at_least_eleven_pixels_but_for_exponents(fig):
-    wide, _ = forms(fig)
+def test_on_a_page_every_text_is_at_least_eleven_pixels_but_for_exponents(svg):
+    wide, _ = forms(svg)
     shown = min(1.0, PAGE_PX / (width_of(wide) * 4 / 3))
     sizes = [size for size, words in texts(wide) if not re.fullmatch(r"[\d−]+", words)]
     assert min(sizes) * 4 / 3 * shown >= 10.99
 
 
-def test_the_narrow_form_says_what_the_wide_one_says(fig):
-    def words(svg: str) -> set[str]:
-        return {word.rstrip(":") for _, said in texts(svg) for word in said.split()}
+def test_the_narrow_form_says_what_the_wide_one_says(svg):
+    def words(form: str) -> set[str]:
+        return {word.rstrip(":") for _, said in texts(form) for word in said.split()}
 
-    wide, narrow = (words(svg) for svg in forms(fig))
+    wide, narrow = map(words, forms(svg))
     numbers = re.compile(r"[\d.]+|k")  # ticks may differ
     assert {w for w in wide if not numbers.fullmatch(w)} == {
         w for w in narrow if not numbers.fullmatch(w)
@@ -141,17 +146,17 @@ def test_in_one_legend_of_two_panels_an_entry_says_of_which_it_is():
         ax.errorbar([1, 2], [1, 2], [0.1, 0.2], fmt="o", label=f"points of the {name}")
         plots.label(ax, "x [1]", "y [1]", f"{name} stack")
         ax.legend()
-    _, narrow = forms(fig)
+    _, narrow = forms(both_forms(fig))
     plt.close(fig)
     said = [words for _, words in texts(narrow)]
     assert said.count("both") == 1
     assert {"small stack: points of the small", "large stack: points of the large"} <= set(said)
 
 
-def test_drawing_both_forms_changes_nothing(fig):
-    before, open_figures = both_forms(fig), plt.get_fignums()
+def test_drawing_both_forms_changes_nothing(fig, svg):
+    open_figures = plt.get_fignums()
     size = tuple(fig.get_size_inches())
     fixed = re.compile(r"<dc:date>.*?</dc:date>|twophase-narrow.*?</metadata>", re.S)
-    assert fixed.sub("", both_forms(fig)) == fixed.sub("", before)
+    assert fixed.sub("", both_forms(fig)) == fixed.sub("", svg)
     assert tuple(fig.get_size_inches()) == size
     assert plt.get_fignums() == open_figures

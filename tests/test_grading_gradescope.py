@@ -69,7 +69,7 @@ def solved(root: Path) -> tuple[dict[str, Any], int]:
         while process.poll() is None:
             peak = max(peak, family_kib(process.pid))
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.02)
+                process.wait(0.1)
     assert process.returncode == 0
     return gradescope_try.read_results(root), peak
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from patience import PATIENCE_S
 
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
@@ -43,7 +44,7 @@ def test_a_process_that_shares_its_processor_is_seen_waiting() -> None:
             assert process.stdout is not None
             process.stdout.readline()
         waited = Waited(spinning[0].pid)
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE_S
         while waited.grace_s() < 0.2 and time.monotonic() < until:
             os.sched_yield()
         assert waited.grace_s() >= 0.2

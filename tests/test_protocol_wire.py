@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 
 from twophase.protocol import ProtocolError, encode
 from twophase.protocol import wire as w
@@ -28,7 +29,7 @@ def pair() -> Iterator[Pair]:
 
 
 def soon() -> float:
-    return time.monotonic() + 10
+    return time.monotonic() + PATIENCE_S
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
