@@ -82,6 +82,38 @@ def test_every_section_asks_a_question_and_has_at_most_one_box_on_the_sources(pa
             assert ":::{question}" in text, title
 
 
+def drawing_cells(text: str) -> list[str]:
+    """The cells whose last word is a drawing or a mechanism."""
+    found = []
+    for cell in CELL.findall(text):
+        last = ast.parse(code_of(cell)).body[-1]
+        if ast.unparse(last).startswith(("Drawing(", "Mechanism(")):
+            found.append(cell)
+    return found
+
+
+@chapters
+def test_every_major_section_has_a_drawing_or_something_to_play_with(page: Path) -> None:
+    text = page.read_text("utf8")
+    parts = re.split(r"^## (.+)$", text, flags=re.M)
+    for title, part in zip(parts[1::2], parts[2::2], strict=True):
+        if title not in ("Your turn", "Ten lines to keep"):
+            assert drawing_cells(part) or ":::{play}" in part, title
+    assert any("\nMechanism(" in cell for cell in drawing_cells(text)), "nothing to step through"
+
+
+@chapters
+def test_every_drawing_has_a_number_and_a_caption(page: Path) -> None:
+    named = []
+    for cell in drawing_cells(page.read_text("utf8")):
+        head = yaml.safe_load(cell.removeprefix("---\n").split("\n---\n")[0])
+        figure = head["mystnb"]["figure"]
+        assert figure["name"].startswith("fig-"), figure
+        assert len(figure["caption"].split()) > 4, figure
+        named.append(figure["name"])
+    assert len(set(named)) == len(named) > 3
+
+
 @chapters
 def test_a_chapter_ends_with_ten_lines_to_keep(page: Path) -> None:
     lines = sections(page.read_text("utf8"))["Ten lines to keep"]

@@ -22,6 +22,7 @@ from twophase.drawing import (
     BlockTable,
     Drawing,
     Mesh,
+    Plane,
     Stack,
     Strip,
     Tiles,
@@ -31,7 +32,7 @@ from twophase.drawing import (
     Wiring,
     Words,
 )
-from twophase.drawing.block import Box, Text
+from twophase.drawing.block import Box, Line, Text
 from twophase.drawing.drawing import NARROW, WIDE
 from twophase.drawing.states import PATTERNS, State
 from twophase.drawing.text import ADVANCE, BOLD, SMALLEST, text_width
@@ -139,6 +140,9 @@ REQUEST = Timeline(
 BLOCK = Stack(
     [("norm", "[B, T, D]", "fixed"), ("attention", "[B, T, D]", "read")], [(0, 1)], "[B, T, D]"
 )
+FRONT = Plane(
+    [(0, 0), (1, 60), (3, 80)], (1, 60), "new", "time of a step", "tokens/s", (100, "ceiling: 100")
+)
 PARTS = {
     "strip": Strip([(f"token {i}", state) for i, state in enumerate(STATES)]),
     "tiles": Tiles([["read", ("7", "new")]] * 2, ["row 0", "row 1"], ["0", "1"]),
@@ -149,6 +153,7 @@ PARTS = {
     "wiring": Wiring([(f"q{i}", "new") for i in range(8)], [("k0", "stored")], [(7, 0)]),
     "mesh": Mesh([[(f"{r}{c}", "stored") for c in range(4)] for r in range(4)], ring=True),
     "blocks": BlockTable({"A": [2, 0], "B": [1]}, [("A1", "new"), ("B0", "stored")] * 6),
+    "plane": FRONT,
     "words": Words("A sentence that is much longer than a phone is wide. " * 3),
     "all": Below([Beside([Titled("one", BLOCK), Titled("two", REQUEST)]), FULL]),
 }
@@ -206,6 +211,17 @@ def test_whatever_is_written_no_two_texts_overlap_and_none_stands_out(
     ]
     for part in parts:  # Drawing.__post_init__ checks
         Drawing(Below([part, Beside([part, Titled("the same", part)])]), alt=ALT)
+
+
+def test_the_point_of_a_plane_lies_on_its_curve_and_below_what_is_never_reached() -> None:
+    for width in (NARROW, WIDE):
+        marks = FRONT.lay(width).marks
+        (dot,) = [mark for mark in marks if isinstance(mark, Box)]
+        lines = [mark.points for mark in marks if isinstance(mark, Line)]
+        assert (dot.x + dot.width / 2, dot.y + dot.height / 2) == pytest.approx(lines[1][1])
+        assert min(y for _, y in lines[1]) > lines[2][0][1]
+    with pytest.raises(ValueError, match="at least two points"):
+        Plane([(1, 1)], (1, 1), "new", "x", "y")
 
 
 def test_a_drawing_says_what_is_wrong_with_it() -> None:

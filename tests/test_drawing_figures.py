@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from test_drawing import THEMES, color, contrast, variables
+from test_drawing import CSS, THEMES, color, contrast, variables
 
 from twophase.measure import plots
 from twophase.measure.figure_forms import NARROW, SMALLEST, both_forms
@@ -102,6 +102,43 @@ def test_no_color_and_no_id_of_its_own_is_left_in_a_page(svg):
     assert "<style" not in html
     assert "metadata" not in html
     assert html.count(f'aria-label="{ALT}"') == 2
+
+
+def text_contrasts(html: str, theme: str) -> dict[str, float]:
+    """Contrast with the paper of every text in a figure of a page."""
+    paper = color("var(--tp-paper)", theme)
+    found = {}
+    for style, said in re.findall(r'<text[^>]*?style="([^"]*)"[^>]*>(.*?)</text>', html, re.S):
+        fill = re.search(r"fill: ?(var\(--tp-[\w-]+\))", style)
+        words = re.sub(r"<.*?>", "", said).strip()
+        found[words] = contrast(color(fill[1] if fill else "var(--tp-ink)", theme), paper)
+    return found
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_text_of_a_figure_can_be_read_in_the_sites_colors(fig, theme):
+    for shade, ax in zip(plots.COLORS, fig.axes * len(plots.COLORS), strict=False):
+        ax.annotate(f"word {plots.COLORS.index(shade)}", (3, 10), color=shade)
+    found = text_contrasts(book_figures.figure(both_forms(fig), ALT, "f0-"), theme)
+    assert {f"word {i}" for i in range(len(plots.COLORS))} <= set(found)
+    assert min(found.values()) >= 4.5, min(found, key=found.__getitem__)
+    pale = text_contrasts('<text style="fill: var(--tp-line)">pale</text>', theme)
+    assert pale["pale"] < 4.5  # what such a test must find
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_the_texts_of_what_can_be_played_with_can_be_read(theme):
+    rules = dict(re.findall(r"(?:^|[}\s])([.\w -]+?) \{ ([^}]*) \}", CSS))
+    assert "fill: var(--tp-ink)" in rules[".tp-plot text"]
+    assert "fill: var(--tp-ink)" in rules[".tp-rows text"]
+    for back in ("paper", "raised"):
+        assert contrast(variables(theme)["ink"], variables(theme)[back]) >= 4.5
+        for tone in ("right", "wrong", "quiet"):  # fits, does not fit, what has no number
+            assert contrast(variables(theme)[tone], variables(theme)[back]) >= 4.5
+    for name in (".tp-tick", ".tp-axis", ".tp-mark-label", ".tp-rows-name"):
+        size = re.search(r"font-size: (\d+)px", rules[name])  # its SVG is never scaled down
+        assert size
+        assert int(size[1]) >= 11
 
 
 def test_a_color_that_the_site_does_not_have_is_named():

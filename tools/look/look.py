@@ -45,6 +45,7 @@ TALLEST = 4000  # pixels of one screenshot
 CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, article pre')]
   .filter(box => box.scrollWidth > box.clientWidth + 1 && box.clientWidth)
   .map(box => (box.innerText || box.tagName).trim().slice(0, 60))"""
+FIGURES = (Path(__file__).parent / "figures.js").read_text("utf8")
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({
   id: v.id, impact: v.impact, help: v.help,
@@ -240,6 +241,7 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")
+    found += tab.run(FIGURES)
     if view == "print":
         found += [f"cut on paper: {text}" for text in tab.run(CUT)]
     elif axe:

@@ -11,6 +11,7 @@ from .diagrams import BlockTable, Mesh, Stack, Wiring
 from .drawing import Drawing
 from .mechanism import Frame, Mechanism
 from .parts import Below, Beside, Strip, Tiles, Titled, Words
+from .plane import Plane
 from .quantities import Bar, Timeline
 from .states import STATES, State
 
@@ -24,6 +25,7 @@ __all__ = [
     "Frame",
     "Mechanism",
     "Mesh",
+    "Plane",
     "Stack",
     "State",
     "Strip",

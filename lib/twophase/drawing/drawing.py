@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 from .block import Block, Box, Mark, Part, Text, stacked
 from .parts import PAD
@@ -35,7 +34,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A part with its key, its caption and a description for those who cannot see it.
+    """A part with its key and a description for those who cannot see it.
 
     `key`: what a state means here, where its own word will not do; an empty word leaves it out of
     the key. Raises ValueError if `alt` says nothing, two texts would overlap, or there is no room
@@ -44,7 +43,6 @@ class Drawing:
 
     part: Part
     alt: str = field(kw_only=True)
-    caption: str = field(kw_only=True, default="")
     key: Mapping[str, str] = field(kw_only=True, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,8 +56,7 @@ class Drawing:
         return with_key(self.part, WIDE, self.key), with_key(self.part, NARROW, self.key)
 
     def _repr_html_(self) -> str:
-        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
-        return f'<figure class="tp-drawing">{both(*self.blocks(), self.alt)}{caption}</figure>'
+        return f'<div class="tp-drawing">{both(*self.blocks(), self.alt)}</div>'
 
     def __repr__(self) -> str:
         return f"Drawing: {self.alt}"

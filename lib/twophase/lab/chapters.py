@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 BLOCK = re.compile(r"^:::\{(?P<name>[a-z-]+)\} ?(?P<argument>.*)\n(?P<body>(?:.*\n)*?):::$", re.M)
 OPTION = re.compile(r"^:(?P<name>[a-z-]+): ?(?P<value>.*)\n?", re.M)
@@ -28,6 +29,7 @@ def to_notebook(page: str, stem: str) -> bytes:
     import jupytext  # a learner's notebook, which imports this room, needs none of it
 
     nb = jupytext.reads(page, "md:myst")
+    nb.cells = [part for cell in nb.cells for part in (cell, *_caption(cell))]
     for number, cell in enumerate(nb.cells):
         cell.id = f"{stem}-{number}"
         if cell.cell_type == "markdown":
@@ -41,6 +43,14 @@ def to_notebook(page: str, stem: str) -> bytes:
     nb.metadata = {"kernelspec": kernel, "twophase": {"page": digest(page)}}
     nb.nbformat, nb.nbformat_minor = 4, 5
     return (json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode("utf-8")
+
+
+def _caption(cell: Any) -> list[Any]:
+    """A cell with the caption of a cell's figure, if it has one."""
+    from nbformat.v4 import new_markdown_cell
+
+    caption = cell.metadata.get("mystnb", {}).get("figure", {}).get("caption")
+    return [new_markdown_cell(f"*{caption}*")] if caption else []
 
 
 def digest(page: str) -> str:

@@ -1,0 +1,57 @@
+// What is wrong inside of a page's own figures, one line each: texts below 11 pixels, contrast below 4.5, texts that overlap, data that runs through a text.
+(() => {
+  const SMALLEST = 10.95, LEAST = 4.5, phone = innerWidth < 500, found = [];
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const channels = (css) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = css; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const luminance = (rgb) => rgb.slice(0, 3).map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (a, b) => { const [high, low] = [luminance(a), luminance(b)].sort((x, y) => y - x); return (high + 0.05) / (low + 0.05); };
+  const shown = (element) => element.checkVisibility() && element.getBoundingClientRect().width > 0;
+  const shapes = (svg) => [...svg.querySelectorAll("path, rect, circle, polygon, line, polyline")].filter((shape) => !shape.closest("defs, pattern, clipPath") && shown(shape));
+  const at = (shape, x, y) => new DOMPoint(x, y).matrixTransform(shape.getScreenCTM().inverse());
+
+  function page(element) {
+    for (let up = element; up; up = up.parentElement) {
+      const back = channels(getComputedStyle(up).backgroundColor);
+      if (back[3] > 0) return back;
+    }
+    return [255, 255, 255, 255];
+  }
+  // What lies under the middle of a text: the last shape painted there before it, else the page.
+  function under(text, box, all) {
+    let back = page(text);
+    for (const shape of all) {
+      const style = getComputedStyle(shape);
+      if (!(shape.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING) || style.fill === "none" || style.fill.startsWith("url") || style.fillOpacity < 0.5 || style.opacity < 0.5) continue;
+      if (shape.isPointInFill(at(shape, box.x + box.width / 2, box.y + box.height / 2))) back = channels(style.fill);
+    }
+    return back;
+  }
+  const isExponent = (leaf) => leaf.tagName === "tspan" && /^[\d−-]+$/.test(leaf.textContent.trim());
+
+  for (const svg of document.querySelectorAll("article svg")) {
+    if (!shown(svg) || !svg.querySelector("text")) continue;
+    const of = svg.closest("[id]")?.id ?? "", all = shapes(svg), line = String(channels(getComputedStyle(svg).getPropertyValue("--tp-line")));
+    const data = all.filter((shape) => { const style = getComputedStyle(shape); return style.stroke !== "none" && parseFloat(style.strokeWidth) >= 1.1 && String(channels(style.stroke)) !== line && shape.tagName === "path" && style.fill === "none"; });
+    const texts = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim() && shown(text)).map((text) => {
+      const { x, y, width, height } = text.getBoundingClientRect(), matrix = text.getScreenCTM();
+      return { text, says: text.textContent.trim().slice(0, 40), upright: Math.abs(matrix.b) < 1e-3, box: { x, width, y: y + height * 0.18, height: height * 0.64 } };
+    });
+    for (const { text, says, box, upright } of texts) {
+      const matrix = text.getScreenCTM(), scale = Math.sqrt(Math.abs(matrix.a * matrix.d - matrix.b * matrix.c));
+      for (const leaf of text.querySelector("tspan") ? text.querySelectorAll("tspan") : [text]) {
+        const size = parseFloat(getComputedStyle(leaf).fontSize) * scale;
+        if (leaf.textContent.trim() && size < SMALLEST && (phone || !isExponent(leaf))) found.push(`${of}: “${says}” is ${size.toFixed(1)} px high`);
+      }
+      const style = getComputedStyle(text.querySelector("tspan") ?? text), ratio = contrast(channels(style.fill), under(text, box, all));
+      if (ratio < LEAST) found.push(`${of}: “${says}” has a contrast of ${ratio.toFixed(2)}`);
+      const halo = style.stroke !== "none", patterned = svg.closest(".tp-drawing, .tp-mechanism"); // whose patterns are paler than their texts
+      if (upright && !halo && !patterned && data.some((shape) => [0.1, 0.3, 0.5, 0.7, 0.9].some((u) => [0.2, 0.5, 0.8].some((v) => shape.isPointInStroke(at(shape, box.x + u * box.width, box.y + v * box.height)))))) found.push(`${of}: a line runs through “${says}”`);
+    }
+    texts.forEach((one, i) => texts.slice(i + 1).forEach((two) => {
+      const across = Math.min(one.box.x + one.box.width, two.box.x + two.box.width) - Math.max(one.box.x, two.box.x);
+      const down = Math.min(one.box.y + one.box.height, two.box.y + two.box.height) - Math.max(one.box.y, two.box.y);
+      if (across > 1 && down > 1) found.push(`${of}: “${one.says}” and “${two.says}” overlap`);
+    }));
+  }
+  return found;
+})()
