@@ -14,7 +14,7 @@ DOT = 11  # pixels
 class Plane:
     """A curve through points (x, y), both axes from 0, and one point on it, in a state. `most` is a
     height that the curve never reaches, with its name; `x_name` and `y_name` say what the axes are,
-    units included."""
+    units included. Of the curve's points the first `solid` are, the others dashed."""
 
     curve: Sequence[tuple[float, float]]
     at: tuple[float, float]
@@ -22,6 +22,7 @@ class Plane:
     x_name: str
     y_name: str
     most: tuple[float, str] | None = None
+    solid: int | None = None
     tall: float = 150
 
     def __post_init__(self) -> None:
@@ -45,8 +46,12 @@ class Plane:
             Text(0, ASCENT * SMALL, self.y_name, SMALL, tone="quiet"),
             Text(width, bottom + 4 + SMALL, self.x_name, SMALL, "end", "quiet"),
             Line(((1, top - 4), (1, bottom), (width, bottom)), "quiet"),
-            Line(tuple(place(*point) for point in self.curve), "decode", 2.2),
         ]
+        points = tuple(place(*point) for point in self.curve)
+        cut = len(points) if self.solid is None else self.solid
+        marks += [Line(points[:cut], "decode", 2.2)]
+        if cut < len(points):
+            marks.append(Line(points[cut - 1 :], "decode", 2.2, dashed=True))
         if self.most is not None:
             marks.append(Line(((1, top), (width, top)), "quiet", dashed=True))
             marks.append(Text(width, top - 5, self.most[1], SMALL, "end", "quiet"))
