@@ -9,8 +9,11 @@ BIN := .venv/bin
 READY := .venv/.ready
 # three test processes with one thread each: many a test waits, for a deadline or for a process
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
-# (nbval is started by the tests of the notebooks; as a plugin of this run it would only cost time)
-PYTEST := $(BIN)/python -m pytest -p no:nbval -n 3 --dist worksteal
+# what was compiled once is kept, for them and for the processes that they start
+KEPT := PYTHONDONTWRITEBYTECODE=
+# plugins by name: pytest would compile anew all of every package that offers one, in each process
+PLUGINS := -p xdist.plugin -p pytest_timeout -p _hypothesis_pytestplugin
+PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest $(PLUGINS) -n 3 --dist worksteal
 
 .PHONY: help book test test-more lint lab exercises train bench clean
 
@@ -35,10 +38,10 @@ book: $(READY)
 	$(BIN)/python tools/book.py
 
 test: $(READY) lint
-	$(ONE_THREAD) PYTHONHASHSEED=0 $(PYTEST) tests
+	$(ONE_THREAD) $(KEPT) PYTHONHASHSEED=0 $(PYTEST) tests
 
 test-more: $(READY)
-	$(ONE_THREAD) $(PYTEST) -m 'more or hypothesis' --draws=$(DRAWS) --timeout 3600 tests
+	$(ONE_THREAD) $(KEPT) $(PYTEST) -m 'more or hypothesis' --draws=$(DRAWS) --timeout 3600 tests
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -62,7 +62,7 @@ def nbval(notebook: Path, report: Path, *options: str) -> dict[int, bool]:
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
-        env={**os.environ, "PYTEST_ADDOPTS": ""},
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")},
     )
     cells = {
         int(c.attrib["name"].split()[-1]): not len(c) for c in ET.parse(report).iter("testcase")
