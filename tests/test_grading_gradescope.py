@@ -204,6 +204,7 @@ def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest
     [
         ({}, "no notebook"),
         ({"notes.txt": b"my work"}, "no notebook"),
+        ({NAME: b"{"}, "its JSON cannot be read"),
         ({NAME: KV.read_bytes(), "copy/" + NAME: KV.read_bytes()}, "2 notebooks"),
         (
             {
@@ -214,7 +215,7 @@ def test_a_hostile_notebook_writes_reads_and_forges_nothing_and_keeps_its_honest
             "of kv_cache",
         ),
     ],
-    ids=["nothing", "no notebook", "two", "another topic"],
+    ids=["nothing", "no notebook", "a broken one", "two", "another topic"],
 )
 def test_what_cannot_be_graded_is_a_visible_zero_with_one_clear_message(
     root: Path, files: dict[str, bytes], says: str, monkeypatch: pytest.MonkeyPatch
@@ -228,13 +229,6 @@ def test_what_cannot_be_graded_is_a_visible_zero_with_one_clear_message(
         (0, KV_POINTS, "visible")
     ]
     assert says in made["tests"][0]["output"]
-
-
-def test_a_broken_notebook_is_a_visible_zero_and_says_what_is_broken(root: Path) -> None:
-    made = run(root, {NAME: b"{"})
-    assert made["score"] == 0
-    assert "its JSON cannot be read" in made["tests"][0]["output"]
-    assert made["tests"][0]["visibility"] == "visible"
 
 
 def _zipped(name: str) -> bytes:
