@@ -134,6 +134,10 @@ def cases(rng: random.Random) -> list[Case]:
             ([(200.0, 50.0), (700.0, 0.0), (100.0, 30.0)], 100.0, 10.0),
         ),
         Case(
+            "10 FLOP/s, 4 B/s: one kernel between 2 FLOPs per byte and 2.5, one between 2.5 and 3",
+            ([(90.0, 40.0), (110.0, 40.0)], 10.0, 4.0),
+        ),
+        Case(
             "far more traffic than computing, but for one kernel",
             ([(500.0, 10.0), (100.0, 300.0)], 100.0, 10.0),
         ),
