@@ -181,7 +181,7 @@ def test_in_one_legend_of_two_panels_an_entry_says_of_which_it_is():
     for ax, name in ((left, "small"), (right, "large")):
         ax.plot([1, 2], label="both")
         ax.errorbar([1, 2], [1, 2], [0.1, 0.2], fmt="o", label=f"points of the {name}")
-        plots.label(ax, "x [1]", "y [1]", f"{name} stack")
+        plots.label(ax, "x", "y", f"{name} stack")
         ax.legend()
     _, narrow = forms(both_forms(fig))
     plt.close(fig)

@@ -46,8 +46,25 @@ def test_a_table_escapes_html_and_is_accessible():
     html = Table([["<b>", 1]], ["name & unit", "n"], "a < b")._repr_html_()
     assert "<caption>a &lt; b</caption>" in html
     assert '<th scope="col" style="text-align: left">name &amp; unit</th>' in html
-    assert '<th scope="row" style="text-align: left">&lt;b&gt;</th>' in html
-    assert '<td style="text-align: right">1</td>' in html
+    assert '<th scope="row" style="text-align: left; white-space: nowrap">&lt;b&gt;</th>' in html
+    assert '<td style="text-align: right; white-space: nowrap">1</td>' in html
+
+
+def test_quantities_stand_at_the_right_on_one_line_and_addresses_may_break():
+    address = "example.org/a/long/way/to/the/sheet"
+    table = Table(
+        [["A100", "1.07 GB", "≤ 2.851", "1.642 ± 0.040", address, "a word or two of text"],
+         ["H100", "312 TFLOP/s", "–", "-5 m", "2021", "words"]],
+        ["chip", "size", "loss", "spread", "source", "said"],
+    )  # fmt: skip
+    html = table._repr_html_()
+    nowrap = "; white-space: nowrap"
+    for cell in ("1.07 GB", "312 TFLOP/s", "≤ 2.851", "–", "1.642 ± 0.040", "-5 m"):
+        assert f'<td style="text-align: right{nowrap}">{cell}</td>' in html
+    assert f'<th scope="row" style="text-align: left{nowrap}">A100</th>' in html
+    assert f'<td style="text-align: left">{address.replace("/", "/<wbr>")}</td>' in html
+    assert '<td style="text-align: left">a word or two of text</td>' in html
+    assert str(table).splitlines()[2].split("  ")[1].strip() == "1.07 GB"
 
 
 def test_a_table_prints_aligned_text():

@@ -13,6 +13,7 @@ PARTS = [
     "book_figures",
     "book_glossary",
     "book_api",
+    "book_search",
 ]
 
 

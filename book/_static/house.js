@@ -101,19 +101,6 @@
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
   }
 
-  // A cell's table: columns of numbers with units ("1.07 GB") stand at the right, as numbers do.
-  function quantities() {
-    const quantity = /^[-\u2212]?\d[\d.,]*(e[-+]?\d+)?[\s\u00a0]?[^\s\d]{0,10}$/;
-    for (const table of document.querySelectorAll("article .cell_output table.table")) {
-      const rows = [...table.rows].slice(1);
-      for (let column = 1; column < (rows[0]?.cells.length ?? 0); column++) {
-        const texts = rows.map((row) => row.cells[column].textContent.trim()).filter((text) => text !== "\u2013");
-        if (2 * texts.filter((text) => quantity.test(text)).length > texts.length)
-          for (const row of table.rows) row.cells[column].style.textAlign = "right";
-      }
-    }
-  }
-
   // What scrolls sideways can be scrolled with the keyboard, and has a name.
   function scrollers() {
     for (const table of document.querySelectorAll("article table")) {
@@ -148,6 +135,23 @@
     });
   }
 
+  // The contents at the right say where a sitting begins.
+  function sittings() {
+    const sections = [...document.querySelectorAll("article section[id]")];
+    for (const [number, sitting] of document.querySelectorAll("article .tp-sitting").entries()) {
+      const next = sections.find((section) => sitting.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING);
+      const line = next && document.querySelector(`.bd-sidebar-secondary nav a[href="#${CSS.escape(next.id)}"]`)?.closest("li");
+      if (!line) continue;
+      sitting.id ||= "sitting-" + (number + 2);
+      const entry = document.createElement("li"), link = document.createElement("a");
+      entry.className = "tp-toc-sitting";
+      link.href = "#" + sitting.id;
+      link.textContent = sitting.querySelector("p").textContent.split(".")[0];
+      entry.append(link);
+      line.before(entry);
+    }
+  }
+
   function repairs() {
     const sidebar = document.querySelector(".bd-sidebar-primary");
     if (sidebar && !sidebar.hasAttribute("role")) {
@@ -171,7 +175,7 @@
     printing();
     definitions();
     repairs();
-    quantities();
+    sittings();
     scrollers();
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

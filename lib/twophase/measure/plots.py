@@ -92,11 +92,13 @@ def figure(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any
 
 
 def label(ax: Axes, xlabel: str, ylabel: str, title: str = "") -> None:
-    """Name both axes, units included. Raises ValueError if one has no name."""
+    """Name both axes, units included. Raises ValueError if one has no name, or "[1]" for a unit."""
     if not xlabel.strip() or not ylabel.strip():
         raise ValueError(
             "Both axes need a label with its unit, such as 'context [tokens]' and 'time [s]'."
         )
+    if "[1]" in xlabel + ylabel:
+        raise ValueError("A count and a ratio have no unit: leave the [1] out of the label.")
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     if title:

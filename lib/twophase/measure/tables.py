@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from numbers import Integral, Real
@@ -18,6 +19,13 @@ _PREFIXES = (
     (1e-6, "µ"),
     (1e-9, "n"),
 )
+
+# "1.07 GB", "≤ 2.851", "1.642 ± 0.040", "2021-06": what stands on one line
+_QUANTITY = re.compile(
+    r"[-\u2212\u2264\u2265~]?\s?\d[\d.,]*(e[-+]?\d+)?(\s?[\u00b1-]\s?\d[\d.,]*)?(\s?[^\s\d]{1,10})?"
+)
+_SHORT = 16  # characters of a cell that is not broken into lines
+_LONG_WORD = 24  # characters of a word that is broken after its slashes
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:
@@ -77,7 +85,7 @@ class Table:
 
     `rows`: one sequence per row, or one mapping from column to value. `columns`: the headings,
     units in them; may be left out if rows are mappings. `caption`: says what the reader looks at.
-    Numbers are aligned right. Raises ValueError when a row does not fit the columns.
+    Numbers and quantities ("1.07 GB") are aligned right. Raises ValueError when a row does not fit the columns.
     """
 
     def __init__(
@@ -116,10 +124,12 @@ class Table:
         return [[cell_text(value, self.digits) for value in row] for row in self.rows]
 
     def _right(self, index: int) -> bool:
-        kept = [row[index] for row in self.rows if row[index] is not None]
-        return bool(kept) and all(
-            isinstance(value, Real) and not isinstance(value, bool) for value in kept
-        )
+        """Numbers only, or, in all columns but the first, mostly quantities."""
+        kept = [row[index] for row in self.rows if row[index] not in (None, "–", "")]
+        if kept and all(isinstance(v, Real) and not isinstance(v, bool) for v in kept):
+            return True
+        quantities = [v for v in kept if _QUANTITY.fullmatch(cell_text(v))]
+        return index > 0 and 2 * len(quantities) > len(kept)
 
     def __str__(self) -> str:
         texts = self._texts()
@@ -155,7 +165,21 @@ class Table:
 
 def _html_row(cells: Sequence[str], styles: Sequence[str]) -> str:
     """The first cell names its row."""
-    first = f'<th scope="row"{styles[0]}>{escape(cells[0])}</th>'
+    styled = [
+        style[:-1] + '; white-space: nowrap"' if len(cell) <= _SHORT else style
+        for cell, style in zip(cells, styles, strict=True)
+    ]
+    first = f'<th scope="row"{styled[0]}>{_breakable(cells[0])}</th>'
     return first + "".join(
-        f"<td{style}>{escape(cell)}</td>" for cell, style in zip(cells[1:], styles[1:], strict=True)
+        f"<td{style}>{_breakable(cell)}</td>"
+        for cell, style in zip(cells[1:], styled[1:], strict=True)
+    )
+
+
+def _breakable(text: str) -> str:
+    """Escaped, and an address may be broken after each slash."""
+    words = text.split(" ")
+    return " ".join(
+        escape(word).replace("/", "/<wbr>") if len(word) > _LONG_WORD else escape(word)
+        for word in words
     )
