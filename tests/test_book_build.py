@@ -85,6 +85,36 @@ def test_every_page_of_the_contents_exists_and_every_page_is_in_the_contents() -
     assert listed == pages
 
 
+def test_the_first_picture_has_a_form_for_a_phone_whose_words_can_be_read() -> None:
+    """390 px of a phone leave 358; a form that is wider is cut or shrinks its words."""
+    page = (ROOT / "book" / "index.md").read_text("utf8")
+    forms = re.findall(
+        r'<svg class="tp-phases (tp-\w+)" viewBox="0 0 (\d+) \d+".*?</svg>', page, re.S
+    )
+    assert [(name, int(width) <= 358) for name, width in forms] == [
+        ("tp-wide", False),
+        ("tp-narrow", True),
+    ]
+    narrow = page[page.index("tp-narrow") :]
+    assert min(int(size) for size in re.findall(r'font-size="(\d+)"', narrow)) >= 12
+    svgs = re.findall(r"<svg class=.tp-phases.*?</svg>", page, re.S)
+    texts = [" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg)) for svg in svgs]
+    words = [sorted(re.findall(r"[^\W\d_]+", text)) for text in texts]
+    assert words[0] == words[1]  # both say the same
+    assert "min-width" not in (ROOT / "book" / "_static" / "house.css").read_text().partition(
+        ".tp-phases {")[2].partition("}")[0]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("book/*.md")), ids=lambda page: page.stem)
+def test_a_command_on_a_page_fits_80_columns_and_is_one_command(page: Path) -> None:
+    for block in re.findall(r"^```\n(.*?)^```$", page.read_text("utf8"), re.M | re.S):
+        lines = block.splitlines()
+        for line, below in zip(lines, [*lines[1:], ""], strict=True):
+            if line.startswith(("twophase ", "make ", "nbgrader ", "pip ")):
+                assert len(line) <= 80, line
+                assert line.endswith("\\") == below.startswith("    "), line
+
+
 def test_the_self_test_has_ten_questions() -> None:
     assert (ROOT / "book" / "index.md").read_text("utf8").count(":::{question}") == 10
 

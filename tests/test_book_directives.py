@@ -20,6 +20,7 @@ PARTS = [
     "book_exercises",
     "book_figures",
     "book_glossary",
+    "book_search",
 ]
 SETTINGS = {
     "extensions": ["myst_nb", "sphinx.ext.mathjax", *PARTS],
@@ -292,3 +293,56 @@ def test_a_term_carries_its_definition_and_only_its_own(tmp_path: Path) -> None:
         ("Keys and values, kept.", "KV cache"),
         ("Sequences in a pass.", "batch"),
     ]
+
+
+PROSE = """# Page
+First words of the page, $\\frac{a}{b}$ of them.
+## One
+Said *here*, and `code` too.
+
+- an item
+```python
+never_shown = 1
+```
+### Below
+Deeper.
+## None
+
+| a | b |
+|---|---|
+| x | y |
+"""
+
+
+def test_search_has_the_prose_of_each_section_under_its_id(tmp_path: Path) -> None:
+    out, warnings = make_book(tmp_path, {"page": PROSE})
+    assert not warnings
+    script = (out / "_static" / "search_texts.js").read_text("utf8")
+    texts = json.loads(script.removeprefix("window.twophaseTexts = ").rstrip().rstrip(";"))
+    assert texts["page"][:3] == [
+        ["page", "Page", "First words of the page, a/b of them."],
+        ["one", "One", "Said here, and code too. an item"],
+        ["below", "Below", "Deeper."],
+    ]
+    assert "never_shown" not in script
+
+
+def test_only_the_search_page_loads_what_is_searched(tmp_path: Path) -> None:
+    out, _ = make_book(tmp_path, {"page": "# Page\nWords.\n"})
+    loads = {name: "search_texts.js" in (out / name).read_text("utf8")
+             for name in ("page.html", "search.html")}  # fmt: skip
+    assert loads == {"page.html": False, "search.html": True}
+
+
+@pytest.mark.parametrize(
+    ("tex", "said"),
+    [
+        (r"\frac{a}{b} \cdot c", "a/b · c"),
+        (r"W_{\mathrm{hbm}}", "W_hbm"),
+        (r"t_\text{step} \, B", "t_step B"),
+    ],
+)
+def test_a_formula_in_a_passage_is_what_a_person_would_type(tex: str, said: str) -> None:
+    from book_search import formula
+
+    assert formula(tex) == said
