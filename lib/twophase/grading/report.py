@@ -16,7 +16,7 @@ from twophase.grading.records import Record, line_of, result_of
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5b6470; --line: #d5d9df; --box: #f4f6f8;
   --good: #14663a; --bad: #a3231d; --note: #7a5200; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181b; --soft: #a4adb8; --line: #3a4048; --box: #212529;
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181b; --soft: #a4adb8; --line: #3a4048; --box: #212529;
   --good: #6fd39b; --bad: #ff9b93; --note: #f0c061; } }
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem; margin: 2rem auto;
   padding: 0 1rem; overflow-wrap: anywhere; }
@@ -29,6 +29,9 @@ pre { background: var(--box); border: 1px solid var(--line); padding: .6rem; ove
 .asked td { border-bottom: none; }
 .right { color: var(--good); } .wrong, .failed, .missing { color: var(--bad); } .not_yet, .flag { color: var(--note); }
 .soft { color: var(--soft); font-size: .9rem; } a { color: inherit; }
+details { margin: .6rem 0; } summary { cursor: pointer; }
+@media print { :root { color-scheme: light; } body { font-size: 11pt; margin: 0 auto; } pre { max-height: none; } tr, pre { break-inside: avoid; }
+  h2 { break-after: avoid; } }
 """
 WORDS = {
     "right": "right",
@@ -44,6 +47,7 @@ STATUS_WORDS = {
     "unreadable": "not graded: the file cannot be read",
     "internal": "not graded: the grader failed, not the work",
 }
+SHOWN_AT_ONCE = 3  # wrong cases that stand open
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # also what reorders text, and halves of letters, which nothing can print
@@ -164,10 +168,10 @@ def _question(q: Record) -> str:
         if q["status"] == "failed":  # what broke the process, and no case after it
             shown = [c for c in shown if c.get("inputs")]
         if shown and q["status"] in ("wrong", "failed"):
-            rows = "".join(_case(c) for c in shown)
-            parts.append(f"<table><tr><th>case<th>verdict{rows}</table>")
+            parts.append(_cases(shown))
             hidden = sum(not c["public"] for c in q["cases"])
-            parts.append(f"<p class=soft>{hidden} more cases are not shown.</p>" if hidden else "")
+            more = f"{_counted(hidden, 'more case')} {'is' if hidden == 1 else 'are'} not shown."
+            parts.append(f"<p class=soft>{more}</p>" if hidden else "")
     if q["cell"]["error"]:
         parts.append(
             "<p class=soft>Its cell stopped with</p><pre"
@@ -178,6 +182,23 @@ def _question(q: Record) -> str:
             f"<p class=soft>Its cell printed</p><pre tabindex=0>{text(q['cell']['output'])}</pre>"
         )
     return "\n".join(parts)
+
+
+def _cases(shown: list[Record]) -> str:
+    """The first wrong cases, with their inputs; all others folded."""
+    first = [c for c in shown if not c["right"]][:SHOWN_AT_ONCE] or shown[:SHOWN_AT_ONCE]
+    others = [c for c in shown if c not in first]
+    table = f"<table><tr><th>case<th>verdict{''.join(map(_case, first))}</table>"
+    if not others:
+        return table
+    right = sum(c["right"] for c in others)
+    said = f"{_counted(len(others), 'other case')}: {right} right, {len(others) - right} not"
+    folded = f"<table><tr><th>case<th>verdict{''.join(map(_case, others))}</table>"
+    return f"{table}<details><summary>{said}</summary>{folded}</details>"
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _case(c: Record) -> str:
@@ -209,7 +230,7 @@ def _index(rows: list[str]) -> str:
     head = "<tr><th>submission<th>topic<th>points<th>status<th>flags"
     return standalone(
         "Results",
-        f"<h1>Results</h1><p>{len(rows)} submissions.</p><table>{head}{''.join(rows)}</table>",
+        f"<h1>Results</h1><p>{_counted(len(rows), 'submission')}.</p><table>{head}{''.join(rows)}</table>",
     )
 
 
