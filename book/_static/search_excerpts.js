@@ -3,23 +3,25 @@
   "use strict";
   const LENGTH = 240; // characters of an excerpt
 
-  // Where a word, or what it begins with ("caches": "cache"), first stands in a lowercase text; null if nowhere.
-  function find(word, text) {
-    const least = Math.max(3, word.length - 3);
-    for (let length = word.length; length >= Math.min(least, word.length); length--) {
-      const at = text.indexOf(word.slice(0, length));
-      if (at >= 0) return { at, length };
-    }
-    return null;
+  // The form in which a word stands in a lowercase text, or what it begins with ("caches": "cache"); "" if in none.
+  function found(word, text) {
+    for (let length = word.length; length >= Math.min(word.length, Math.max(3, word.length - 3)); length--)
+      if (text.includes(word.slice(0, length))) return word.slice(0, length);
+    return "";
   }
 
-  // Of sections [id, title, text] the one with most of the words.
+  // Of sections [id, title, text] the place where most of the words stand together; the first of several.
   function best(sections, words) {
     let chosen = null;
     for (const [id, title, text] of sections) {
       const lower = text.toLowerCase();
-      const hits = words.map((word) => find(word, lower)).filter(Boolean);
-      if (hits.length && (!chosen || hits.length > chosen.hits.length)) chosen = { id, title, text, hits };
+      const forms = words.map((word) => found(word, lower)).filter(Boolean);
+      for (const form of forms)
+        for (let at = lower.indexOf(form); at >= 0; at = lower.indexOf(form, at + 1)) {
+          const near = lower.slice(at, at + LENGTH / 2);
+          const count = forms.filter((other) => near.includes(other)).length;
+          if (!chosen || count > chosen.count) chosen = { id, title, text, at, count, forms };
+        }
     }
     return chosen;
   }
@@ -36,15 +38,12 @@
     return piece;
   }
 
-  function excerpt({ text, hits }, words) {
-    const from = Math.max(0, Math.min(...hits.map((hit) => hit.at)) - LENGTH / 3);
-    const start = from ? text.indexOf(" ", from) + 1 : 0;
-    let end = start + LENGTH;
-    end = end < text.length ? text.lastIndexOf(" ", end) : text.length;
-    const found = hits.map((hit) => text.slice(hit.at, hit.at + hit.length));
+  function excerpt({ text, at, forms }) {
+    const start = at > LENGTH / 3 ? text.indexOf(" ", at - LENGTH / 3) + 1 : 0;
+    const end = start + LENGTH < text.length ? text.lastIndexOf(" ", start + LENGTH) : text.length;
     const line = document.createElement("p");
     line.className = "tp-excerpt";
-    line.append(start ? "… " : "", marked(text.slice(start, end), [...new Set([...words, ...found])]), end < text.length ? " …" : "");
+    line.append(start ? "\u2026 " : "", marked(text.slice(start, end), forms), end < text.length ? " \u2026" : "");
     return line;
   }
 
@@ -54,7 +53,7 @@
     const sections = window.twophaseTexts[page.split("?")[0].replace(/\.html$/, "")] || [];
     const chosen = best(id ? sections.filter((section) => section[0] === id) : sections, words);
     if (!chosen) return;
-    const line = excerpt(chosen, words);
+    const line = excerpt(chosen);
     if (!id && chosen.id !== sections[0][0]) { // the page was found: say where in it
       const there = document.createElement("a");
       there.href = page + "#" + chosen.id;
