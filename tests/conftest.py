@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -25,6 +26,7 @@ UNTIMED = {
     "suppress_health_check": [hypothesis.HealthCheck.too_slow],
     "database": None,  # what failed here yesterday changes nothing today
 }
+LIB = Path(__file__).resolve().parents[1] / "lib" / "twophase"
 SEED = pytest.StashKey[int]()
 
 hypothesis.settings.register_profile(SAME, derandomize=True, **UNTIMED)
@@ -57,9 +59,21 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile(FRESH)
         config.option.hypothesis_seed = draws
     config.stash[SEED] = int(draws or 0)
+    if not hasattr(config, "workerinput"):  # once, not in each process of xdist
+        _forget_stale_machine_code()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in its background deaf to Ctrl-C, and every process inherits it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _forget_stale_machine_code() -> None:
+    """Numba keeps what it compiled until the file of *that* function changes, also where it calls
+    one that did."""
+    folders = [path for path in LIB.rglob("compiled") if path.is_dir()]
+    changed = max((file.stat().st_mtime for f in folders for file in f.glob("*.py")), default=0)
+    for kept in [file for f in folders for file in f.glob("__pycache__/*.nb*")]:
+        if kept.stat().st_mtime < changed:
+            kept.unlink(missing_ok=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,8 +3,16 @@
 What each computes is in the module of the same name one folder up, in torch: that is the text to
 read, and the oracle of the tests.
 
-- `numbers`: bf16 bits to fp32 and back, and an exponential that runs on vectors.
+- `numbers`: bf16 bits to fp32 and back; exp and tanh that run on vectors.
 - `loops`: how a loop is compiled, for one core and for all; what it reads and stores.
 - `linear`: products with what stands before and after them: norm, activation, residual.
 - `rope`: norms of heads, RoPE, and a new token's place in the cache.
+- `attention`: one query token for each sequence over a contiguous, a ring or a paged cache.
+- `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
+  a task, and the merge. `block`: scores, softmax and values of one block. `prefetch`: asking memory
+  for what comes next.
+- `threads`: how many, and on what. `compiling`: says what takes so long.
+
+Numba keeps what it compiled beside the source and compiles again when *that* file changes. After a
+change in one that others call, delete `__pycache__/*.nb*` of this folder; the tests do so.
 """

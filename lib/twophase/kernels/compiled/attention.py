@@ -1,0 +1,204 @@
+"""Decode attention at the speed of memory: each sequence has one query token and reads its cache
+once.
+
+What it computes is `kernels.attention` and `kernels.latent_attention`; this is arranged for the
+machine. Blocks are read in the order of the store, all heads of a token together, and asked for
+while the arithmetic of those before them runs (`block`, `prefetch`); they are shared out among
+threads (`tables`, `parts`). Here tensors come in. Who calls it for many layers of a step makes the
+table once and calls `parts.attend` itself.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from twophase.kernels.attention_inputs import check_options
+from twophase.kernels.compiled import parts
+from twophase.kernels.compiled.compiling import saying_so
+from twophase.kernels.compiled.tables import (
+    Table,
+    block_tokens,
+    paged_table,
+    share_out,
+    slot_table,
+)
+from twophase.kernels.compiled.threads import workers
+
+_DTYPES = (torch.float32, torch.bfloat16)
+
+
+def compiled_attention(
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    lengths: torch.Tensor,
+    *,
+    window: int | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """What the last token of each sequence finds in a store whose token p lies in slot p.
+
+    q: [B, 1, N, H]; keys [B, slots, K, H] and values [B, slots, K, Hv], fp32 or bf16, contiguous;
+    lengths: int [B], tokens of each sequence, the query's own included; returns [B, 1, N, Hv] in
+    q's dtype. With a window of at most `slots`, a sequence may be longer: token p then lies in slot
+    p mod slots (a ring). Options as in `causal_attention`; a sequence of length 0 gets zeros.
+    Raises ValueError for tensors that do not fit, or elsewhere than in the memory of the CPU.
+    """
+    _check(q, keys, values, lengths)
+    check_options(window, softcap, scale)
+    B, slots = keys.shape[:2]
+    if len(q) != B:
+        raise ValueError(f"q has {len(q)} sequences, the store {B}.")
+    if int(lengths.max()) > slots and (window is None or window > slots):
+        raise ValueError(
+            f"a sequence of {int(lengths.max())} tokens does not lie in {slots} slots, unless it"
+            " sees a window of at most so many."
+        )
+    size = block_tokens(keys[0, 0].nbytes)
+    table = slot_table(_counts(lengths), slots, window or 0, size)
+    return _attend(q, keys, values, table, softcap, scale)
+
+
+def compiled_paged_attention(
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    *,
+    window: int | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """The same in a paged store: token p of sequence b lies in block `block_table[b, p //
+    block_size]`.
+
+    keys [blocks, block_size, K, H], values [blocks, block_size, K, Hv]; block_table: int [B,
+    most], of which entries behind the end of a sequence are not looked at. Raises ValueError also
+    for a block that does not exist.
+    """
+    _check(q, keys, values, lengths)
+    check_options(window, softcap, scale)
+    blocks, size = keys.shape[:2]
+    if block_table.ndim != 2 or len(block_table) != len(q) or block_table.is_floating_point():
+        raise ValueError(
+            f"a block table is an int tensor [{len(q)}, most]; got {block_table.dtype}"
+            f" {list(block_table.shape)}."
+        )
+    if int(lengths.max()) > block_table.shape[1] * size:
+        raise ValueError(
+            f"a sequence of {int(lengths.max())} tokens does not fit into"
+            f" {block_table.shape[1]} blocks of {size}."
+        )
+    numbers = np.ascontiguousarray(block_table.numpy(), np.int64)
+    table = paged_table(numbers, _counts(lengths), window or 0, size)
+    firsts = table[0][:, 0]
+    if len(firsts) and not 0 <= firsts.min() <= firsts.max() < blocks * size:
+        raise ValueError(f"the block table names a block that is not among the {blocks}.")
+    return _attend(q, keys, values, table, softcap, scale)
+
+
+def compiled_latent_attention(
+    q_latent: torch.Tensor,
+    q_rope: torch.Tensor,
+    latents: torch.Tensor,
+    rope_keys: torch.Tensor,
+    lengths: torch.Tensor,
+    *,
+    scale: float,
+) -> torch.Tensor:
+    """The absorbed form of latent attention: what the last token of each sequence finds.
+
+    q_latent: [B, 1, N, R], w_uk absorbed; q_rope: [B, 1, N, rope_dim]; latents [B, slots, R] and
+    rope_keys [B, slots, rope_dim], fp32 or bf16, contiguous; lengths: int [B]; returns [B, 1, N,
+    R]. Raises ValueError as `compiled_attention`.
+    """
+    stores = latents[:, :, None], rope_keys[:, :, None]  # [B, slots, 1, R], [B, slots, 1, rope_dim]
+    _check(q_latent, stores[0], stores[0], lengths)
+    _check(q_rope, stores[1], stores[0], lengths)
+    check_options(None, None, scale)
+    slots = latents.shape[1]
+    if len(q_latent) != len(latents) or int(lengths.max()) > slots:
+        raise ValueError(
+            f"{len(q_latent)} sequences of at most {int(lengths.max())} tokens do not lie in"
+            f" latents {list(latents.shape)}."
+        )
+    size = block_tokens(latents[0, 0].nbytes)
+    table, starts = slot_table(_counts(lengths), slots, 0, size)
+    n = workers()
+    run = parts.attend_latents if n > 1 else parts.attend_latents_serially
+    queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
+    out = torch.empty(len(q_latent), *q_latent.shape[2:])  # [B, N, R]
+    with saying_so(run, latents.dtype):
+        run(*queries, *map(_rows, stores), table, *share_out(starts, n), 0.0, out.numpy())
+    return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]
+
+
+def _attend(
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    table: Table,
+    softcap: float | None,
+    scale: float | None,
+) -> torch.Tensor:
+    n = workers()
+    run = parts.attend if n > 1 else parts.attend_serially
+    scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    queries = np.ascontiguousarray(q[:, 0].float() * scale)  # [B, N, H]
+    out = torch.empty(*queries.shape[:2], values.shape[3])  # [B, N, Hv]
+    blocks, starts = table
+    with saying_so(run, keys.dtype):
+        run(
+            queries,
+            _rows(keys),
+            _rows(values),
+            blocks,
+            *share_out(starts, n),
+            softcap or 0.0,
+            out.numpy(),
+        )
+    return out[:, None].to(q.dtype)  # [B, 1, N, Hv]
+
+
+def _rows(store: torch.Tensor) -> np.ndarray:
+    """A store [B, slots, K, H] as numpy sees it, [B·slots, K, H]: bf16 as its bits."""
+    bits = store.view(torch.uint16) if store.dtype == torch.bfloat16 else store
+    return bits.numpy().reshape(-1, *store.shape[2:])
+
+
+def _counts(lengths: torch.Tensor) -> np.ndarray:
+    return np.ascontiguousarray(lengths.numpy(), np.int64)
+
+
+def _check(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, lengths: torch.Tensor
+) -> None:
+    """ValueError unless one query token for each sequence and the stores fit."""
+    if any(x.device.type != "cpu" for x in (q, keys, values, lengths)):
+        raise ValueError("compiled attention runs on the CPU; take causal_attention elsewhere.")
+    alike = keys.shape[:3] == values.shape[:3] and keys.dtype == values.dtype
+    if not q.ndim == keys.ndim == values.ndim == 4 or q.shape[1] != 1 or not alike:
+        raise ValueError(
+            "compiled attention needs q [B, 1, N, H] and keys and values [B, slots, K, H] of one"
+            f" dtype; got {list(q.shape)}, {keys.dtype} {list(keys.shape)} and {values.dtype}"
+            f" {list(values.shape)}."
+        )
+    if q.shape[3] != keys.shape[3] or q.shape[2] % keys.shape[2]:
+        raise ValueError(
+            f"q {list(q.shape)} and keys {list(keys.shape)} must agree in width, and query heads be"
+            " a multiple of KV heads."
+        )
+    if keys.dtype not in _DTYPES or not (keys.is_contiguous() and values.is_contiguous()):
+        raise ValueError(
+            f"keys and values must be contiguous, in fp32 or bf16; got {keys.dtype}. Take"
+            " causal_attention, or copy them once."
+        )
+    whole = lengths.shape == q.shape[:1] and not lengths.is_floating_point()
+    if not whole or lengths.dtype == torch.bool or int(lengths.min()) < 0:
+        raise ValueError(
+            f"lengths are {len(q)} whole numbers of at least 0; got {lengths.dtype}"
+            f" {list(lengths.shape)}."
+        )

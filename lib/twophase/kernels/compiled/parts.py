@@ -1,0 +1,224 @@
+"""Attention of one query token for each sequence over its block table: in parts, which are merged.
+
+Each task is some blocks of one sequence and has a softmax of its own; then parts are merged by
+their maxima and sums, as in `kernels.online_softmax`. `attend` runs tasks on all threads,
+`attend_serially` one after the other, without the microsecond that starting threads takes. Both
+may be called by other compiled code.
+"""
+
+import numba
+import numpy as np
+
+from twophase.kernels.compiled.block import FLAGS, add_values, inner, score, soften
+from twophase.kernels.compiled.numbers import exp
+
+_f32 = np.float32
+LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
+Array = np.ndarray
+
+_serial = numba.njit(fastmath=FLAGS, error_model="numpy", cache=True, nogil=True)
+_parallel = numba.njit(parallel=True, fastmath=FLAGS, error_model="numpy", cache=True, nogil=True)
+
+
+@_parallel  # type: ignore[untyped-decorator]
+def attend(
+    q: Array,
+    keys: Array,
+    values: Array,
+    table: Array,
+    tasks: Array,
+    first_task: Array,
+    softcap: float,
+    out: Array,
+) -> None:
+    """What the queries q, fp32 [B, N, H] with the scale included, find: into out, fp32 [B, N, Hv].
+
+    keys [tokens, K, H], values [tokens, K, Hv]: fp32, or the bits of bf16. `table`, `tasks` and
+    `first_task` as in `tables`; softcap 0: none. A sequence without blocks gets zeros.
+    """
+    n, N, Hv = len(tasks), out.shape[1], out.shape[2]
+    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    for task in numba.prange(n):
+        _attend_task(
+            tasks[task], q, keys, values, table, softcap, outs[task], tops[task], totals[task]
+        )
+    _merge(first_task, outs, tops, totals, out)
+
+
+@_serial  # type: ignore[untyped-decorator]
+def attend_serially(
+    q: Array,
+    keys: Array,
+    values: Array,
+    table: Array,
+    tasks: Array,
+    first_task: Array,
+    softcap: float,
+    out: Array,
+) -> None:
+    """`attend` on one thread."""
+    n, N, Hv = len(tasks), out.shape[1], out.shape[2]
+    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    for task in range(n):
+        _attend_task(
+            tasks[task], q, keys, values, table, softcap, outs[task], tops[task], totals[task]
+        )
+    _merge(first_task, outs, tops, totals, out)
+
+
+@_parallel  # type: ignore[untyped-decorator]
+def attend_latents(
+    q: Array,
+    q_rope: Array,
+    latents: Array,
+    rope_keys: Array,
+    table: Array,
+    tasks: Array,
+    first_task: Array,
+    softcap: float,
+    out: Array,
+) -> None:
+    """`attend` in the absorbed form: q [B, N, R] and q_rope [B, N, rope_dim], fp32; latents
+    [tokens, 1, R], rope_keys [tokens, 1, rope_dim]; into out, fp32 [B, N, R]."""
+    n, N, Hv = len(tasks), out.shape[1], out.shape[2]
+    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    for task in numba.prange(n):
+        _latent_task(
+            tasks[task],
+            q,
+            q_rope,
+            latents,
+            rope_keys,
+            table,
+            softcap,
+            outs[task],
+            tops[task],
+            totals[task],
+        )
+    _merge(first_task, outs, tops, totals, out)
+
+
+@_serial  # type: ignore[untyped-decorator]
+def attend_latents_serially(
+    q: Array,
+    q_rope: Array,
+    latents: Array,
+    rope_keys: Array,
+    table: Array,
+    tasks: Array,
+    first_task: Array,
+    softcap: float,
+    out: Array,
+) -> None:
+    """`attend_latents` on one thread."""
+    n, N, Hv = len(tasks), out.shape[1], out.shape[2]
+    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    for task in range(n):
+        _latent_task(
+            tasks[task],
+            q,
+            q_rope,
+            latents,
+            rope_keys,
+            table,
+            softcap,
+            outs[task],
+            tops[task],
+            totals[task],
+        )
+    _merge(first_task, outs, tops, totals, out)
+
+
+@inner  # type: ignore[untyped-decorator]
+def _attend_task(
+    task: Array,
+    q: Array,
+    keys: Array,
+    values: Array,
+    table: Array,
+    softcap: float,
+    out: Array,
+    top: Array,
+    total: Array,
+) -> None:
+    """Some blocks of one sequence: a part, not yet divided.
+
+    Into out [N, Hv], top and total [N]: `out / total` is the attention over these blocks, `top +
+    log(total)` its log-sum-exp.
+    """
+    out[:] = _f32(0)
+    top[:] = LOWEST
+    total[:] = _f32(0)
+    b, begin, end = task
+    p = np.empty((len(out), _width(table[begin:end])), _f32)
+    for t in range(begin, end):
+        first, n = table[t]
+        following = table[min(t + 1, end - 1), 0]
+        p[:] = _f32(0)
+        score(q[b], keys, values, first, n, p)
+        soften(p, n, _f32(softcap), out, top, total)
+        add_values(p, values, first, n, out, keys, following)
+
+
+@inner  # type: ignore[untyped-decorator]
+def _latent_task(
+    task: Array,
+    q: Array,
+    q_rope: Array,
+    latents: Array,
+    rope_keys: Array,
+    table: Array,
+    softcap: float,
+    out: Array,
+    top: Array,
+    total: Array,
+) -> None:
+    """The same in the absorbed form: a latent is key and value of all heads, and what a rotated key
+    adds to a score comes on top.
+    """
+    out[:] = _f32(0)
+    top[:] = LOWEST
+    total[:] = _f32(0)
+    b, begin, end = task
+    p = np.empty((len(out), _width(table[begin:end])), _f32)
+    for t in range(begin, end):
+        first, n = table[t]
+        following = table[min(t + 1, end - 1), 0]
+        p[:] = _f32(0)
+        score(q[b], latents, rope_keys, first, n, p)
+        score(q_rope[b], rope_keys, rope_keys, first, n, p)
+        soften(p, n, _f32(softcap), out, top, total)
+        add_values(p, latents, first, n, out, latents, following)
+
+
+@inner  # type: ignore[untyped-decorator]
+def _width(blocks: Array) -> int:
+    """Tokens of the largest block [n, 2], made even for `score`."""
+    largest = 0
+    for t in range(len(blocks)):
+        largest = max(largest, blocks[t, 1])
+    return largest + largest % 2
+
+
+@inner  # type: ignore[untyped-decorator]
+def _merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Array) -> None:
+    """Parts outs [n, N, Hv], tops and totals [n, N] as the whole, out [B, N, Hv], where sequence b
+    has those from first_task[b] to first_task[b + 1]. No parts: zeros. A NaN in a part is one in
+    the whole."""
+    B, N, Hv = out.shape
+    for b in range(B):
+        parts = range(first_task[b], first_task[b + 1])
+        for i in range(N):
+            top, total = LOWEST, _f32(0)
+            for part in parts:
+                top = max(top, tops[part, i])
+            for h in range(Hv):
+                out[b, i, h] = _f32(0)
+            for part in parts:
+                weight = exp(tops[part, i] - top)
+                total += weight * totals[part, i]
+                for h in range(Hv):
+                    out[b, i, h] += weight * outs[part, i, h]
+            if len(parts) > 0:
+                for h in range(Hv):
+                    out[b, i, h] /= total
