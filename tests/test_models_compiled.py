@@ -12,13 +12,16 @@ from torch import nn
 from twophase.models.checkpoints import load
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.family import FAMILY
-from twophase.models.generate import complete, on_path
+from twophase.models.generate import complete, complete_batch, on_path
 from twophase.models.hugging_face.config import read_config
 from twophase.models.linear import replace_linears
 from twophase.models.transformer import Config, Transformer
 
 # Largest difference of two logits as a share of their deviation: sums in another order.
 TOLERANCE = 1e-5
+# Linear attention sums 273 features of both signs: in fp32 the plain path is 2e-5 from fp64, the
+# compiled one 1e-5.
+TOLERANCE_OF = {"linear": 4e-5}
 DECODERS = sorted(name for name, config in FAMILY.items() if config.causal)
 # heads of 5 numbers in groups of 3, and no two sizes equal
 ODD = Config(L=3, D=22, F=37, N=6, K=2, H=10, V=31, tied=False)
@@ -73,7 +76,10 @@ def disagreement(model: Transformer, compiled, ids: torch.Tensor, prompt: int, d
 def test_every_member_of_the_family_has_the_same_logits_and_tokens(name):
     model = load(name)
     compiled = CompiledTransformer(model)
-    assert disagreement(model, compiled, tokens(model, 60), prompt=7) < TOLERANCE
+    assert not compiled.plain
+    assert disagreement(model, compiled, tokens(model, 60), prompt=7) < TOLERANCE_OF.get(
+        name, TOLERANCE
+    )
     plain, ours = (complete(model, b"def f(x):", 24, path=path) for path in ("plain", "compiled"))
     assert plain.tokens == ours.tokens
 
@@ -83,9 +89,8 @@ def test_every_family_of_hugging_face_has_the_same_logits(case: Case):
     given = {**USUAL, **FAMILY_USUAL.get(case.family, {}), **case.more, "model_type": case.family}
     model = random_model(read_config(given))
     compiled = CompiledTransformer(model)
+    assert not compiled.plain
     assert disagreement(model, compiled, tokens(model, 34), prompt=3) < TOLERANCE
-    dense = model.config.moe is None and model.config.mla is None
-    assert bool(compiled.plain) != dense
 
 
 @pytest.mark.parametrize("more", [
@@ -103,7 +108,13 @@ def test_whatever_a_config_can_say_is_in_the_loops(more):
     assert disagreement(model, compiled, tokens(model, 24), prompt=3) < TOLERANCE
 
 
-@pytest.mark.parametrize("parallel", [False, True])
+def test_loops_on_all_cores_give_the_same_as_on_one():
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model, parallel=True)
+    assert disagreement(model, compiled, tokens(model, 12), prompt=3) < TOLERANCE
+
+
+@pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=pytest.mark.more)])
 def test_bf16_weights_are_read_as_they_are(parallel):
     """Against the same numbers in fp32: only the rounding of the stream in torch is left out."""
     model = random_model(ODD).bfloat16()
@@ -133,7 +144,8 @@ def test_one_can_go_to_and_fro_between_the_paths_and_take_tokens_back(name):
         """The next n tokens on the path `run`, and in the plain model, are the same."""
         block = ids[:, mixed.length : mixed.length + n]
         found, expected = run(block, mixed, at=-1), model(block, plain, at=-1)
-        assert (found - expected).abs().max() < TOLERANCE * expected.std()
+        most = TOLERANCE_OF.get(name, TOLERANCE) * expected.std()
+        assert (found - expected).abs().max() < most
 
     with torch.inference_mode():
         for run, n in [(model, 40), (compiled, 1), (compiled, 1), (model, 1), (compiled, 1)]:
@@ -164,17 +176,44 @@ def test_a_pass_that_breaks_off_leaves_the_cache_as_it_was():
         cache.commit()
 
 
-def test_what_is_not_one_token_of_one_sequence_runs_in_the_plain_model():
+@pytest.mark.parametrize("name", ["gqa", "sliding", "cross_layer", "mla", "ssm_attention", "moe"])
+def test_a_batch_of_uneven_sequences_attends_in_loops_and_some_may_rest(name):
+    model = load(name)
+    compiled = CompiledTransformer(model)
+    ids = torch.randint(0, 256, (3, 60), generator=torch.Generator().manual_seed(3))
+    caches = [model.new_cache(3, 64) for _ in range(2)]
+    counts = [45, 0, 3]
+    with torch.inference_mode():
+        for cache in caches:
+            model(ids[:, :45], cache, n_new=counts)
+        for going in ([1, 1, 1], [0, 1, 1], [1, 1, 0], [1, 1, 1]):
+            token = ids[:, :1]
+            plain, ours = (
+                run(token, cache, n_new=going, at=-1)[[n > 0 for n in going]]
+                for run, cache in zip((model, compiled), caches, strict=True)
+            )
+            assert (plain - ours).abs().max() < TOLERANCE * plain.std()
+    assert caches[0].lengths == caches[1].lengths == (48, 4, 6)
+
+
+def test_a_batch_is_generated_as_its_sequences_are_alone():
+    model = load("local_global")
+    prompts = [b"def f(x):", b"import", b"class A:\n    "]
+    together = complete_batch(model, prompts, 20, path="compiled")
+    alone = [complete(model, prompt, 20) for prompt in prompts]
+    assert [record.tokens for record in together] == [record.tokens for record in alone]
+
+
+def test_what_is_no_decode_step_runs_in_the_plain_model():
     model = load("gqa")
     compiled = CompiledTransformer(model)
     ids = torch.randint(0, 256, (3, 5))
     with torch.inference_mode():
         assert torch.equal(compiled(ids), model(ids))
         caches = [model.new_cache(3, 8) for _ in range(2)]
-        for n_new in ([5, 2, 0], None):
-            found = [run(ids[:, :5] if n_new else ids[:, :1], cache, n_new=n_new)
-                     for run, cache in zip((model, compiled), caches, strict=True)]  # fmt: skip
-            assert (found[0] - found[1]).abs().max() < TOLERANCE * found[0].std()
+        found = [run(ids, cache, n_new=[5, 2, 0])
+                 for run, cache in zip((model, compiled), caches, strict=True)]  # fmt: skip
+        assert torch.equal(*found)
         cache = model.new_cache(1, 8)
         compiled(ids[:1, :1], cache, n_new=[0])
         assert cache.length == 0

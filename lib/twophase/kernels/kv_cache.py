@@ -91,11 +91,9 @@ class KVCache(SlotStore):
             q, keys, values, mask=mask, window=window, softcap=softcap, scale=scale
         )
 
-    def place(self, span: Span, window: int | None = None) -> tuple[int, range]:
-        """For one new token of one sequence that somebody else writes: its slot, and the slots that
-        its query sees, its own included."""
-        end = span.end
-        return end - 1, range(0 if window is None else max(0, end - window), end)
+    def slot(self, span: Span) -> int:
+        """Where the one new token of one sequence goes, for somebody else to write it."""
+        return span.starts[0]
 
     def found(
         self, span: Span, window: int | None

@@ -79,15 +79,10 @@ class RingKVCache(KVCache):
             raise ValueError(f"this ring is for windows of {self.window} tokens, not of {window}.")
         return super().attend(q, span, window=self.window, **options)
 
-    def place(self, span: Span, window: int | None = None) -> tuple[int, range]:
-        """As in `KVCache`; the range goes on behind the last slot where the window goes round."""
+    def slot(self, span: Span) -> int:
+        """As in `KVCache`; it lies over a token that every window has left."""
         self._block, self._span = None, span
-        end, seen = span.end, min(span.end, self.window)
-        slot = (end - 1) % self.slots
-        if end > self.slots == self.window:  # all of it, in any order: a key carries its position
-            return slot, range(self.slots)
-        first = (end - seen) % self.slots
-        return slot, range(first, first + seen)
+        return span.starts[0] % self.slots
 
     def found(
         self, span: Span, window: int | None

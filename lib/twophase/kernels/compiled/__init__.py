@@ -7,6 +7,8 @@ read, and the oracle of the tests.
 - `loops`: how a loop is compiled, for one core and for all; what it reads and stores.
 - `linear`: products with what stands before and after them: norm, activation, residual.
 - `rope`: norms of heads, RoPE, and a new token's place in the cache.
+- `latent`, `recurrence`, `experts`: a token through latent attention, through layers with a state,
+  and through the experts that it visits.
 - `attention`: one query token for each sequence over a contiguous, a ring or a paged cache.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
   a task, and the merge. `block`: scores, softmax and values of one block. `prefetch`: asking memory

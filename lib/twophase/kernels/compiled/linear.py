@@ -13,7 +13,8 @@ import math
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.loops import inner, loop, value_of
+from twophase.kernels.compiled.loops import inner, loop
+from twophase.kernels.compiled.numbers import value_of
 
 _f32 = np.float32
 # The number by which a loop knows an activation.

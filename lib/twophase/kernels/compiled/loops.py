@@ -15,7 +15,7 @@ import torch
 from numba.core import types
 from numba.extending import overload
 
-from twophase.kernels.compiled.numbers import narrow, widen
+from twophase.kernels.compiled.numbers import narrow
 
 # Sums may be taken in any order and fused with products, so that loops use whole vectors. NaN and
 # inf are respected.
@@ -53,21 +53,9 @@ def _compile(function: Callable[..., Any], parallel: bool) -> Callable[..., Any]
     return numba.njit(parallel=parallel, fastmath=FLAGS, cache=True, nogil=True)(twin)  # type: ignore[no-any-return]
 
 
-def value_of(stored: Any) -> np.float32:
-    """Inside loops: the fp32 of a stored number, a float32 or the bits of a bf16."""
-    return widen(stored) if isinstance(stored, np.uint16) else stored  # type: ignore[no-any-return]
-
-
 def as_stored(x: np.float32, target: np.ndarray) -> Any:
     """Inside loops: x as `target` stores it, a float32 or the bits of the nearest bf16."""
     return narrow(x) if target.dtype == np.uint16 else x
-
-
-@overload(value_of, inline="always")
-def _value_of(stored):  # type: ignore[no-untyped-def]
-    if isinstance(stored, types.Integer):
-        return lambda stored: widen(stored)
-    return lambda stored: stored
 
 
 @overload(as_stored, inline="always")

@@ -30,11 +30,13 @@ def turn_append(
     cos: np.ndarray,
     sin: np.ndarray,
     interleaved: bool,
+    q_factor: np.float32,
     keys: np.ndarray,
     values: np.ndarray,
     slot: int,
 ) -> None:
     """Turn the queries and keys of a token, in place, and put key and value into their slot.
+    Queries are also multiplied by `q_factor`, so that no score has to be.
 
     qkv: [(N + 2K)·H], or [N·H] where the layer has no keys of its own, and then nothing is put
     anywhere. `q_scale`, `k_scale`: weights [H] of the norms of heads, or none. cos, sin: [H/2] at
@@ -50,6 +52,8 @@ def turn_append(
             part = qkv[first : first + H]
             normalize(part, scale, scale[:0], eps, part)
         turn(qkv, first, cos, sin, interleaved)
+    for i in range(N * H):
+        qkv[i] *= q_factor
     for head in range(K):
         k, v = (N + head) * H, (N + K + head) * H
         for i in range(H):

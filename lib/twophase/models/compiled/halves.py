@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.linear import (
     ACTIVATIONS,
     norm_activate,
@@ -21,7 +22,6 @@ from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.mlp import ACTIVATIONS as TORCH_ACTIVATIONS
 from twophase.models.attention import GroupedQueryAttention
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.short_attention import attend
 from twophase.models.compiled.token import Token
 from twophase.models.compiled.weights import NONE, NoKernel, biases, check_kind, matrix, norm
 from twophase.models.mlp import GatedMLP, PlainMLP
@@ -70,14 +70,14 @@ class Attention:
         self.k_scale = norm(layer.k_norm).scale if c.qk_norm and own else NONE
         self.eps = np.float32(c.norm_eps)
         self.interleaved = c.rope_pairing == "interleaved"
-        self.scale = np.float32(c.H**-0.5 if c.score_scale is None else c.score_scale)
-        self.cap = np.float32(c.score_cap or 0)
+        self.factor = np.float32(c.H**-0.5 if c.score_scale is None else c.score_scale)
+        self.cap = float(c.score_cap or 0)
         self.h = np.empty(c.D, np.float32)
         self.qkv = np.empty(len(self.bias), np.float32)
-        self.queries = self.qkv[: c.N * c.H].reshape(c.N, c.H)
-        self.found = np.empty((c.N, c.H), np.float32)
-        self.scores = np.empty((c.N, 0), np.float32)
-        self.project, self.attend = choose(norm_project, parallel), choose(attend, parallel)
+        self.queries = self.qkv[: c.N * c.H].reshape(1, c.N, c.H)
+        self.found = np.empty((1, c.N, c.H), np.float32)
+        self.project = choose(norm_project, parallel)
+        self.attend = parts.attend if parallel else parts.attend_serially
         self.output = Projection(layer.o_proj, c.N * c.H, c.D, half.after, parallel)
 
     def __call__(self, token: Token) -> None:
@@ -93,15 +93,13 @@ class Attention:
         """RoPE, the new key and value into the cache, and attention over it."""
         c = self.config
         store, keys, values = token.keys_values(self.source, c.K, c.H)
-        slot, seen = store.place(token.span, self.window)
         scales, (cos, sin) = (self.q_scale, self.k_scale, self.eps), token.rope(self.kind)
-        turn_append(self.qkv, c.N, *scales, cos, sin, self.interleaved, keys, values, slot)
-        if self.scores.shape[1] < len(seen):
-            self.scores = np.empty((c.N, 2 * len(seen)), np.float32)
-        self.attend(
-            self.queries, keys, values, seen.start, len(seen), self.scale, self.cap, self.scores,
-            self.found,
+        turn_append(
+            self.qkv, c.N, *scales, cos, sin, self.interleaved, self.factor, keys, values,
+            store.slot(token.span),
         )  # fmt: skip
+        tables = token.tables(len(keys), self.window, keys[0].nbytes)
+        self.attend(self.queries, keys, values, *tables, self.cap, self.found)
 
 
 class MLP:
@@ -142,16 +140,3 @@ def activation_number(activation: Any) -> int:
 def choose(loop: Loop, parallel: bool) -> Callable[..., Any]:
     """A loop on all cores, or on one."""
     return loop.parallel if parallel else loop.serial
-
-
-def make_half(half: PlainHalf, parallel: bool) -> Half:
-    """The same half in loops. Raises NoKernel where there are none."""
-    makes: dict[type, Callable[[PlainHalf, bool], Half]] = {
-        GroupedQueryAttention: Attention,
-        GatedMLP: MLP,
-        PlainMLP: MLP,
-    }
-    kind = type(half.layer)
-    if kind not in makes:
-        raise NoKernel(f"a {kind.__name__} has no compiled loops")
-    return makes[kind](half, parallel)

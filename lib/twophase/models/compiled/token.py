@@ -1,14 +1,18 @@
 """One new token on its way through the layers."""
 
 from functools import cached_property
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from twophase.kernels.compiled.loops import as_numpy
+from twophase.kernels.compiled.tables import block_tokens, share_out, slot_table
 from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.latent_attention import LatentCache
 from twophase.kernels.span import Span
+from twophase.kernels.state import State
 from twophase.kernels.store import Store
 from twophase.models.cache import Cache
 from twophase.models.step import Step, Tables
@@ -22,6 +26,7 @@ class Workspace:
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
+        self.workers = 1  # cores that share the work
         self._tables: dict[str, Rows] = {}
         self._known = 0  # positions in these tables
         self._held: WeakKeyDictionary[Store, Rows] = WeakKeyDictionary()
@@ -50,6 +55,7 @@ class Token:
 
     def __init__(self, x: np.ndarray, span: Span, cache: Cache, work: Workspace) -> None:
         self.x, self.span, self.cache, self.work = x, span, cache, work
+        self._tables: dict[tuple[int, int | None, int], tuple[np.ndarray, ...]] = {}
 
     @property
     def position(self) -> int:
@@ -59,6 +65,18 @@ class Token:
     def rope(self, kind: str) -> Rows:
         """Cosines and sines for a kind of layer, [H/2] each, or of length 0."""
         return self.work.rope(kind, self.position)
+
+    def tables(
+        self, slots: int, window: int | None, token_bytes: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What it sees of a store, shared out among cores, as attention takes it; made once for all
+        layers of one kind. `token_bytes`: of the keys of a token."""
+        key = slots, window, token_bytes
+        if key not in self._tables:
+            length = np.array([self.span.end])
+            table, starts = slot_table(length, slots, window or 0, block_tokens(token_bytes))
+            self._tables[key] = table, *share_out(starts, self.work.workers)
+        return self._tables[key]  # type: ignore[return-value]
 
     def keys_values(self, layer: int, K: int, H: int) -> tuple[KVCache, np.ndarray, np.ndarray]:
         """The store of a layer, and its keys and values [slots, K, H]. ValueError if the cache was
@@ -73,6 +91,20 @@ class Token:
                 f" {keys.shape[2]}: make one with `new_cache` of this model."
             )
         return store, keys, values
+
+    def latents(self, layer: int) -> tuple[int, np.ndarray, np.ndarray]:
+        """Of a layer of latents: the token's slot, latents [slots, R] and keys [slots, rope_dim].
+        ValueError if the cache was made for another model."""
+        store = self.cache.stores.get(layer)
+        if not isinstance(store, LatentCache):
+            self.step.latents(layer)  # raises, and says what is wrong
+        latents, rope_keys = self.work.held(cast(LatentCache, store))
+        return self.position, latents, rope_keys
+
+    def state(self, layer: int) -> State:
+        """The state of a layer. ValueError if the cache was made for another model."""
+        store = self.cache.stores.get(layer)
+        return store if isinstance(store, State) else cast(State, self.step.state(layer))
 
     @property
     def tensor(self) -> torch.Tensor:

@@ -4,15 +4,17 @@ one."""
 from collections.abc import Callable
 from typing import Any, cast
 
-import numba
 import torch
 from torch import nn
 
 from twophase.kernels.compiled.loops import STORED
+from twophase.kernels.compiled.threads import workers
 from twophase.kernels.span import span_counts
 from twophase.models.cache import Cache, Counts
+from twophase.models.compiled.batch import batch_step
 from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
-from twophase.models.compiled.halves import Half, make_half
+from twophase.models.compiled.halves import Half
+from twophase.models.compiled.make import make_half
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, check_kind
@@ -27,11 +29,12 @@ PARALLEL_BYTES = 16e6
 
 class CompiledTransformer:
     """Called as the `Transformer` that it is made of, on the same caches: a step of one token of
-    one sequence runs in compiled loops, whatever else in the plain model.
+    one sequence runs in compiled loops, one of several sequences attends in them (`batch`), and
+    whatever else there is runs in the plain model.
 
-    Logits of such a step are fp32, whatever the weights are. Loops read matrices where they lie; of
-    norms and biases they have copies. So after a change of the model, make another one. Not for two
-    threads at once. What has no loops runs in torch: `plain` says what, and why.
+    Logits of one sequence's step are fp32, whatever the weights are. Loops read matrices where they
+    lie; of norms and biases they have copies. So after a change of the model, make another one. Not
+    for two threads at once. What has no loops runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
@@ -42,8 +45,7 @@ class CompiledTransformer:
         check_model(model)
         self.model, self.config = model, model.config
         if parallel is None:
-            many = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS) > 1
-            parallel = many and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
+            parallel = workers() > 1 and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
         self.parallel = parallel
         self.plain: dict[str, str] = {}  # what runs in torch, and why
         self._work = Workspace(model)
@@ -102,25 +104,27 @@ class CompiledTransformer:
         commit: bool = True,
     ) -> torch.Tensor:
         """Logits [B, T, V] or, with `at`, [B, V], as the plain model has them."""
-        lone = isinstance(tokens, torch.Tensor) and tokens.shape == (1, 1)
-        lone = lone and positions is None and tree is None and span_counts(n_new, 1, 1) == (1,)
-        if cache is None or not lone:
+        usual = isinstance(tokens, torch.Tensor) and tokens.ndim == 2 and tokens.shape[1] == 1
+        if cache is None or not usual or positions is not None or tree is not None:
             return self.model(  # type: ignore[no-any-return]
                 tokens, cache, positions, n_new, at=at, tree=tree, commit=commit
             )
         if at is not None:
-            check_at(at, 1, 1)
+            check_at(at, len(tokens), 1)
+        alone = len(tokens) == 1 and span_counts(n_new, 1, 1) == (1,)
         with torch.no_grad():
-            logits = self._step(tokens, cache)
+            if alone:
+                logits = self._step(tokens, cache)
+            else:
+                logits = batch_step(self.model, tokens, cache, n_new)
             if commit:
                 cache.commit()
-        return logits[None] if at is None else logits  # [1, 1, V] or [1, V]
+        return logits[:, None] if at is None else logits  # [B, 1, V] or [B, V]
 
     def _step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Logits [1, V] of one token of one sequence; the cache waits for its commit."""
         span = cache.begin(1, 1)
-        if self.parallel:  # as torch's user wants it
-            numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        self._work.workers = workers() if self.parallel else 1
         try:
             check_positions(span.positions, span, self.config.learned_positions)
             token = Token(self._embed(tokens, span), span, cache, self._work)

@@ -1,0 +1,120 @@
+"""One token through layers with a state: a selective state space, and linear attention.
+
+What these are is in `kernels.state_space` and `kernels.linear_attention`. States are fp32; the
+state before the token is read, the one after it written elsewhere, so that a pass that breaks off
+has changed nothing.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from twophase.kernels.compiled.linear import dot
+from twophase.kernels.compiled.loops import inner, loop
+from twophase.kernels.compiled.rope import turn
+
+_f32 = np.float32
+
+
+@inner
+def silu(x: np.float32) -> np.float32:
+    """x · sigmoid(x)."""
+    return x / (_f32(1) + np.exp(-x))  # type: ignore[no-any-return]
+
+
+@inner
+def softplus(x: np.float32) -> np.float32:
+    """log(1 + exp(x)), which is x for large x."""
+    return x if x > _f32(20) else _f32(math.log1p(math.exp(x)))
+
+
+@inner
+def convolve(
+    u: np.ndarray, weight: np.ndarray, bias: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> None:
+    """Each channel's silu of the weighted sum of its last W inputs, u [d_inner] the newest, in
+    place. The last W inputs before it and with it: before, after [d_inner, W]."""
+    for d in range(weight.shape[0]):
+        W, total = weight.shape[1], bias[d]
+        for w in range(W):
+            after[d, w] = before[d, w + 1] if w + 1 < W else u[d]
+            total += weight[d, w] * after[d, w]
+        u[d] = silu(total)
+
+
+@loop
+def state_space_step(
+    u: np.ndarray,
+    gate: np.ndarray,
+    w_x: np.ndarray,
+    w_dt: np.ndarray,
+    dt_bias: np.ndarray,
+    A: np.ndarray,
+    skip: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+    low: np.ndarray,
+    y: np.ndarray,
+) -> None:
+    """y [d_inner] of convolved channels u: h = exp(dt·A)·h + dt·B·u, y = (C·h + skip·u)·silu(gate).
+
+    low [dt_rank + 2·d_state] is scratch: what w_x makes of u, dt's low-rank form, B and C. A < 0
+    and the memories before and after: [d_inner, d_state].
+    """
+    rank, d_state = w_dt.shape[1], A.shape[1]
+    for row in range(w_x.shape[0]):
+        low[row] = dot(w_x, row, u)
+    for d in numba.prange(A.shape[0]):
+        dt = softplus(dot(w_dt, d, low) + dt_bias[d])
+        total = skip[d] * u[d]
+        for n in range(d_state):
+            h = np.exp(dt * A[d, n]) * before[d, n] + dt * u[d] * low[rank + n]
+            after[d, n] = h
+            total += h * low[rank + d_state + n]
+        y[d] = total * silu(gate[d])
+
+
+@inner
+def feature(x: np.ndarray, first: int, f: int, i: int) -> np.float32:
+    """Number i of the 1 + f + f² Taylor features of x[first:first + f]."""
+    if i == 0:
+        return _f32(1)
+    if i <= f:
+        return x[first + i - 1] / _f32(f**0.25)  # type: ignore[no-any-return]
+    a, b = (i - 1 - f) // f, (i - 1 - f) % f
+    return x[first + a] * x[first + b] / _f32(math.sqrt(2.0 * f))  # type: ignore[no-any-return]
+
+
+@loop
+def linear_attention_step(
+    qkv: np.ndarray,
+    f: int,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """out [N·H]: what the query finds in a state that took in key and value.
+
+    qkv: queries and keys [N·f] each, values [N·H]; states before and after: [N, 1 + f + f², H + 1],
+    whose last column sums features of keys alone. cos, sin [f/2], or none.
+    """
+    N, features, H = before.shape[0], before.shape[1], before.shape[2] - 1
+    for head in numba.prange(N):
+        q, k, v = head * f, (N + head) * f, 2 * N * f + head * H
+        turn(qkv, q, cos, sin, False)
+        turn(qkv, k, cos, sin, False)
+        norm = _f32(0)
+        for h in range(H):
+            out[head * H + h] = _f32(0)
+        for i in range(features):
+            phi_q, phi_k = feature(qkv, q, f, i), feature(qkv, k, f, i)
+            for h in range(H):
+                after[head, i, h] = before[head, i, h] + phi_k * qkv[v + h]
+                out[head * H + h] += phi_q * after[head, i, h]
+            after[head, i, H] = before[head, i, H] + phi_k
+            norm += phi_q * after[head, i, H]
+        for h in range(H):
+            out[head * H + h] /= norm

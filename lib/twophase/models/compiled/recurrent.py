@@ -1,0 +1,108 @@
+"""Halves with a state: linear attention, and the selective state space.
+
+A state belongs to the cache, which keeps the new one when the pass is committed: so loops read it,
+and write the one after the token elsewhere.
+"""
+
+import numpy as np
+import torch
+from torch import nn
+
+from twophase.kernels.compiled.linear import norm_project
+from twophase.kernels.compiled.recurrence import convolve, linear_attention_step, state_space_step
+from twophase.kernels.state import Tensors
+from twophase.models.compiled.halves import Projection, choose
+from twophase.models.compiled.plain import PlainHalf
+from twophase.models.compiled.token import Token
+from twophase.models.compiled.weights import biases, check_kind, matrix, norm, stored
+from twophase.models.linear import BiasInFloat32
+from twophase.models.linear_attention import LinearAttention
+from twophase.models.state_space import SelectiveStateSpace
+
+
+def advanced(
+    token: Token, layer: int, out: np.ndarray
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The state of a layer before the token, and room for the one after it, which the cache is told
+    of; `out` is what the layer gives."""
+    before: list[np.ndarray] = []
+    after: list[np.ndarray] = []
+
+    def advance(_: slice, now: Tensors) -> tuple[torch.Tensor, Tensors]:
+        new = tuple(torch.empty_like(tensor) for tensor in now)
+        before.extend(tensor[0].numpy() for tensor in now)
+        after.extend(tensor[0].numpy() for tensor in new)
+        return torch.from_numpy(out), new
+
+    token.state(layer).run(token.span, advance)
+    return before, after
+
+
+class LinearState:
+    """Linear attention in three calls: norm and projections; state and answer; the output."""
+
+    def __init__(self, half: PlainHalf, parallel: bool) -> None:
+        layer = half.layer
+        check_kind(layer, LinearAttention)
+        self.layer, self.f, self.norm = layer.layer, layer.f, norm(half.before)
+        D, keys, values = len(self.norm.scale), layer.N * layer.f, layer.N * layer.H
+        self.q, self.k = matrix(layer.q_proj, keys, D), matrix(layer.k_proj, keys, D)
+        self.v = matrix(layer.v_proj, values, D)
+        self.bias = biases(layer.q_proj, layer.k_proj, layer.v_proj)
+        self.h, self.qkv = np.empty(D, np.float32), np.empty(len(self.bias), np.float32)
+        self.out = np.empty(values, np.float32)
+        self.project = choose(norm_project, parallel)
+        self.attend = choose(linear_attention_step, parallel)
+        self.output = Projection(layer.o_proj, values, D, half.after, parallel)
+
+    def __call__(self, token: Token) -> None:
+        """Add to the stream what the token finds in the state that took it in."""
+        n = self.norm
+        self.project(
+            token.x, n.scale, n.shift, n.eps, self.q, self.k, self.v, self.bias, self.h, self.qkv
+        )
+        (before,), (after,) = advanced(token, self.layer, self.out)
+        self.attend(self.qkv, self.f, *token.rope("linear"), before, after, self.out)
+        self.output(self.out, token.x)
+
+
+class StateSpaceState:
+    """A selective state space in four calls: norm and projection; convolution; memory and gate; the
+    output."""
+
+    def __init__(self, half: PlainHalf, parallel: bool) -> None:
+        layer = half.layer
+        check_kind(layer, SelectiveStateSpace)
+        check_kind(layer.conv1d, nn.Conv1d)
+        check_kind(layer.dt_proj, BiasInFloat32)
+        s, self.layer, self.norm = layer.sizes, layer.layer, norm(half.before)
+        D, wide = len(self.norm.scale), s.d_inner
+        self.w_in, self.bias = matrix(layer.in_proj, 2 * wide, D), biases(layer.in_proj)
+        self.w_x = matrix(layer.x_proj, s.dt_rank + 2 * s.d_state, wide)
+        self.w_dt = stored(layer.dt_proj.weight, wide, s.dt_rank)
+        self.dt_bias = biases(layer.dt_proj)
+        self.filters = layer.conv1d.weight.detach().float()[:, 0].numpy().copy()  # [d_inner, W]
+        self.filter_bias = layer.conv1d.bias.detach().float().numpy().copy()
+        self.A = (-torch.exp(layer.A_log.detach().float())).numpy()
+        self.skip = layer.D.detach().float().numpy().copy()
+        self.h, self.both = np.empty(D, np.float32), np.empty(2 * wide, np.float32)
+        self.low = np.empty(len(self.w_x), np.float32)
+        self.y = np.empty(wide, np.float32)
+        self.project = choose(norm_project, parallel)
+        self.remember = choose(state_space_step, parallel)
+        self.output = Projection(layer.out_proj, wide, D, half.after, parallel)
+
+    def __call__(self, token: Token) -> None:
+        """Add to the stream what the token finds in the memory that took it in."""
+        n, none, wide = self.norm, self.w_in[:0], len(self.y)
+        self.project(
+            token.x, n.scale, n.shift, n.eps, self.w_in, none, none, self.bias, self.h, self.both
+        )
+        u, gate = self.both[:wide], self.both[wide:]
+        (inputs, memory), (new_inputs, new_memory) = advanced(token, self.layer, self.y)
+        convolve(u, self.filters, self.filter_bias, inputs, new_inputs)
+        self.remember(
+            u, gate, self.w_x, self.w_dt, self.dt_bias, self.A, self.skip, memory, new_memory,
+            self.low, self.y,
+        )  # fmt: skip
+        self.output(self.y, token.x)
