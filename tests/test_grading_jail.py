@@ -507,15 +507,17 @@ def test_on_another_system_the_same_names_give_practice(monkeypatch: pytest.Monk
 
 def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "practice", lambda: True)
-    with forks.make_zygote() as practice:
-        with practice.fork(("twophase.theory.kv_cache.max_batch",), LIMITS) as one:
-            assert output(one, "print(1 + 1)") == "2"
-            ran = one.run_cell(
-                "from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0
-            )
-            assert "Withheld" in ran.types
-            assert "MemoryError" in one.run_cell("x = bytearray(3 * 10**9)", 20.0).types
-        with practice.fork((), LIMITS) as one, pytest.raises(AnswerError, match="SIGSEGV"):
+    with (
+        forks.make_zygote() as practice,
+        practice.fork(("twophase.theory.kv_cache.max_batch",), LIMITS) as one,
+    ):
+        assert output(one, "print(1 + 1)") == "2"
+        ran = one.run_cell(
+            "from twophase.theory.kv_cache import max_batch; max_batch(1, 1, 1, 1)", 20.0
+        )
+        assert "Withheld" in ran.types
+        assert "MemoryError" in one.run_cell("x = bytearray(3 * 10**9)", 20.0).types
+        with pytest.raises(AnswerError, match="SIGSEGV"):
             one.run_cell("import ctypes; ctypes.string_at(0)", 20.0)
     with pytest.raises(Exception, match="interrupted"):
         practice.fork((), LIMITS)
