@@ -31,7 +31,7 @@ FLAGS = [
     "--disable-sync",
     "--hide-scrollbars",
     "--remote-debugging-pipe",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--allow-file-access-from-files",
 ]
 VIEWS = {
