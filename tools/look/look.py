@@ -40,11 +40,13 @@ VIEWS = {
     "phone": (390, 844, "light"),
     "phone-dark": (390, 844, "dark"),
     "print": (718, 1000, "light"),  # A4 between its margins; a PDF instead of screenshots
+    "print-dark": (718, 1000, "dark"),  # the same, printed by somebody who reads in the dark
 }
 TALLEST = 4000  # pixels of one screenshot
 CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, article pre')]
   .filter(box => box.scrollWidth > box.clientWidth + 1 && box.clientWidth)
   .map(box => (box.innerText || box.tagName).trim().slice(0, 60))"""
+PAPER = (Path(__file__).parent / "paper.js").read_text("utf8")
 FIGURES = (Path(__file__).parent / "figures.js").read_text("utf8")
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({
@@ -148,7 +150,7 @@ class Browser:
         )
         self.send(
             "Emulation.setEmulatedMedia",
-            media="print" if view == "print" else "",
+            media="print" if view.startswith("print") else "",
             features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
         self.loaded = False
@@ -170,7 +172,7 @@ class Browser:
     def picture(self, path: Path, view: str) -> None:
         """The whole page as `<path>-1.png` and so on, from top to bottom; in print as a PDF."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        if view == "print":
+        if view.startswith("print"):
             done = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)
             path.with_name(f"{path.name}.pdf").write_bytes(base64.b64decode(done["data"]))
             return
@@ -242,8 +244,8 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")
     found += tab.run(FIGURES)
-    if view == "print":
-        found += [f"cut on paper: {text}" for text in tab.run(CUT)]
+    if view.startswith("print"):
+        found += [f"cut on paper: {text}" for text in tab.run(CUT)] + tab.run(PAPER)
     elif axe:
         tab.run(axe)
         for violation in json.loads(tab.run(RUN_AXE)):
@@ -257,7 +259,9 @@ def main() -> int:
         description="Screenshots, accessibility, errors and outside requests of the built book."
     )
     parser.add_argument("pages", nargs="*", help="such as book/index; all pages if none is given")
-    parser.add_argument("--views", default="light,dark,phone,print", help=f"of {', '.join(VIEWS)}")
+    parser.add_argument(
+        "--views", default="light,dark,phone,print,print-dark", help=f"of {', '.join(VIEWS)}"
+    )
     parser.add_argument(
         "--out", type=Path, help="folder for the screenshots; none are taken without it"
     )
