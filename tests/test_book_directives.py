@@ -280,6 +280,17 @@ def test_a_picture_without_alt_text_is_a_warning(tmp_path: Path) -> None:
     )
 
 
+def test_a_traceback_among_a_cells_outputs_is_a_warning(tmp_path: Path) -> None:
+    error = {"output_type": "error", "ename": "ValueError", "evalue": "x not in list",
+             "traceback": ["Traceback", "ValueError: x not in list"]}  # fmt: skip
+    cell = {"cell_type": "code", "source": "figure", "metadata": {}, "execution_count": 1,
+            "outputs": [error]}  # fmt: skip
+    title = {"cell_type": "markdown", "source": "# Page", "metadata": {}}
+    book = {"cells": [title, cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    _, warnings = make_book(tmp_path, {"page.ipynb": json.dumps(book)})
+    assert "a cell's output is a traceback: ValueError: x not in list" in warnings
+
+
 def test_a_term_carries_its_definition_and_only_its_own(tmp_path: Path) -> None:
     glossary = (
         "# Glossary\n:::{glossary}\nKV cache\n  Keys and values, kept.\n\nbatch\n  Sequences in a"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from test_drawing import CSS, THEMES, color, contrast, variables
 
 from twophase.measure import plots
-from twophase.measure.figure_forms import NARROW, SMALLEST, both_forms
+from twophase.measure.figure_forms import NARROW, SMALLEST, both_forms, narrowed
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -197,3 +197,16 @@ def test_drawing_both_forms_changes_nothing(fig, svg):
     assert fixed.sub("", both_forms(fig)) == fixed.sub("", svg)
     assert tuple(fig.get_size_inches()) == size
     assert plt.get_fignums() == open_figures
+
+
+def test_a_legend_of_the_whole_figure_goes_below_the_narrow_form_too() -> None:
+    fig, ax = plots.figure()
+    ax.plot([1, 2], [1, 2], label="a line")
+    plots.label(ax, "x", "y")
+    fig.legend(loc="outside upper left")
+    narrow = narrowed(fig)
+    assert [text.get_text() for legend in narrow.legends for text in legend.get_texts()] == [
+        "a line"
+    ]
+    assert len(fig.legends) == 1
+    assert "twophase-narrow" in both_forms(fig)

@@ -100,7 +100,16 @@ def warn_missing_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None
             logger.warning(NO_ALT, location=image, type="alt")
 
 
+def warn_traceback(app: Sphinx, doctree: nodes.document) -> None:
+    """What fails while it is shown (a figure, a table) stops no cell, but stands on the page."""
+    for block in doctree.findall(nodes.literal_block):
+        if "traceback" in block["classes"]:
+            said = block.astext().strip().rpartition("\n")[2]
+            logger.warning("a cell's output is a traceback: %s", said, location=block, type="cell")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_post_transform(InlineFigures)
     app.connect("doctree-resolved", warn_missing_alt, priority=900)
+    app.connect("doctree-read", warn_traceback)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -102,7 +102,10 @@ def _put_legends_below(fig: Figure) -> int:
         for label, handle in entries.items():
             alone = len(found) == 1 or label in shared or not title
             merged[label if alone else f"{title}: {label}"] = handle
-        legend.remove()
+        if legend in fig.legends:  # of the figure: its own way out leads to the figure copied from
+            fig.legends.remove(legend)
+        else:
+            legend.remove()
     if not merged:
         return 0
     said = [textwrap.fill(label, 42) for label in merged]
