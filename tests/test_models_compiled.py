@@ -4,11 +4,13 @@ on the same caches, and what it has no loops for runs in torch and is named."""
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hugging_face_cases import CASES, FAMILY_USUAL, USUAL, Case
 from torch import nn
 
+from twophase.kernels.compiled.linear import project_add
 from twophase.models.checkpoints import load
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.family import FAMILY
@@ -108,7 +110,18 @@ def test_whatever_a_config_can_say_is_in_the_loops(more):
     assert disagreement(model, compiled, tokens(model, 24), prompt=3) < TOLERANCE
 
 
-def test_loops_on_all_cores_give_the_same_as_on_one():
+def test_a_loop_on_all_cores_gives_what_it_gives_on_one():
+    """One loop, since compiling takes seconds; all of them are below, for the patient."""
+    w, h, bias = np.random.default_rng(0).normal(size=(3, 33, 33)).astype(np.float32)
+    one, all_cores = np.ones((2, 33), np.float32)
+    project_add.serial(w, bias[0], h[0], one)
+    project_add.parallel(w, bias[0], h[0], all_cores)
+    np.testing.assert_array_equal(one, all_cores)
+    np.testing.assert_allclose(one, 1 + w @ h[0] + bias[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.more
+def test_a_model_on_all_cores_gives_the_same():
     model = random_model(ODD)
     compiled = CompiledTransformer(model, parallel=True)
     assert disagreement(model, compiled, tokens(model, 12), prompt=3) < TOLERANCE

@@ -13,11 +13,17 @@ _f32 = np.float32
 def turn(x: np.ndarray, first: int, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> None:
     """RoPE of the numbers x[first:first + 2·len(cos)], a head or its beginning, in place."""
     half = cos.shape[0]
-    for i in range(half):
-        a = first + (2 * i if interleaved else i)
-        b = a + 1 if interleaved else a + half
-        u, v = x[a], x[b]
-        x[a], x[b] = u * cos[i] - v * sin[i], v * cos[i] + u * sin[i]
+    if interleaved:
+        for i in range(half):
+            u, v = x[first + 2 * i], x[first + 2 * i + 1]
+            x[first + 2 * i] = u * cos[i] - v * sin[i]
+            x[first + 2 * i + 1] = v * cos[i] + u * sin[i]
+    else:  # halves as arrays of their own: their indices need no check, and run on vectors
+        left, right = x[first : first + half], x[first + half : first + 2 * half]
+        for i in range(half):
+            u, v = left[i], right[i]
+            left[i] = u * cos[i] - v * sin[i]
+            right[i] = v * cos[i] + u * sin[i]
 
 
 @inner
@@ -56,6 +62,7 @@ def turn_append(
         qkv[i] *= q_factor
     for head in range(K):
         k, v = (N + head) * H, (N + K + head) * H
+        new_key, new_value = qkv[k : k + H], qkv[v : v + H]
         for i in range(H):
-            keys[slot, head, i] = as_stored(qkv[k + i], keys)
-            values[slot, head, i] = as_stored(qkv[v + i], values)
+            keys[slot, head, i] = as_stored(new_key[i], keys)
+            values[slot, head, i] = as_stored(new_value[i], values)

@@ -1,7 +1,5 @@
 """Where a token enters the stream, and where it leaves it."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import nn
@@ -10,7 +8,7 @@ from twophase.kernels.compiled.linear import norm_project
 from twophase.kernels.span import Span
 from twophase.models.compiled.halves import choose
 from twophase.models.compiled.token import Token
-from twophase.models.compiled.weights import biases, check_kind, matrix, norm
+from twophase.models.compiled.weights import biases, check_kind, matrix, norm, stored
 from twophase.models.transformer import Transformer
 
 
@@ -18,25 +16,28 @@ class Embedding:
     """The stream's start: a row of the table, in fp32."""
 
     def __init__(self, model: Transformer, parallel: bool) -> None:
-        self.model = model
-        self.tables: list[Any] = [model.embed_tokens]
-        if model.config.learned_positions:
-            self.tables.append(model.embed_positions)
-        for table in self.tables:
-            check_kind(table, nn.Embedding)
-        weight = model.embed_tokens.weight
+        c = self.config = model.config
+        check_kind(model.embed_tokens, nn.Embedding)
+        self.table, self.positions = stored(model.embed_tokens.weight, c.V, c.D), None
+        if c.learned_positions:
+            check_kind(model.embed_positions, nn.Embedding)
+            self.positions = stored(model.embed_positions.weight, c.learned_positions, c.D)
         # rounded as the plain model rounds it
-        self.scale = float(torch.tensor(model.config.embedding_scale, dtype=weight.dtype))
+        dtype = model.embed_tokens.weight.dtype
+        self.scale = np.float32(torch.tensor(c.embedding_scale, dtype=dtype).item())
 
     def __call__(self, tokens: torch.Tensor, span: Span) -> np.ndarray:
         """fp32 [D] of one token [1, 1]. ValueError for one that is none."""
-        token, V = int(tokens), self.model.config.V
+        token, V = int(tokens), self.config.V
         if not 0 <= token < V:
             raise ValueError(f"a token is outside the vocabulary: 0 to {V - 1}.")
-        x = self.tables[0].weight[token].float() * self.scale  # [D]
-        if len(self.tables) > 1:
-            x = x + self.tables[1].weight[span.starts[0]].float()
-        return x.numpy()  # type: ignore[no-any-return]
+        x = widened(self.table[token]) * self.scale  # [D]
+        return x if self.positions is None else x + widened(self.positions[span.starts[0]])
+
+
+def widened(row: np.ndarray) -> np.ndarray:
+    """fp32 numbers, or those that the bits of bf16 stand for."""
+    return row if row.dtype == np.float32 else (row.astype(np.uint32) << 16).view(np.float32)
 
 
 class PlainEmbedding:

@@ -126,7 +126,8 @@ class CompiledTransformer:
         span = cache.begin(1, 1)
         self._work.workers = workers() if self.parallel else 1
         try:
-            check_positions(span.positions, span, self.config.learned_positions)
+            if self.config.learned_positions:
+                check_positions(span.positions, span, self.config.learned_positions)
             token = Token(self._embed(tokens, span), span, cache, self._work)
             for half in self._halves:
                 half(token)
