@@ -16,6 +16,7 @@ import torch
 from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.compiling import saying_so
+from twophase.kernels.compiled.loops import STORED, as_numpy
 from twophase.kernels.compiled.tables import (
     Table,
     block_tokens,
@@ -24,8 +25,6 @@ from twophase.kernels.compiled.tables import (
     slot_table,
 )
 from twophase.kernels.compiled.threads import workers
-
-_DTYPES = (torch.float32, torch.bfloat16)
 
 
 def compiled_attention(
@@ -164,9 +163,8 @@ def _attend(
 
 
 def _rows(store: torch.Tensor) -> np.ndarray:
-    """A store [B, slots, K, H] as numpy sees it, [B·slots, K, H]: bf16 as its bits."""
-    bits = store.view(torch.uint16) if store.dtype == torch.bfloat16 else store
-    return bits.numpy().reshape(-1, *store.shape[2:])
+    """A store [B, slots, K, H] as loops see it, [B·slots, K, H]: bf16 as its bits."""
+    return as_numpy(store).reshape(-1, *store.shape[2:])
 
 
 def _counts(lengths: torch.Tensor) -> np.ndarray:
@@ -191,7 +189,7 @@ def _check(
             f"q {list(q.shape)} and keys {list(keys.shape)} must agree in width, and query heads be"
             " a multiple of KV heads."
         )
-    if keys.dtype not in _DTYPES or not (keys.is_contiguous() and values.is_contiguous()):
+    if keys.dtype not in STORED or not (keys.is_contiguous() and values.is_contiguous()):
         raise ValueError(
             f"keys and values must be contiguous, in fp32 or bf16; got {keys.dtype}. Take"
             " causal_attention, or copy them once."

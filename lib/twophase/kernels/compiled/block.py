@@ -15,15 +15,14 @@ and the sum of its weights.
 import numba
 import numpy as np
 
+from twophase.kernels.compiled.loops import FLAGS
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import prefetch
 
 _f32, _i32 = np.float32, np.int32
 Array = np.ndarray
 
-# What only other compiled code calls needs no way in from Python.
-# Sums may be taken in any order and fused with products; NaN and inf keep their meaning.
-FLAGS = {"reassoc", "contract", "nsz"}
+# What only other compiled code calls needs no way in from Python; x / 0 is inf or NaN.
 inner = numba.njit(
     fastmath=FLAGS, error_model="numpy", cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
 )

@@ -9,19 +9,17 @@ may be called by other compiled code.
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.block import FLAGS, add_values, inner, score, soften
+from twophase.kernels.compiled.block import add_values, inner, score, soften
+from twophase.kernels.compiled.loops import loop
 from twophase.kernels.compiled.numbers import exp
 
 _f32 = np.float32
 LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
 Array = np.ndarray
 
-_serial = numba.njit(fastmath=FLAGS, error_model="numpy", cache=True, nogil=True)
-_parallel = numba.njit(parallel=True, fastmath=FLAGS, error_model="numpy", cache=True, nogil=True)
 
-
-@_parallel  # type: ignore[untyped-decorator]
-def attend(
+@loop
+def _attend(
     q: Array,
     keys: Array,
     values: Array,
@@ -45,29 +43,8 @@ def attend(
     _merge(first_task, outs, tops, totals, out)
 
 
-@_serial  # type: ignore[untyped-decorator]
-def attend_serially(
-    q: Array,
-    keys: Array,
-    values: Array,
-    table: Array,
-    tasks: Array,
-    first_task: Array,
-    softcap: float,
-    out: Array,
-) -> None:
-    """`attend` on one thread."""
-    n, N, Hv = len(tasks), out.shape[1], out.shape[2]
-    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
-    for task in range(n):
-        _attend_task(
-            tasks[task], q, keys, values, table, softcap, outs[task], tops[task], totals[task]
-        )
-    _merge(first_task, outs, tops, totals, out)
-
-
-@_parallel  # type: ignore[untyped-decorator]
-def attend_latents(
+@loop
+def _attend_latents(
     q: Array,
     q_rope: Array,
     latents: Array,
@@ -78,42 +55,11 @@ def attend_latents(
     softcap: float,
     out: Array,
 ) -> None:
-    """`attend` in the absorbed form: q [B, N, R] and q_rope [B, N, rope_dim], fp32; latents
+    """The same in the absorbed form: q [B, N, R] and q_rope [B, N, rope_dim], fp32; latents
     [tokens, 1, R], rope_keys [tokens, 1, rope_dim]; into out, fp32 [B, N, R]."""
     n, N, Hv = len(tasks), out.shape[1], out.shape[2]
     outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
     for task in numba.prange(n):
-        _latent_task(
-            tasks[task],
-            q,
-            q_rope,
-            latents,
-            rope_keys,
-            table,
-            softcap,
-            outs[task],
-            tops[task],
-            totals[task],
-        )
-    _merge(first_task, outs, tops, totals, out)
-
-
-@_serial  # type: ignore[untyped-decorator]
-def attend_latents_serially(
-    q: Array,
-    q_rope: Array,
-    latents: Array,
-    rope_keys: Array,
-    table: Array,
-    tasks: Array,
-    first_task: Array,
-    softcap: float,
-    out: Array,
-) -> None:
-    """`attend_latents` on one thread."""
-    n, N, Hv = len(tasks), out.shape[1], out.shape[2]
-    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
-    for task in range(n):
         _latent_task(
             tasks[task],
             q,
@@ -222,3 +168,7 @@ def _merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Arra
             if len(parts) > 0:
                 for h in range(Hv):
                     out[b, i, h] /= total
+
+
+attend, attend_serially = _attend.parallel, _attend.serial
+attend_latents, attend_latents_serially = _attend_latents.parallel, _attend_latents.serial
