@@ -87,17 +87,17 @@
     const xs = [...even, ...bends].sort((a, b) => a - b);
     const room = xs.map((x) => fits(spec, formulas, { ...state, [axis.name]: Math.ceil(x) })); // only whole numbers run
     const ys = curves.map((name) => xs.map((x, i) => room[i] || !outputOf(spec, name).needs_room ? evaluate(formulas[name], { ...state, [axis.name]: x }) : NaN));
-    const [low, high] = span(ys.flat(), log_y, spec.plot.low, spec.plot.high), right = width - RIGHT, bottom = HEIGHT - BOTTOM;
+    const [low, high] = span(ys.flat(), log_y, spec.plot.low, spec.plot.high), right = width - RIGHT, bottom = HEIGHT - BOTTOM, top = TOP + 16 * marks.filter((mark) => mark.axis === "x").length;
     const left = 16 + 7 * Math.max(...ticks(low, high, log_y).map((tick) => readable(tick, spec.plot.unit).length)); // 12 pixels high, 7 wide
     return {
-      xs, ys, low, high, left, right, bottom,
-      xAt: (v) => place(v, axis.low, axis.high, axis.log, left, right), yAt: (v) => place(v, low, high, log_y, bottom, TOP),
+      xs, ys, low, high, left, right, top, bottom,
+      xAt: (v) => place(v, axis.low, axis.high, axis.log, left, right), yAt: (v) => place(v, low, high, log_y, bottom, top),
     };
   }
 
-  function drawAxes(plot, { low, high, left, right, bottom, xAt, yAt }) {
+  function drawAxes(plot, { low, high, left, right, top, bottom, xAt, yAt }) {
     const { axis } = plot;
-    let made = `<rect class="tp-frame" x="${left}" y="${TOP}" width="${right - left}" height="${bottom - TOP}"/>`, lastX = -Infinity;
+    let made = `<rect class="tp-frame" x="${left}" y="${top}" width="${right - left}" height="${bottom - top}"/>`, lastX = -Infinity;
     for (const tick of ticks(low, high, plot.log_y)) {
       const y = fixed(yAt(tick));
       made += `<line class="tp-grid" x1="${left}" x2="${right}" y1="${y}" y2="${y}"/>`
@@ -105,7 +105,7 @@
     }
     for (const tick of ticks(axis.low, axis.high, axis.log)) {
       const at = xAt(tick), x = fixed(at);
-      made += `<line class="tp-grid" x1="${x}" x2="${x}" y1="${TOP}" y2="${bottom}"/>`;
+      made += `<line class="tp-grid" x1="${x}" x2="${x}" y1="${top}" y2="${bottom}"/>`;
       if (at - lastX < 44) continue; // no room for two labels
       lastX = at;
       made += `<text class="tp-tick" x="${x}" y="${bottom + 18}" text-anchor="middle">${readable(tick, PREFIXED.has(axis.unit) ? axis.unit : "")}</text>`;
@@ -115,18 +115,19 @@
   }
 
   function drawMarks(spec, formulas, state, { low, high, left, right, bottom, xAt, yAt }) {
-    const { axis, marks, dot } = spec.plot;
-    let made = "", line = 0; // labels of upright marks stand below each other
+    const { axis, marks } = spec.plot;
+    let made = "", line = 0; // labels of upright marks stand below each other, above the data
     marks.forEach((mark, index) => {
-      const value = evaluate(formulas["mark" + index], state), upright = mark.axis === "x";
-      const [from, to] = upright ? [axis.low, axis.high] : [low, high];
+      const value = evaluate(formulas["mark" + index], state), upright = mark.axis === "x", label = escape(mark.label);
+      const [from, to] = upright ? [axis.low, axis.high] : [low, high], y = 12 + 16 * line;
+      if (upright) line++; // the others keep their places where one is out of the frame
       if (!(from <= value && value <= to)) return;
-      const at = upright ? xAt(value) : yAt(value), label = escape(mark.label);
       if (upright) {
-        const late = at > (left + right) / 2;
-        made += `<line class="tp-mark" x1="${fixed(at)}" x2="${fixed(at)}" y1="${TOP}" y2="${bottom}"/>`
-          + `<text class="tp-mark-label" x="${fixed(at + (late ? -6 : 6))}" y="${dot ? bottom - 10 - 16 * line++ : TOP + 14 + 16 * line++}" text-anchor="${late ? "end" : "start"}">${label}</text>`;
+        const at = xAt(value), half = 3.8 * mark.label.length, middle = Math.min(right + RIGHT - half, Math.max(half, at)); // 12 pixels high, bold
+        made += `<line class="tp-mark" x1="${fixed(at)}" x2="${fixed(at)}" y1="${y + 4}" y2="${bottom}"/>`
+          + `<text class="tp-mark-label" x="${fixed(middle)}" y="${y}" text-anchor="middle">${label}</text>`;
       } else {
+        const at = yAt(value);
         made += `<line class="tp-mark" x1="${left}" x2="${right}" y1="${fixed(at)}" y2="${fixed(at)}"/>`
           + `<text class="tp-mark-label" x="${right - 6}" y="${fixed(at - 6)}" text-anchor="end">${label}</text>`;
       }
