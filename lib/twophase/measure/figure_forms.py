@@ -60,7 +60,7 @@ def raise_small_texts(fig: Figure, points: float = SMALLEST) -> Figure:
 
 def narrowed(fig: Figure) -> Figure:
     """A copy of a figure, one column wide."""
-    high = float(fig.get_size_inches()[1])
+    across, high = map(float, fig.get_size_inches())
     fig = raise_small_texts(_copied(fig))
     axes = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
     rows = fig.add_gridspec(len(axes), 1)
@@ -72,7 +72,8 @@ def narrowed(fig: Figure) -> Figure:
             if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
                 axis.set_major_formatter(FuncFormatter(lambda value, _: si(value)))
     lines = _put_legends_below(fig)
-    panel = PANEL if len(axes) > 1 else min(high, 4.2)
+    alone = high if high > across else min(high, 4.2)  # one drawn tall needs its height
+    panel = PANEL if len(axes) > 1 else alone
     fig.set_size_inches(NARROW, panel * len(axes) + ENTRY * lines)
     return fig
 
