@@ -12,6 +12,7 @@ import numpy as np
 
 from twophase.kernels.compiled.linear import dot
 from twophase.kernels.compiled.loops import inner, loop
+from twophase.kernels.compiled.numbers import exp
 from twophase.kernels.compiled.rope import turn
 
 _f32 = np.float32
@@ -69,21 +70,25 @@ def state_space_step(
         dt = softplus(dot(w_dt, d, low) + dt_bias[d])
         total = skip[d] * u[d]
         for n in range(d_state):
-            h = np.exp(dt * A[d, n]) * before[d, n] + dt * u[d] * low[rank + n]
+            h = exp(dt * A[d, n]) * before[d, n] + dt * u[d] * low[rank + n]
             after[d, n] = h
             total += h * low[rank + d_state + n]
         y[d] = total * silu(gate[d])
 
 
 @inner
-def feature(x: np.ndarray, first: int, f: int, i: int) -> np.float32:
-    """Number i of the 1 + f + f² Taylor features of x[first:first + f]."""
-    if i == 0:
-        return _f32(1)
-    if i <= f:
-        return x[first + i - 1] / _f32(f**0.25)  # type: ignore[no-any-return]
-    a, b = (i - 1 - f) // f, (i - 1 - f) % f
-    return x[first + a] * x[first + b] / _f32(math.sqrt(2.0 * f))  # type: ignore[no-any-return]
+def features(x: np.ndarray, out: np.ndarray) -> None:
+    """The 1 + f + f² Taylor features of x [f]."""
+    f = x.shape[0]
+    root, two = _f32(f**0.25), _f32(math.sqrt(2.0))
+    out[0] = _f32(1)
+    first = out[1 : 1 + f]
+    for i in range(f):
+        first[i] = x[i] / root
+    for i in range(f):
+        row = out[1 + f + i * f : 1 + f + (i + 1) * f]
+        for j in range(f):
+            row[j] = first[i] * first[j] / two  # rounded as the plain path does
 
 
 @loop
@@ -101,20 +106,23 @@ def linear_attention_step(
     qkv: queries and keys [N·f] each, values [N·H]; states before and after: [N, 1 + f + f², H + 1],
     whose last column sums features of keys alone. cos, sin [f/2], or none.
     """
-    N, features, H = before.shape[0], before.shape[1], before.shape[2] - 1
+    N, n_features, H = before.shape[0], before.shape[1], before.shape[2] - 1
     for head in numba.prange(N):
         q, k, v = head * f, (N + head) * f, 2 * N * f + head * H
         turn(qkv, q, cos, sin, False)
         turn(qkv, k, cos, sin, False)
-        norm = _f32(0)
-        for h in range(H):
-            out[head * H + h] = _f32(0)
-        for i in range(features):
-            phi_q, phi_k = feature(qkv, q, f, i), feature(qkv, k, f, i)
+        phi = np.empty((2, n_features), np.float32)
+        features(qkv[q : q + f], phi[0])
+        features(qkv[k : k + f], phi[1])
+        value, found, norm = qkv[v : v + H], out[head * H : head * H + H], _f32(0)
+        found[:] = _f32(0)
+        for i in range(n_features):
+            phi_q, phi_k = phi[0, i], phi[1, i]
             for h in range(H):
-                after[head, i, h] = before[head, i, h] + phi_k * qkv[v + h]
-                out[head * H + h] += phi_q * after[head, i, h]
+                summed = before[head, i, h] + phi_k * value[h]
+                after[head, i, h] = summed
+                found[h] += phi_q * summed
             after[head, i, H] = before[head, i, H] + phi_k
             norm += phi_q * after[head, i, H]
         for h in range(H):
-            out[head * H + h] /= norm
+            found[h] /= norm
