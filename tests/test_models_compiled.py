@@ -52,9 +52,10 @@ def tokens(model: Transformer, T: int, seed: int = 1) -> torch.Tensor:
 
 def steps(run, cache, ids: torch.Tensor) -> Iterator[torch.Tensor]:
     """Logits [V] after each of the tokens [1, T], one pass for each."""
-    with torch.inference_mode():
-        for token in ids.split(1, dim=1):
-            yield run(token, cache, at=-1)[0]
+    for token in ids.split(1, dim=1):
+        with torch.inference_mode():  # left before the yield: two of these run in turn
+            logits = run(token, cache, at=-1)[0]
+        yield logits
 
 
 def disagreement(model: Transformer, compiled, ids: torch.Tensor, prompt: int, dtype=None) -> float:

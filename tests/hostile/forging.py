@@ -20,9 +20,10 @@ for fd in range(3, 1024):
     for kind in (b'V', b'r', b'E'):
         try: os.write(fd, struct.pack('>IcQ', len(body), kind, 7) + body)
         except OSError: pass"""
+# the same junk each time: among random bytes one in some hundred begins like a message
 JUNK = (
-    "import os\nfor fd in range(3, 1024):\n    try: os.write(fd, os.urandom(4096))\n    except"
-    " OSError: pass"
+    "import os\nfor fd in range(3, 1024):\n    try: os.write(fd, bytes(range(255, -1, -1)) * 16)\n"
+    "    except OSError: pass"
 )
 RECORD = '{"schema": 2, "file": "x.ipynb", "status": "ok", "points": 100, "out_of": 100}'
 RAN = "encode({'error': '', 'types': (), 'output': ''})"
