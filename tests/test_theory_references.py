@@ -17,7 +17,7 @@ from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import kv_cache, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory.architecture import Architecture
-from twophase.theory.params import transformer_params
+from twophase.theory.params import attention_params, transformer_params
 
 SEEDS = 3
 Sizes = dict[str, Any]
@@ -106,6 +106,29 @@ def step_time(weights: int, B: int, n_tokens: int, kv: int, n_chips: int, W: flo
     return lt.memory_step_time_s(weights, B, n_tokens * kv, W, n_chips)
 
 
+def gqa_intensity(T: int, S: int, N: int, K: int, H: int, bytes_q: float, bytes_kv: float) -> Any:
+    return ai.attention_intensity(1, T, S, N, K, H, False, bytes_q, bytes_kv)
+
+
+def repeated_bytes(B: int, S: int, N: int, K: int, H: int, width: int) -> Any:
+    """The copies are written, of a cache that is read; then attention reads N heads."""
+    per_head = B * S * kv_cache.kv_bytes_per_token_per_layer(1, H, width)
+    copied = (K + N) * per_head
+    return {
+        "repeated": copied + ai.attention_bytes(B, 1, S, N, N, H, width, width),
+        "shared": ai.attention_bytes(B, 1, S, N, K, H, width, width),
+    }
+
+
+def batch_by_heads(memory: int, other: int, L: int, D: int, N: int, H: int, n: int, b: int) -> Any:
+    pairs = []
+    for K in (K for K in range(N, 0, -1) if N % K == 0):
+        weights = kv_cache.weight_bytes(other + L * attention_params(D, N, K, H), b)
+        cache = kv_cache.kv_bytes_per_sequence(n, L, K, H, b)
+        pairs.append((K, kv_cache.max_batch(memory, weights, cache)))
+    return pairs
+
+
 THEORY: dict[str, Callable[..., Any]] = {
     "two_phases-forward_flops": forward_flops,
     "two_phases-generation_flops": generation_flops,
@@ -123,6 +146,9 @@ THEORY: dict[str, Callable[..., Any]] = {
     "latency_throughput-front": lt.pareto_front,
     "latency_throughput-cost": cost,
     "latency_throughput-step_time": step_time,
+    "grouped_query_attention-intensity": gqa_intensity,
+    "grouped_query_attention-repeated_bytes": repeated_bytes,
+    "grouped_query_attention-batch_by_heads": batch_by_heads,
 }
 
 

@@ -70,14 +70,12 @@ def train_on(
 
 
 def uptraining_recipe(card: dict[str, Any], seed: int) -> Recipe:
-    """A twentieth of a checkpoint's budget, from a third of its peak rates down, other windows of
+    """A twentieth of a checkpoint's budget, at its rates from the peak down, on other windows of
     the same text."""
     whole = Recipe(**card["recipe"])
     return replace(
         whole,
         n_tokens=int(whole.n_tokens * SHARE),
-        lr_matrices=whole.lr_matrices / 3,
-        lr_others=whole.lr_others / 3,
         warmup_steps=10,
         seed=1000 + seed,
     )
