@@ -229,3 +229,14 @@ def test_the_box_on_latency_starts_at_the_wall_and_turns_compute_bound_before_th
 def test_the_box_on_memory_starts_beyond_the_wall() -> None:
     box = play("03_kv_cache", "kv-wall")
     assert 0 < values(box)["fits"] < box.start()["B"]
+
+
+def test_the_box_on_groups_starts_below_the_ridge_and_crosses_it_in_two_ways() -> None:
+    box = play("05_grouped_query_attention", "gqa-intensity")
+    first = values(box)
+    assert first["found"] < first["ridge"]
+    assert first["group"] > box.start()["G"]
+    for crossing in ({"G": 32, "T": 16}, {"G": 128, "T": 4}):
+        now = values(box, **crossing)
+        assert now["found"] > now["ridge"]
+        assert now["group"] < crossing["G"]

@@ -160,3 +160,13 @@ def test_curves_of_other_weights_are_refused(tmp_path):
     path.write_text(json.dumps({"source": "mha", "source_sha256": "0"}))
     with pytest.raises(ValueError, match="run `python -m twophase"):
         uptrain.result(path)
+
+
+def test_the_committed_curves_have_the_committed_budget_and_every_kind_of_start():
+    found = uptrain.result()
+    budget = checkpoints.card(found["source"])["recipe"]["n_tokens"]
+    assert {(run["K"], run["how"]) for run in found["runs"]} == set(uptrain.kinds())
+    for run in found["runs"]:
+        assert run["curve"][0][0] == 0
+        assert run["curve"][-1][0] == pytest.approx(budget * uptrain.SHARE, rel=0.03)
+        assert len(run["curve"]) == uptrain.POINTS + 1

@@ -13,6 +13,7 @@ TOPICS = {
     "arithmetic_intensity": "2 Arithmetic intensity",
     "kv_cache": "3 KV cache",
     "latency_throughput": "4 Latency and throughput",
+    "grouped_query_attention": "5 Grouped-query attention",
 }
 Inputs = Mapping[str, str | float]
 
