@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from twophase.checks import registry
-from twophase.checks.grouped_query_attention import _chips, choose
+from twophase.checks.grouped_query_attention import _budgets, _chips
 from twophase.checks.grouped_query_attention._mappings import MUTANTS, RIGHT
 from twophase.checks.grouped_query_attention.head_tests import gives, passes, problem
 from twophase.kernels.attention import causal_attention
@@ -156,5 +156,5 @@ def test_a_choice_weighs_what_theory_weighs(seed: int) -> None:
             step_s = latency_throughput.memory_step_time_s(
                 weights, budget["batch"], cache, budget["bytes_per_s"]
             )
-            assert choose._fits(budget, K) == fits
-            assert choose._in_time(budget, K) == (step_s <= budget["step_limit_s"])
+            assert _budgets.fits(budget, K) == fits
+            assert _budgets.in_time(budget, K) == (step_s <= budget["step_limit_s"])

@@ -154,6 +154,7 @@ def cases(rng: random.Random) -> list[Case]:
             419_000,
             2,
         ),
+        case("a petabyte", PETABYTE, (10**9, 1, 5120, 40, 128), 419_000, 2),
         *fresh,
     ]
 
