@@ -132,7 +132,8 @@ wrong.add(
 
 def _large() -> tuple[int, ...]:
     """More of each than any model, and more FLOPs than a float holds, but not than 64 bits."""
-    sizes = (1, 3, edges.past(2**20), edges.past(2048), edges.past(4096), 257, 127, 131)
+    T, S = 2 * edges.past(1024), edges.past(2**20)
+    sizes = (1, T, S, edges.past(8192), edges.past(4096), 257, 128, 130)
     for flops in reference(*sizes).values():
         assert int(float(flops)) != flops
         assert flops < 2**63
@@ -206,8 +207,8 @@ EXERCISE = Exercise(
     recall=(
         "Absorbed attention does more work per pair. When is it still the cheaper form?",
         (
-            "When few queries meet many positions: it spares unfolding every latent again. In decode"
-            " always, in a prompt never while two heads are narrower than two latents."
+            "When few queries meet many positions: it spares unfolding every latent again. In"
+            " decode always, in a prompt never while two heads are narrower than two latents."
         ),
     ),
     withholds=(
