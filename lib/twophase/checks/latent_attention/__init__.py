@@ -1,3 +1,3 @@
 """Checks of chapter 6, latent attention."""
 
-ORDER = ("cache_bytes", "latent_cache", "absorb", "attend", "flops")
+ORDER = ("cache_bytes", "latent_cache", "rotated", "absorb", "attend", "flops")
