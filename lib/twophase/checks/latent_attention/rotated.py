@@ -70,8 +70,8 @@ def exposed_with_zeros() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your inputs have an odd width: points come in pairs of numbers, and a failure on invalid input"
-    " shows nothing.",
+    "Your inputs have an odd width: points come in pairs of numbers, and a failure on invalid"
+    " input shows nothing.",
     entry="expose",
 )
 def exposed_with_an_odd_width() -> list[Input]:
@@ -81,8 +81,8 @@ def exposed_with_an_odd_width() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your harmless input has fewer than three positions, and at position 0 nothing is turned: show a"
-    " w_uk for which it is right at later ones.",
+    "Your harmless input has fewer than three positions, and at position 0 nothing is turned: show"
+    " a w_uk for which it is right at later ones.",
     entry="harmless",
 )
 def harmless_at_position_zero() -> Input:

@@ -1,0 +1,142 @@
+"""What a pass of latent attention costs in either form, and the ways to choose between them:
+latent_attention-choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+Layer = dict[str, int]
+Pass = Sequence[int]  # B, T, S
+Chip = dict[str, float]
+Choose = Callable[[Layer, list[Pass], Chip], list[str]]
+EXPANDED, ABSORBED = "expanded", "absorbed"
+FORMS = (EXPANDED, ABSORBED)
+BYTES = 2  # of every number
+
+
+def flops(layer: Layer, work: Pass) -> dict[str, int]:
+    """Both products with the up-projections, all pairs; a multiply-add is 2."""
+    B, T, S = work
+    N, R, rope = layer["N"], layer["R"], layer["rope_dim"]
+    up = R * (layer["nope_dim"] + layer["v_dim"])
+    expanded = S * up + T * S * (layer["nope_dim"] + rope + layer["v_dim"])
+    absorbed = T * up + T * S * (2 * R + rope)
+    return {EXPANDED: 2 * B * N * expanded, ABSORBED: 2 * B * N * absorbed}
+
+
+def moved_bytes(layer: Layer, work: Pass) -> dict[str, int]:
+    """Weights and cache read once; what goes to memory between the products is written and
+    read."""
+    B, T, S = work
+    N, R, rope = layer["N"], layer["R"], layer["rope_dim"]
+    heads = layer["nope_dim"] + layer["v_dim"]
+    once = N * R * heads + B * S * (R + rope)
+    expanded = once + 2 * B * S * N * heads + B * T * N * (heads + rope)
+    absorbed = once + B * T * N * (heads + rope + 4 * R)
+    return {EXPANDED: BYTES * expanded, ABSORBED: BYTES * absorbed}
+
+
+def scratch_bytes(layer: Layer, work: Pass) -> int:
+    """What the unfolded keys and values take."""
+    B, _, S = work
+    return BYTES * B * S * layer["N"] * (layer["nope_dim"] + layer["v_dim"])
+
+
+def times_s(layer: Layer, work: Pass, chip: Chip) -> dict[str, float]:
+    """The larger of computing and moving, in either form."""
+    computed, moved = flops(layer, work), moved_bytes(layer, work)
+    return {
+        form: max(computed[form] / chip["flops_per_s"], moved[form] / chip["bytes_per_s"])
+        for form in FORMS
+    }
+
+
+def fits(layer: Layer, work: Pass, chip: Chip) -> bool:
+    """Whether there is room to unfold."""
+    return scratch_bytes(layer, work) <= chip["scratch_bytes"]
+
+
+def best(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+    """The faster form of each pass, if there is room for it."""
+    return [
+        min(times, key=times.__getitem__) if fits(layer, work, chip) else ABSORBED
+        for work in passes
+        for times in [times_s(layer, work, chip)]
+    ]
+
+
+def by_rule(rule: Callable[[Layer, Pass, Chip], bool]) -> Choose:
+    """Expand where the rule says so, and there is room."""
+
+    def choose(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+        return [
+            EXPANDED if fits(layer, work, chip) and rule(layer, work, chip) else ABSORBED
+            for work in passes
+        ]
+
+    return choose
+
+
+def _quicker(layer: Layer, work: Pass, chip: Chip) -> bool:
+    times = times_s(layer, work, chip)
+    return times[EXPANDED] < times[ABSORBED]
+
+
+def _fewer(count: Callable[[Layer, Pass], dict[str, int]]) -> Choose:
+    def rule(layer: Layer, work: Pass, chip: Chip) -> bool:
+        counted = count(layer, work)
+        return counted[EXPANDED] < counted[ABSORBED]
+
+    return by_rule(rule)
+
+
+def _long_limit(layer: Layer, work: Pass, chip: Chip) -> bool:
+    heads = layer["nope_dim"] + layer["v_dim"]
+    spared = 2 * layer["R"] - heads
+    return spared > 0 and work[1] * spared > layer["R"] * heads
+
+
+def _pairs_alone(layer: Layer, work: Pass, chip: Chip) -> bool:
+    return layer["nope_dim"] + layer["v_dim"] < 2 * layer["R"]
+
+
+def _one_sequence(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+    return best(layer, [(1, T, S) for _, T, S in passes], chip)
+
+
+def _no_limit(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+    return best(layer, passes, {**chip, "scratch_bytes": float("inf")})
+
+
+def _one_head(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+    room = [fits({**layer, "N": 1}, work, chip) for work in passes]
+    return [
+        EXPANDED if there_is and _quicker(layer, work, chip) else ABSORBED
+        for there_is, work in zip(room, passes, strict=True)
+    ]
+
+
+def _summed(layer: Layer, work: Pass, chip: Chip) -> bool:
+    computed, moved = flops(layer, work), moved_bytes(layer, work)
+    total = {f: computed[f] / chip["flops_per_s"] + moved[f] / chip["bytes_per_s"] for f in FORMS}
+    return total[EXPANDED] < total[ABSORBED]
+
+
+def _one_for_all(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+    first = best(layer, passes[:1], chip)[0]
+    return [first if fits(layer, work, chip) else ABSORBED for work in passes]
+
+
+always_absorbed: Choose = by_rule(lambda layer, work, chip: False)
+always_expanded: Choose = by_rule(lambda layer, work, chip: True)
+unless_one_query: Choose = by_rule(lambda layer, work, chip: work[1] > 1)
+whole_prompts: Choose = by_rule(lambda layer, work, chip: work[1] == work[2])
+fewer_flops: Choose = _fewer(flops)
+fewer_bytes: Choose = _fewer(moved_bytes)
+limit_of_long_contexts: Choose = by_rule(_long_limit)
+pairs_alone: Choose = by_rule(_pairs_alone)
+in_turn: Choose = by_rule(_summed)
+room_of_one_sequence: Choose = _one_sequence
+room_left_out: Choose = _no_limit
+room_of_one_head: Choose = _one_head
+first_for_all: Choose = _one_for_all

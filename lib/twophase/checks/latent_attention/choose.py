@@ -1,0 +1,272 @@
+"""latent_attention-choose: which form for which pass, on which chip."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import combinations
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import EXACT, plain
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.latent_attention import _form_times as t
+from twophase.checks.latent_attention._form_times import (
+    EXPANDED,
+    FORMS,
+    Chip,
+    Choose,
+    Layer,
+    Pass,
+    best,
+    fits,
+    times_s,
+)
+from twophase.checks.misconceptions import Misconceptions
+
+wrong = Misconceptions()
+
+NEAR = 1.05  # times the best is right
+SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
+
+
+def total_s(layer: Layer, passes: list[Pass], chip: Chip, forms: list[str]) -> float:
+    """Seconds of all passes in these forms."""
+    return sum(times_s(layer, work, chip)[f] for work, f in zip(passes, forms, strict=True))
+
+
+def observe(answer: Answer, case: Case) -> dict[str, str]:
+    """Whether the list is one, every pass has room, and all take at most 5 % longer than at
+    best."""
+    layer, passes, chip = case.args
+    forms = plain(answer.call("choose", layer, passes, chip))
+    if (
+        not isinstance(forms, list | tuple)
+        or len(forms) != len(passes)
+        or not all(isinstance(f, str) and f in FORMS for f in forms)
+    ):
+        said = f"must name {' or '.join(FORMS)} for each of {len(passes)} passes, and is {forms!r}"
+        return {"the forms": said[:160]}
+    for number, (work, form) in enumerate(zip(passes, forms, strict=True)):
+        if form == EXPANDED and not fits(layer, work, chip):
+            return {"the forms": "valid", "room": f"pass {number} has no room to unfold"}
+    took = total_s(layer, passes, chip, list(forms))
+    least = total_s(layer, passes, chip, best(layer, passes, chip))
+    good = took <= NEAR * least * SLACK
+    time = "within 5 % of the best" if good else f"{took / least:.3f} times the best"
+    return {"the forms": "valid", "room": "there is room for all", "time": time}
+
+
+def _add(choose: Choose, slug: str, seen: str, says: str) -> None:
+    wrong.add(slug, choose, seen, says)
+
+
+_add(
+    t.always_absorbed,
+    "always_absorbed",
+    "“MLA runs absorbed”",
+    "Absorbed throughout: each pair then costs 2·R + rope_dim a head, and a long prompt has many"
+    " pairs.",
+)
+_add(
+    t.always_expanded,
+    "always_expanded",
+    "the attention of DeepSeek-V2's first code on Hugging Face",
+    "Expanded throughout: a pass of few queries unfolds the whole cache for them.",
+)
+_add(
+    t.unless_one_query,
+    "unless_one_query",
+    "“absorb in decode, expand in prefill”",
+    "You absorb for a single query only. A few drafted tokens over a long cache are cheaper"
+    " absorbed, too.",
+)
+_add(
+    t.whole_prompts,
+    "whole_prompts_only",
+    "“absorb whenever there is a cache”",
+    "You expand prompts without a cache only. A long chunk behind a cache has as many pairs as a"
+    " prompt.",
+)
+_add(
+    t.fewer_flops,
+    "fewer_flops",
+    "a rule by FLOPs",
+    "You compared FLOPs alone: where moving takes longer than computing, the bytes decide.",
+)
+_add(
+    t.fewer_bytes,
+    "fewer_bytes",
+    "a rule by bytes",
+    "You compared bytes alone: where computing takes longer than moving, the FLOPs decide.",
+)
+_add(
+    t.limit_of_long_contexts,
+    "limit_of_long_contexts",
+    "“up to 170 queries”",
+    "You took the limit for long contexts and infinitely fast memory: for a short context, and on a"
+    " chip with little bandwidth, the crossing lies elsewhere.",
+)
+_add(
+    t.pairs_alone,
+    "pairs_alone",
+    "plausible",
+    "You compared the cost of a pair, and left out what unfolding or absorbing takes.",
+)
+_add(
+    t.in_turn,
+    "computing_and_moving_in_turn",
+    "step times as a sum",
+    "You added computing and moving. Here they overlap: a pass takes the longer of the two.",
+)
+_add(
+    t.room_left_out,
+    "room_left_out",
+    "plausible",
+    "You did not look at scratch_bytes: unfolded keys and values must have room.",
+)
+_add(
+    t.room_of_one_sequence,
+    "for_one_sequence",
+    "plausible",
+    "You chose as for one sequence: unfolded, each of the B sequences takes room and time of its"
+    " own.",
+)
+_add(
+    t.room_of_one_head,
+    "room_of_one_head",
+    "plausible",
+    "You counted the room of one head: keys and values are unfolded for all N.",
+)
+_add(
+    t.first_for_all,
+    "first_for_all",
+    "plausible",
+    "You chose once, for the first pass: each pass has its own best form.",
+)
+
+DEEPSEEK = {"N": 128, "R": 512, "nope_dim": 128, "rope_dim": 64, "v_dim": 128}
+H100 = {"flops_per_s": 9.89e14, "bytes_per_s": 3.35e12, "scratch_bytes": 1e10}
+SLOW_MEMORY = {"flops_per_s": 9e14, "bytes_per_s": 2e11, "scratch_bytes": 1e12}
+WIDE = {"N": 4, "R": 64, "nope_dim": 96, "rope_dim": 16, "v_dim": 96}  # nope + v > 2·R
+
+
+def _draw(rng: random.Random) -> tuple[Layer, list[Pass], Chip]:
+    layer = {
+        "N": 8 * rng.randrange(1, 20),
+        "R": 64 * rng.randrange(1, 10),
+        "nope_dim": 16 * rng.randrange(2, 10),
+        "rope_dim": 16 * rng.randrange(1, 5),
+        "v_dim": 16 * rng.randrange(2, 10),
+    }
+    passes: list[Pass] = []
+    for _ in range(rng.randrange(1, 4)):
+        S = rng.choice((60, 300, 2000, 9000, 40000))
+        T = min(S, rng.choice((1, 2, 8, 40, 100, 170, 300, 800, S)))
+        passes.append([rng.choice((1, 2, 7, 24)), T, S])
+    chip = {
+        "flops_per_s": round(rng.uniform(1, 10), 2) * 1e14,
+        "bytes_per_s": rng.choice((1e11, 5e11, 2e12, 5e12)),
+        "scratch_bytes": rng.choice((1e8, 1e9, 2e10, 1e12)),
+    }
+    return layer, passes, chip
+
+
+def _fair(layer: Layer, passes: list[Pass], chip: Chip) -> bool:
+    """No pass takes nearly all of a limit that a float might round."""
+    room = (t.scratch_bytes(layer, work) / chip["scratch_bytes"] for work in passes)
+    return all(abs(share - 1) > 1e-5 for share in room)
+
+
+def fails(choose: Choose, layer: Layer, passes: list[Pass], chip: Chip) -> bool:
+    """Whether the choice has no room, or takes clearly too long."""
+    forms = choose(layer, passes, chip)
+    if any(f == EXPANDED and not fits(layer, w, chip) for w, f in zip(passes, forms, strict=True)):
+        return True
+    took = total_s(layer, passes, chip, forms)
+    return took > 1.1 * total_s(layer, passes, chip, best(layer, passes, chip))
+
+
+@cache
+def _traps() -> tuple[Case, ...]:
+    """For every two wrong choices a layer and passes on which one fails and the other does not:
+    drawn once and for all."""
+    made: list[Case] = []
+    rng = random.Random("latent_attention-choose")
+    missing = set(combinations(sorted(m.slug for m in wrong), 2))
+    for _ in range(5000):
+        if not missing:
+            return tuple(made)
+        given = _draw(rng)
+        if not _fair(*given):
+            continue
+        failed = {m.slug for m in wrong if fails(m.answer, *given)}
+        told = {pair for pair in missing if len(failed & set(pair)) == 1}
+        if told:
+            missing -= told
+            made.append(Case(f"layer and passes {len(made) + 1}", given))
+    raise AssertionError(f"no pass tells these apart: {sorted(missing)[:5]}")
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """A decode step, a prompt, drafted tokens, a chunk behind a cache; little bandwidth; room to
+    the last byte, and a byte less; what tells every two wrong choices apart; fresh ones."""
+    layer = {"N": 2, "R": 8, "nope_dim": 4, "rope_dim": 2, "v_dim": 4}
+    prompt = [3, 50, 50]
+    room = t.scratch_bytes(layer, prompt)
+    fast = {"flops_per_s": 1e3, "bytes_per_s": 1e6}
+    assert best(layer, [prompt], {**fast, "scratch_bytes": room}) == [EXPANDED]
+    fixed = [
+        ("a decode step of DeepSeek-V2", (DEEPSEEK, [[1, 1, 4096]], H100)),
+        ("a prompt of DeepSeek-V2", (DEEPSEEK, [[1, 4096, 4096]], H100)),
+        (
+            "100 queries, then 400, over 30,000",
+            (DEEPSEEK, [[1, 100, 30000], [1, 400, 30000]], H100),
+        ),
+        (
+            "the same with little bandwidth",
+            (DEEPSEEK, [[1, 100, 30000], [1, 400, 30000]], SLOW_MEMORY),
+        ),
+        ("two heads wider than two latents", (WIDE, [[2, 500, 500], [2, 1, 500]], H100)),
+        ("room to the last byte", (layer, [prompt], {**fast, "scratch_bytes": room})),
+        ("a byte too little room", (layer, [prompt], {**fast, "scratch_bytes": room - 1})),
+    ]
+    fresh: list[Case] = []
+    while len(fresh) < 3:
+        given = _draw(rng)
+        if _fair(*given):
+            fresh.append(Case(f"fresh {len(fresh) + 1}", given, public=False))
+    return [*(Case(name, given) for name, given in fixed), *_traps(), *fresh]
+
+
+EXERCISE = Exercise(
+    id="latent_attention-choose",
+    title="Which form for which pass",
+    kind="judgement",
+    points=4,
+    minutes=20,
+    entries=("choose",),
+    cases=cases,
+    observe=observe,
+    reference=best,
+    compare=EXACT,
+    misconceptions=tuple(wrong),
+    hints=(
+        "Write time_s(form, B, T, S) first. Each pass is chosen by itself.",
+        (
+            "The time of a form is max(FLOPs / flops_per_s, bytes / bytes_per_s). Take the form with"
+            " the smaller one."
+        ),
+        (
+            "Expanded is not allowed where 2·B·S·N·(nope_dim + v_dim) is more than scratch_bytes;"
+            " absorbed always is."
+        ),
+    ),
+    recall=(
+        "Which two things, besides T, decide whether a pass should be absorbed?",
+        (
+            "How much longer the cache is than the queries are many, and whether the chip waits for"
+            " its memory or for its arithmetic."
+        ),
+    ),
+    withholds=("twophase.kernels.latent_attention.absorbing_is_cheaper",),
+)
