@@ -253,12 +253,12 @@ EXERCISE = Exercise(
     hints=(
         "Write time_s(form, B, T, S) first. Each pass is chosen by itself.",
         (
-            "The time of a form is max(FLOPs / flops_per_s, bytes / bytes_per_s). Take the form with"
-            " the smaller one."
+            "The time of a form is max(FLOPs / flops_per_s, bytes / bytes_per_s). Take the form"
+            " with the smaller one."
         ),
         (
-            "Expanded is not allowed where 2·B·S·N·(nope_dim + v_dim) is more than scratch_bytes;"
-            " absorbed always is."
+            "Expanded is not allowed where 2·B·S·N·(nope_dim + v_dim) is more than"
+            " scratch_bytes; absorbed always is."
         ),
     ),
     recall=(
