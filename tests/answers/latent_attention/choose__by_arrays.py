@@ -16,4 +16,4 @@ def choose(layer, passes, chip):
         computed * B * N * 2 / chip["flops_per_s"], moved * 2 / chip["bytes_per_s"]
     )
     seconds[0, unfold * 2 > chip["scratch_bytes"]] = np.inf
-    return [("expanded", "absorbed")[i] for i in seconds.argmin(0)]
+    return [[("expanded", "absorbed")[i], s] for i, s in zip(seconds.argmin(0), seconds.min(0))]

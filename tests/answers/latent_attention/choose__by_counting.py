@@ -14,5 +14,5 @@ def choose(layer, passes, chip):
         flops = 2 * B * N * T * (R * heads + S * (2 * R + rope))
         absorbed = time_s(flops, shared + 2 * B * T * N * (heads + rope + 4 * R))
         good = unfolded <= chip["scratch_bytes"] and expanded <= absorbed
-        forms.append("expanded" if good else "absorbed")
+        forms.append(("expanded", expanded) if good else ("absorbed", absorbed))
     return forms

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 Layer = dict[str, int]
 Pass = Sequence[int]  # B, T, S
 Chip = dict[str, float]
-Choose = Callable[[Layer, list[Pass], Chip], list[str]]
+Plan = list[tuple[str, float]]  # form and seconds of each pass
+Choose = Callable[[Layer, list[Pass], Chip], Plan]
 EXPANDED, ABSORBED = "expanded", "absorbed"
 FORMS = (EXPANDED, ABSORBED)
 BYTES = 2  # of every number
@@ -56,30 +57,38 @@ def fits(layer: Layer, work: Pass, chip: Chip) -> bool:
     return scratch_bytes(layer, work) <= chip["scratch_bytes"]
 
 
-def best(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+def planned(layer: Layer, passes: list[Pass], chip: Chip, forms: list[str]) -> Plan:
+    """These forms, with the time that each pass takes in its own."""
+    return [(f, times_s(layer, w, chip)[f]) for w, f in zip(passes, forms, strict=True)]
+
+
+def best(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
     """The faster form of each pass, if there is room for it."""
-    return [
-        min(times, key=times.__getitem__) if fits(layer, work, chip) else ABSORBED
-        for work in passes
-        for times in [times_s(layer, work, chip)]
-    ]
+    return quicker_where(lambda work: fits(layer, work, chip), layer, passes, chip)
+
+
+def quicker_where(
+    room: Callable[[Pass], bool], layer: Layer, passes: list[Pass], chip: Chip
+) -> Plan:
+    """The faster form where there is room, else the absorbed one."""
+    forms = []
+    for work in passes:
+        times = times_s(layer, work, chip)
+        forms.append(EXPANDED if room(work) and times[EXPANDED] < times[ABSORBED] else ABSORBED)
+    return planned(layer, passes, chip, forms)
 
 
 def by_rule(rule: Callable[[Layer, Pass, Chip], bool]) -> Choose:
     """Expand where the rule says so, and there is room."""
 
-    def choose(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
-        return [
+    def choose(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
+        forms = [
             EXPANDED if fits(layer, work, chip) and rule(layer, work, chip) else ABSORBED
             for work in passes
         ]
+        return planned(layer, passes, chip, forms)
 
     return choose
-
-
-def _quicker(layer: Layer, work: Pass, chip: Chip) -> bool:
-    times = times_s(layer, work, chip)
-    return times[EXPANDED] < times[ABSORBED]
 
 
 def _fewer(count: Callable[[Layer, Pass], dict[str, int]]) -> Choose:
@@ -96,35 +105,42 @@ def _long_limit(layer: Layer, work: Pass, chip: Chip) -> bool:
     return spared > 0 and work[1] * spared > layer["R"] * heads
 
 
-def _pairs_alone(layer: Layer, work: Pass, chip: Chip) -> bool:
-    return layer["nope_dim"] + layer["v_dim"] < 2 * layer["R"]
-
-
-def _one_sequence(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
+def room_of_one_sequence(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
+    """All as if there were one sequence."""
     return best(layer, [(1, T, S) for _, T, S in passes], chip)
 
 
-def _no_limit(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
-    return best(layer, passes, {**chip, "scratch_bytes": float("inf")})
+def room_left_out(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
+    """The faster form, whether or not there is room."""
+    return quicker_where(lambda work: True, layer, passes, chip)
 
 
-def _one_head(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
-    room = [fits({**layer, "N": 1}, work, chip) for work in passes]
-    return [
-        EXPANDED if there_is and _quicker(layer, work, chip) else ABSORBED
-        for there_is, work in zip(room, passes, strict=True)
-    ]
+def room_of_one_head(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
+    """Room is asked for one head's keys and values."""
+    one = {**layer, "N": 1}
+    return quicker_where(lambda work: fits(one, work, chip), layer, passes, chip)
 
 
-def _summed(layer: Layer, work: Pass, chip: Chip) -> bool:
-    computed, moved = flops(layer, work), moved_bytes(layer, work)
-    total = {f: computed[f] / chip["flops_per_s"] + moved[f] / chip["bytes_per_s"] for f in FORMS}
-    return total[EXPANDED] < total[ABSORBED]
+def in_turn(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
+    """Computing and moving are added up."""
+    plan = []
+    for work in passes:
+        computed, moved = flops(layer, work), moved_bytes(layer, work)
+        total = {
+            f: computed[f] / chip["flops_per_s"] + moved[f] / chip["bytes_per_s"] for f in FORMS
+        }
+        if not fits(layer, work, chip):
+            del total[EXPANDED]
+        form = min(total, key=total.__getitem__)
+        plan.append((form, total[form]))
+    return plan
 
 
-def _one_for_all(layer: Layer, passes: list[Pass], chip: Chip) -> list[str]:
-    first = best(layer, passes[:1], chip)[0]
-    return [first if fits(layer, work, chip) else ABSORBED for work in passes]
+def first_for_all(layer: Layer, passes: list[Pass], chip: Chip) -> Plan:
+    """The first pass decides."""
+    first = best(layer, passes[:1], chip)[0][0]
+    forms = [first if fits(layer, work, chip) else ABSORBED for work in passes]
+    return planned(layer, passes, chip, forms)
 
 
 always_absorbed: Choose = by_rule(lambda layer, work, chip: False)
@@ -134,9 +150,3 @@ whole_prompts: Choose = by_rule(lambda layer, work, chip: work[1] == work[2])
 fewer_flops: Choose = _fewer(flops)
 fewer_bytes: Choose = _fewer(moved_bytes)
 limit_of_long_contexts: Choose = by_rule(_long_limit)
-pairs_alone: Choose = by_rule(_pairs_alone)
-in_turn: Choose = by_rule(_summed)
-room_of_one_sequence: Choose = _one_sequence
-room_left_out: Choose = _no_limit
-room_of_one_head: Choose = _one_head
-first_for_all: Choose = _one_for_all
