@@ -3,7 +3,11 @@ rest on beyond the kill matrix."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sympy
@@ -13,6 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from twophase.checks.latent_attention import (
+    _broken_forms,
+    _form_times,
+    _rotated_scores,
+    shapes,
+)
 from twophase.kernels.latent_attention import (
     absorbed_attention,
     absorbing_is_cheaper,
@@ -25,6 +35,7 @@ from twophase.theory import latent_attention as theory
 from twophase.theory.arithmetic_intensity import attention_intensity
 from twophase.theory.catalog import hardware, model
 
+ROOT = Path(__file__).resolve().parents[1]
 SIZE, WIDTH = st.integers(1, 6), st.integers(2, 7)  # a sum over one number is no product to torch
 SIZES = {"N": SIZE, "R": WIDTH, "nope_dim": WIDTH, "rope_dim": WIDTH, "v_dim": WIDTH}
 # Values as wide as keys: the narrower of the two is padded, for torch's fused kernel.
@@ -144,3 +155,55 @@ def test_a_decode_step_of_an_architecture_is_absorbed_and_a_prefill_expanded():
     attention = arch.L * theory.absorbed_flops(1, 1, 1000, *sizes)
     up = arch.L * theory.up_projection_params(arch.N, m.R, m.nope_dim, m.v_dim)
     assert step == once - 2 * up + attention  # the weights of a step contain both projections
+
+
+# The checks.
+
+
+def printed_in_the_notebook(slug: str) -> dict[str, Any]:
+    """What the code defines that the task of an exercise prints."""
+    text = (ROOT / "solutions" / "06_latent_attention.ipynb").read_text(encoding="utf-8")
+    cells = {c["id"]: "".join(c["source"]) for c in json.loads(text)["cells"]}
+    found = re.search(r"```python\n(.*?)```", cells[f"latent_attention-{slug}-task"], re.DOTALL)
+    assert found is not None
+    names: dict[str, Any] = {"torch": torch}
+    exec(found[1], names)
+    return names
+
+
+def test_the_scores_printed_in_the_notebook_are_those_that_the_check_judges() -> None:
+    printed = printed_in_the_notebook("rotated")["scores"]
+    for T, S, H, R in ((1, 1, 2, 2), (2, 5, 4, 6), (3, 3, 6, 2)):
+        given = torch.randn(T, H), torch.randn(S, R), torch.randn(H, R)
+        torch.testing.assert_close(printed(*given), _rotated_scores.printed(*given))
+
+
+def test_turned_latents_are_right_where_the_projection_may_change_places_with_a_turn() -> None:
+    q, c = torch.randn(1, 4, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
+    commuting = torch.tensor([[1.0, 0, -2, 0], [0, 3, 0, -1], [2, 0, 1, 0], [0, 1, 0, 3]]).double()
+    for w_uk, right in ((commuting, True), (torch.diag(torch.arange(1.0, 5)).double(), False)):
+        found, wanted = _rotated_scores.printed(q, c, w_uk), _rotated_scores.right(q, c, w_uk)
+        assert torch.allclose(found, wanted) == right
+
+
+@pytest.mark.parametrize("name", _broken_forms.BROKEN)
+def test_every_broken_form_is_right_for_some_shape_and_wrong_for_another(name: str) -> None:
+    broken, seen = _broken_forms.BROKEN[name], set()
+    for T, S, N, R, v_dim in ((1, 1, 1, 5, 5), (2, 2, 2, 5, 5), (1, 3, 2, 4, 12), (2, 90, 1, 6, 5)):
+        sizes = {"B": 1 + (S > 2), "nope_dim": 5, "rope_dim": 2, "v_dim": v_dim}
+        seen.add(shapes.agrees(broken, {**sizes, "T": T, "S": S, "N": N, "R": R}))
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("sizes", [(3, 1, 7), (2, 5, 5), (1, 3, 9)])
+def test_the_costs_of_the_judgement_are_those_of_theory(sizes: tuple[int, int, int]) -> None:
+    layer = {"N": 3, "R": 11, "nope_dim": 5, "rope_dim": 2, "v_dim": 4}
+    given = (*sizes, *layer.values())
+    assert _form_times.flops(layer, sizes) == {
+        "expanded": theory.expanded_flops(*given),
+        "absorbed": theory.absorbed_flops(*given),
+    }
+    assert _form_times.moved_bytes(layer, sizes) == {
+        "expanded": theory.expanded_bytes(*given),
+        "absorbed": theory.absorbed_bytes(*given),
+    }

@@ -14,7 +14,7 @@ from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.exercise import Case
 from twophase.theory import arithmetic_intensity as ai
-from twophase.theory import kv_cache, two_phases
+from twophase.theory import kv_cache, latent_attention, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory.architecture import Architecture
 from twophase.theory.params import attention_params, transformer_params
@@ -129,6 +129,24 @@ def batch_by_heads(memory: int, other: int, L: int, D: int, N: int, H: int, n: i
     return pairs
 
 
+def cache_bytes(config: Sizes, width: float) -> Any:
+    """The exercise names sizes as configs do, and leaves out what they say by default."""
+    m, L, N = config, config["num_hidden_layers"], config["num_attention_heads"]
+    if m.get("kv_lora_rank") is not None:
+        return kv_cache.latent_bytes_per_sequence(
+            1, L, m["kv_lora_rank"], m["qk_rope_head_dim"], width
+        )
+    K, H = m.get("num_key_value_heads") or N, m.get("head_dim") or m["hidden_size"] // N
+    return kv_cache.kv_bytes_per_token(L, K, H, width)
+
+
+def forms_flops(*sizes: int) -> Any:
+    return {
+        "expanded": latent_attention.expanded_flops(*sizes),
+        "absorbed": latent_attention.absorbed_flops(*sizes),
+    }
+
+
 THEORY: dict[str, Callable[..., Any]] = {
     "two_phases-forward_flops": forward_flops,
     "two_phases-generation_flops": generation_flops,
@@ -141,6 +159,8 @@ THEORY: dict[str, Callable[..., Any]] = {
     "kv_cache-max_batch": max_batch,
     "kv_cache-budget": budget,
     "kv_cache-step_bytes": step_bytes,
+    "latent_attention-cache_bytes": cache_bytes,
+    "latent_attention-flops": forms_flops,
     "latency_throughput-bytes_read": bytes_read,
     "latency_throughput-decode_point": decode_point,
     "latency_throughput-front": lt.pareto_front,
