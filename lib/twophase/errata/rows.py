@@ -14,6 +14,7 @@ TOPICS = {
     "kv_cache": "3 KV cache",
     "latency_throughput": "4 Latency and throughput",
     "grouped_query_attention": "5 Grouped-query attention",
+    "latent_attention": "6 Latent attention",
 }
 Inputs = Mapping[str, str | float]
 
