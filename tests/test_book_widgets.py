@@ -18,6 +18,7 @@ from twophase.models.family import FAMILY
 from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import kv_cache, two_phases
 from twophase.theory import latency_throughput as lt
+from twophase.theory import latent_attention as mla
 from twophase.theory.catalog import HARDWARE, MODELS
 from twophase.theory.hardware import bytes_per_value
 
@@ -145,6 +146,17 @@ def latency_wall(B: int, S: int, K: int, n_chips: int, chip: str) -> Numbers:
     }
 
 
+def mla_forms(T: int, S: int, widths: str) -> Numbers:
+    R = int(widths.split()[-1].replace(",", ""))
+    sizes = (1, T, S, 128, R, 128, 64, 128)
+    return {
+        "expanded": mla.expanded_flops(*sizes),
+        "absorbed": mla.absorbed_flops(*sizes),
+        "crossing": mla.crossover_queries(S, R, 128, 128),
+        "intensity": mla.absorbed_intensity(T, S, 128, R, 64),
+    }
+
+
 def _only_if(fits: bool, numbers: Numbers) -> Numbers:
     return numbers if fits else dict.fromkeys(numbers, "does not fit")
 
@@ -155,6 +167,7 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "roofline-calculator": roofline_calculator,
     "kv-wall": kv_wall,
     "latency-wall": latency_wall,
+    "mla-forms": mla_forms,
 }
 boxes = pytest.mark.parametrize("box", BOXES)
 
