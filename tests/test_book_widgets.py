@@ -146,8 +146,7 @@ def latency_wall(B: int, S: int, K: int, n_chips: int, chip: str) -> Numbers:
     }
 
 
-def mla_forms(T: int, S: int, widths: str) -> Numbers:
-    R = int(widths.split()[-1].replace(",", ""))
+def mla_forms(T: int, S: int, R: int) -> Numbers:
     sizes = (1, T, S, 128, R, 128, 64, 128)
     return {
         "expanded": mla.expanded_flops(*sizes),
