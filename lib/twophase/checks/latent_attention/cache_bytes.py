@@ -18,14 +18,15 @@ def reference(config: Config, bytes_per_value: float) -> float:
     """The right answer."""
     N = config["num_attention_heads"]
     if config.get("kv_lora_rank") is not None:
-        per_layer = config["kv_lora_rank"] + config["qk_rope_head_dim"]
+        per_layer: int = config["kv_lora_rank"] + config["qk_rope_head_dim"]
     else:
         K = config.get("num_key_value_heads")
         H = config.get("head_dim")
         K = N if K is None else K
         H = config["hidden_size"] // N if H is None else H
         per_layer = 2 * K * H
-    return config["num_hidden_layers"] * per_layer * bytes_per_value
+    L: int = config["num_hidden_layers"]
+    return L * per_layer * bytes_per_value
 
 
 wrong.add(
@@ -100,7 +101,7 @@ wrong.add(
 )
 wrong.add(
     "one_layer",
-    replaced(reference, {'config["num_hidden_layers"] * per_layer': "per_layer"}),
+    replaced(reference, {"L * per_layer": "per_layer"}),
     "formulas per token and layer",
     "This is the cache of one layer: every layer has its own.",
 )

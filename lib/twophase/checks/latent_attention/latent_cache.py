@@ -62,7 +62,7 @@ class AllTurned(Right):
         start = self.length
         latents, keys = super().append(down)
         whole = self.turned(down, start)
-        latents[:, start:], keys[:, start:] = whole.split([self.R, self.rope_dim], -1)
+        latents[:, start:], keys[:, start:] = whole[..., : self.R], whole[..., self.R :]
         return latents, keys
 
 
