@@ -119,7 +119,7 @@ wrong.add(
 
 def _large() -> tuple[int, int, Windows, int, int, int, int]:
     """More of each than any table has, and more bytes than a float holds, but not than 64 bits."""
-    S, window = edges.past(2**21), edges.past(2**12)
+    S, window = edges.past(2**26), edges.past(2**12)
     K, H = edges.past(2**9), edges.past(2**11)
     sizes = edges.past(2048), S, [window, None, window], 3 * K, K, H, 2
     moved = reference(*sizes)
@@ -187,7 +187,7 @@ EXERCISE = Exercise(
             " times bytes_per_value."
         ),
     ),
-    ranges={"bytes_per_value": (2, 8), "S": (0, 2**21)},
+    ranges={"bytes_per_value": (2, 8), "S": (0, 2**26)},
     recall=(
         "A ring is full. What does one more token of context add to what a local layer's step moves?",
         "Nothing: it reads `window` keys and values and overwrites one slot, whatever the context.",
