@@ -159,7 +159,7 @@ EXERCISE = Exercise(
     compare=Tolerance(rtol=0.0, atol=0.0, dtype=True, why="a mask is true or false"),
     misconceptions=tuple(wrong),
     hints=(
-        "Draw T = 3, S = 8, window = 3 on paper: three rows of eight places, three crosses in each.",
+        "Draw T = 3, S = 8, window = 3 on paper: three rows of eight places, three crosses each.",
         "Query t stands at position p = S − T + t. Its last key is p, its first p − window + 1.",
         (
             "torch.arange(S) as a row, the positions as a column [T, 1]: two comparisons, joined by"

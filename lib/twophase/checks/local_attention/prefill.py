@@ -27,8 +27,8 @@ def expose() -> list[Input]:
 
 @wrong(
     "tests with prompts shorter than the window",
-    "None of your blocks goes round: token by token the ring is right, and before it is full nothing"
-    " is overwritten.",
+    "None of your blocks goes round: token by token the ring is right, and before it is full"
+    " nothing is overwritten.",
     entry="expose",
 )
 def exposed_by_short_prompts() -> list[Input]:
@@ -145,13 +145,13 @@ EXERCISE = Exercise(
     compare=EXACT,
     misconceptions=tuple(wrong),
     hints=(
-        "Play it by hand: window 2, one block of 3 tokens. What lies in the slots when token 0 looks?",
+        "Play it by hand: window 2, one block of 3 tokens. What is in the slots when token 0 looks?",
         (
             "Two inputs: a block longer than the window, and a block behind others that is not."
             " Token by token the printed code is right."
         ),
         (
-            "Repair: before anything is stored, put the last window − 1 tokens (at slots p % window,"
+            "Repair: before anything is stored, put the last window − 1 tokens (slots p % window,"
             " in the order of the text) before the block, and cut each token's window out of that."
         ),
     ),

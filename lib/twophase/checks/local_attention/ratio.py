@@ -196,9 +196,9 @@ EXERCISE = Exercise(
     compare=EXACT,
     misconceptions=tuple(wrong),
     hints=(
-        "Three tests for an option: does it fit, is it in time, does it reach? Then the lowest loss.",
+        "Three tests: does an option fit, is it in time, does it reach? Then the lowest loss.",
         (
-            "Cache of a sequence: n_global layers of S positions and L − n_global of min(S, window)."
+            "Cache of a sequence: n_global layers of S positions, L − n_global of min(S, window)."
             " Memory and step have the same bytes: weights plus B caches."
         ),
         (

@@ -142,10 +142,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("one layer of window 3", [3], 10),
         case("windows 3, 3", [3, 3], 10),
         case("windows 4, 7, 3", [*mixed], 100),
-        *(
-            case("windows 4, 7, 3", [*mixed], S)
-            for S in edges.one_less_and_just_full(field)
-        ),
+        *(case("windows 4, 7, 3", [*mixed], S) for S in edges.one_less_and_just_full(field)),
         case("windows 5, 2", [5, 2], 100),
         case("windows 2, 5", [2, 5], 100),
         case("windows 1, 1, 1", [1, 1, 1], 9),

@@ -132,8 +132,8 @@ class KeepsTheFirst(Right):
 
 @wrong(
     "shifted caches: the oldest token leaves at slot 0",
-    "You shift the tokens, so that the oldest lies in slot 0. In a ring nothing moves: a token stays"
-    " in slot p mod window.",
+    "You shift the tokens, so that the oldest lies in slot 0. In a ring nothing moves: a token"
+    " stays in slot p mod window.",
 )
 class Shifts(Right):
     def before(self, ring: Tensor) -> Tensor:
@@ -221,8 +221,8 @@ EXERCISE = Exercise(
             " last window − 1 of them, at slots p % window."
         ),
         (
-            "keys = torch.cat([self.keys[:, [p % window for p in range(first, length)]], k], 1) with"
-            " first = max(0, length − window + 1); then token t goes to slot (length + t) % window."
+            "keys = torch.cat([self.keys[:, [p % window for p in range(first, length)]], k], 1)"
+            " with first = max(0, length − window + 1); then token t goes to slot (length + t) % window."
         ),
     ),
     ranges={"append.k.shape[1]": (1, LONGEST), "window": (1, MOST)},

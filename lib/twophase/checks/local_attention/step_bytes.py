@@ -17,7 +17,9 @@ wrong = Misconceptions()
 Windows = list[int | None]
 
 
-def reference(B: int, S: int, windows: Windows, N: int, K: int, H: int, bytes_per_value: int) -> int:
+def reference(
+    B: int, S: int, windows: Windows, N: int, K: int, H: int, bytes_per_value: int
+) -> int:
     """The right answer."""
     values = 0
     for window in windows:
@@ -50,7 +52,7 @@ wrong.add(
     "one_token_short",
     replaced(
         reference,
-        {"S + 1 if window is None else min(S + 1, window)": "S if window is None else min(S, window)"},
+        {"seen = S + 1 if": "seen = S if", "min(S + 1, window)": "min(S, window)"},
     ),
     "the cached step that excluded the current token",
     "You are short by one token: the new key and value are read as well, so it is S + 1, or"
@@ -76,7 +78,9 @@ wrong.add(
 )
 wrong.add(
     "cache_alone",
-    replaced(reference, {"values += 2 * N * H": "values += 0", "values += 4 * K * H": "values += 0"}),
+    replaced(
+        reference, {"values += 2 * N * H": "values += 0", "values += 4 * K * H": "values += 0"}
+    ),
     "the usual estimate",
     "This is the cache being read. Exactly, each layer also reads its query, writes its output and"
     " stores the new token; beside a short window that shows.",
@@ -111,7 +115,10 @@ wrong.add(
 )
 wrong.add(
     "ring_rewritten",
-    replaced(reference, {"values += 4 * K * H": "values += 4 * K * H if window is None else 4 * seen * K * H"}),
+    replaced(
+        reference,
+        {"values += 4 * K * H": "values += 4 * K * H if window is None else 4 * seen * K * H"},
+    ),
     "caches that shift, or grow by torch.cat",
     "You let a full ring move all its tokens: nothing moves in a ring, one slot is written.",
 )
@@ -189,7 +196,7 @@ EXERCISE = Exercise(
     ),
     ranges={"bytes_per_value": (2, 8), "S": (0, 2**26)},
     recall=(
-        "A ring is full. What does one more token of context add to what a local layer's step moves?",
+        "A ring is full. What does one more token of context add to a local layer's step?",
         "Nothing: it reads `window` keys and values and overwrites one slot, whatever the context.",
     ),
     withholds=(
