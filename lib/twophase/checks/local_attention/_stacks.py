@@ -153,8 +153,11 @@ def drawn(rng: random.Random) -> Workload:
 
 
 def with_an_answer(rng: random.Random) -> Workload:
-    """The first drawn that has an answer."""
+    """The first drawn that has an answer, and no loss twice."""
     while True:
         w = drawn(rng)
-        if any(fits(w, o) and in_time(w, o) and reaches(w, o) for o in w["options"]):
+        losses = {o["bits_per_byte"] for o in w["options"]}
+        if len(losses) == len(w["options"]) and any(
+            fits(w, o) and in_time(w, o) and reaches(w, o) for o in w["options"]
+        ):
             return w

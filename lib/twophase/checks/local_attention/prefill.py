@@ -145,7 +145,7 @@ EXERCISE = Exercise(
     compare=EXACT,
     misconceptions=tuple(wrong),
     hints=(
-        "Play it by hand: window 2, one block of 3 tokens. What is in the slots when token 0 looks?",
+        "Play it by hand: window 2, one block of 3 tokens. What do the slots hold for token 0?",
         (
             "Two inputs: a block longer than the window, and a block behind others that is not."
             " Token by token the printed code is right."

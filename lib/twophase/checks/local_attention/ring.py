@@ -222,7 +222,8 @@ EXERCISE = Exercise(
         ),
         (
             "keys = torch.cat([self.keys[:, [p % window for p in range(first, length)]], k], 1)"
-            " with first = max(0, length − window + 1); then token t goes to slot (length + t) % window."
+            " with first = max(0, length − window + 1); then token t goes to slot"
+            " (length + t) % window."
         ),
     ),
     ranges={"append.k.shape[1]": (1, LONGEST), "window": (1, MOST)},
