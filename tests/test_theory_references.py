@@ -16,6 +16,7 @@ from twophase.checks.exercise import Case
 from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import kv_cache, latent_attention, two_phases
 from twophase.theory import latency_throughput as lt
+from twophase.theory import local_attention as local
 from twophase.theory.architecture import Architecture
 from twophase.theory.params import attention_params, transformer_params
 
@@ -145,6 +146,26 @@ def forms_flops(*sizes: int) -> Any:
         "expanded": latent_attention.expanded_flops(*sizes),
         "absorbed": latent_attention.absorbed_flops(*sizes),
     }
+Windows = list[int | None]
+
+
+def field_of_stack(windows: Windows, S: int) -> Any:
+    """Each layer adds what one of its kind reaches beyond the token itself."""
+    reached = sum(S - 1 if w is None else local.receptive_field(1, w) - 1 for w in windows)
+    return min(S, 1 + reached)
+
+
+def hybrid_cache(windows: Windows, S: int, K: int, H: int, width: int) -> Any:
+    """Layer by layer, each a stack of its own."""
+    counts = [(1, 0, 1) if w is None else (0, 1, w) for w in windows]
+    return sum(kv_cache.hybrid_bytes_per_sequence(S, *count, K, H, width) for count in counts)
+
+
+def hybrid_step(B: int, S: int, windows: Windows, N: int, K: int, H: int, width: int) -> Any:
+    """As `step_bytes`, with as many keys as each layer's window lets through."""
+    appended = 2 * B * kv_cache.kv_bytes_per_token_per_layer(K, H, width)
+    keys = [S + 1 if w is None else min(S + 1, w) for w in windows]
+    return sum(ai.attention_bytes(B, 1, n, N, K, H, width, width) + appended for n in keys)
 
 
 THEORY: dict[str, Callable[..., Any]] = {
@@ -161,6 +182,9 @@ THEORY: dict[str, Callable[..., Any]] = {
     "kv_cache-step_bytes": step_bytes,
     "latent_attention-cache_bytes": cache_bytes,
     "latent_attention-flops": forms_flops,
+    "local_attention-receptive_field": field_of_stack,
+    "local_attention-cache_bytes": hybrid_cache,
+    "local_attention-step_bytes": hybrid_step,
     "latency_throughput-bytes_read": bytes_read,
     "latency_throughput-decode_point": decode_point,
     "latency_throughput-front": lt.pareto_front,
