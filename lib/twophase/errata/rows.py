@@ -15,6 +15,7 @@ TOPICS = {
     "latency_throughput": "4 Latency and throughput",
     "grouped_query_attention": "5 Grouped-query attention",
     "latent_attention": "6 Latent attention",
+    "local_attention": "7 Local attention",
 }
 Inputs = Mapping[str, str | float]
 
