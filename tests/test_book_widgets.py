@@ -16,9 +16,11 @@ import yaml
 
 from twophase.models.family import FAMILY
 from twophase.theory import arithmetic_intensity as ai
+from twophase.theory import grouped_query_attention as gqa
 from twophase.theory import kv_cache, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import latent_attention as mla
+from twophase.theory import local_attention as local
 from twophase.theory.catalog import HARDWARE, MODELS
 from twophase.theory.hardware import bytes_per_value
 
@@ -146,6 +148,29 @@ def latency_wall(B: int, S: int, K: int, n_chips: int, chip: str) -> Numbers:
     }
 
 
+def gqa_intensity(S: int, G: int, T: int, format: str, chip: str) -> Numbers:
+    hw, b = HARDWARE[chip], bytes_per_value(format)
+    C, W = hw.flops_per_s["bf16"], hw.hbm_bytes_per_s
+    return {
+        "found": ai.attention_intensity_simple(T, S, G, b),
+        "ridge": hw.critical_intensity("bf16"),
+        "group": gqa.critical_group(S, C, W, T, b),
+    }
+
+
+def hybrid_stack(S: int, g: int, w: int, B: int) -> Numbers:
+    one = kv_cache.hybrid_bytes_per_sequence(S, g, 48 - g, w, 8, 128)
+    full = kv_cache.kv_bytes_per_sequence(S, 48, 8, 128)
+    return {
+        "local": 48 - g,
+        "one": one,
+        "all": B * one,
+        "full": full,
+        "times": full / one,
+        "balance": local.balance_context(g, 48 - g, w),
+    }
+
+
 def mla_forms(T: int, S: int, R: int) -> Numbers:
     sizes = (1, T, S, 128, R, 128, 64, 128)
     return {
@@ -166,7 +191,9 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "roofline-calculator": roofline_calculator,
     "kv-wall": kv_wall,
     "latency-wall": latency_wall,
+    "gqa-intensity": gqa_intensity,
     "mla-forms": mla_forms,
+    "hybrid-stack": hybrid_stack,
 }
 boxes = pytest.mark.parametrize("box", BOXES)
 

@@ -146,6 +146,8 @@ def forms_flops(*sizes: int) -> Any:
         "expanded": latent_attention.expanded_flops(*sizes),
         "absorbed": latent_attention.absorbed_flops(*sizes),
     }
+
+
 Windows = list[int | None]
 
 

@@ -26,8 +26,15 @@ from twophase.theory import (
 )
 from twophase.theory.sizes import MixtureOfExperts
 
-MODULES = (params, two_phases, arithmetic_intensity, kv_cache, latency_throughput, latent_attention)
-MODULES = (params, two_phases, arithmetic_intensity, kv_cache, latency_throughput, local_attention)
+MODULES = (
+    params,
+    two_phases,
+    arithmetic_intensity,
+    kv_cache,
+    latency_throughput,
+    latent_attention,
+    local_attention,
+)
 UNITS = {
     "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "TFLOP": 1e12, "MiB": 2**20, "GiB": 2**30, "ms": 1e-3, "s": 1.0, "Ki": 1024,
     "million": 1e6, "billion": 1e9, "percent": 0.01,
