@@ -129,7 +129,7 @@ def compiled_latent_attention(
     n = workers()
     run = parts.attend_latents if n > 1 else parts.attend_latents_serially
     queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
-    out = torch.empty(len(q_latent), *q_latent.shape[2:])  # [B, N, R]
+    out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
     with saying_so(run, latents.dtype):
         run(*queries, *map(_rows, stores), table, *share_out(starts, n), 0.0, out.numpy())
     return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]
@@ -147,7 +147,7 @@ def _attend(
     run = parts.attend if n > 1 else parts.attend_serially
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     queries = np.ascontiguousarray(q[:, 0].float() * scale)  # [B, N, H]
-    out = torch.empty(*queries.shape[:2], values.shape[3])  # [B, N, Hv]
+    out = torch.empty(*queries.shape[:2], values.shape[3], dtype=torch.float32)  # [B, N, Hv]
     blocks, starts = table
     with saying_so(run, keys.dtype):
         run(

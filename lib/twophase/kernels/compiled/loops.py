@@ -18,7 +18,7 @@ from numba.extending import overload
 from twophase.kernels.compiled.numbers import narrow
 
 # Sums may be taken in any order and fused with products, so that loops use whole vectors. NaN and
-# inf are respected.
+# inf are respected, and x / 0 is one of them (`error_model`), as in torch.
 FLAGS = {"reassoc", "contract", "nsz"}
 # What weights and caches may be stored in: bf16 as its bits, since numpy has no such type.
 STORED = {torch.float32: np.float32, torch.bfloat16: np.uint16}
@@ -28,7 +28,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def inner(function: _Function) -> _Function:
     """Compile what is a part of loops, and runs on the core that calls it."""
-    return numba.njit(fastmath=FLAGS, cache=True)(function)  # type: ignore[no-any-return]
+    return numba.njit(fastmath=FLAGS, error_model="numpy", cache=True)(function)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,10 @@ def _compile(function: Callable[..., Any], parallel: bool) -> Callable[..., Any]
     twin = FunctionType(function.__code__, function.__globals__, function.__name__)
     twin.__module__, twin.__doc__ = function.__module__, function.__doc__
     twin.__qualname__ = f"{function.__qualname__}_{'parallel' if parallel else 'serial'}"
-    return numba.njit(parallel=parallel, fastmath=FLAGS, cache=True, nogil=True)(twin)  # type: ignore[no-any-return]
+    compiled = numba.njit(
+        parallel=parallel, fastmath=FLAGS, error_model="numpy", cache=True, nogil=True
+    )
+    return compiled(twin)  # type: ignore[no-any-return]
 
 
 def as_stored(x: np.float32, target: np.ndarray) -> Any:

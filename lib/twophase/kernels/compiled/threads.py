@@ -41,15 +41,38 @@ def why_serial() -> str | None:
     return None
 
 
+def workers_of_parallel_loops() -> int:
+    """How many threads loops that were compiled for all cores run on from now: `workers`, 1
+    included. Raises ValueError in a process that was forked after such loops had run."""
+    if _forked:
+        raise ValueError(
+            "this process was forked from one whose loops ran on all cores, and OpenMP's threads"
+            " stay behind: take loops for one core here (`parallel=False`), or spawn, not fork."
+        )
+    threading_layer()
+    n = workers()
+    numba.set_num_threads(n)
+    return n
+
+
 def workers() -> int:
     """How many threads compiled loops run on from now: as many as torch has, or 1, which is said
     once in a warning, where starting them costs too much."""
     wanted = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-    if wanted > 1 and _must_be_serial():
+    if wanted > 1 and (_forked or _must_be_serial()):
         return 1
     if wanted > 1:
         numba.set_num_threads(wanted)
     return int(wanted)
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = parallel._is_initialized and threading_layer() == "omp"
+
+
+_forked = False  # from a process with OpenMP's threads: a loop on all cores would end this one
+os.register_at_fork(after_in_child=_note_fork)
 
 
 @cache
