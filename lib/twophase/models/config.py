@@ -107,6 +107,9 @@ class Config:
         for name in ("rope_theta", "norm_eps", "context", "embedding_scale"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive; got {getattr(self, name)!r}.")
+        for name in ("score_scale", "score_cap", "logit_cap"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, or None; got {getattr(self, name)!r}.")
         if self.learned_positions < 0:
             raise ValueError(
                 f"learned_positions counts the rows of a table; got {self.learned_positions}."

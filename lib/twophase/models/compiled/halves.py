@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+from torch import nn
 
 from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.linear import (
@@ -23,7 +24,16 @@ from twophase.kernels.mlp import ACTIVATIONS as TORCH_ACTIVATIONS
 from twophase.models.attention import GroupedQueryAttention
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.token import Token
-from twophase.models.compiled.weights import NONE, NoKernel, biases, check_kind, matrix, norm
+from twophase.models.compiled.weights import (
+    NONE,
+    NoKernel,
+    biases,
+    check_kind,
+    matrix,
+    norm,
+    rms_norm,
+)
+from twophase.models.linear import Linear
 from twophase.models.mlp import GatedMLP, PlainMLP
 
 
@@ -66,9 +76,7 @@ class Attention:
         self.q = matrix(layer.q_proj, c.N * c.H, c.D)
         self.k, self.v = [matrix(linear, c.K * c.H, c.D) for linear in own] or [self.q[:0]] * 2
         self.bias = biases(layer.q_proj, *own)
-        self.q_scale = norm(layer.q_norm).scale if c.qk_norm else NONE
-        self.k_scale = norm(layer.k_norm).scale if c.qk_norm and own else NONE
-        self.eps = np.float32(c.norm_eps)
+        self.q_scale, self.k_scale, self.eps = head_norms(layer)
         self.interleaved = c.rope_pairing == "interleaved"
         self.factor = np.float32(c.H**-0.5 if c.score_scale is None else c.score_scale)
         self.cap = float(c.score_cap or 0)
@@ -92,7 +100,7 @@ class Attention:
     def _find(self, token: Token) -> None:
         """RoPE, the new key and value into the cache, and attention over it."""
         c = self.config
-        store, keys, values = token.keys_values(self.source, c.K, c.H)
+        store, keys, values = token.keys_values(self.source, c.K, c.H, self.window)
         scales, (cos, sin) = (self.q_scale, self.k_scale, self.eps), token.rope(self.kind)
         turn_append(
             self.qkv, c.N, *scales, cos, sin, self.interleaved, self.factor, keys, values,
@@ -108,6 +116,7 @@ class MLP:
     def __init__(self, half: PlainHalf, parallel: bool) -> None:
         layer = half.layer
         check_kind(layer, GatedMLP, PlainMLP)
+        check_kind(layer.up_proj, Linear, nn.Linear)
         self.norm = norm(half.before)
         F, D = layer.up_proj.out_features, len(self.norm.scale)
         self.up = matrix(layer.up_proj, F, D)
@@ -127,6 +136,21 @@ class MLP:
             self.h, self.inner,
         )  # fmt: skip
         self.down(self.inner, token.x)
+
+
+def head_norms(layer: GroupedQueryAttention) -> tuple[np.ndarray, np.ndarray, np.float32]:
+    """The weights [H] of the norms of queries and keys, or none, and their eps. Raises NoKernel
+    for two of different eps."""
+    H = layer.config.H
+    if not layer.config.qk_norm:
+        return NONE, NONE, np.float32(0)
+    q = rms_norm(layer.q_norm, H)
+    if not layer.has_keys:
+        return q.scale, NONE, q.eps
+    k = rms_norm(layer.k_norm, H)
+    if q.eps != k.eps:
+        raise NoKernel("the norms of queries and keys differ in eps")
+    return q.scale, k.scale, q.eps
 
 
 def activation_number(activation: Any) -> int:

@@ -8,7 +8,15 @@ from twophase.kernels.compiled.linear import norm_project
 from twophase.models.compiled.halves import Projection, choose
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.token import Token
-from twophase.models.compiled.weights import NoKernel, biases, check_kind, matrix, norm, stored
+from twophase.models.compiled.weights import (
+    NoKernel,
+    biases,
+    check_kind,
+    matrix,
+    norm,
+    rms_norm,
+    stored,
+)
 from twophase.models.latent_attention import LatentAttention, UpProjection
 
 
@@ -37,9 +45,10 @@ class AbsorbedAttention:
             self.q_up = matrix(layer.q_b_proj, q_width, m.q_rank)
             self.q_up_bias = biases(layer.q_b_proj)
             self.q_h = np.empty(m.q_rank, np.float32)
-        self.kv_norm = norm(layer.kv_a_layernorm)
+        self.kv_norm = rms_norm(layer.kv_a_layernorm, m.R)
         self.w_up = stored(layer.kv_b_proj.weight, c.N * (m.nope_dim + m.v_dim), m.R)
         self.w_up = self.w_up.reshape(c.N, m.nope_dim + m.v_dim, m.R)
+        self.widths = m.R, m.rope_dim
         self.interleaved = c.rope_pairing == "interleaved"
         self.factor = np.float32(c.score_scale or (m.nope_dim + m.rope_dim) ** -0.5)
         self.h, self.both = np.empty(c.D, np.float32), np.empty(len(self.bias), np.float32)
@@ -81,7 +90,7 @@ class AbsorbedAttention:
                 self.q_h,
                 self.q,
             )
-        slot, latents, rope_keys = token.latents(self.layer)
+        slot, latents, rope_keys = token.latents(self.layer, *self.widths)
         cos, sin = token.rope("mla")
         n, latent = self.kv_norm, self.both[len(self.w_q) :]
         append_latent(latent, n.scale, n.eps, cos, sin, self.interleaved, latents, rope_keys, slot)

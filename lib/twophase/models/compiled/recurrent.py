@@ -10,21 +10,22 @@ from torch import nn
 
 from twophase.kernels.compiled.linear import norm_project
 from twophase.kernels.compiled.recurrence import convolve, linear_attention_step, state_space_step
+from twophase.kernels.linear_attention import sums_shape
 from twophase.kernels.state import Tensors
 from twophase.models.compiled.halves import Projection, choose
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.token import Token
-from twophase.models.compiled.weights import biases, check_kind, matrix, norm, stored
+from twophase.models.compiled.weights import NoKernel, biases, check_kind, matrix, norm, stored
 from twophase.models.linear import BiasInFloat32
 from twophase.models.linear_attention import LinearAttention
 from twophase.models.state_space import SelectiveStateSpace
 
 
 def advanced(
-    token: Token, layer: int, out: np.ndarray
+    token: Token, layer: int, shapes: tuple[tuple[int, ...], ...], out: np.ndarray
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The state of a layer before the token, and room for the one after it, which the cache is told
-    of; `out` is what the layer gives."""
+    """The state of a layer, tensors of these shapes, before the token, and room for the one after
+    it, which the cache is told of; `out` is what the layer gives."""
     before: list[np.ndarray] = []
     after: list[np.ndarray] = []
 
@@ -34,7 +35,7 @@ def advanced(
         after.extend(tensor[0].numpy() for tensor in new)
         return torch.from_numpy(out), new
 
-    token.state(layer).run(token.span, advance)
+    token.state(layer, *shapes).run(token.span, advance)
     return before, after
 
 
@@ -51,6 +52,7 @@ class LinearState:
         self.bias = biases(layer.q_proj, layer.k_proj, layer.v_proj)
         self.h, self.qkv = np.empty(D, np.float32), np.empty(len(self.bias), np.float32)
         self.out = np.empty(values, np.float32)
+        self.shapes = (sums_shape(layer.N, layer.f, layer.H),)
         self.project = choose(norm_project, parallel)
         self.attend = choose(linear_attention_step, parallel)
         self.output = Projection(layer.o_proj, values, D, half.after, parallel)
@@ -61,7 +63,7 @@ class LinearState:
         self.project(
             token.x, n.scale, n.shift, n.eps, self.q, self.k, self.v, self.bias, self.h, self.qkv
         )
-        (before,), (after,) = advanced(token, self.layer, self.out)
+        (before,), (after,) = advanced(token, self.layer, self.shapes, self.out)
         self.attend(self.qkv, self.f, *token.rope("linear"), before, after, self.out)
         self.output(self.out, token.x)
 
@@ -75,6 +77,8 @@ class StateSpaceState:
         check_kind(layer, SelectiveStateSpace)
         check_kind(layer.conv1d, nn.Conv1d)
         check_kind(layer.dt_proj, BiasInFloat32)
+        if layer.x_proj.bias is not None or layer.conv1d.bias is None:
+            raise NoKernel("its x_proj has a bias, or its convolution none")
         s, self.layer, self.norm = layer.sizes, layer.layer, norm(half.before)
         D, wide = len(self.norm.scale), s.d_inner
         self.w_in, self.bias = matrix(layer.in_proj, 2 * wide, D), biases(layer.in_proj)
@@ -88,6 +92,7 @@ class StateSpaceState:
         self.h, self.both = np.empty(D, np.float32), np.empty(2 * wide, np.float32)
         self.low = np.empty(len(self.w_x), np.float32)
         self.y = np.empty(wide, np.float32)
+        self.shapes = (wide, s.conv_width), (wide, s.d_state)
         self.project = choose(norm_project, parallel)
         self.remember = choose(state_space_step, parallel)
         self.output = Projection(layer.out_proj, wide, D, half.after, parallel)
@@ -99,7 +104,9 @@ class StateSpaceState:
             token.x, n.scale, n.shift, n.eps, self.w_in, none, none, self.bias, self.h, self.both
         )
         u, gate = self.both[:wide], self.both[wide:]
-        (inputs, memory), (new_inputs, new_memory) = advanced(token, self.layer, self.y)
+        (inputs, memory), (new_inputs, new_memory) = advanced(
+            token, self.layer, self.shapes, self.y
+        )
         convolve(u, self.filters, self.filter_bias, inputs, new_inputs)
         self.remember(
             u, gate, self.w_x, self.w_dt, self.dt_bias, self.A, self.skip, memory, new_memory,

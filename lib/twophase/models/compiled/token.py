@@ -11,6 +11,7 @@ from twophase.kernels.compiled.loops import as_numpy
 from twophase.kernels.compiled.tables import block_tokens, share_out, slot_table
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
+from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.kernels.store import Store
@@ -44,7 +45,11 @@ class Workspace:
         if position >= self._known:
             self._known = max(256, 2 * position)
             for name, tables in self.model.rope(torch.arange(self._known)).items():
-                rows = (torch.zeros(self._known, 0),) * 2 if tables is None else tables
+                rows = (
+                    (torch.zeros(self._known, 0, dtype=torch.float32),) * 2
+                    if tables is None
+                    else tables
+                )
                 self._tables[name] = tuple(table.numpy() for table in rows)
         cos, sin = self._tables[kind]
         return cos[position], sin[position]
@@ -78,12 +83,19 @@ class Token:
             self._tables[key] = table, *share_out(starts, self.work.workers)
         return self._tables[key]  # type: ignore[return-value]
 
-    def keys_values(self, layer: int, K: int, H: int) -> tuple[KVCache, np.ndarray, np.ndarray]:
+    def keys_values(
+        self, layer: int, K: int, H: int, window: int | None
+    ) -> tuple[KVCache, np.ndarray, np.ndarray]:
         """The store of a layer, and its keys and values [slots, K, H]. ValueError if the cache was
         made for another model."""
         store = self.cache.stores.get(layer)
         if not isinstance(store, KVCache):
             store = self.step.keys_values(layer, read_later=False)  # raises, and says what is wrong
+        if type(store) is RingKVCache and window not in (None, store.window):
+            raise ValueError(
+                f"layer {layer} has a window of {window} tokens, and this cache a ring for"
+                f" {store.window}: make one with `new_cache` of this model."
+            )
         keys, values = self.work.held(store)
         if keys.shape[1:] != (K, H):
             raise ValueError(
@@ -92,19 +104,34 @@ class Token:
             )
         return store, keys, values
 
-    def latents(self, layer: int) -> tuple[int, np.ndarray, np.ndarray]:
+    def latents(self, layer: int, R: int, rope_dim: int) -> tuple[int, np.ndarray, np.ndarray]:
         """Of a layer of latents: the token's slot, latents [slots, R] and keys [slots, rope_dim].
         ValueError if the cache was made for another model."""
         store = self.cache.stores.get(layer)
         if not isinstance(store, LatentCache):
             self.step.latents(layer)  # raises, and says what is wrong
         latents, rope_keys = self.work.held(cast(LatentCache, store))
+        if (latents.shape[1], rope_keys.shape[1]) != (R, rope_dim):
+            raise ValueError(
+                f"layer {layer} has latents of {R} numbers and keys of {rope_dim}; this cache holds"
+                f" {latents.shape[1]} and {rope_keys.shape[1]}: make one with `new_cache` of this"
+                " model."
+            )
         return self.position, latents, rope_keys
 
-    def state(self, layer: int) -> State:
-        """The state of a layer. ValueError if the cache was made for another model."""
+    def state(self, layer: int, *shapes: tuple[int, ...]) -> State:
+        """The state of a layer, tensors of these shapes. ValueError if the cache was made for
+        another model."""
         store = self.cache.stores.get(layer)
-        return store if isinstance(store, State) else cast(State, self.step.state(layer))
+        if not isinstance(store, State):
+            store = cast(State, self.step.state(layer))  # raises, and says what is wrong
+        found = tuple(tuple(held.shape[2:]) for held in store.held)
+        if found != shapes:
+            raise ValueError(
+                f"layer {layer} has a state of {shapes}; this cache holds {found}: make one with"
+                " `new_cache` of this model."
+            )
+        return store
 
     @property
     def tensor(self) -> torch.Tensor:

@@ -2,13 +2,16 @@
 one."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from threading import Lock
 from typing import Any, cast
 
 import torch
 from torch import nn
 
+from twophase.kernels.compiled.compiling import saying_so
 from twophase.kernels.compiled.loops import STORED
-from twophase.kernels.compiled.threads import workers
+from twophase.kernels.compiled.threads import workers, workers_of_parallel_loops
 from twophase.kernels.span import span_counts
 from twophase.models.cache import Cache, Counts
 from twophase.models.compiled.batch import batch_step
@@ -17,7 +20,7 @@ from twophase.models.compiled.halves import Half
 from twophase.models.compiled.make import make_half
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.token import Token, Workspace
-from twophase.models.compiled.weights import NoKernel, check_kind
+from twophase.models.compiled.weights import NoKernel, Version, check_kind
 from twophase.models.step import check_at, check_positions
 from twophase.models.transformer import Block, Transformer
 
@@ -33,8 +36,9 @@ class CompiledTransformer:
     whatever else there is runs in the plain model.
 
     Logits of one sequence's step are fp32, whatever the weights are. Loops read matrices where they
-    lie; of norms and biases they have copies. So after a change of the model, make another one. Not
-    for two threads at once. What has no loops runs in torch: `plain` says what, and why.
+    lie; of norms and biases they have copies. So after a change of the model, make another one (a
+    step notices other numbers, but neither hooks nor other modules). Steps of several threads wait
+    for each other. What has no loops runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
@@ -48,7 +52,8 @@ class CompiledTransformer:
             parallel = workers() > 1 and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
         self.parallel = parallel
         self.plain: dict[str, str] = {}  # what runs in torch, and why
-        self._work = Workspace(model)
+        self._work, self._version, self._lock = Workspace(model), Version(model), Lock()
+        self._ran = False
         self._halves: list[Half] = []
         for i, block in enumerate(model.layers):
             self._halves += self._of_block(i, block)
@@ -105,26 +110,43 @@ class CompiledTransformer:
     ) -> torch.Tensor:
         """Logits [B, T, V] or, with `at`, [B, V], as the plain model has them."""
         usual = isinstance(tokens, torch.Tensor) and tokens.ndim == 2 and tokens.shape[1] == 1
+        usual = usual and tokens.dtype in (torch.int64, torch.int32)
         if cache is None or not usual or positions is not None or tree is not None:
             return self.model(  # type: ignore[no-any-return]
                 tokens, cache, positions, n_new, at=at, tree=tree, commit=commit
             )
         if at is not None:
             check_at(at, len(tokens), 1)
+            if isinstance(at, torch.Tensor) and not torch.isin(at, torch.tensor([0, -1])).all():
+                raise ValueError(f"`at` is 0 or -1 where each sequence has one token; got {at}.")
         alone = len(tokens) == 1 and span_counts(n_new, 1, 1) == (1,)
         with torch.no_grad():
             if alone:
-                logits = self._step(tokens, cache)
+                logits = self._careful_step(tokens, cache)
             else:
                 logits = batch_step(self.model, tokens, cache, n_new)
             if commit:
                 cache.commit()
         return logits[:, None] if at is None else logits  # [B, 1, V] or [B, V]
 
+    def _careful_step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """A step, one at a time, where a first one may compile. Numba makes a SystemError of a
+        Ctrl-C that comes while it hands over a result."""
+        first = not self._ran
+        what = self.config, self.model.embed_tokens.weight.dtype, self.parallel
+        try:
+            with self._lock, saying_so(*what) if first else nullcontext():
+                logits = self._step(tokens, cache)
+        except SystemError as error:
+            raise error.__cause__ or error from None
+        self._ran = True
+        return logits
+
     def _step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Logits [1, V] of one token of one sequence; the cache waits for its commit."""
+        self._version.check()
+        self._work.workers = workers_of_parallel_loops() if self.parallel else 1
         span = cache.begin(1, 1)
-        self._work.workers = workers() if self.parallel else 1
         try:
             if self.config.learned_positions:
                 check_positions(span.positions, span, self.config.learned_positions)
@@ -143,6 +165,11 @@ def check_model(model: nn.Module) -> None:
         raise ValueError(
             f"the compiled path runs a Transformer as it was built; got a {type(model).__name__}:"
             " take the plain path."
+        )
+    if model._forward_hooks or model._forward_pre_hooks or "forward" in vars(model):
+        raise ValueError(
+            "the whole model has hooks or another forward put in, which compiled steps do not call:"
+            " take the plain path, or hook its layers."
         )
     if not model.config.causal:
         raise ValueError("a model that reads both ways has no decode step to compile.")

@@ -17,6 +17,31 @@ from twophase.models.norm import LayerNorm, RMSNorm
 NONE = np.zeros(0, np.float32)
 
 
+class Version:
+    """Of the numbers that loops have copies of, or know the place of: whether the model still has
+    the same. What is written past torch (`.data`), or is put in or hooked, it does not see."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.embedding: Any = model.embed_tokens
+        self.copied = [
+            p for name, p in model.named_parameters()
+            if not p.is_inference() and (p.ndim == 1 or name.endswith(("A_log", "conv1d.weight")))
+        ]  # fmt: skip
+        self.now = self._read()
+
+    def _read(self) -> tuple[int, ...]:
+        table = self.embedding._parameters.get("weight")
+        return (0 if table is None else table.data_ptr(), *[p._version for p in self.copied])
+
+    def check(self) -> None:
+        """ValueError if it has not."""
+        if self._read() != self.now:
+            raise ValueError(
+                "the model was changed after its loops were made (load_state_dict, .to, training):"
+                " make another CompiledTransformer of it."
+            )
+
+
 class NoKernel(Exception):
     """Why a part of the model runs in plain torch."""
 
@@ -39,6 +64,14 @@ def norm(module: Any) -> Norm:
     else:
         shift = module.bias.detach().float().numpy().copy()
     return Norm(weight.numpy().copy(), shift, np.float32(module.eps))
+
+
+def rms_norm(module: Any, width: int) -> Norm:
+    """The numbers of an RMSNorm of so many. Raises NoKernel for another kind or width."""
+    check_kind(module, RMSNorm)
+    if module.weight.shape != (width,):
+        raise NoKernel(f"a norm has {list(module.weight.shape)} weights, not {width}")
+    return norm(module)
 
 
 def matrix(module: Any, outputs: int, inputs: int) -> np.ndarray:
@@ -75,3 +108,5 @@ def check_kind(module: Any, *kinds: type[nn.Module]) -> None:
         raise NoKernel(f"a {type(module).__name__} stands in the place of a {kinds[0].__name__}")
     if module._forward_hooks or module._forward_pre_hooks:
         raise NoKernel(f"a {type(module).__name__} has hooks")
+    if "forward" in vars(module):
+        raise NoKernel(f"a {type(module).__name__} has another forward put in")

@@ -1,0 +1,210 @@
+"""The compiled decode step as people use it: on caches of other models, after changes, with layers
+of their own, from several threads, in forked processes. Right, or refused in one sentence."""
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from test_models_compiled import ODD, TOLERANCE, disagreement, random_model, steps, tokens
+from torch import nn
+
+from twophase.models.compiled import CompiledTransformer
+from twophase.models.layer_sizes import LinearAttention, StateSpace
+from twophase.models.norm import LayerNorm
+from twophase.models.transformer import Config, Transformer
+from twophase.theory.sizes import LatentAttention
+
+TOKEN = torch.tensor([[3]])
+SLIDING = replace(ODD, attention="sliding", window=8)
+LATENT = replace(ODD, attention="mla", mla=LatentAttention(12, 4, 6, 5, None))
+LINEAR = replace(ODD, attention="linear", linear=LinearAttention(feature_dim=4))
+STATE_SPACE = replace(ODD, attention="ssm", ssm=StateSpace(20, 4, 3, 2))
+
+
+def test_all_kinds_of_odd_sizes_are_the_plain_model():
+    for config in (SLIDING, LATENT, LINEAR, STATE_SPACE):
+        model = random_model(config)
+        compiled = CompiledTransformer(model)
+        assert not compiled.plain
+        assert disagreement(model, compiled, tokens(model, 20), prompt=3) < TOLERANCE
+
+
+@pytest.mark.parametrize(("config", "other"), [
+    (SLIDING, replace(SLIDING, window=4)),
+    (LATENT, replace(LATENT, mla=LatentAttention(11, 4, 6, 5, None))),
+    (LATENT, replace(LATENT, mla=LatentAttention(12, 2, 6, 5, None))),
+    (LINEAR, replace(LINEAR, linear=LinearAttention(feature_dim=6))),
+    (STATE_SPACE, replace(STATE_SPACE, ssm=StateSpace(18, 4, 3, 2))),
+    (STATE_SPACE, replace(STATE_SPACE, ssm=StateSpace(20, 4, 4, 2))),
+])  # fmt: skip
+def test_a_cache_with_other_sizes_is_refused_before_memory_beyond_it_is_touched(
+    config: Config, other: Config
+):
+    compiled, cache = CompiledTransformer(random_model(config)), random_model(other).new_cache(1, 9)
+    with pytest.raises(ValueError, match="make one with `new_cache` of this model"):
+        compiled(TOKEN, cache)
+    assert cache.length == 0
+
+
+@pytest.mark.parametrize("wrong", [3.7, True])
+def test_what_are_no_tokens_is_refused_as_in_the_plain_model(wrong):
+    model = random_model(ODD)
+    for run in (model, CompiledTransformer(model)):
+        with pytest.raises(ValueError, match="tokens are whole numbers in a tensor"):
+            run(torch.tensor([[wrong]]), model.new_cache(1, 4))
+
+
+def test_a_tensor_that_asks_for_a_second_token_of_one_is_refused():
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    assert compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([-1])).shape == (1, ODD.V)
+    with pytest.raises(ValueError, match="`at` is 0 or -1"):
+        compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([5]))
+
+
+def other_forward(model: Transformer) -> None:
+    up = model.layers[0].mlp.up_proj
+    own = up.forward
+    up.forward = lambda x: own(x) * 1.5  # as some libraries put adapters in
+
+
+def sequence(model: Transformer) -> None:
+    model.layers[0].mlp.up_proj = nn.Sequential(model.layers[0].mlp.up_proj)
+
+
+def layer_norm_of_heads(model: Transformer) -> None:
+    norm = LayerNorm(ODD.H, ODD).requires_grad_(False)
+    norm.bias.fill_(0.7)
+    model.layers[0].self_attn.q_norm = norm
+
+
+def another_eps(model: Transformer) -> None:
+    model.layers[0].self_attn.k_norm.eps = 1.0
+
+
+@pytest.mark.parametrize("change", [other_forward, sequence, layer_norm_of_heads, another_eps])
+def test_a_part_of_another_making_runs_in_torch(change):
+    model = random_model(replace(ODD, qk_norm=True))
+    change(model)
+    compiled = CompiledTransformer(model)
+    assert len(compiled.plain) == 1
+    assert disagreement(model, compiled, tokens(model, 9), prompt=3) < TOLERANCE
+
+
+def test_an_eps_of_the_norms_of_heads_is_theirs():
+    model = random_model(replace(ODD, qk_norm=True))
+    for name in ("q_norm", "k_norm"):
+        getattr(model.layers[0].self_attn, name).eps = 1.0
+    compiled = CompiledTransformer(model)
+    assert not compiled.plain
+    assert disagreement(model, compiled, tokens(model, 9), prompt=3) < TOLERANCE
+
+
+def test_a_projection_to_steps_that_got_a_bias_runs_in_torch():
+    model = random_model(STATE_SPACE)
+    mixer = model.layers[1].self_attn
+    mixer.x_proj = nn.Linear(20, 10).requires_grad_(False)
+    mixer.x_proj.bias.fill_(0.5)
+    compiled = CompiledTransformer(model)
+    assert set(compiled.plain) == {"attention of layer 1"}
+    assert disagreement(model, compiled, tokens(model, 9), prompt=3) < TOLERANCE
+
+
+def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():
+    model = random_model(ODD)
+    model.register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="the whole model has hooks"):
+        CompiledTransformer(model)
+
+
+@pytest.mark.parametrize("change", [
+    lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict()),
+    lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict(), assign=True),
+    lambda model: model.bfloat16(),
+])  # fmt: skip
+def test_a_model_with_other_numbers_than_its_loops_is_refused(change):
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    compiled(TOKEN, model.new_cache(1, 4))
+    change(model)
+    with pytest.raises(ValueError, match="make another CompiledTransformer"):
+        compiled(TOKEN, model.new_cache(1, 4))
+    assert disagreement(model, CompiledTransformer(model), tokens(model, 4), prompt=3) < 0.1
+
+
+def test_a_stream_of_zeros_is_divided_as_torch_divides():
+    model = random_model(replace(ODD, norm_eps=1e-60))  # 0 in fp32
+    model.embed_tokens.weight.zero_()
+    for run in (model, CompiledTransformer(model)):
+        assert run(TOKEN, model.new_cache(1, 4)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_default_dtype_of_torch_changes_nothing(dtype):
+    model = random_model(replace(ODD, learned_positions=16))
+    compiled, two = CompiledTransformer(model), torch.tensor([[3], [4]])
+    torch.set_default_dtype(dtype)
+    try:
+        for token in (TOKEN, two):
+            caches = [model.new_cache(len(token), 4) for _ in range(2)]
+            plain, ours = (run(token, c) for run, c in zip((model, compiled), caches, strict=True))
+            assert (plain - ours).abs().max() < TOLERANCE * plain.std()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_threads_may_share_a_model_each_with_its_own_cache():
+    model = random_model(ODD)
+    compiled, found = CompiledTransformer(model), {}
+
+    def run(seed: int) -> None:
+        ids = tokens(model, 40, seed)
+        found[seed] = torch.stack(list(steps(compiled, model.new_cache(1, 40), ids)))
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed in range(4):
+        expected = torch.stack(list(steps(model, model.new_cache(1, 40), tokens(model, 40, seed))))
+        assert (found[seed] - expected).abs().max() < TOLERANCE * expected.std()
+
+
+@pytest.mark.parametrize("name", ["score_scale", "score_cap", "logit_cap"])
+def test_a_cap_or_scale_that_is_not_positive_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be positive"):
+        replace(ODD, **{name: 0.0})
+
+
+ONE_LOOP = """
+import os, numpy as np, torch
+torch.set_num_threads(1)
+from twophase.kernels.compiled.linear import project_add
+from twophase.kernels.compiled.threads import threading_layer, workers, workers_of_parallel_loops
+assert workers_of_parallel_loops() == 1
+w = np.ones((33, 33), np.float32)
+project_add.parallel(w, w[0], w[0], w[0].copy())
+assert torch.get_num_threads() == 1  # starting Numba's threads sets it
+if threading_layer() == "omp":
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(2)
+        assert workers() == 1
+        try:
+            workers_of_parallel_loops()
+        except ValueError as error:
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_refuses_loops_on_all_cores_and_torch_keeps_its_threads():
+    """OpenMP would end it."""
+    environment = {name: v for name, v in os.environ.items() if name != "OMP_NUM_THREADS"}
+    subprocess.run([sys.executable, "-c", ONE_LOOP], check=True, env=environment)
