@@ -21,6 +21,7 @@ from twophase.models.compiled import CompiledTransformer
 from twophase.models.transformer import Config, Transformer
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+PEERS = {"transformers": transformers_step, "llama.cpp": llama_cpp_step}
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -58,7 +59,7 @@ def run(model: Transformer, S: int, B: int, options: argparse.Namespace) -> Tabl
     steps: dict[str, Callable[[], object]] = {f"read, {name}": f for name, (f, _) in read.items()}
     steps["ours, compiled"] = our_step(model, CompiledTransformer(model), S, B)
     steps["ours, plain"] = our_step(model, model, S, B)
-    for name, make in (("transformers", transformers_step), ("llama.cpp", llama_cpp_step)):
+    for name, make in PEERS.items():
         if name not in options.without:
             try:
                 steps[name] = make(model, S, B)
@@ -86,18 +87,25 @@ def run(model: Transformer, S: int, B: int, options: argparse.Namespace) -> Tabl
     return Table(rows, [*columns, *more], caption, digits=3)
 
 
+def at_least_1(text: str) -> int:
+    """An option's number. ArgumentTypeError, which argparse makes a sentence of, for another."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1, not {text}")
+    return int(text)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--layers", type=int, default=24, help="default 24: 349M parameters")
-    parser.add_argument("--contexts", type=int, nargs="+", default=[256, 2048])
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--layers", type=at_least_1, default=24, help="default 24: 349M parameters")
+    parser.add_argument("--contexts", type=at_least_1, nargs="+", default=[256, 2048])
+    parser.add_argument("--batches", type=at_least_1, nargs="+", default=[1, 16])
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=at_least_1, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--seconds", type=float, default=30.0, help="budget per table (default 30)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds at least (default 7)")
-    parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument("--rounds", type=at_least_1, default=7, help="rounds at least (default 7)")
+    parser.add_argument("--without", nargs="*", choices=PEERS, default=[], help="to leave out")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     for dtype in options.dtypes:

@@ -20,6 +20,7 @@ SEEDS = range(-(2**63), 2**63)
 MOST_TOKENS = 100_000  # beyond that a cache, or one's patience, runs out
 SMALL = 5_000_000  # parameters: a model of fewer runs faster on one thread
 DEFAULT = "gqa"
+PATHS = ("plain", "compiled")  # as `models.generate` has them
 
 From = Annotated[
     str | None, typer.Option(help=f"A checkpoint of the course; {DEFAULT} if none is named.")
@@ -93,6 +94,7 @@ def generate(
     """
     try:
         _check(prompt, model, checkpoint, tokens, seed, stop or [], token_ids)
+        _check_path(path, no_cache)
         with loading():
             import twophase.models.generate  # noqa: F401  torch takes a second, and `twophase --help` should not
 
@@ -133,6 +135,15 @@ def _check(
         raise ValueError("the prompt is empty: give the model some text to continue.")
     if any(not s for s in stop):
         raise ValueError("--stop needs some text; an empty one would end every generation at once.")
+
+
+def _check_path(path: str, no_cache: bool) -> None:
+    if path not in PATHS:
+        raise ValueError(f"--path is one of {', '.join(PATHS)}; got {path}.")
+    if path == "compiled" and no_cache:
+        raise ValueError(
+            "--path compiled is for decode steps, which need a cache: leave out --no-cache."
+        )
 
 
 def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) -> None:
