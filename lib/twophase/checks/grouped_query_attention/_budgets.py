@@ -63,6 +63,11 @@ ALIKE = _options((8, [1.5, 1.5]), (4, [1.5625, 1.5]), (2, [1.5, 1.625]), (1, [1.
 APART = _options((8, [1.5, 1.5]), (4, [1.625, 1.625]), (2, [1.75, 1.75]), (1, [2.0, 2.0]))
 ODD = _options((8, [1.75, 1.75]), (4, [1.5, 1.5]), (2, [1.875, 1.875]), (1, [2.0, 2.0]))
 
+STEPS = _options((8, [1.5]), (4, [1.5625]), (2, [1.625]))
+SHARE = _options((8, [1.5]), (4, [1.578125]))  # 1.5 · (1 + 0.0625) is more
+MANY_LATE = _options((8, [1.5, 1.5]), (4, [1.5] * 64 + [2.0] * 64))
+MANY_ALIKE = _options((8, [1.5, 1.5]), (4, [1.5] * 8))
+
 
 def _used(K: int, **changes: Any) -> int:
     b = _budget(**changes)
@@ -72,6 +77,9 @@ def _used(K: int, **changes: Any) -> int:
 def edges_of_choices() -> list[Case]:
     """The cases that no seed changes."""
     tight = {K: _used(K) for K in (8, 4, 2, 1)}
+    light = _budget(D=1, other_params=1, bytes_per_s=1.0)
+    light["step_limit_s"] = caches(light, 8) - 1
+    assert possible(light, 4)
     chance = _options((8, [1.5, 1.75, 1.75]), (4, [1.625, 1.625, 1.625]), (2, [2.0, 1.25, 2.0]))
     named: list[tuple[str, Budget, list[Option]]] = [
         ("all possible, two of three within the margin", _budget(), ALIKE),
@@ -80,6 +88,10 @@ def edges_of_choices() -> list[Case]:
         ("no margin", _budget(margin=0.0), ALIKE),
         ("no margin, equal means", _budget(margin=0.0), _options((4, [1.5]), (2, [1.5]))),
         ("three seeds, one of them lucky", _budget(margin=0.03125), chance),
+        ("a third within the margin of the second only", _budget(), STEPS),
+        ("a loss within a share of the best, not within the margin", _budget(), SHARE),
+        ("128 seeds of one, two of the other", _budget(), MANY_LATE),
+        ("two seeds of one, eight of the other", _budget(), MANY_ALIKE),
         ("K = 4 fills the memory", _budget(memory_bytes=tight[4]), APART),
         ("a byte less than K = 4 takes", _budget(memory_bytes=tight[4] - 1), APART),
         (
@@ -97,6 +109,7 @@ def edges_of_choices() -> list[Case]:
         ("nothing fits", _budget(memory_bytes=tight[1] - 1), APART),
         ("nothing is in time", _budget(step_limit_s=tight[1] - 1.0, bytes_per_s=1.0), ALIKE),
         ("the weights fit, no cache does", _budget(memory_bytes=_used(1, batch=0)), APART),
+        ("caches alone take too long at K = 8", light, APART),
         ("one sequence", _budget(batch=1, memory_bytes=_used(4, batch=1)), APART),
         ("a single option", _budget(), _options((8, [1.5]))),
         ("options from the smallest K on", _budget(), ALIKE[::-1]),

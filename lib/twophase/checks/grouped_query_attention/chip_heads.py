@@ -54,7 +54,8 @@ def exposed_multi_query() -> list[Input]:
 
 @wrong(
     "tests of the last chip",
-    "The last chip gets the last KV head either way. Look at one in the middle.",
+    "On the chips that you name both functions give the same KV head: the last chip gets the last"
+    " one either way. Try chip 1.",
     entry="expose",
 )
 def exposed_on_the_last_chip() -> list[Input]:
@@ -63,7 +64,7 @@ def exposed_on_the_last_chip() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your input breaks the contract: n_chips must divide N, and one of K and n_chips the other.",
+    "Your input breaks the contract: N is at most 1,024, and n_chips and K must both divide it.",
     entry="expose",
 )
 def exposed_out_of_contract() -> list[Input]:

@@ -111,6 +111,16 @@ def margin_from_the_impossible(budget: Budget, options: list[Option]) -> int | N
 
 
 @wrong(
+    "tolerances in per cent",
+    "You took the margin for a share of the best loss. It is a difference: add it.",
+)
+def margin_as_a_share(budget: Budget, options: list[Option]) -> int | None:
+    left = {o["K"]: _mean(o["losses"]) for o in options if _budgets.possible(budget, o["K"])}
+    highest = min(left.values(), default=0.0) * (1 + budget["margin"])
+    return min((K for K, found in left.items() if found <= highest), default=None)
+
+
+@wrong(
     "a budget for one conversation",
     "You counted one sequence. The memory must hold, and the step must read, the caches of the"
     " whole batch.",

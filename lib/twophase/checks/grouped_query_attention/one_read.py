@@ -80,6 +80,14 @@ wrong.add(
     "Nothing is masked: with T > 1 the earlier queries see keys of their own future.",
 )
 
+wrong.add(
+    "finite_mask",
+    replaced(reference, {"-math.inf)": "-100.0)"}),
+    "a mask of −100",
+    "You hide keys with a score of −100. Scores may be lower than that, and then a hidden key wins:"
+    " hide with −∞.",
+)
+
 
 @wrong(
     "the group folded into the query length, the mask left as it was",
@@ -166,9 +174,22 @@ def _case(
     return Case(f"T={T}, S={S}, N={N}, K={K}, H={H}{large}", (q, k, v), public=public)
 
 
+def _far_apart(rng: random.Random) -> Case:
+    """Scores of head 0: −998 and −998.5 where query 0 looks, 896 where it must not; of head 1 the
+    same with the other sign. All are exact in float32, in whichever order √H = 4 divides."""
+    H, scores = 16, torch.tensor([-998.0, -998.5, 896.0])  # [S]
+    q, k = torch.zeros(2, 2, H), torch.zeros(3, 1, H)
+    q[:, 0, 0], q[:, 1, 0] = 32.0, -32.0
+    k[:, 0, 0] = scores * math.sqrt(H) / 32
+    assert torch.equal(32 * k[:, 0, 0] / math.sqrt(H), scores)
+    args = (q, k, normal(rng, 3, 1, H))
+    return Case(f"T=2, S=3, N=2, K=1, H={H}, scores near −1,000 and 900", args)
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One query, a block of them, a whole prompt; one KV head, as many as query heads, groups of
-    two, three and five; large scores; more of each size than any constant."""
+    two, three and five; large scores, the largest of them hidden; more of each size than any
+    constant."""
     return [
         _case(rng, 1, 1, 1, 1, 2),
         _case(rng, 1, 4, 2, 1, 3),
@@ -179,6 +200,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 2, 6, 10, 2, 3),
         _case(rng, 4, 6, 5, 1, 3),
         _case(rng, 2, 3, 4, 2, 4, by=300),
+        _far_apart(rng),
         _case(rng, 1, 3, 2 * edges.past(32), edges.past(32), 2),
         _case(rng, 2, 3, edges.past(64), 1, 2),
         _case(rng, 1, 2, 2, 1, edges.past(256)),

@@ -92,6 +92,14 @@ def always_float32(weight: Tensor, N: int, K: int) -> Tensor:
     return reference(weight.float(), N, K)
 
 
+@wrong(
+    "computed in float32, and cast back",
+    "You compute in float32: float64 weights lose half their digits on the way.",
+)
+def through_float32(weight: Tensor, N: int, K: int) -> Tensor:
+    return reference(weight.float(), N, K).to(weight.dtype)
+
+
 def _case(
     rng: random.Random, N: int, K: int, H: int, D: int, dtype: str = "float32", public: bool = True
 ) -> Case:
@@ -99,9 +107,17 @@ def _case(
     return Case(f"N={N}, K={K}, H={H}, D={D}, {dtype}", (weight, N, K), public=public)
 
 
+def _cancelling(rng: random.Random) -> Case:
+    """Two heads whose mean is small, of numbers near ±2³⁰: exact in float64, lost in float32."""
+    weight = normal(rng, 4, 3, dtype="float64")  # [N·H, D]
+    weight[:2] += 2.0**30
+    weight[2:] -= 2.0**30
+    return Case("N=2, K=1, H=2, D=3, float64, numbers near ±2³⁰", (weight, 2, 1))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One head; groups of two, three and four; MHA, which stays as it is; MQA; H = D and N·H ≠ D;
-    both dtypes; more of each size than any constant; then fresh ones."""
+    both dtypes, float64 to its last digits; more of each size than any constant; fresh ones."""
     return [
         _case(rng, 2, 1, 1, 1),
         _case(rng, 4, 2, 1, 2),
@@ -112,6 +128,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 5, 1, 2, 3),
         _case(rng, 8, 2, 4, 32),
         _case(rng, 6, 2, 3, 4, "float64"),
+        _cancelling(rng),
         _case(rng, 3 * edges.past(64), edges.past(64), 2, 3),
         _case(rng, 2 * edges.past(512), edges.past(512), 1, 2),
         _case(rng, edges.past(64), 1, 2, 3),
