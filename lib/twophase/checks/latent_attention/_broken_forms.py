@@ -108,7 +108,7 @@ BROKEN: dict[str, Attend] = {
             )
         },
     ),
-    "has values no wider than keys": lambda x: _first_values(
+    "cuts values wider than nope_dim + rope_dim": lambda x: _first_values(
         x, x.q_nope.shape[3] + x.q_rope.shape[3]
     ),
     "has values as wide as the unrotated keys": lambda x: absorbed(

@@ -55,9 +55,22 @@ SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (
         (1, LONG, 2, 2, 100.0),
         [LONG - 2, 1, 1],
     ),
+    (
+        f"room for {LONG}: a token, then a block of {LONG - 2}, then 1",
+        (2, LONG, 2, 4, 100.0),
+        [1, LONG - 2, 1],
+    ),
     (f"a key {2 * edges.past(1024)} wide", (1, 4, 2, 2 * edges.past(1024), 10_000.0), [1, 2]),
     (f"a latent {LONG} wide", (1, 4, LONG, 2, 10_000.0), [1, 2]),
 )
+
+
+def _large(script: tuple[Sizes, list[Tensor]]) -> tuple[Sizes, list[Tensor]]:
+    """The same, its first block of numbers that 16 bits hold badly or not at all: one token, at
+    position 0, where no turn rounds."""
+    sizes, (first, *others) = script
+    assert first.shape[1] == 1
+    return sizes, [first.sign() * 100_001.5, *others]
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -72,6 +85,7 @@ def cases(rng: random.Random) -> list[Case]:
     fresh = (2, 12, rng.randrange(5, 12), 2 * rng.randrange(2, 5), float(rng.randrange(50, 5000)))
     return [
         *(Case(name, (script(sizes, blocks),)) for name, sizes, blocks in SCRIPTS),
+        Case("a token of numbers past 100,000", (_large(script((2, 4, 4, 2, 100.0), [1, 2])),)),
         Case("two layers, each with a cache of its own", layers),
         Case("fresh sizes", (script(fresh, [3, 1, 1, 4, 1]),), public=False),
     ]

@@ -55,8 +55,10 @@ def problem(found: Any) -> str:
     (T, H), (S, R), w_shape = (shape or (0, 0) for shape in shapes)
     if w_shape != (H, R):
         return f"q has {H} columns and c has {R}: w_uk must be {H} rows of {R}"
-    if H % 2 or R % 2 or max(H, R, S) > MOST:
-        return f"widths are even, and no size is above {MOST}"
+    if H % 2 or R % 2:
+        return "the widths of q and c are even"
+    if max(T, H, R, S) > MOST:
+        return f"no size is above {MOST}"
     return "" if T <= S else "there are more queries than positions"
 
 

@@ -127,6 +127,8 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 5, 6, 3, 4),
         case(4, 6, 3, 3, 12),
         case(2, 4, 4, 4, 4),
+        case(3, 3, 2, 4, 5),  # as many heads as numbers of a token
+        case(3, 3, 3, 3, 3),
         case(2, 40, 128, 128, 512),
         case(edges.past(128), 3, 2, 3, 2),
         case(2, edges.past(2048), 2, 3, 2),

@@ -155,6 +155,10 @@ def cases(rng: random.Random) -> list[Case]:
         ("one KV head", _heads(6, 48, 4, num_key_value_heads=1, head_dim=20)),
         ("more of each than models have", _heads(many, 8 * many, 8, num_key_value_heads=4)),
         ("more latent layers and wider", _latent(many, 4096, 64, 5 * many, many, 128, 128, 64)),
+        (
+            "more than 32 bits hold",
+            _heads(many, 2**21, many, num_key_value_heads=many, head_dim=many),
+        ),
     ]
     fresh = []
     for i in range(4):
@@ -167,7 +171,7 @@ def cases(rng: random.Random) -> list[Case]:
             else _heads(L, 12 * rng.randrange(20, 40), N, num_key_value_heads=K, head_dim=H)
         )
         fresh.append(Case(f"fresh {i + 1}", (made, (1, 2, 4, 0.5)[i]), public=i < 2))
-    widths = [2, 2, 1, 4, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1]
+    widths = [2, 2, 1, 4, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1, 2]
     return [
         *(Case(f"{n}, {b} bytes", (c, b)) for (n, c), b in zip(configs, widths, strict=True)),
         *(Case(f"{configs[0][0]}, {b} bytes", (configs[0][1], b)) for b in (4, 1, 0.5)),

@@ -171,6 +171,23 @@ def _traps() -> tuple[Case, ...]:
     raise AssertionError(f"no pass tells these apart: {sorted(missing)[:5]}")
 
 
+def _unfolded_all_the_same() -> list[tuple[str, tuple[Layer, list[Pass], Chip]]]:
+    """Where rules of thumb would absorb: one query, few queries behind a cache, fewer FLOPs."""
+    layer = {"N": 2, "R": 8, "nope_dim": 4, "rope_dim": 2, "v_dim": 4}
+    roomy = {"flops_per_s": 1e3, "bytes_per_s": 1e6, "scratch_bytes": 1e9}
+    made: list[tuple[str, tuple[Layer, list[Pass], Chip]]] = [
+        ("256 prompts of one token", (DEEPSEEK, [[256, 1, 1]], H100)),
+        ("20 queries behind 30 positions", (layer, [[3, 20, 50]], roomy)),
+        ("a short context with little bandwidth", (DEEPSEEK, [[64, 70, 200]], SLOW_MEMORY)),
+    ]
+    for _, given in made:
+        assert _forms(best(*given)) == [EXPANDED]
+        assert _fair(*given)
+    fewest = t.flops(DEEPSEEK, made[-1][1][1][0])
+    assert fewest[ABSORBED] < fewest[EXPANDED]  # it is the bytes that decide
+    return made
+
+
 def cases(rng: random.Random) -> list[Case]:
     """A decode step, a prompt, drafted tokens, a chunk behind a cache; little bandwidth; room to
     the last byte, and a byte less; what tells every two wrong choices apart; fresh ones."""
@@ -193,6 +210,11 @@ def cases(rng: random.Random) -> list[Case]:
         ("two heads wider than two latents", (WIDE, [[2, 500, 500], [2, 1, 500]], H100)),
         ("room to the last byte", (layer, [prompt], {**fast, "scratch_bytes": room})),
         ("a byte too little room", (layer, [prompt], {**fast, "scratch_bytes": room - 1})),
+        (
+            "one prompt twice, each time room to the last byte",
+            (layer, [prompt, [1, 1, 50], prompt], {**fast, "scratch_bytes": room}),
+        ),
+        *_unfolded_all_the_same(),
     ]
     fresh: list[Case] = []
     while len(fresh) < 3:

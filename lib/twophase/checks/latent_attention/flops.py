@@ -140,6 +140,13 @@ def _large() -> tuple[int, ...]:
     return sizes
 
 
+def _past_64_bits() -> tuple[int, ...]:
+    """A long batch of long prompts: more FLOPs than a 64-bit integer holds."""
+    sizes = (2048, 2**18, 2**18, 256, 512, 128, 64, 128)
+    assert min(reference(*sizes).values()) > 2**64
+    return sizes
+
+
 def cases(rng: random.Random) -> list[Case]:
     """A decode step, a prompt, a block after a cache; one change at a time; DeepSeek-V2's widths;
     counts that no float holds; shapes that nobody has seen."""
@@ -177,6 +184,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(1, edges.past(2048), edges.past(4096), 2, 3, 2, 2, 2),
         case(1, 1, 3, 2, 3, edges.past(2048), edges.past(2048), edges.past(4096)),
         case(*_large()),
+        case(*_past_64_bits()),
         *unseen,
     ]
 

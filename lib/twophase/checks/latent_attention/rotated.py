@@ -166,11 +166,30 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     return {"scores": answer.call("scores", *case.args)}
 
 
+EXPOSED = (
+    "the inputs",
+    "one has a position after 0",
+    "with a latent that is not 0",
+    "one shows it",
+)
+HIDDEN = (
+    "the input",
+    "it has three positions",
+    "turning matters after position 0",
+    "the printed code is right",
+)
+
+
+def _invalid(facts: tuple[str, ...], said: str) -> dict[str, Any]:
+    """What is wrong stands first, and so is what a message shows."""
+    return {facts[0]: said, **dict.fromkeys(facts[1:], False)}
+
+
 def _exposes(found: Any) -> dict[str, Any]:
     if not isinstance(found, list | tuple) or not 1 <= len(found) <= 10:
-        return {"the inputs": "expose() must return a list of 1 to 10 inputs"}
+        return _invalid(EXPOSED, "expose() must return a list of 1 to 10 inputs")
     if said := next((p for p in map(made.problem, found) if p), ""):
-        return {"the inputs": said}
+        return _invalid(EXPOSED, said)
     given = [made.tensors(x) for x in found]
     return {
         "the inputs": "valid",
@@ -182,7 +201,7 @@ def _exposes(found: Any) -> dict[str, Any]:
 
 def _hides(found: Any) -> dict[str, Any]:
     if said := made.problem(found):
-        return {"the input": said}
+        return _invalid(HIDDEN, said)
     given = made.tensors(found)
     wanted, flat = made.right(*given), made.never_turned(*given)  # [T, S] each
     enough = len(given[1]) >= 3
