@@ -61,6 +61,8 @@ SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (
     ("many heads", (1, 3, edges.past(8), 2), [2, 2, 1]),
     (f"window {MOST:,}: {MOST - 1:,}, then 3, then {MOST:,}", (1, MOST, 1, 1), [MOST - 1, 3, MOST]),
     (f"window 7: {LONGEST:,} at once, then 1, 9", (1, 7, 1, 1), [LONGEST, 1, 9]),
+    (f"window 7: {LONGEST:,} three times, then 1", (1, 7, 1, 1), [LONGEST] * 3 + [1]),
+    (f"window 1: {LONGEST:,}, then 1", (1, 1, 1, 1), [LONGEST, 1]),
 )
 
 

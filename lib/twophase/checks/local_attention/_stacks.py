@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from twophase.checks import edges
+
 Workload = dict[str, Any]
 Option = dict[str, Any]
 Choice = Callable[[Workload], int]
@@ -118,6 +120,39 @@ def windows_added(w: Workload, o: Option) -> bool:
 
 def one_window_reaches(w: Workload, o: Option) -> bool:
     return o["n_global"] > 0 or o["window"] >= w["must_reach"]  # type: ignore[no-any-return]
+
+
+DEEP = edges.past(128)
+
+
+def deep(room: int) -> Workload:
+    """More layers than any constant, and more bytes than float32 tells apart: the first option
+    needs all of `deep_needs()`, the second one's windows reach one token less than they must."""
+    return {
+        "L": DEEP,
+        "K": 8,
+        "H": 128,
+        "bytes_per_value": 2,
+        "B": 8,
+        "S": 131_072,
+        "weight_bytes": 54_000_000_001,
+        "memory_bytes": room,
+        "bytes_per_s": 3.35e12,
+        "step_limit_s": 1.0,
+        "must_reach": DEEP * (500 - 1) + 2,
+        "options": [
+            {"n_global": DEEP // 4, "window": 1024, "bits_per_byte": 0.61},
+            {"n_global": 0, "window": 500, "bits_per_byte": 0.58},
+            {"n_global": 0, "window": 501, "bits_per_byte": 0.63},
+            {"n_global": 1, "window": 501, "bits_per_byte": 0.65},
+        ],
+    }
+
+
+def deep_needs() -> int:
+    """Memory that the first option of `deep` fills to the last byte."""
+    w = deep(0)
+    return memory_bytes(w, w["options"][0])
 
 
 def drawn(rng: random.Random) -> Workload:

@@ -144,7 +144,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("Gemma 3 27B", gemma, 131_072, 16, 128, 2),
         case("Gemma 3 27B", gemma, 1_000, 16, 128, 2),
         case("gpt-oss-20b", [128, None] * 12, 131_072, 8, 64, 2),
-        case("half of 300 layers global", [edges.past(4096), None] * 150, far, heads, 512, 2),
+        case("half of 300 layers global", [edges.past(4096), None] * 150, far, heads, 513, 2),
         *fresh,
     ]
 

@@ -75,6 +75,13 @@ def cases(rng: random.Random) -> list[Case]:
         ],
     }
     reached = by_hand["L"] * (by_hand["options"][3]["window"] - 1) + 1  # by windows of 100 alone
+    need = s.memory_bytes(by_hand, by_hand["options"][0])
+    in_time = {
+        **by_hand,
+        "memory_bytes": need,
+        "bytes_per_s": 2.0**20,  # a power of two: the quotient is exact, however it is formed
+        "step_limit_s": need / 2**20,
+    }
     fixed = [s.with_an_answer(random.Random(n)) for n in range(FIXED)]
     fresh = [s.with_an_answer(rng) for _ in range(4)]
     return [
@@ -82,6 +89,11 @@ def cases(rng: random.Random) -> list[Case]:
         *(
             Case(f"six layers that must reach {n} tokens", ({**by_hand, "must_reach": n},))
             for n in edges.one_less_and_just_full(reached)
+        ),
+        Case("six layers, a step exactly at its limit", (in_time,)),
+        *(
+            Case(f"{s.DEEP} layers, {room:,} bytes", (s.deep(room),))
+            for room in edges.one_less_and_just_full(s.deep_needs())
         ),
         *(Case(f"workload {n + 1}", (w,)) for n, w in enumerate(fixed)),
         *(Case(f"fresh workload {n + 1}", (w,), public=n < 2) for n, w in enumerate(fresh)),

@@ -137,6 +137,9 @@ def cases(rng: random.Random) -> list[Case]:
         if i % 2:
             windows[rng.randrange(len(windows))] = None
         fresh.append(case(f"fresh {i + 1}: {windows}", windows, rng.randrange(100, 400), i < 2))
+    # one field that float32 cannot tell from its neighbors, one that int32 cannot hold
+    wide: Windows = [*[4096] * 198, 131_073, edges.past(10**8)]
+    wider: Windows = [edges.past(10**8)] * MOST_LAYERS
     many: Windows = [edges.past(4096)] * MOST_LAYERS
     return [
         case("one layer of window 3", [3], 10),
@@ -159,6 +162,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("Gemma 3, five local layers and a global one", [1024] * 5 + [None], 131_072),
         case("200 layers", many, 10**9, public=False),
         case("200 layers, the 151st global", [*many[:150], None, *many[:49]], 10**9, public=False),
+        case("200 layers, the last of a huge window", wide, 10**9, public=False),
+        case("200 layers of huge windows", wider, 10**9, public=False),
         *fresh,
     ]
 
