@@ -65,6 +65,7 @@ ODD = _options((8, [1.75, 1.75]), (4, [1.5, 1.5]), (2, [1.875, 1.875]), (1, [2.0
 
 STEPS = _options((8, [1.5]), (4, [1.5625]), (2, [1.625]))
 SHARE = _options((8, [1.5]), (4, [1.578125]))  # 1.5 · (1 + 0.0625) is more
+NEARLY = _options((8, [1.5]), (4, [1.5 + 2.0**-20]))
 MANY_LATE = _options((8, [1.5, 1.5]), (4, [1.5] * 64 + [2.0] * 64))
 MANY_ALIKE = _options((8, [1.5, 1.5]), (4, [1.5] * 8))
 
@@ -87,6 +88,8 @@ def edges_of_choices() -> list[Case]:
         ("more heads, and a higher loss", _budget(), ODD),
         ("no margin", _budget(margin=0.0), ALIKE),
         ("no margin, equal means", _budget(margin=0.0), _options((4, [1.5]), (2, [1.5]))),
+        ("no margin, a mean a little higher", _budget(margin=0.0), NEARLY),
+        ("134 heads", _budget(N=134), _options((134, [1.5]), (67, [1.625]), (1, [1.75]))),
         ("three seeds, one of them lucky", _budget(margin=0.03125), chance),
         ("a third within the margin of the second only", _budget(), STEPS),
         ("a loss within a share of the best, not within the margin", _budget(), SHARE),

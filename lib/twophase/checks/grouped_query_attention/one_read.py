@@ -84,7 +84,7 @@ wrong.add(
     "finite_mask",
     replaced(reference, {"-math.inf)": "-100.0)"}),
     "a mask of −100",
-    "You hide keys with a score of −100. Scores may be lower than that, and then a hidden key wins:"
+    "Your mask is a finite number. Visible scores may be as low, and then hidden keys count, too:"
     " hide with −∞.",
 )
 
