@@ -17,10 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import Bench
 from twophase.checks.latent_attention import (
     _broken_forms,
     _form_times,
     _rotated_scores,
+    rotated,
     shapes,
 )
 from twophase.kernels.latent_attention import (
@@ -207,3 +211,62 @@ def test_the_costs_of_the_judgement_are_those_of_theory(sizes: tuple[int, int, i
         "expanded": theory.expanded_bytes(*given),
         "absorbed": theory.absorbed_bytes(*given),
     }
+
+
+def by_rule(absorb, layer, passes, chip):
+    """The right choice, but absorbed wherever a rule of thumb says so."""
+    forced, plan = {**chip, "scratch_bytes": 0}, []
+    for work in passes:
+        given = forced if absorb(layer, work) else chip
+        plan += _form_times.best(layer, [work], given)
+    return plan
+
+
+def fewer_flops(layer, work):
+    found = _form_times.flops(layer, work)
+    return found["absorbed"] < found["expanded"]
+
+
+@pytest.mark.parametrize(
+    "absorb",
+    [
+        lambda layer, work: work[1] == 1,
+        lambda layer, work: work[1] < 170 and work[1] < work[2],
+        fewer_flops,
+    ],
+    ids=["one query", "fewer than 170 behind a cache", "fewer FLOPs"],
+)
+def test_a_choice_that_absorbs_by_a_rule_of_thumb_is_refused_whatever_the_seed(absorb) -> None:
+    exercise = registry.load("latent_attention-choose")
+    answer = LocalAnswer({"choose": lambda *given: by_rule(absorb, *given)})
+    for seed in range(3):
+        shown = Bench(exercise, seed).judge(answer).message
+        assert "not shown" not in shown  # a fixed case refuses it
+        assert "expected 'expanded'" in shown
+
+
+def test_room_for_unfolding_is_there_again_in_the_next_pass() -> None:
+    def used_up(layer, passes, chip):
+        left, plan = chip["scratch_bytes"], []
+        for work in passes:
+            plan += _form_times.best(layer, [work], {**chip, "scratch_bytes": left})
+            if plan[-1][0] == "expanded":
+                left -= _form_times.scratch_bytes(layer, work)
+        return plan
+
+    exercise = registry.load("latent_attention-choose")
+    assert not Bench(exercise).judge(LocalAnswer({"choose": used_up})).right
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ([], "a list of 1 to 10 inputs"),
+        ([{"q": [[11, 2]], "c": [[1, 2]], "w_uk": [[1, 0], [0, 1]]}], "numbers from −10 to 10"),
+        ([{"q": [[1, 2]], "c": [[1, 2]] * 9, "w_uk": [[1, 0], [0, 1]]}], "no size is above 8"),
+        ([{"q": [[1, 2, 3]], "c": [[1, 2]], "w_uk": [[1, 0]] * 3}], "an odd width"),
+    ],
+)
+def test_an_invalid_input_is_told_what_is_wrong_with_it(inputs: list[Any], said: str) -> None:
+    answer = {"expose": lambda: inputs, "harmless": rotated.harmless, "scores": rotated.scores}
+    assert said in Bench(rotated.EXERCISE).judge(LocalAnswer(answer)).message

@@ -157,7 +157,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("more latent layers and wider", _latent(many, 4096, 64, 5 * many, many, 128, 128, 64)),
         (
             "more than 32 bits hold",
-            _heads(many, 2**21, many, num_key_value_heads=many, head_dim=many),
+            _heads(many, 2 * many**2, many, num_key_value_heads=many, head_dim=many),
         ),
     ]
     fresh = []
