@@ -82,6 +82,7 @@ def cases(rng: random.Random) -> list[Case]:
         "bytes_per_s": 2.0**20,  # a power of two: the quotient is exact, however it is formed
         "step_limit_s": need / 2**20,
     }
+    wide = {"bytes_per_value": 4, "memory_bytes": 2_000_000, "step_limit_s": 2e-3}
     fixed = [s.with_an_answer(random.Random(n)) for n in range(FIXED)]
     fresh = [s.with_an_answer(rng) for _ in range(4)]
     return [
@@ -90,6 +91,8 @@ def cases(rng: random.Random) -> list[Case]:
             Case(f"six layers that must reach {n} tokens", ({**by_hand, "must_reach": n},))
             for n in edges.one_less_and_just_full(reached)
         ),
+        Case("six layers, one byte a number", ({**by_hand, "bytes_per_value": 1},)),
+        Case("six layers, four bytes a number", (by_hand | wide,)),
         Case("six layers, a step exactly at its limit", (in_time,)),
         *(
             Case(f"{s.DEEP} layers, {room:,} bytes", (s.deep(room),))
