@@ -161,13 +161,15 @@ def gqa_intensity(S: int, G: int, T: int, format: str, chip: str) -> Numbers:
 def hybrid_stack(S: int, g: int, w: int, B: int) -> Numbers:
     one = kv_cache.hybrid_bytes_per_sequence(S, g, 48 - g, w, 8, 128)
     full = kv_cache.kv_bytes_per_sequence(S, 48, 8, 128)
+    balance = local.balance_context(g, 48 - g, w)
+    assert balance >= w, "below the window all layers hold alike: no balance there"
     return {
         "local": 48 - g,
         "one": one,
         "all": B * one,
         "full": full,
         "times": full / one,
-        "balance": local.balance_context(g, 48 - g, w),
+        "balance": balance,
     }
 
 
