@@ -221,7 +221,7 @@ EXERCISE = Exercise(
             " allowed options by bits_per_byte gives the index."
         ),
     ),
-    ranges={"workload['bytes_per_value']": (1, 4)},
+    ranges={"w['bytes_per_value']": (1, 4)},
     recall=(
         "A hybrid and a stack of windows alone take the same memory. What else must be asked?",
         "How far each reaches, and what each loses: one global layer reaches every token.",
