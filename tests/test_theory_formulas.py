@@ -61,7 +61,12 @@ def public(module: ModuleType) -> list[Callable]:
     ]
 
 
-NO_FORMULA = {"pareto_front"}  # a list of points goes in, a list of indices comes out
+NO_FORMULA = {
+    "pareto_front",  # a list of points goes in, a list of indices comes out
+    "expected_experts_by_share",  # a share for each expert
+    "expected_dropped_visits",  # a sum over whole numbers
+    "expected_chips",  # binomial coefficients
+}
 FORMULAS = [f for room in ROOMS for f in public(room) if f.__name__ not in NO_FORMULA]
 IDS = [f"{f.__module__.rsplit('.', 1)[1]}.{f.__name__}" for f in FORMULAS]
 # Where activations, or caches, alone keep a product memory bound; where one form is always cheaper.
