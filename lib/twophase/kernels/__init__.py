@@ -12,6 +12,8 @@
 - `state`: what a layer with a recurrence keeps, and how it takes tokens back. `linear_attention`,
   `state_space` (`state_space_compiled` to train with): such layers.
 - `mixture_of_experts`: routing, and experts that only the tokens sent to them pay for.
+- `collectives`: what ranks say to each other, ring algorithms, and ranks simulated in one process
+  (`simulated_ranks`).
 - `diffusion`: masking, its loss, and sampling in any order.
 - `sampling`: temperature, top-k, top-p, stop conditions.
 - `matvec`: matrix times vector in Numba, fp32 and int8.

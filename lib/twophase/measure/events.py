@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # kind -> field -> what it is: "int", "ints" (one for each sequence), "rows" (ints for each
-# sequence) or "text"; "?" may be null
+# sequence), "number" or "text"; "?" may be null
 KINDS: dict[str, dict[str, str]] = {
     # A forward pass begins: tokens[b] come behind the starts[b] that sequence b holds in a cache;
     # cache is its number in this log, null without one.
@@ -54,6 +54,24 @@ KINDS: dict[str, dict[str, str]] = {
     "fetch": {"kv_head": "int", "n_bytes": "int"},
     # A query head was computed with the KV head that is on the chip.
     "attend": {"head": "int", "kv_head": "int"},
+    # A rank's part in a collective is over: `op` is a method of Comm; `group` are its ranks, `axis`
+    # what the group is called; n_bytes is the whole tensor, sent_bytes what this rank sends of it
+    # in the ring; `peer` is the other rank of a send or receive. The caller says step, phase and
+    # layer.
+    "collective": {
+        "rank": "int",
+        "op": "text",
+        "axis": "text",
+        "group": "ints",
+        "peer": "int?",
+        "n_bytes": "int",
+        "sent_bytes": "int",
+        "step": "int",
+        "phase": "text",
+        "layer": "int?",
+        "start_s": "number",
+        "seconds": "number",
+    },
 }
 
 
@@ -76,9 +94,10 @@ class Event:
 class EventLog:
     """Events in their order. ValueError for one that breaks the schema, or goes back in time."""
 
-    def __init__(self) -> None:
+    def __init__(self, started: float | None = None) -> None:
+        """`started`: what `time.perf_counter()` was at 0 s, for logs that are put together."""
         self._events: list[Event] = []
-        self._started = time.perf_counter()
+        self.started = time.perf_counter() if started is None else started
 
     def __len__(self) -> int:
         return len(self._events)
@@ -94,7 +113,7 @@ class EventLog:
 
     def write(self, kind: str, **fields: Any) -> Event:
         """Note that something happens now."""
-        return self._add(kind, time.perf_counter() - self._started, fields)
+        return self._add(kind, time.perf_counter() - self.started, fields)
 
     def _add(self, kind: str, t_s: float, fields: Mapping[str, Any]) -> Event:
         check_fields(kind, fields)
@@ -103,6 +122,15 @@ class EventLog:
         event = Event(kind, t_s, dict(fields))
         self._events.append(event)
         return event
+
+    @classmethod
+    def merged(cls, logs: Iterable[EventLog]) -> EventLog:
+        """The events of several logs in the order of their times; those of equal time in the order
+        of the logs."""
+        merged = cls()
+        for event in sorted((event for log in logs for event in log), key=lambda e: e.t_s):
+            merged._add(event.kind, event.t_s, event.fields)
+        return merged
 
     def to_lines(self) -> str:
         """JSON Lines."""
@@ -141,6 +169,8 @@ def _unknown(kind: str) -> str:
 def _is(value: object, wanted: str) -> bool:
     if wanted == "text":
         return isinstance(value, str)
+    if wanted == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
     if wanted == "int":
         return isinstance(value, int) and not isinstance(value, bool)
     inner = {"ints": "int", "rows": "ints"}[wanted]
