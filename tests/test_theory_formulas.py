@@ -23,6 +23,7 @@ from twophase.theory import (
     _ops,
     arithmetic_intensity,
     beyond_attention,
+    collectives,
     grouped_query_attention,
     kv_cache,
     latency_throughput,
@@ -30,6 +31,7 @@ from twophase.theory import (
     local_attention,
     mixture_of_experts,
     params,
+    sharding,
     speculative_decoding,
     two_phases,
 )
@@ -47,6 +49,8 @@ ROOMS = (
     grouped_query_attention,
     local_attention,
     latent_attention,
+    collectives,
+    sharding,
 )
 
 

@@ -1,4 +1,4 @@
-"""Look up models and hardware by name, whatever the case and punctuation."""
+"""Look up models, hardware and links by name, whatever the case and punctuation."""
 
 import difflib
 import re
@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from twophase.theory.architecture import Architecture
 from twophase.theory.chips import CHIPS, WORKED_V5E
 from twophase.theory.hardware import Hardware
+from twophase.theory.links import LINKS as _LINKS
+from twophase.theory.links import Link
 from twophase.theory.model_list import MODELS as _MODELS
 
 MODELS: dict[str, Architecture] = {arch.name: arch for arch in _MODELS}
 HARDWARE: dict[str, Hardware] = {chip.name: chip for chip in (*CHIPS, WORKED_V5E)}
+LINKS: dict[str, Link] = {link.name: link for link in _LINKS}
 
 _ALIASES = {
     "a100": "A100 80GB SXM",
@@ -26,6 +29,11 @@ _ALIASES = {
     "mistral": "mistral-7b",
     "gpt3175b": "gpt-3",
     "worked": "worked-18b",
+    "v5eici": "TPU v5e ICI",
+    "v5pici": "TPU v5p ICI",
+    "nvlink": "NVLink 4",
+    "infiniband": "InfiniBand NDR",
+    "ethernet": "Ethernet 100G",
 }
 
 
@@ -38,6 +46,12 @@ def hardware(name: str) -> Hardware:
     """The catalog's chip of that name, "h100" for "H100 SXM". ValueError lists the known ones and
     the closest."""
     return HARDWARE[_find(name, HARDWARE, "hardware")]
+
+
+def link(name: str) -> Link:
+    """The catalog's link of that name, "nvlink" for "NVLink 4". ValueError lists the known ones and
+    the closest."""
+    return LINKS[_find(name, LINKS, "link")]
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,119 @@
+"""What carries bytes from chip to chip: published rates, and the time of one hop.
+
+`sent_bytes_per_s` is what one chip can send, over all its wires of one axis. A vendor's figure for
+"both directions" of an NVLink port is therefore halved; on an axis of a TPU, where a chip has a
+neighbor on either side, the two outgoing wires together carry as much as one wire both ways.
+A hop is the least that a message takes to the next chip, however short. Calls of a library cost
+more before the first byte moves (NCCL's own model adds 6.6 microseconds to each): not counted.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from twophase.theory import collectives
+from twophase.theory._domain import Number
+
+_SCALING_BOOK = "Austin et al., How to Scale Your Model, jax-ml.github.io/scaling-book"
+_NCCL = "hop: hwLat of NCCL's tuning model, ring, protocol LL, github.com/NVIDIA/nccl"
+
+
+@dataclass(frozen=True)
+class Link:
+    """One kind of wire. `wraps_at`: an axis whose length is a multiple of it is a closed ring, any
+    other an open line; None: a switch, where every chip reaches every other."""
+
+    name: str
+    sent_bytes_per_s: float
+    hop_s: float
+    n_axes: int = 1
+    wraps_at: int | None = None
+    source: str = ""
+    date: str = ""
+
+    @property
+    def switched(self) -> bool:
+        """Whether every chip reaches every other."""
+        return self.wraps_at is None
+
+    def closed(self, side: int) -> bool:
+        """Whether an axis of so many chips is a closed ring, used both ways."""
+        return self.wraps_at is not None and side % self.wraps_at == 0
+
+    def hops(self, sides: tuple[int, ...]) -> int:
+        """Hops of an all-gather over these axes, the longest way that a piece goes."""
+        return sum(int(collectives.ring_hops(side, self.closed(side))) for side in sides)
+
+    def time_s(self, kind: str, array_bytes: Number, sides: tuple[int, ...]) -> float:
+        """Seconds of a collective over axes of so many chips. `array_bytes`: of the whole array
+        ("all_gather", "reduce_scatter", "all_reduce"), of what one chip holds ("all_to_all"), of
+        the message ("send"). One chip alone, or nothing to send, takes no time.
+
+        ValueError for an unknown kind, and for more axes than the link has.
+        """
+        if len(sides) > self.n_axes:
+            raise ValueError(
+                f"{self.name} has {self.n_axes} axes, but the mesh {sides} has {len(sides)}."
+            )
+        n = prod(sides)
+        if kind not in (*_GATHERING, "all_reduce", "all_to_all", "send"):
+            raise ValueError(f"Unknown collective {kind!r}.")
+        if n == 1 or not array_bytes:
+            return 0.0
+        if kind == "send":
+            return float(self.hop_s + array_bytes / (self.sent_bytes_per_s / self._wires))
+        open_line = not self.switched and not all(map(self.closed, sides))
+        given = (array_bytes, n, self.sent_bytes_per_s, len(sides), self.hops(sides), self.hop_s)
+        if kind == "all_to_all":
+            return float(collectives.all_to_all_s(*given, not open_line, self.switched))
+        gather_s = collectives.all_reduce_s if kind == "all_reduce" else collectives.all_gather_s
+        return float(gather_s(*given, not open_line))
+
+    @property
+    def _wires(self) -> int:
+        """Wires of one axis: a message to one neighbor has one of two, or a switch's port."""
+        return 1 if self.switched else 2
+
+
+_GATHERING = ("all_gather", "reduce_scatter")
+
+LINKS = (
+    Link(
+        name="TPU v5e ICI",
+        sent_bytes_per_s=9e10,
+        hop_s=1e-6,
+        n_axes=2,
+        wraps_at=16,
+        source=f"rate, wraparound at 16 chips, hop of about a microsecond: {_SCALING_BOOK}",
+        date="2025-02",
+    ),
+    Link(
+        name="TPU v5p ICI",
+        sent_bytes_per_s=1.8e11,
+        hop_s=1e-6,
+        n_axes=3,
+        wraps_at=4,
+        source=f"rate, wraparound at multiples of 4, hop of about a microsecond: {_SCALING_BOOK}",
+        date="2025-02",
+    ),
+    Link(
+        name="NVLink 4",
+        sent_bytes_per_s=450e9,
+        hop_s=0.6e-6,
+        source=f"900 GB/s of both directions: NVIDIA H100 data sheet; {_NCCL}",
+        date="2023-07",
+    ),
+    Link(
+        name="InfiniBand NDR",
+        sent_bytes_per_s=50e9,
+        hop_s=2.7e-6,
+        source=f"400 Gb/s, one port for each GPU: NVIDIA DGX H100 data sheet; {_NCCL}",
+        date="2023-07",
+    ),
+    Link(
+        name="Ethernet 100G",
+        sent_bytes_per_s=12.5e9,
+        hop_s=25e-6,
+        source="100 Gb/s: IEEE 802.3; hop: an assumption, for TCP through a kernel",
+        date="2010-06",
+    ),
+)

@@ -1,0 +1,177 @@
+"""What the chips of a layout send each other in one pass of a transformer: collectives, in order,
+each with its size, from which bytes and times follow.
+
+n_tokens is B T: every token of a pass takes part. All of a chip's part divides evenly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from twophase.theory import collectives
+from twophase.theory._domain import Number
+from twophase.theory.links import Link
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One message of all chips of a group, `times` over.
+
+    array_bytes: bytes of the whole array that is gathered, or of what one chip brings to a sum; in
+    an "all_to_all" of what one chip holds, in a "send" of the message. sides: the chips of the
+    group along each axis of the mesh that it uses.
+    """
+
+    kind: str
+    array_bytes: Number
+    sides: tuple[int, ...]
+    what: str
+    times: int = 1
+
+    @property
+    def n_chips(self) -> int:
+        """Chips that take part."""
+        return prod(self.sides)
+
+    @property
+    def sent_bytes(self) -> Number:
+        """Bytes that each chip sends, all times together. A "send" is one chip's."""
+        if self.kind == "send":
+            return self.times * self.array_bytes
+        sent = {
+            "all_reduce": collectives.all_reduce_sent_bytes,
+            "all_to_all": collectives.all_to_all_sent_bytes,
+        }.get(self.kind, collectives.all_gather_sent_bytes)
+        return self.times * sent(self.array_bytes, self.n_chips)
+
+    def time_s(self, link: Link) -> float:
+        """Seconds on these links, all times one after the other."""
+        return self.times * link.time_s(self.kind, self.array_bytes, self.sides)
+
+
+Messages = tuple[Collective, ...]
+
+
+def sent_bytes(messages: Sequence[Collective]) -> Number:
+    """Bytes that each chip sends in all of them."""
+    return sum(m.sent_bytes for m in messages)
+
+
+def time_s(messages: Sequence[Collective], link: Link) -> float:
+    """Seconds of all of them, one after the other."""
+    return sum(m.time_s(link) for m in messages)
+
+
+def tensor_part(
+    n_tokens: Number, D: Number, sides: tuple[int, ...], bytes_per_activation: Number = 2
+) -> Messages:
+    """An MLP with its columns cut, or attention with its heads cut: one sum of the results."""
+    return (Collective("all_reduce", n_tokens * D * bytes_per_activation, sides, "result"),)
+
+
+def batch_split_attention(
+    B: Number,
+    N: Number,
+    K: Number,
+    H: Number,
+    sides: tuple[int, ...],
+    bytes_per_activation: Number = 2,
+) -> Messages:
+    """Decode attention on a cache cut by sequence: there, and back. The sum of the output
+    projection is `tensor_part`'s."""
+    row = B * H * bytes_per_activation / prod(sides)
+    return (
+        Collective("all_to_all", (N + 2 * K) * row, sides, "queries, keys, values"),
+        Collective("all_to_all", N * row, sides, "outputs of attention"),
+    )
+
+
+def length_split_attention(
+    B: Number,
+    N: Number,
+    K: Number,
+    H: Number,
+    sides: tuple[int, ...],
+    bytes_per_activation: Number = 2,
+    bytes_per_partial: Number = 4,
+) -> Messages:
+    """Decode attention on a cache cut by position: queries and the new position to all; partial
+    outputs with maximum and sum to whom they belong."""
+    asked = B * (N + 2 * K) * H * bytes_per_activation
+    partial = B * N * (H + 2) * bytes_per_partial
+    return (
+        Collective("all_gather", asked, sides, "queries, keys, values"),
+        Collective("all_to_all", partial, sides, "partial outputs"),
+    )
+
+
+def gathered_part(
+    n_params: Number, sides: tuple[int, ...], bytes_per_param: Number = 2
+) -> Messages:
+    """Weights that lie in pieces, gathered before they are used."""
+    return (Collective("all_gather", n_params * bytes_per_param, sides, "weights"),)
+
+
+def sequence_attention(
+    n_tokens: Number, K: Number, H: Number, sides: tuple[int, ...], bytes_per_kv: Number = 2
+) -> Messages:
+    """Prefill attention with positions cut: keys and values to all."""
+    return (Collective("all_gather", 2 * n_tokens * K * H * bytes_per_kv, sides, "keys, values"),)
+
+
+def weight_stationary_part(
+    n_tokens: Number,
+    D: Number,
+    wide_in: Number,
+    wide_out: Number,
+    x_sides: tuple[int, ...],
+    yz_sides: tuple[int, ...],
+    bytes_per_activation: Number = 2,
+) -> Messages:
+    """Two matrices cut both ways, D over X, what is between over YZ: an MLP (wide_in F, or 2 F if
+    it is gated, wide_out F), or attention with the batch over X and heads over YZ in between
+    (wide_in (N + 2 K) H, wide_out N H)."""
+    outer = n_tokens * D * bytes_per_activation / prod(x_sides)
+    inner = n_tokens * bytes_per_activation / prod(yz_sides)
+    return (
+        Collective("all_gather", outer, yz_sides, "input"),
+        Collective("reduce_scatter", wide_in * inner, x_sides, "products"),
+        Collective("all_gather", wide_out * inner, x_sides, "activations"),
+        Collective("reduce_scatter", outer, yz_sides, "result"),
+    )
+
+
+def expert_part(
+    n_tokens: Number, D: Number, k: int, sides: tuple[int, ...], bytes_per_activation: Number = 2
+) -> Messages:
+    """Whole experts on each chip, n_tokens / n tokens on each: a token travels once to each of its
+    k experts, and back, chosen evenly."""
+    held = n_tokens / prod(sides) * k * D * bytes_per_activation
+    return (
+        Collective("all_to_all", held, sides, "tokens to experts"),
+        Collective("all_to_all", held, sides, "results of experts"),
+    )
+
+
+def vocabulary_part(
+    n_tokens: Number,
+    n_rows: Number,
+    D: Number,
+    V: Number,
+    sides: tuple[int, ...],
+    bytes_per_activation: Number = 2,
+    bytes_per_logit: Number = 4,
+) -> Messages:
+    """Rows of the embedding and of the head cut: a sum of embedded tokens, and the logits of n_rows
+    tokens gathered."""
+    return (
+        Collective("all_reduce", n_tokens * D * bytes_per_activation, sides, "embedded tokens"),
+        Collective("all_gather", n_rows * V * bytes_per_logit, sides, "logits"),
+    )
+
+
+def repeated(messages: Messages, times: int) -> Messages:
+    """The same in each of so many layers."""
+    return tuple(
+        Collective(m.kind, m.array_bytes, m.sides, m.what, times * m.times) for m in messages
+    )
