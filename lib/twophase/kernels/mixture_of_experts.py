@@ -135,7 +135,7 @@ def visit(
     once, and the others are not called.
     """
     n, k = experts.shape
-    order, counts = _by_expert(experts, E)  # [n·k], and visits per expert
+    order, counts = by_expert(experts, E)  # [n·k], and visits per expert
     whose = order.div(k, rounding_mode="floor")  # [n·k]: visit i is of token i // k
     touched = [e for e, count in enumerate(counts) if count]
     parts = torch.split(x.index_select(0, whose), [counts[e] for e in touched])
@@ -146,7 +146,7 @@ def visit(
     return (y * weights[..., None]).sum(dim=1).to(x.dtype)  # [n, D]
 
 
-def _by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
+def by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
     """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and
     how many each has."""
     if experts.is_meta:

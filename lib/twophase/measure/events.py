@@ -52,6 +52,9 @@ KINDS: dict[str, dict[str, str]] = {
     },
     # A decode step read the keys and values of a KV head from memory.
     "fetch": {"kv_head": "int", "n_bytes": "int"},
+    # A token's choice (0 is its best expert) took a place in that expert's bin, null: there was
+    # none left, and the visit is dropped.
+    "visit": {"token": "int", "choice": "int", "expert": "int", "place": "int?"},
     # A query head was computed with the KV head that is on the chip.
     "attend": {"head": "int", "kv_head": "int"},
     # A rank's part in a collective is over: `op` is a method of Comm; `group` are its ranks, `axis`
