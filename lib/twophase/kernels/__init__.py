@@ -17,6 +17,7 @@
 - `collectives`: what ranks say to each other, ring algorithms, and ranks simulated in one process
   (`simulated_ranks`).
 - `diffusion`: masking, its loss, and sampling in any order.
+- `sharding`: a layer on n ranks, cut in each way, from one rank's side.
 - `sampling`: temperature, top-k, top-p, stop conditions.
 - `matvec`: matrix times vector in Numba, fp32 and int8.
 - `compiled`: the operations of a decode step in Numba, at the speed of memory.
