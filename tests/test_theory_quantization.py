@@ -1,0 +1,91 @@
+"""Bytes of quantized weights and the batch from which they save no time, against the other formulas
+of the package and published figures."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import gguf
+import pytest
+from draws import draws
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twophase.theory import quantization as theory
+from twophase.theory.arithmetic_intensity import critical_batch, time_overlapped_s
+from twophase.theory.two_phases import forward_flops
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q4_0", "q4_k", "q6_k", "mxfp4"])
+def test_blocks_are_as_large_as_the_gguf_package_says(name: str) -> None:
+    kind = gguf.GGMLQuantizationType[name.upper()]
+    form = theory.BLOCK_FORMATS[name]
+    assert (form.weights, form.block_bytes) == gguf.GGML_QUANT_SIZES[kind]
+
+
+def test_bits_per_weight_are_the_published_ones() -> None:
+    """llama.cpp's names of its formats; QLoRA, section 3: 0.127 bits for constants."""
+    bits = {name: float(form.bits_per_weight) for name, form in theory.BLOCK_FORMATS.items()}
+    assert bits == {
+        "q8_0": 8.5, "q4_0": 4.5, "q4_k": 4.5, "q6_k": 6.5625, "mxfp4": 4.25, "mxfp8": 8.25,
+        "nvfp4": 4.5,
+    }  # fmt: skip
+    n = 64 * 256 * 1000
+    beside = Fraction(8 * theory.normal_float_bytes(n), n) - 4
+    assert float(beside) == pytest.approx(0.127, abs=5e-4)
+    assert 8 * theory.normal_float_bytes(n, double=False) == 4.5 * n
+
+
+@draws(60)
+@given(
+    outputs=st.integers(1, 9),
+    groups=st.integers(1, 9),
+    group=st.sampled_from([8, 32, 128]),
+    bits=st.integers(2, 8),
+    zero_bits=st.sampled_from([0, 8]),
+)
+def test_bits_per_weight_are_the_bytes_where_everything_divides(
+    outputs: int, groups: int, group: int, bits: int, zero_bits: int
+) -> None:
+    inputs = groups * group
+    found = theory.integer_bytes(outputs, inputs, bits, group, 2, zero_bits)
+    each = theory.integer_bits_per_weight(Fraction(bits), group, 2, zero_bits)
+    assert 8 * found == outputs * inputs * each
+
+
+def test_rows_that_do_not_fill_their_last_byte_round_up_each() -> None:
+    assert theory.integer_bytes(2, 3, 3, 2, scale_bytes=2, zero_bits=3) == 2 * (2 + 2 * 2 + 1)
+
+
+@draws(40)
+@given(
+    B=st.integers(1, 10_000),
+    bits=st.floats(2, 16),
+    flops=st.floats(1e10, 1e15),
+    bandwidth=st.floats(1e9, 1e13),
+)
+def test_it_stops_paying_where_the_step_becomes_compute_bound(
+    B: int, bits: float, flops: float, bandwidth: float
+) -> None:
+    limit = theory.tokens_where_it_stops_paying(bits, flops, bandwidth)
+    assert limit == pytest.approx(critical_batch(flops, bandwidth, bits / 8))
+    step = theory.weights_step_s(B, 10**9, bits, bandwidth, flops)
+    moved = 10**9 * bits / 8
+    assert step == pytest.approx(
+        time_overlapped_s(forward_flops(B, 10**9), moved, flops, bandwidth)
+    )
+    narrower = theory.weights_step_s(B, 10**9, bits / 2, bandwidth, flops)
+    gain = theory.quantization_speedup(B, bits, bits / 2, bandwidth, flops)
+    assert gain == pytest.approx(step / narrower)
+    assert 1 <= gain <= 2 + 1e-9
+    if limit * (1 + 1e-9) < B:
+        assert theory.weights_step_s(B, 10**9, bits * 0.99, bandwidth, flops) == step
+    if limit / 2 >= B:
+        assert gain == pytest.approx(2)
+
+
+def test_blocks_that_do_not_divide_a_row_are_refused() -> None:
+    with pytest.raises(ValueError, match="blocks of 256 weights"):
+        theory.BLOCK_FORMATS["q4_k"].bytes(4, 128)
+    with pytest.raises(ValueError, match="group must be"):
+        theory.integer_bytes(2, 3, 4, 0)
