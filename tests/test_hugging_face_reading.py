@@ -18,8 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from twophase.models import hugging_face
+from twophase.models.blank import blank
 from twophase.models.hugging_face import weights
-from twophase.models.hugging_face.plan import blank
 from twophase.models.hugging_face.reader import Reader, box_of
 from twophase.models.hugging_face.shards import SINGLE, Stored, read_headers
 

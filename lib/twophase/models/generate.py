@@ -112,7 +112,7 @@ def generate_batch(
     one, a token outside the vocabulary, a stop sequence that is none, n_new < 0, another path, or
     sampling parameters out of range.
     """
-    _check(model, prompts, n_new, stop)
+    check_generation(model, prompts, n_new, stop)
     check_sampling(temperature, top_k, top_p)
     for name, given in (("generators", generators), ("records", records)):
         if given is not None and len(given) != len(prompts):
@@ -147,7 +147,7 @@ def on_path(model: Transformer, path: str) -> Any:
     return CompiledTransformer(model)
 
 
-def _check(
+def check_generation(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
     n_new: int,
@@ -219,17 +219,17 @@ def _next_logits(
     ]
     going = [b for b, new in enumerate(fed) if new]
     if store is None:
-        return ((b, _last(run, device, [fed[b]], None, all_logits)[0]) for b in going)
-    logits = _last(run, device, fed, store, all_logits)  # [B, V]
+        return ((b, last_logits(run, device, [fed[b]], None, all_logits)[0]) for b in going)
+    logits = last_logits(run, device, fed, store, all_logits)  # [B, V]
     return ((b, logits[b]) for b in going)
 
 
-def _last(
+def last_logits(
     run: Callable[..., torch.Tensor],
     device: torch.device,
     fed: Sequence[Sequence[int]],
     store: Cache | None,
-    all_logits: bool,
+    all_logits: bool = False,
 ) -> torch.Tensor:
     """Logits [B, V] after the last token of each sequence that is fed, padded to one block."""
     counts, T = [len(new) for new in fed], max(map(len, fed))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import torch
 
+from twophase.models.blank import blank
 from twophase.models.config import Config
 from twophase.models.hugging_face.config import read_config
 from twophase.models.hugging_face.names import EMBEDDING, HEAD, layer_of, places
-from twophase.models.hugging_face.plan import Plan, blank, layers_of, make_plan, select
+from twophase.models.hugging_face.plan import Plan, layers_of, make_plan, select
 from twophase.models.hugging_face.reader import Slice
 from twophase.models.hugging_face.shards import DTYPES, read_headers, read_json
 from twophase.models.hugging_face.weights import (

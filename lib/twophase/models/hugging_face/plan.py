@@ -4,10 +4,6 @@ is read."""
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch.overrides import TorchFunctionMode
 
 from twophase.models.config import Config
 from twophase.models.hugging_face.names import (
@@ -22,23 +18,6 @@ from twophase.models.hugging_face.shards import Stored
 from twophase.models.transformer import Transformer
 
 Plan = list[tuple[str, Stored, Place]]
-
-
-class WithoutInitialization(TorchFunctionMode):
-    """What is made in here keeps whatever is in its memory: drawing weights that are replaced would
-    be for nothing."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__module__", "") == "torch.nn.init":
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs)
-
-
-def blank(config: Config) -> Transformer:
-    """A Transformer whose parameters have shapes and no memory."""
-    with torch.device("meta"), WithoutInitialization():
-        return Transformer(config).eval().requires_grad_(False)
 
 
 def select(headers: dict[str, Stored], config: Config) -> tuple[dict[str, Stored], list[str]]:

@@ -2,6 +2,7 @@
 
 import torch
 
+from twophase.models.speculative_decoding.drafts import check_vocabulary
 from twophase.models.transformer import Transformer
 
 
@@ -34,11 +35,7 @@ def acceptance_rate(
     temperature 1 (Leviathan et al. 2023, arXiv 2211.17192, corollary 3.6). The prefixes should come
     from the target, as they do in use; those of fewer than `skip` + 1 tokens are left out.
     """
-    if target.config.V != draft.config.V:
-        raise ValueError(
-            f"target and draft must share a vocabulary; they have {target.config.V} and"
-            f" {draft.config.V} tokens."
-        )
+    check_vocabulary(target.config.V, draft.config.V)
     target_probs, draft_probs = (
         model(tokens)[:, skip:].float().softmax(-1) for model in (target, draft)
     )

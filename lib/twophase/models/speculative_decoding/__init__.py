@@ -1,0 +1,30 @@
+"""Speculative decoding: a draft proposes tokens, the target reads them all in one pass and keeps
+what its own law allows."""
+
+from twophase.models.speculative_decoding.acceptance import acceptance_rate, sample_batch
+from twophase.models.speculative_decoding.drafts import (
+    Draft,
+    Drafter,
+    LookupDrafter,
+    ModelDrafter,
+)
+from twophase.models.speculative_decoding.law import Law
+from twophase.models.speculative_decoding.loop import Call, Speculation, speculate, speculate_batch
+from twophase.models.speculative_decoding.skipping import without_layers
+from twophase.models.speculative_decoding.trees import TreeDrafter
+
+__all__ = [
+    "Call",
+    "Draft",
+    "Drafter",
+    "Law",
+    "LookupDrafter",
+    "ModelDrafter",
+    "Speculation",
+    "TreeDrafter",
+    "acceptance_rate",
+    "sample_batch",
+    "speculate",
+    "speculate_batch",
+    "without_layers",
+]
