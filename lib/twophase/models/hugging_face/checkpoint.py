@@ -4,6 +4,7 @@ all."""
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -54,18 +55,22 @@ class Checkpoint:
         fill(model, self.plan, dtype or self.dtype, torch.device(device), progress)
         return model
 
-    def read(self, name: str, part: Slice | None = None) -> torch.Tensor:
-        """A parameter by its name in our Transformer, or `(axis, start, stop)` of it, and nothing
-        else of the files; in the dtype that its first tensor is stored in.
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The parameters of our Transformer, and how large they are."""
+        return {key: tuple(value.shape) for key, value in blank(self.config).state_dict().items()}
+
+    def read(self, name: str, *parts: Slice | None) -> torch.Tensor:
+        """A parameter by its name in our Transformer, or `(axis, start, stop)` of it, one for an
+        axis, and nothing else of the files; in the dtype that its first tensor is stored in.
 
         Experts that are stored one by one are stacked here, as in the model: axis 0 counts them.
         """
-        shapes = {key: value.shape for key, value in blank(self.config).state_dict().items()}
         if self.config.tied and name == HEAD:
             name = EMBEDDING
-        if name not in shapes:
+        if name not in self.shapes:
             raise ValueError(f"the model in {self.folder} has no parameter {name!r}.")
-        return read_parameter(self.plan, name, tuple(shapes[name]), part)
+        return read_parameter(self.plan, name, self.shapes[name], *parts)
 
     def weight_bytes(self, dtype: torch.dtype | None = None) -> int:
         """Bytes of the weights in memory, a tied output matrix counted once."""

@@ -38,10 +38,13 @@ def read_tensors(folder: Path | str, wanted: Mapping[str, Slice | None]) -> dict
         }
 
 
-def box_of(shape: tuple[int, ...], part: Slice | None = None) -> Box:
-    """The whole of a tensor, or a slice of it. ValueError if the slice does not lie in it."""
+def box_of(shape: tuple[int, ...], *parts: Slice | None) -> Box:
+    """The whole of a tensor, or what lies in all the slices of it, one for an axis. ValueError if
+    a slice does not lie in it."""
     box = [(0, n) for n in shape]
-    if part is not None:
+    for part in parts:
+        if part is None:
+            continue
         axis, start, stop = part
         if not 0 <= axis < len(shape) or not 0 <= start < stop <= shape[axis]:
             raise ValueError(

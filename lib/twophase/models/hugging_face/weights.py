@@ -53,11 +53,11 @@ def fill(
 
 
 def read_parameter(
-    plan: Plan, name: str, shape: tuple[int, ...], part: Slice | None = None
+    plan: Plan, name: str, shape: tuple[int, ...], *parts: Slice | None
 ) -> torch.Tensor:
-    """A parameter of ours, or `(axis, start, stop)` of it, from the tensors that hold it: experts
-    that are stored one by one are stacked, and those outside of the slice are not read."""
-    box = box_of(shape, part)
+    """A parameter of ours, or `(axis, start, stop)` of it, one for an axis, from the tensors that
+    hold it: experts that are stored one by one are stacked, and those outside are not read."""
+    box = box_of(shape, *parts)
     entries = [entry for entry in plan if entry[2].name == name]
     found = torch.empty(box_shape(box), dtype=DTYPES[entries[0][1].dtype])
     with Reader() as reader:

@@ -1,0 +1,33 @@
+"""The layouts that a model can run in, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from twophase.kernels.collectives import Comm
+from twophase.parallel.tensor import tensor_parallel
+from twophase.parallel.weights import Source
+
+Build = Callable[[Source, Comm, torch.dtype | None, torch.device | str], Any]
+
+LAYOUTS: dict[str, Build] = {
+    "tensor": tensor_parallel,
+}
+
+
+def build(
+    layout: str,
+    source: Source,
+    comm: Comm,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+) -> Any:
+    """This rank's part of a model in a layout, for `models.generate` to run on all ranks alike: all
+    ranks get the same logits. ValueError for another name, or a model that the layout cannot cut.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"the layouts are {', '.join(LAYOUTS)}; got {layout!r}.")
+    return LAYOUTS[layout](source, comm, dtype, device)
