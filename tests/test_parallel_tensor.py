@@ -53,9 +53,10 @@ def check_equal(source: Source, whole: Transformer, n: int) -> None:
         torch.testing.assert_close(found_logits, logits, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", FAMILY)
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_every_member_of_the_family_says_the_same_on_2_3_and_4_ranks(name, n):
+@pytest.mark.parametrize(
+    ("name", "n"), [*((name, 3) for name in FAMILY), ("gqa", 2), ("mla", 4), ("moe", 4)]
+)
+def test_every_member_of_the_family_says_the_same_on_ranks_that_do_not_divide_its_heads(name, n):
     check_equal(CourseFile(name), models.load(name, torch.float64), n)
 
 
@@ -90,8 +91,9 @@ def random_model(config: Config) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("n", [2, 3, 8])
+@pytest.mark.parametrize(
+    ("name", "n"), [*((name, 3) for name in ODD), *((name, 8) for name in [*ODD][:3])]
+)
 def test_odd_sizes_are_divided_as_evenly_as_they_go(name, n):
     model = random_model(ODD[name])
     check_equal(InMemory(model), model, n)
@@ -146,7 +148,7 @@ def test_traced_bytes_are_the_theorys_to_the_byte(n):
         assert {e["layer"] for e in events} == {None, *range(c.L)}
 
 
-@pytest.mark.parametrize("family", ["llama", "mixtral", "gemma2", "deepseek_v3", "starcoder2"])
+@pytest.mark.parametrize("family", ["mixtral", "deepseek_v3"])
 def test_a_hugging_face_directory_says_the_same_and_each_rank_reads_its_boxes_only(
     family, tmp_path, monkeypatch
 ):
