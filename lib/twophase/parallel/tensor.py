@@ -16,10 +16,11 @@ from torch.nn import functional
 
 from twophase.kernels.collectives import Comm
 from twophase.measure.collectives import Tracer
+from twophase.models.blank import blank
 from twophase.models.linear import Linear
 from twophase.models.transformer import Transformer
 from twophase.parallel.shares import Shares, sizes
-from twophase.parallel.weights import Source, blank, fill
+from twophase.parallel.weights import Source, fill
 
 
 def tensor_parallel(

@@ -17,7 +17,6 @@ from twophase.models import checkpoints
 from twophase.models.config import Config
 from twophase.models.hugging_face import open_checkpoint
 from twophase.models.hugging_face.names import EMBEDDING, HEAD
-from twophase.models.hugging_face.plan import blank
 from twophase.models.hugging_face.reader import Slice, box_of
 from twophase.models.transformer import Transformer
 
@@ -129,6 +128,3 @@ def fill(
 
 def _slices(shape: Sequence[int], parts: Sequence[Slice | None]) -> tuple[slice, ...]:
     return tuple(slice(*bounds) for bounds in box_of(tuple(shape), *parts))
-
-
-__all__ = ["Box", "CourseFile", "Cut", "InMemory", "Source", "blank", "fill", "source_of"]
