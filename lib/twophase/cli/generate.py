@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twophase.cli.drafting import (
+    check_draft,
+    flat,
+    load_drafter,
+    speculation_facts,
+    speculation_sentence,
+    tpot_without_drafts,
+)
 from twophase.cli.interrupt import loading
 from twophase.cli.speakers import CourseModel, HuggingFaceModel, Speaker
 
 if TYPE_CHECKING:
     from twophase.models.generate import Generation
+    from twophase.models.speculative_decoding import Drafter, Speculation
+    from twophase.models.transformer import Transformer
 
 SEEDS = range(-(2**63), 2**63)
 MOST_TOKENS = 100_000  # beyond that a cache, or one's patience, runs out
@@ -44,6 +55,7 @@ class Sampling:
     seed: int
     cache: bool
     path: str
+    gamma: int
 
 
 def generate(
@@ -81,6 +93,13 @@ def generate(
         str,
         typer.Option(help="plain: in torch. compiled: decode steps in compiled loops, on a CPU."),
     ] = "plain",
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            help="Who drafts: a checkpoint of the course, a directory, or lookup: the text itself."
+        ),
+    ] = None,
+    drafted: Annotated[int, typer.Option(help="Tokens drafted at a time.")] = 4,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end instead of a stream.")
     ] = False,
@@ -91,10 +110,13 @@ def generate(
     Example: twophase generate "def read_lines(path):"
 
     Example: twophase generate --checkpoint models/Llama-3.2-1B "The capital of France is"
+
+    Example: twophase generate --model target --draft draft "def read_lines(path):"
     """
     try:
         _check(prompt, model, checkpoint, tokens, seed, stop or [], token_ids)
         _check_path(path, no_cache)
+        check_draft(draft, drafted, not no_cache)
         with loading():
             import twophase.models.generate  # noqa: F401  torch takes a second, and `twophase --help` should not
 
@@ -103,8 +125,11 @@ def generate(
             speaker = CourseModel(model or DEFAULT, device, dtype, stop or [])
         else:
             speaker = HuggingFaceModel(checkpoint, device, dtype, stop or [], token_ids)
-        sampling = Sampling(tokens, temperature, top_k, top_p, seed, not no_cache, path)
-        _generate(speaker, prompt, sampling, as_json)
+        cache = not no_cache
+        sampling = Sampling(tokens, temperature, top_k, top_p, seed, cache, path, drafted)
+        n_tokens = len(speaker.encode(prompt)) + tokens
+        drafter = draft and load_drafter(draft, speaker, device, dtype, path, n_tokens)
+        _generate(speaker, prompt, sampling, as_json, drafter or None)
     except ValueError as error:
         typer.echo(f"twophase generate: {error}", err=True)
         raise typer.Exit(2) from None
@@ -146,14 +171,17 @@ def _check_path(path: str, no_cache: bool) -> None:
         )
 
 
-def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) -> None:
+def _generate(
+    speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool, drafter: Drafter | None
+) -> None:
     """Load, warm up, stream, report."""
     import torch
 
-    from twophase.models.generate import Generation, on_path
     from twophase.models.generate import generate as run
+    from twophase.models.generate import on_path
+    from twophase.models.speculative_decoding import Speculation
 
-    tokens, record = speaker.encode(prompt), Generation()
+    tokens, record = speaker.encode(prompt), Speculation()
     network = speaker.load(len(tokens) + sampling.n_new)
     if network.n_params < SMALL:
         torch.set_num_threads(
@@ -164,23 +192,11 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
     list(
         run(network, tokens[:2], 2, cache=sampling.cache, path=sampling.path)
     )  # torch's first call sets up threads and buffers; TTFT should not pay for that
-    stream = run(
-        network,
-        tokens,
-        sampling.n_new,
-        cache=sampling.cache,
-        path=sampling.path,
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-        stop=speaker.stops,
-        generator=torch.Generator().manual_seed(sampling.seed),
-        record=record,
-    )
+    stream = _stream(network, drafter, tokens, sampling, speaker.stops, record)
     pieces = speaker.pieces(tokens, stream)
     if as_json:
         made = "".join(pieces)
-        facts = _facts(record, sampling)
+        facts = _facts(record, sampling) | {"draft": _worth(network, drafter, record, sampling)}
         typer.echo(json.dumps({"model": speaker.name, "prompt": prompt, "text": made, **facts}))
         return
     typer.echo(prompt.encode(errors="surrogateescape").decode(errors="replace"), nl=False)
@@ -188,6 +204,45 @@ def _generate(speaker: Speaker, prompt: str, sampling: Sampling, as_json: bool) 
         typer.echo(piece, nl=False)
     typer.echo("\n")
     typer.echo(_sentence(_facts(record, sampling)))
+    if worth := _worth(network, drafter, record, sampling):
+        typer.echo(speculation_sentence(worth))
+
+
+def _stream(
+    network: Transformer,
+    drafter: Drafter | None,
+    tokens: Sequence[int],
+    sampling: Sampling,
+    stops: Sequence[Sequence[int]],
+    record: Speculation,
+) -> Iterator[int]:
+    """The new tokens as they come, with drafts or without."""
+    import torch
+
+    from twophase.models.generate import generate as run
+    from twophase.models.speculative_decoding import Law, speculate
+
+    law = Law(sampling.temperature, sampling.top_k, sampling.top_p)
+    shared: dict[str, Any] = {
+        "path": sampling.path,
+        "stop": stops,
+        "generator": torch.Generator().manual_seed(sampling.seed),
+        "record": record,
+    }
+    if drafter is None:
+        return run(network, tokens, sampling.n_new, cache=sampling.cache, **asdict(law), **shared)
+    shared |= {"gamma": sampling.gamma, "law": law}
+    return flat(speculate(network, drafter, tokens, sampling.n_new, **shared))
+
+
+def _worth(
+    network: Transformer, drafter: Drafter | None, record: Speculation, sampling: Sampling
+) -> dict[str, Any] | None:
+    """What the drafts were worth; None if nobody drafted."""
+    if drafter is None:
+        return None
+    without_s = tpot_without_drafts(network, record, path=sampling.path)
+    return speculation_facts(record, drafter.name, sampling.gamma, without_s)
 
 
 def _sentence(facts: dict[str, int | float | str | bool | None]) -> str:
