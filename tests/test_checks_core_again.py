@@ -13,7 +13,7 @@ from twophase.checks.answer import LocalAnswer
 from twophase.checks.exercise import Case
 from twophase.checks.judge import Bench, Verdict
 from twophase.protocol import AnswerError
-from twophase.protocol.arguments import ArgumentGuard
+from twophase.protocol.arguments import ArgumentGuard, lent
 
 
 def doubled(values: list[int]) -> list[int]:
@@ -84,6 +84,18 @@ def test_an_argument_that_changes_is_named() -> None:
 
     with pytest.raises(AnswerError, match="f changed its argument second: "):
         ArgumentGuard().function("f", f, (([1], {}), {}))
+
+
+def test_what_a_function_only_lent_must_be_left_as_it_was() -> None:
+    def f(read: Callable[[], list[int]]) -> int:
+        return read().pop()
+
+    def see(read: Callable[[], list[int]]) -> int:
+        return LocalAnswer({"f": f}).call("f", read)  # type: ignore[no-any-return]
+
+    assert see(lambda: [1, 2]) == 2
+    with pytest.raises(AnswerError, match="f changed what read returned: "):
+        see(lent(lambda: [1, 2]))
 
 
 class Own:

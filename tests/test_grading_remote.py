@@ -20,6 +20,7 @@ from twophase.checks.judge import Bench
 from twophase.grading.remote import RemoteAnswer
 from twophase.grading.session import Session
 from twophase.protocol import AnswerError
+from twophase.protocol.arguments import lent
 
 SETUP = "import math\nimport numpy as np\nimport torch\n"
 
@@ -247,6 +248,14 @@ def test_here_and_there_look_the_same(session: Session, name: str) -> None:
     here, there = both(session, source, look)
     assert here == there
     assert session.broken is None
+
+
+def test_an_answer_there_may_not_change_what_a_function_of_ours_only_lent(session: Session) -> None:
+    source = "def f(read): return read().pop()"
+    assert both(session, source, lambda a: a.call("f", lambda: [1, 2])) == [2, 2]
+    here, there = both(session, source, lambda a: a.call("f", lent(lambda: [1, 2])))
+    assert here == there
+    assert "changed what read returned" in str(there)
 
 
 def test_an_answer_cannot_change_an_argument_on_our_side(session: Session) -> None:

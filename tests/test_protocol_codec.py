@@ -201,7 +201,7 @@ json_like = st.recursive(
             st.sampled_from(["#", "v", "n", "id", "dtype", "shape", "x"]), inner, max_size=5
         )
         | st.fixed_dictionaries(
-            {"#": st.sampled_from([*"ftsdbco", "np", "ns", "pt", "?"]), "v": inner}
+            {"#": st.sampled_from([*"ftsdbclo", "np", "ns", "pt", "?"]), "v": inner}
         )
         | st.fixed_dictionaries(
             {
@@ -382,8 +382,9 @@ def test_keys_chosen_to_collide_do_not_reach_a_hash_table_in_numbers() -> None:
 
 
 def test_references_cross_as_data_but_not_where_only_values_may() -> None:
-    frame = encode([Callback(3), ObjectRef(4)])
-    assert decode(frame) == [Callback(3), ObjectRef(4)]
+    references = [Callback(3), Callback(3, lends=True), ObjectRef(4)]
+    frame = encode(references)
+    assert decode(frame) == references
     with pytest.raises(ProtocolError):
         decode(frame, plain=True)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from twophase.protocol import AnswerError, ObjectRef, roundtrip
-from twophase.protocol.arguments import Args, ArgumentGuard
+from twophase.protocol.arguments import Args, ArgumentGuard, lends, lent
 from twophase.protocol.codec import decode_each, encode_each
 from twophase.protocol.invoke import crossed, find, find_method, guarded
 
@@ -97,7 +97,7 @@ def _callback(function: Callable[..., Any]) -> Callable[..., Any]:
         named = {k: crossed(roundtrip, a, "an argument of the callback") for k, a in kwargs.items()}
         return roundtrip(function(*sent, **named))
 
-    return callback
+    return lent(callback) if lends(function) else callback
 
 
 def _copies(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Args:

@@ -17,6 +17,7 @@ from twophase.grading.overdue import Alarm, Overdue
 from twophase.grading.session import Session
 from twophase.protocol import AnswerError, Callback, ObjectRef, ProtocolError, decode, encode
 from twophase.protocol import wire as w
+from twophase.protocol.arguments import lends
 from twophase.protocol.codec import Reference
 from twophase.protocol.errors import JudgeFault, error_from
 
@@ -164,7 +165,7 @@ class RemoteAnswer:
             return None
         self._given += 1
         self._callbacks[self._given] = value
-        return Callback(self._given)
+        return Callback(self._given, lends(value))
 
     def _serve(self, body: bytes) -> tuple[bytes, bytes]:
         """Run a callback for the worker. What the check's function raises goes back as an exception

@@ -18,7 +18,7 @@ from typing import Any
 
 from twophase.protocol import AnswerError, ObjectRef, decode, encode
 from twophase.protocol import wire as w
-from twophase.protocol.arguments import ArgumentGuard
+from twophase.protocol.arguments import ArgumentGuard, lent
 from twophase.protocol.codec import Callback, Reference
 from twophase.protocol.errors import error_from
 from twophase.protocol.invoke import crossed, find, find_method, guarded
@@ -125,22 +125,22 @@ class Worker:
         """What an argument stands for: a function that calls back, or an object that was made
         here."""
         return (
-            self._callback(reference.id)
+            self._callback(reference)
             if type(reference) is Callback
             else self._objects[reference.id]
         )
 
-    def _callback(self, number: int) -> Callable[..., Any]:
+    def _callback(self, there: Callback) -> Callable[..., Any]:
         def callback(*args: Any, **kwargs: Any) -> Any:
             body = crossed(
-                lambda given: w.pack_call(number, *given),
+                lambda given: w.pack_call(there.id, *given),
                 (args, kwargs),
                 "an argument of the callback",
             )
             with self._lock:
                 return self._ask(body)
 
-        return callback
+        return lent(callback) if there.lends else callback
 
     def _ask(self, body: bytes) -> Any:
         """Ask the judge to run a callback; meanwhile it may call the answer again."""

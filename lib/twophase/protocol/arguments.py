@@ -19,6 +19,34 @@ KEPT = 16  # sets of arguments, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
 
 
+def lent(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose results are only lent: an answer that changes one has changed what belongs
+    to its caller, as with an argument."""
+    function.lends = True  # type: ignore[attr-defined]
+    return function
+
+
+def lends(function: Any) -> bool:
+    """Whether what `function` returns must be left as it was."""
+    return getattr(function, "lends", False) is True
+
+
+class _Loan:
+    """The results of a function that lends, each with what it was."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._results: list[tuple[Any, bytes | None]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._function(*args, **kwargs)
+        self._results.append((result, _print([result])))
+        return result
+
+    def changed(self) -> bool:
+        return any(_print([result]) != was for result, was in self._results)
+
+
 class ArgumentGuard:
     """Makes the calls of one answer, and keeps what it needs to look at them again.
 
@@ -52,13 +80,22 @@ class ArgumentGuard:
         AnswerError as `function` does for the arguments."""
         before = _prints(given)
         args, kwargs = self._same(before, given)
-        value = guarded(method, args, kwargs)
+        loans = [_Loan(a) if lends(a) else a for a in args]
+        value = guarded(method, tuple(loans), kwargs)
         for i, (was, now) in enumerate(zip(before, _prints((args, kwargs)), strict=True)):
             if was != now and was not in self._own:
                 raise AnswerError(
                     "unusable",
                     f"{called} changed its argument {_name(method, i, (args, kwargs))}: what it is"
                     " given belongs to the caller; work on a copy",
+                    ("ChangedArgument",),
+                )
+        for i, loan in enumerate(loans):
+            if isinstance(loan, _Loan) and loan.changed():
+                raise AnswerError(
+                    "unusable",
+                    f"{called} changed what {_name(method, i, (args, kwargs))} returned: it belongs"
+                    " to the caller; work on a copy",
                     ("ChangedArgument",),
                 )
         parts = value if isinstance(value, list | tuple) and len(value) <= KEPT else []

@@ -40,9 +40,11 @@ DICTS = (dict, OrderedDict, defaultdict, Counter)
 
 @dataclass(frozen=True)
 class Callback:
-    """A function that stays on the sender's side; the other side calls it by number."""
+    """A function that stays on the sender's side; the other side calls it by number. What it
+    returns belongs to the sender, if it `lends`."""
 
     id: int
+    lends: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,10 @@ class _Encoder(Walk):
             return self._dict(v, depth)
         if kind is bytes:
             return {"#": "b", "n": self._buffer(v)}
-        if kind in (Callback, ObjectRef):
-            return {"#": "c" if kind is Callback else "o", "id": v.id}
+        if kind is Callback:
+            return {"#": "l" if v.lends else "c", "id": v.id}
+        if kind is ObjectRef:
+            return {"#": "o", "id": v.id}
         return self._other(v, depth)
 
     def _dict(self, v: Any, depth: int) -> Any:
@@ -206,8 +210,8 @@ class _Decoder(Walk):
             }
         if tag == "b":
             return bytes(self._take(j["n"]))
-        if tag in ("c", "o") and type(j["id"]) is int and not self.plain:
-            reference = Callback(j["id"]) if tag == "c" else ObjectRef(j["id"])
+        if tag in ("c", "l", "o") and type(j["id"]) is int and not self.plain:
+            reference = ObjectRef(j["id"]) if tag == "o" else Callback(j["id"], tag == "l")
             return self.refer(reference) if self.refer else reference
         raise ProtocolError(f"the frame has an unknown tag {str(tag)[:20]!r}")
 

@@ -63,6 +63,7 @@ ALIKE = _options((8, [1.5, 1.5]), (4, [1.5625, 1.5]), (2, [1.5, 1.625]), (1, [1.
 APART = _options((8, [1.5, 1.5]), (4, [1.625, 1.625]), (2, [1.75, 1.75]), (1, [2.0, 2.0]))
 ODD = _options((8, [1.75, 1.75]), (4, [1.5, 1.5]), (2, [1.875, 1.875]), (1, [2.0, 2.0]))
 
+BETWEEN = _options((8, [1.5]), (4, [1.75]), (2, [1.53125]))  # the smallest K that is good, not next
 STEPS = _options((8, [1.5]), (4, [1.5625]), (2, [1.625]))
 SHARE = _options((8, [1.5]), (4, [1.578125]))  # 1.5 · (1 + 0.0625) is more
 NEARLY = _options((8, [1.5]), (4, [1.5 + 2.0**-20]))
@@ -92,6 +93,17 @@ def edges_of_choices() -> list[Case]:
         ("134 heads", _budget(N=134), _options((134, [1.5]), (67, [1.625]), (1, [1.75]))),
         ("three seeds, one of them lucky", _budget(margin=0.03125), chance),
         ("a third within the margin of the second only", _budget(), STEPS),
+        ("within the margin, a worse one between", _budget(), BETWEEN),
+        (
+            "the lowest mean is not possible, two of the others are within the margin",
+            _budget(memory_bytes=tight[4]),
+            _options((8, [1.5]), (4, [1.625]), (2, [1.65625]), (1, [1.75])),
+        ),
+        (
+            "the lowest mean is not possible, one of the others is within its margin",
+            _budget(memory_bytes=tight[4]),
+            _options((8, [1.5]), (4, [1.53125]), (2, [1.578125]), (1, [1.75])),
+        ),
         ("a loss within a share of the best, not within the margin", _budget(), SHARE),
         ("128 seeds of one, two of the other", _budget(), MANY_LATE),
         ("two seeds of one, eight of the other", _budget(), MANY_ALIKE),

@@ -15,6 +15,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.protocol.arguments import lent
 
 wrong = Misconceptions()
 
@@ -158,6 +159,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     q, k, v = case.args
     reads: list[int] = []
 
+    @lent
     def read(j: int) -> tuple[Tensor, Tensor]:
         reads.append(j)
         return k[:, j], v[:, j]

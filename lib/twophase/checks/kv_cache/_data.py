@@ -29,6 +29,17 @@ def normal(rng: random.Random, *shape: int, dtype: str = "float32") -> torch.Ten
     return torch.randn(*shape, generator=generator, dtype=drawn).to(getattr(torch, dtype))
 
 
+def scored(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys of one head of width 4, [B, T, 4] and [B, S, 4], whose products are twice
+    `scores` [B, T, S], T at most 4: exact in float32, for numbers that are."""
+    B, T, S = scores.shape
+    q, k = torch.zeros(B, T, 4), torch.zeros(B, S, 4)
+    q[:, range(T), range(T)] = 2.0  # query t reads number t of a key
+    k[:, :, :T] = scores.mT  # [B, S, T]
+    assert (q @ k.mT).equal(2 * scores), "these are the scores"
+    return q, k
+
+
 def telling(rng: random.Random, *shape: int, dtype: str) -> torch.Tensor:
     """The same, with a number that no other dtype holds, an infinity, and a first token of zeros,
     one of them negative: shape is [B, T, K, H]."""

@@ -10,7 +10,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal
+from twophase.checks.kv_cache._data import normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -158,11 +158,7 @@ def _scored(rng: random.Random, name: str, *sequences: list[list[float]]) -> Cas
     """A sequence for each table of scores, [T][S]: one head of width 4, scores exact in float32."""
     scores = torch.tensor(sequences)  # [B, T, S]
     B, T, S = scores.shape
-    q = torch.zeros(B, T, 1, 4)
-    q[:, range(T), 0, range(T)] = 2.0  # query t reads number t of a key, times 2, over √4
-    k = torch.zeros(B, S, 1, 4)
-    k[:, :, 0, :T] = scores.transpose(1, 2)  # [B, S, T]
-    assert torch.einsum("btnh,bsnh->bts", q, k).equal(2 * scores), "these are the scores"
+    q, k = (x[:, :, None] for x in scored(scores))  # [B, T, 1, 4] and [B, S, 1, 4]; √4 is the 2
     return Case(f"B={B}, T={T}, S={S}, N=1, K=1, H=4, {name}", (q, k, normal(rng, B, S, 1, 4)))
 
 

@@ -10,7 +10,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal
+from twophase.checks.kv_cache._data import normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -166,17 +166,15 @@ def _case(rng: random.Random, *sizes: int, scale: float, public: bool = True) ->
 
 def _scored(rng: random.Random, name: str, scores: list[list[float]]) -> Case:
     """One sequence, one head; half of each score [T, S] comes from either part, times 2, over 4."""
-    wanted = torch.tensor(scores)  # [T, S]
-    T, S = wanted.shape
-    q = torch.zeros(1, T, 1, 4)
-    q[0, range(T), 0, range(T)] = 2.0  # query t reads number t of a key
-    k = torch.zeros(1, S, 4)
-    k[0, :, :T] = wanted.T
+    wanted = torch.tensor([scores])  # [1, T, S]
+    _, T, S = wanted.shape
+    q, k = scored(wanted)  # [1, T, 4] and [1, S, 4]
     latent = torch.cat([k, normal(rng, 1, S, 3)], -1)  # [1, S, 7]: what is summed differs
-    q_latent = torch.cat([q, torch.zeros(1, T, 1, 3)], -1)  # [1, T, 1, 7]
-    both = (q_latent[:, :, 0] @ latent.mT + q[:, :, 0] @ k.mT) / 4  # [1, T, S]
-    assert both[0].equal(wanted), "these are the scores"
-    return Case(f"T={T}, S={S}, N=1, R=7, {name}", (q_latent, q, latent, k, 0.25))
+    q_latent = torch.cat([q, torch.zeros(1, T, 3)], -1)  # [1, T, 7]
+    both = (q_latent @ latent.mT + q @ k.mT) / 4  # [1, T, S]
+    assert both.equal(wanted), "these are the scores"
+    given = (q_latent[:, :, None], q[:, :, None], latent, k, 0.25)
+    return Case(f"T={T}, S={S}, N=1, R=7, {name}", given)
 
 
 def cases(rng: random.Random) -> list[Case]:

@@ -139,6 +139,10 @@ def cases(rng: random.Random) -> list[Case]:
         ("DeepSeek-V2", _latent(60, 5120, 128, 512, 64, 128, 128, 128)),
         ("DeepSeek-V3", _latent(61, 7168, 128, 512, 64, 128, 128, 128)),
         ("kv_lora_rank is None", _heads(2, 24, 4, num_key_value_heads=2, kv_lora_rank=None)),
+        (
+            "kv_lora_rank is None, other widths of latents are there",
+            {**_latent(2, 24, 4, 0, 4, 6, 8, 2), "kv_lora_rank": None},
+        ),
         ("one latent layer, one head", _latent(1, 9, 1, 5, 2, 3, 4, 1)),
         ("latents, one KV head named", _latent(4, 50, 6, 12, 2, 8, 8, 1)),
         ("heads and KV heads, no head_dim", _heads(4, 48, 6, num_key_value_heads=2)),
@@ -171,11 +175,11 @@ def cases(rng: random.Random) -> list[Case]:
             else _heads(L, 12 * rng.randrange(20, 40), N, num_key_value_heads=K, head_dim=H)
         )
         fresh.append(Case(f"fresh {i + 1}", (made, (1, 2, 4, 0.5)[i]), public=i < 2))
-    widths = [2, 2, 1, 4, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1, 2]
+    widths = [2, 2, 1, 4, 2, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1, 2]
     return [
         *(Case(f"{n}, {b} bytes", (c, b)) for (n, c), b in zip(configs, widths, strict=True)),
         *(Case(f"{configs[0][0]}, {b} bytes", (configs[0][1], b)) for b in (4, 1, 0.5)),
-        *(Case(f"{configs[9][0]}, {b} bytes", (configs[9][1], b)) for b in (4, 1, 0.5)),
+        *(Case(f"{configs[10][0]}, {b} bytes", (configs[10][1], b)) for b in (4, 1, 0.5)),
         *fresh,
     ]
 

@@ -91,6 +91,10 @@ def cases(rng: random.Random) -> list[Case]:
             Case(f"six layers that must reach {n} tokens", ({**by_hand, "must_reach": n},))
             for n in edges.one_less_and_just_full(reached)
         ),
+        Case(
+            "six layers whose windows reach just the whole text",
+            ({**by_hand, "S": reached, "must_reach": reached},),
+        ),
         Case("six layers, one byte a number", ({**by_hand, "bytes_per_value": 1},)),
         Case("six layers, four bytes a number", (by_hand | wide,)),
         Case("six layers, a step exactly at its limit", (in_time,)),

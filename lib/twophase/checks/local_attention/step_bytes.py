@@ -134,6 +134,12 @@ def _large() -> tuple[int, int, Windows, int, int, int, int]:
     return sizes
 
 
+def _many_layers() -> Case:
+    """More layers than any constant, the last of them unlike the others."""
+    windows: Windows = [*[6, None, 6] * edges.past(128), 40]
+    return Case(f"{len(windows)} layers, S=30", (2, 30, windows, 4, 2, 6, 2))
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One layer of each kind; an empty cache; a ring one short of full, full by this step, full
     before; different windows, every width of number; more than any table; then fresh ones."""
@@ -168,6 +174,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(3, 40, [None, None], 6, 1, 4, 2),
         case(1, 8191, [1024] * 5 + [None], 32, 16, 128, 2),
         case(*_large()),
+        _many_layers(),
         *fresh,
     ]
 
