@@ -15,6 +15,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import ATTENTION
 from twophase.protocol.arguments import lent
 
 wrong = Misconceptions()
@@ -245,11 +246,5 @@ EXERCISE = Exercise(
         "Eight query heads share one KV head. How often must its keys be read in a decode step?",
         "Once: all eight are scored while the keys are on the chip.",
     ),
-    withholds=(
-        "twophase.kernels.attention.causal_attention",
-        "twophase.kernels.attention.naive_attention",
-        "twophase.kernels.online_softmax.flash_attention",
-        "twophase.kernels.grouped_query_attention.decode_by_head",
-        "twophase.kernels.grouped_query_attention.attend",
-    ),
+    withholds=ATTENTION,
 )

@@ -12,6 +12,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -237,9 +238,5 @@ EXERCISE = Exercise(
         "Four new tokens, a cache of 96: which keys does the second new token see?",
         "Keys 0 to 97: all 96 cached ones, the first new one and itself.",
     ),
-    withholds=(
-        "twophase.kernels.attention.causal_attention",
-        "twophase.kernels.attention.naive_attention",
-        "twophase.kernels.online_softmax.flash_attention",
-    ),
+    withholds=ATTENTION,
 )

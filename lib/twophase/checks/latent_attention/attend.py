@@ -12,6 +12,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -239,14 +240,5 @@ EXERCISE = Exercise(
         "In absorbed attention, what are the key and the value of a cached token?",
         "The key is [latent, rotated key], the value the latent; all N heads share both.",
     ),
-    withholds=(
-        "twophase.kernels.latent_attention.attend_latents",
-        "twophase.kernels.latent_attention.absorbed_attention",
-        "twophase.kernels.latent_attention.expanded_attention",
-        "twophase.kernels.latent_attention.attend_unfolded",
-        "twophase.kernels.latent_attention.LatentCache",
-        "twophase.kernels.attention.causal_attention",
-        "twophase.kernels.attention.naive_attention",
-        "twophase.kernels.online_softmax.flash_attention",
-    ),
+    withholds=(*ATTENTION, "twophase.kernels.latent_attention.LatentCache"),
 )

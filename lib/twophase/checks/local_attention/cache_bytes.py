@@ -174,6 +174,7 @@ EXERCISE = Exercise(
         "twophase.theory.kv_cache.hybrid_bytes_per_sequence",
         "twophase.theory.kv_cache.window_bytes_per_sequence",
         "twophase.theory.kv_cache.kv_bytes_per_sequence",
+        "twophase.theory.kv_cache.kv_bytes_per_token",
         "twophase.theory.architecture.Architecture",
         "twophase.kernels.local_attention.RingKVCache",
     ),
