@@ -7,7 +7,15 @@ import torch
 from twophase.models.config import Config
 from twophase.models.speculative_decoding import acceptance_rate, sample_batch
 from twophase.models.transformer import Transformer
-from twophase.theory.speculative_decoding import expected_tokens, speedup
+from twophase.theory.catalog import hardware
+from twophase.theory.catalog import model as catalog_model
+from twophase.theory.speculative_decoding import (
+    best_draft_length,
+    expected_tokens,
+    expected_tokens_by_place,
+    speedup,
+    verification_ratio,
+)
 
 
 def model(seed: int, **changes: int) -> Transformer:
@@ -58,3 +66,47 @@ def test_tokens_per_call_are_a_geometric_sum_and_no_draft_is_no_speedup(gamma):
     assert expected_tokens(0, gamma) == 1
     assert speedup(0.7, 0, 0.3) == 1
     assert speedup(0.0, gamma, 0.25) == pytest.approx(1 / (1 + gamma / 4))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_equal_places_are_the_geometric_chain(alpha):
+    for gamma in (0, 1, 5):
+        places = expected_tokens_by_place([alpha] * gamma)
+        assert places == pytest.approx(float(expected_tokens(alpha, gamma)))
+    assert expected_tokens_by_place([0.5, 0.9, 0.0, 1.0]) == pytest.approx(1 + 0.5 + 0.45)
+    with pytest.raises(ValueError, match=r"from 0 to 1; got 1\.5"):
+        expected_tokens_by_place([0.5, 1.5])
+
+
+def test_verifying_is_free_for_one_sequence_and_not_for_many():
+    # at a long context caches are read for longer than drafts multiply: then many are free, too
+    llama, chip = catalog_model("llama-3-8b"), hardware("h100")
+    sizes = {
+        "weight_bytes": llama.n_params() * 2,
+        "cache_bytes_per_sequence": llama.cache_bytes(128),
+        "token_flops": llama.decode_step_flops(1, 128),
+        "bytes_per_s": chip.hbm_bytes_per_s,
+        "flops_per_s": chip.peak_flops_per_s("bf16"),
+    }
+    assert verification_ratio(B=1, gamma=7, **sizes) == 1
+    many = verification_ratio(B=256, gamma=7, **sizes)
+    assert 1 < many <= 8
+    assert speedup(0.8, 7, 0.05, many) < 1 < speedup(0.8, 7, 0.05)
+    assert verification_ratio(B=256, gamma=0, **sizes) == 1
+
+
+def test_the_best_draft_length_is_the_one_that_says_most_tokens_a_second():
+    tokens = [expected_tokens(0.8, gamma) for gamma in range(12)]
+    flat = [1.0] * 12
+    assert best_draft_length(tokens, 10.0, flat) == 0  # a draft dearer than the target
+    assert best_draft_length(tokens, 0.0, flat) == 11  # for nothing, the more the better
+    rates = [n / (gamma * 0.1 + 1) for gamma, n in enumerate(tokens)]
+    best = best_draft_length(tokens, 0.1, flat)
+    assert rates[best] == max(rates)
+    assert 0 < best < 11
+    assert best_draft_length(tokens, 0.1, [1 + 0.3 * gamma for gamma in range(12)]) < best
+    assert best_draft_length([1.0, 2.0], 0.0, [1.0, 2.0]) == 0  # of equals the smallest
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        best_draft_length([1.0, 2.0], 0.1, [1.0])
+    with pytest.raises(ValueError, match="times are positive"):
+        best_draft_length([1.0], 0.1, [0.0])

@@ -70,6 +70,8 @@ NO_FORMULA = {
     "expected_experts_by_share",  # a share for each expert
     "expected_dropped_visits",  # a sum over whole numbers
     "expected_chips",  # binomial coefficients
+    "expected_tokens_by_place",  # an acceptance for each place
+    "best_draft_length",  # lists of measurements
 }
 FORMULAS = [f for room in ROOMS for f in public(room) if f.__name__ not in NO_FORMULA]
 IDS = [f"{f.__module__.rsplit('.', 1)[1]}.{f.__name__}" for f in FORMULAS]

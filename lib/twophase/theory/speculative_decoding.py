@@ -6,8 +6,13 @@ al. 2023 (arXiv 2211.17192), eq. 1 and theorem 3.8; both assume that alpha is th
 token.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import mul
+
 from twophase.theory._domain import Number, formula
 from twophase.theory._ops import where
+from twophase.theory.latency_throughput import step_time_s
 
 
 @formula(zero_ok=("alpha", "gamma"), fraction=("alpha",))
@@ -21,12 +26,68 @@ def expected_tokens(alpha: Number, gamma: Number) -> Number:
     return where(alpha < 1, (1 - alpha ** (gamma + 1)) / missed, gamma + 1)
 
 
-@formula(zero_ok=("alpha", "gamma", "cost_ratio"), fraction=("alpha",))
-def speedup(alpha: Number, gamma: Number, cost_ratio: Number) -> Number:
-    """Tokens per second against the target alone. `cost_ratio`: time of a draft's step over one of
-    the target's.
+def expected_tokens_by_place(acceptances: Sequence[float]) -> float:
+    """The same where each place has an acceptance of its own: 1 + a1 + a1·a2 + ... .
 
-    Assumes that the target reads gamma + 1 tokens in the time of one, as it does while weights
-    bound it.
+    `acceptances[i]`: the probability that drafted token i + 1 is kept, given that those before it
+    were. Measured ones differ from place to place, since a draft that was believed so far is in an
+    easy stretch of text. ValueError for what is no probability.
     """
-    return expected_tokens(alpha, gamma) / (gamma * cost_ratio + 1)
+    if bad := [a for a in acceptances if not 0 <= a <= 1]:
+        raise ValueError(f"an acceptance is a probability, from 0 to 1; got {bad[0]}.")
+    chances: Iterable[float] = accumulate(acceptances, mul)  # that each place is reached and kept
+    return 1 + sum(chances)
+
+
+@formula(zero_ok=("alpha", "gamma", "cost_ratio"), fraction=("alpha",))
+def speedup(alpha: Number, gamma: Number, cost_ratio: Number, verify_ratio: Number = 1) -> Number:
+    """Tokens per second against the target alone. `cost_ratio`: time of a draft's step over one of
+    the target's; `verify_ratio`: time of the target's pass over gamma + 1 tokens over one of its
+    steps (`verification_ratio`), 1 while weights bound it.
+    """
+    return expected_tokens(alpha, gamma) / (gamma * cost_ratio + verify_ratio)
+
+
+@formula(zero_ok=("gamma", "cache_bytes_per_sequence"), least={"B": 1})
+def verification_ratio(
+    weight_bytes: Number,
+    B: Number,
+    cache_bytes_per_sequence: Number,
+    token_flops: Number,
+    gamma: Number,
+    bytes_per_s: Number,
+    flops_per_s: Number,
+) -> Number:
+    """Time of a pass over gamma + 1 tokens of each of B sequences, over that of a plain step.
+
+    Both read the weights and every cache once and multiply for each token (`token_flops`), and the
+    longer of the two counts. So it is 1 until B (gamma + 1) tokens keep the processor busy for as
+    long as the reading takes, and grows towards gamma + 1 from there.
+    """
+    sizes = (weight_bytes, B, cache_bytes_per_sequence)
+    plain = step_time_s(*sizes, B * token_flops, bytes_per_s, flops_per_s)
+    return step_time_s(*sizes, B * (gamma + 1) * token_flops, bytes_per_s, flops_per_s) / plain
+
+
+def best_draft_length(
+    tokens_per_call: Sequence[float], draft_s: float, verify_s: Sequence[float]
+) -> int:
+    """The number of drafted tokens that says most tokens a second, from measured costs; of equals
+    the smallest.
+
+    `tokens_per_call[gamma]` and `verify_s[gamma]`: tokens that a call yields and seconds that it
+    takes with gamma drafted tokens, from 0 (a plain step) on; `draft_s`: seconds of one step of the
+    draft. ValueError for lists of different lengths, or times that are not positive.
+    """
+    if not len(tokens_per_call) == len(verify_s) > 0:
+        raise ValueError(
+            "tokens_per_call and verify_s have one entry for each number of drafted tokens, from 0"
+            f" on; got {len(tokens_per_call)} and {len(verify_s)}."
+        )
+    if draft_s < 0 or min(verify_s) <= 0:
+        raise ValueError(f"times are positive; got {draft_s} and {min(verify_s)} seconds.")
+    rates = [
+        tokens / (gamma * draft_s + seconds)
+        for gamma, (tokens, seconds) in enumerate(zip(tokens_per_call, verify_s, strict=True))
+    ]
+    return rates.index(max(rates))
