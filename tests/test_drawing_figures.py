@@ -115,13 +115,20 @@ def text_contrasts(html: str, theme: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_text_of_a_figure_can_be_read_in_the_sites_colors(theme):
+@pytest.fixture(scope="module")
+def colorful() -> str:
+    """A figure of a page with a word in every color."""
     fig = drawn()
     for number, shade in enumerate(plots.COLORS):
         fig.axes[0].annotate(f"word {number}", (3, 10), color=shade)
-    found = text_contrasts(book_figures.figure(both_forms(fig), ALT, "f0-"), theme)
+    html = book_figures.figure(both_forms(fig), ALT, "f0-")
     plt.close(fig)
+    return html
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_text_of_a_figure_can_be_read_in_the_sites_colors(colorful, theme):
+    found = text_contrasts(colorful, theme)
     assert {f"word {i}" for i in range(len(plots.COLORS))} <= set(found)
     assert min(found.values()) >= 4.5, min(found, key=found.__getitem__)
     pale = text_contrasts('<text style="fill: var(--tp-line)">pale</text>', theme)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from twophase.protocol import AnswerError, ObjectRef, roundtrip
-from twophase.protocol.arguments import Args, ArgumentGuard, lends, lent
+from twophase.protocol.arguments import FIXED, Args, ArgumentGuard, lends, lent
 from twophase.protocol.codec import decode_each, encode_each
 from twophase.protocol.invoke import crossed, find, find_method, guarded
 
@@ -79,6 +79,8 @@ def argument(value: Any) -> Any:
     A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied
     too. A handle stands for its object.
     """
+    if type(value) in FIXED:
+        return value
     kept: list[Any] = []
 
     def keep(thing: Any) -> ObjectRef | None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from twophase.protocol.codec import Callback, encode_each
+from twophase.protocol.codec import Callback, decode_each, encode_each
 from twophase.protocol.errors import AnswerError, ProtocolError
 from twophase.protocol.invoke import guarded
 
@@ -71,7 +71,7 @@ class ArgumentGuard:
                 " make a new one for every call",
                 ("SharedResult",),
             )
-        now = _print([value])
+        now = self._own[-1]
         self._gave = (value, now) if now and len(now) <= LARGEST_KEPT else None
         return value
 
@@ -83,7 +83,7 @@ class ArgumentGuard:
         loans = [_Loan(a) if lends(a) else a for a in args]
         value = guarded(method, tuple(loans), kwargs)
         for i, (was, now) in enumerate(zip(before, _prints((args, kwargs)), strict=True)):
-            if was != now and was not in self._own:
+            if was != now and not self._returned(was):
                 raise AnswerError(
                     "unusable",
                     f"{called} changed its argument {_name(method, i, (args, kwargs))}: what it is"
@@ -98,9 +98,13 @@ class ArgumentGuard:
                     " to the caller; work on a copy",
                     ("ChangedArgument",),
                 )
-        parts = value if isinstance(value, list | tuple) and len(value) <= KEPT else []
-        self._own.extend(_print([part]) for part in (value, *parts))
+        self._own.append(_print([value]))
         return value
+
+    def _returned(self, was: bytes | None) -> bool:
+        """Whether the answer returned this itself, alone or as one of a few. The parts of what it
+        returned are looked at only here: few answers change what they are given."""
+        return was in self._own or any(was in _parts(gave) for gave in reversed(self._own))
 
     def _same(self, before: list[bytes | None], given: Args) -> Args:
         """The arguments as the objects that they were the last time, functions excepted."""
@@ -111,7 +115,7 @@ class ArgumentGuard:
         if len(key) > LARGEST_KEPT or (len(self._given) >= KEPT and key not in self._given):
             return given
         kept = self._given.setdefault(key, given)
-        return kept if _prints(kept) == before else given
+        return kept if kept is given or _prints(kept) == before else given
 
 
 def _prints(given: Args) -> list[bytes | None]:
@@ -128,6 +132,12 @@ def _print(values: list[Any]) -> bytes | None:
         return encode_each(values, lambda value: Callback(0) if callable(value) else None)
     except ProtocolError:
         return None
+
+
+def _parts(gave: bytes | None) -> list[bytes | None]:
+    (value,) = decode_each(gave) if gave is not None else (None,)
+    few = isinstance(value, list | tuple) and len(value) <= KEPT
+    return [_print([part]) for part in value] if few else []
 
 
 def _name(function: Callable[..., Any], at: int, given: Args) -> str:

@@ -38,13 +38,11 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
     room = m["memory_bytes"]
     return {
         "the batch": "valid",
-        "memory": (
-            "fits" if need <= room * SLACK else f"needs {need / 1e9:.2f} GB of {room / 1e9:.2f} GB"
-        ),
+        "memory": ("fits" if need <= room * SLACK else f"needs {need:,.0f} bytes of {room:,.0f}"),
         "step": (
             "in time"
             if took <= limit * SLACK
-            else f"takes {took * 1e3:.3f} ms of {limit * 1e3:.3f} ms"
+            else f"takes {took * 1e3:.6g} ms of {limit * 1e3:.6g} ms"
         ),
         "throughput": (
             "within 5 % of the best" if share * SLACK >= NEAR else f"{share:.4f} of the best"

@@ -89,9 +89,9 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
     limit = w["tpot_limit_s"]
     seen = dict(RIGHT)
     if need > room * SLACK:
-        seen["memory"] = f"needs {need / 1e9:.1f} GB, {room / 1e9:.1f} GB are usable"
+        seen["memory"] = f"needs {need:,.0f} bytes, {room:,.0f} are usable"
     if took > limit * SLACK:
-        seen["step"] = f"takes {took * 1e3:.2f} ms, allowed are {limit * 1e3:.2f} ms"
+        seen["step"] = f"takes {took * 1e3:.6g} ms, allowed are {limit * 1e3:.6g} ms"
     if ratio > NEAR * SLACK:
         seen["price"] = f"{ratio:.3f} times the best"
     return seen
