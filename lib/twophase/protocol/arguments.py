@@ -135,9 +135,10 @@ def _print(values: list[Any]) -> bytes | None:
 
 
 def _parts(gave: bytes | None) -> list[bytes | None]:
-    (value,) = decode_each(gave) if gave is not None else (None,)
-    few = isinstance(value, list | tuple) and len(value) <= KEPT
-    return [_print([part]) for part in value] if few else []
+    value = decode_each(gave)[0] if gave is not None else None
+    if not isinstance(value, list | tuple) or len(value) > KEPT:
+        return []
+    return [_print([part]) for part in value]
 
 
 def _name(function: Callable[..., Any], at: int, given: Args) -> str:
