@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ class Tracer:
         """As `Comm` has it, noted."""
         n, rank, dim = self.size, self.rank, dim % x.ndim
         rows = [x.shape[dim]] * n if sizes is None else list(sizes)
-        row_bytes = x.nbytes // x.shape[dim] if x.shape[dim] else 0
+        row_bytes = x.element_size() * prod(x.shape[:dim] + x.shape[dim + 1 :])
         total = sum(rows) * row_bytes  # every chunk but that of the next rank is handed on
         with self._noted("all_gather", total, total - rows[(rank + 1) % n] * row_bytes):
             return self._comm.all_gather(x, dim, sizes)

@@ -8,13 +8,25 @@ from typing import Any
 import torch
 
 from twophase.kernels.collectives import Comm
+from twophase.parallel.cut_caches import batch_split, length_split
+from twophase.parallel.dealt import expert_parallel, replicas
+from twophase.parallel.pipeline import pipeline
+from twophase.parallel.sequence import sequence_parallel
+from twophase.parallel.stationary import weight_stationary
 from twophase.parallel.tensor import tensor_parallel
 from twophase.parallel.weights import Source
 
 Build = Callable[[Source, Comm, torch.dtype | None, torch.device | str], Any]
 
 LAYOUTS: dict[str, Build] = {
-    "tensor": tensor_parallel,
+    "tensor": tensor_parallel,  # heads, MLP columns and vocabulary cut
+    "batch-split": batch_split,  # the same, with caches cut by sequence
+    "length-split": length_split,  # the same, with caches cut by position
+    "sequence": sequence_parallel,  # a prompt's positions cut, weights whole
+    "stationary": weight_stationary,  # matrices cut both ways
+    "pipeline": pipeline,  # layers dealt out
+    "experts": expert_parallel,  # experts and sequences dealt out
+    "replicas": replicas,  # sequences dealt out, weights whole
 }
 
 

@@ -170,6 +170,42 @@ def vocabulary_part(
     )
 
 
+def logits_part(
+    n_rows: Number,
+    V: Number,
+    sides: tuple[int, ...],
+    summed: bool = False,
+    bytes_per_logit: Number = 4,
+) -> Messages:
+    """Logits of n_rows tokens that single chips have, to all: gathered in pieces or told by one
+    chip, either of which sends n - 1 times their bytes; or `summed`, with zeros for what a chip
+    lacks."""
+    kind = "all_reduce" if summed else "all_gather"
+    return (Collective(kind, n_rows * V * bytes_per_logit, sides, "logits"),)
+
+
+def visits_part(E: Number, sides: tuple[int, ...], bytes_per_count: Number = 8) -> Messages:
+    """How many tokens come to each expert, told before they travel."""
+    return (Collective("all_to_all", E * bytes_per_count, sides, "visits of experts"),)
+
+
+def resting_stream_part(
+    n_tokens: Number,
+    n_rows: Number,
+    D: Number,
+    n_norms: int,
+    sides: tuple[int, ...],
+    bytes_per_activation: Number = 2,
+    bytes_per_square: Number = 4,
+) -> Messages:
+    """What a stream that rests in pieces needs besides its products: each norm's sum of squares of
+    every token, and in the end the streams of n_rows tokens, whole, for the head."""
+    return (
+        Collective("all_reduce", n_tokens * bytes_per_square, sides, "squares", n_norms),
+        Collective("all_gather", n_rows * D * bytes_per_activation, sides, "last streams"),
+    )
+
+
 def repeated(messages: Messages, times: int) -> Messages:
     """The same in each of so many layers."""
     return tuple(
