@@ -1,0 +1,121 @@
+"""Products of quantized matrices in loops are those of the decoded matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from twophase.kernels.compiled.linear import ACTIVATIONS
+from twophase.kernels.compiled.quantized import (
+    Packed,
+    add_product,
+    norm_activate_product,
+    norm_product,
+    pack_for_loops,
+    quantized_matvec,
+)
+from twophase.kernels.quantization.integers import IntegerFormat, Integers, encode
+
+INT8 = IntegerFormat(8, "channel", scale_dtype=torch.float32)
+FORMATS = [
+    INT8,
+    IntegerFormat(4, 32),
+    IntegerFormat(4, 32, affine=True),
+    IntegerFormat(4, 4, scale_dtype=torch.bfloat16),
+    IntegerFormat(4, "channel", affine=True, scale_dtype=torch.float32),
+]
+# one row, rows that leave a tile unfinished, whole tiles
+SIZES = [(1, 32), (130, 64), (256, 96), (257, 320)]
+# sums of products of fp32 in another order, of 320 terms at most: 320·6e-8 of the largest
+TOLERANCE = 2e-5
+
+
+def matrix(outputs: int, inputs: int, how: IntegerFormat) -> Integers:
+    return encode(torch.randn(outputs, inputs) + 0.2, how)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    scale = float(expected.abs().max())
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=TOLERANCE * scale)
+
+
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+@pytest.mark.parametrize(("outputs", "inputs"), SIZES)
+def test_a_product_is_that_of_the_decoded_matrix(
+    outputs: int, inputs: int, how: IntegerFormat
+) -> None:
+    w, x = matrix(outputs, inputs, how), torch.randn(inputs)
+    close(quantized_matvec(pack_for_loops(w), x), w.decode().double() @ x.double())
+
+
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+def test_loops_with_norm_activation_and_residual_are_these_operations(how: IntegerFormat) -> None:
+    D, F = 64, 160
+    x, scale = torch.randn(D), torch.rand(D) + 0.5
+    gate, up, down = matrix(F, D, how), matrix(F, D, how), matrix(D, F, how)
+    q, k = matrix(D, D, how), matrix(10, D, how)
+    eps, none = np.float32(1e-5), np.empty(0, np.float32)
+    h = (x * torch.rsqrt(x.pow(2).mean() + 1e-5) * scale).double()
+    first = x.numpy(), scale.numpy(), none, eps
+    room = np.empty(D, np.float32)
+
+    both, bias = pack_for_loops(q, k), torch.randn(D + 10)
+    y = torch.empty(D + 10)
+    norm_product.serial(*first, both.arrays, bias.numpy(), room, both.sums(), y.numpy())
+    close(y, torch.cat([q.decode(), k.decode()]).double() @ h + bias.double())
+
+    packed, bias = [pack_for_loops(w) for w in (gate, up)], torch.randn(2 * F)
+    y = torch.empty(F)
+    norm_activate_product.parallel(
+        *first, packed[0].arrays, packed[1].arrays, bias.numpy(), ACTIVATIONS["silu"], room,
+        packed[0].sums(), y.numpy(),
+    )  # fmt: skip
+    gates = gate.decode().double() @ h + bias[:F].double()
+    ups = up.decode().double() @ h + bias[F:].double()
+    close(y, torch.nn.functional.silu(gates) * ups)
+
+    narrow, stream, added = pack_for_loops(down), x.clone(), torch.zeros(D)
+    add_product.serial(narrow.arrays, added.numpy(), y.numpy(), narrow.sums(), stream.numpy())
+    close(stream, x.double() + down.decode().double() @ y.double())
+
+
+def test_a_product_reads_the_bytes_that_the_format_has() -> None:
+    w = matrix(256, 128, IntegerFormat(4, 32, scale_dtype=torch.bfloat16))
+    assert pack_for_loops(w).nbytes == w.nbytes
+    w = matrix(256, 128, INT8)
+    assert pack_for_loops(w).nbytes == w.nbytes
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        IntegerFormat(3, 32),
+        IntegerFormat(8, 32),
+        IntegerFormat(8, "channel", affine=True),
+        IntegerFormat(4, "tensor"),
+        IntegerFormat(4, 6),
+        IntegerFormat(4, 40),
+    ],
+    ids=str,
+)
+def test_formats_without_a_loop_are_refused(how: IntegerFormat) -> None:
+    with pytest.raises(ValueError, match="loops read"):
+        pack_for_loops(matrix(3, 48, how))
+
+
+def test_mixtures_and_vectors_that_do_not_fit_are_refused() -> None:
+    w = matrix(3, 32, INT8)
+    with pytest.raises(ValueError, match="one format"):
+        pack_for_loops(w, matrix(3, 32, IntegerFormat(4, 32)))
+    packed: Packed = pack_for_loops(w)
+    for x in (torch.randn(31), torch.randn(32).double(), torch.randn(1, 32)):
+        with pytest.raises(ValueError, match="multiplies fp32"):
+            quantized_matvec(packed, x)
+
+
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+def test_nan_and_infinity_of_the_vector_come_through(how: IntegerFormat) -> None:
+    x = torch.randn(64)
+    x[3] = torch.nan
+    assert quantized_matvec(pack_for_loops(matrix(5, 64, how)), x).isnan().all()
