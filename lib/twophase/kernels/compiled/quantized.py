@@ -66,10 +66,7 @@ def pack_for_loops(*matrices: Integers) -> Packed:
     if any(m.format != f or m.inputs != first.inputs for m in matrices):
         raise ValueError("matrices that one loop reads have one format and the same inputs.")
     if f.bits == 8 and f.group == "channel" and not f.affine:
-        codes = np.concatenate([m.unpacked()[0].numpy() for m in matrices])
-        scales = torch.cat([m.scales[:, 0].float() for m in matrices]).numpy()
-        signed = (codes.astype(np.int16) - f.half).astype(np.int8)
-        return Packed(len(codes), first.inputs, (signed, scales, np.empty(0, np.uint8)))
+        return _rows_of_bytes(matrices)
     size = f.group_of(first.inputs)
     if f.bits != 4 or f.group == "tensor" or size % 4 or first.inputs % size:
         raise ValueError(
@@ -91,6 +88,14 @@ def pack_for_loops(*matrices: Integers) -> Packed:
     lanes = (scales.view(torch.uint16) if bits else scales.float()).transpose(1, 2)
     arrays = (halves.transpose(1, 2), lanes, zeros)
     return Packed(outputs, first.inputs, tuple(a.contiguous().numpy() for a in arrays))  # type: ignore[arg-type]
+
+
+def _rows_of_bytes(matrices: tuple[Integers, ...]) -> Packed:
+    codes = torch.cat([m.unpacked()[0] for m in matrices])  # [outputs, inputs]
+    scales = torch.cat([m.scales[:, 0].float() for m in matrices])  # [outputs]
+    signed = (codes.to(torch.int16) - matrices[0].format.half).to(torch.int8)
+    arrays = signed.numpy(), scales.numpy(), np.empty(0, np.uint8)
+    return Packed(len(codes), codes.shape[1], arrays)
 
 
 def _tiles(rows: torch.Tensor) -> torch.Tensor:

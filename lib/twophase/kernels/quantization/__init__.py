@@ -11,4 +11,9 @@ Each module holds one family. What is encoded knows its bytes (`nbytes`), and th
 - `normal_float`: NF4, whose levels are quantiles of the normal distribution; double quantization.
 - `gguf`: the blocks of llama.cpp's files: q8_0, q4_0; `q4_k`, `q6_k`: super-blocks of 256, whose
   scales are quantized too (`k_search` looks for them).
+
+And what chooses codes or scales by calibration inputs, or rounds what is computed:
+
+- `gptq`: column by column, errors made up for. `scaling`: AWQ's and SmoothQuant's input scales.
+- `int8_products`: activations in int8, outliers apart (LLM.int8()). `cached`: keys and values.
 """
