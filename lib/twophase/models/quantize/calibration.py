@@ -1,0 +1,84 @@
+"""What the inputs of linear layers look like: sums over tokens that a model reads."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from twophase.models import corpus
+from twophase.models.linear import linears
+from twophase.models.transformer import Transformer
+
+
+@dataclass
+class Inputs:
+    """Of a layer's inputs x [tokens, I]: XᵀX (fp64 [I, I]), Σ |x| and max |x| ([I]), and tokens."""
+
+    hessian: torch.Tensor
+    total_size: torch.Tensor
+    largest: torch.Tensor
+    n: int = 0
+
+    def add(self, x: torch.Tensor) -> None:
+        """Take in inputs [..., I]."""
+        flat = x.detach().flatten(0, -2).float()  # [tokens, I]
+        self.hessian += (flat.T @ flat).double()
+        self.total_size += flat.abs().sum(0)
+        self.largest = torch.maximum(self.largest, flat.abs().amax(0))
+        self.n += len(flat)
+
+    @property
+    def mean_size(self) -> torch.Tensor:
+        """Mean |x| of each input, [I]."""
+        return self.total_size / max(1, self.n)
+
+
+@torch.no_grad()
+def watch(
+    model: Transformer, names: Iterable[str], tokens: torch.Tensor, B: int = 8
+) -> dict[str, Inputs]:
+    """The inputs of the named layers while the model reads `tokens`, int64 [windows, T]."""
+    layers = dict(model.named_modules())
+    found: dict[str, Inputs] = {}
+    hooks = []
+    for name in names:
+        I = int(layers[name].in_features)  # type: ignore[arg-type]
+        seen = found[name] = Inputs(torch.zeros(I, I).double(), torch.zeros(I), torch.zeros(I))
+
+        def look(module: nn.Module, args: tuple[torch.Tensor, ...], seen: Inputs = seen) -> None:
+            seen.add(args[0])
+
+        hooks.append(layers[name].register_forward_pre_hook(look))
+    try:
+        for part in tokens.split(B):
+            model.hidden(part)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def body_linears(model: Transformer) -> list[str]:
+    """The linear layers of a model, its output matrix apart: what is quantized."""
+    return [name for name, _ in linears(model) if name.startswith("layers.")]
+
+
+def corpus_windows(n: int, T: int, seed: int = 0) -> torch.Tensor:
+    """Windows of the training corpus as bytes, int64 [n, T], the same for a seed."""
+    return windows(corpus.load("train"), n, T, seed)
+
+
+def windows(data: np.ndarray | Sequence[int], n: int, T: int, seed: int = 0) -> torch.Tensor:
+    """n windows of T tokens from random places of a text, int64 [n, T]. ValueError if it is shorter
+    than one."""
+    tokens = torch.from_numpy(np.asarray(data).astype(np.int64))
+    if len(tokens) < T or n < 1:
+        raise ValueError(
+            f"calibration needs at least one window of {T} tokens; got {n} of a text of"
+            f" {len(tokens)}."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    starts = torch.randint(0, len(tokens) - T + 1, (n,), generator=generator)
+    return tokens[starts[:, None] + torch.arange(T)]  # [n, T]
