@@ -4,8 +4,8 @@ The layer's output error on calibration inputs X is tr(ΔW H ΔWᵀ) with H = X�
 rounded, columns j > i make up for most of it if they move by −(w_i − q_i) / [H⁻¹]_ii · [H⁻¹]_ij,
 where H⁻¹ is the inverse over the columns that are left (optimal brain surgery). One upper Cholesky
 factor U of the whole inverse, H⁻¹ = UᵀU, holds the rows of all these inverses: [H⁻¹]_ij / [H⁻¹]_ii
-= U_ij / U_ii. (Frantar et al. 2023, arXiv 2210.17323, section 3, algorithm 1; updates here reach all
-later columns at once, which changes the order of sums and nothing else.)
+= U_ij / U_ii. (Frantar et al. 2023, arXiv 2210.17323, section 3, algorithm 1; updates here reach
+all later columns at once, which changes the order of sums and nothing else.)
 """
 
 import torch

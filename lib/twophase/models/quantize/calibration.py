@@ -44,7 +44,7 @@ def watch(
     found: dict[str, Inputs] = {}
     hooks = []
     for name in names:
-        I = int(layers[name].in_features)  # type: ignore[arg-type]
+        I = int(layers[name].in_features)
         seen = found[name] = Inputs(torch.zeros(I, I).double(), torch.zeros(I), torch.zeros(I))
 
         def look(module: nn.Module, args: tuple[torch.Tensor, ...], seen: Inputs = seen) -> None:
@@ -52,8 +52,8 @@ def watch(
 
         hooks.append(layers[name].register_forward_pre_hook(look))
     try:
-        for part in tokens.split(B):
-            model.hidden(part)
+        for i in range(0, len(tokens), B):
+            model.hidden(tokens[i : i + B])
     finally:
         for hook in hooks:
             hook.remove()

@@ -35,17 +35,16 @@ def folds(model: Transformer) -> Iterator[Fold]:
         before_mlp = b.pre_feedforward_layernorm if b.four_norms else b.post_attention_layernorm
         at = f"layers.{i}"
         if type(attention) is GroupedQueryAttention:
-            names = ("q_proj", "k_proj", "v_proj") if attention.has_keys else ("q_proj",)
-            yield Fold(
-                tuple(f"{at}.self_attn.{name}" for name in names), _divide_norm(b.input_layernorm)
-            )
+            own = ("k_proj", "v_proj") if attention.has_keys else ()
+            readers = tuple(f"{at}.self_attn.{name}" for name in ("q_proj", *own))
+            yield Fold(readers, _divide_norm(b.input_layernorm))
             c = attention.config
             if attention.has_keys and not attention.is_read_later and c.N == c.K:
                 yield Fold((f"{at}.self_attn.o_proj",), _divide_rows(attention.v_proj))
         if type(mlp) in (GatedMLP, PlainMLP):
             gated = type(mlp) is GatedMLP
-            names = ("gate_proj", "up_proj") if gated else ("up_proj",)
-            yield Fold(tuple(f"{at}.mlp.{name}" for name in names), _divide_norm(before_mlp))
+            first = (f"{at}.mlp.gate_proj",) if gated else ()
+            yield Fold((*first, f"{at}.mlp.up_proj"), _divide_norm(before_mlp))
             if gated:
                 yield Fold((f"{at}.mlp.down_proj",), _divide_rows(mlp.up_proj))
 
@@ -78,5 +77,5 @@ def scale_inputs(model: Transformer, fold: Fold, scales: torch.Tensor) -> None:
     the model computes what it computed."""
     layers = dict(model.named_modules())
     for name in fold.readers:
-        layers[name].weight.mul_(scales)  # type: ignore[union-attr, operator]
+        layers[name].weight.mul_(scales)
     fold.divide(scales)

@@ -14,6 +14,8 @@ class QuantizedLinear(nn.Module):
     loops that read the codes (`kernels.compiled.quantized`).
     """
 
+    codes: torch.Tensor
+    scales: torch.Tensor
     zeros: torch.Tensor | None
 
     def __init__(self, stored: Integers, bias: torch.Tensor | None = None) -> None:
@@ -29,14 +31,14 @@ class QuantizedLinear(nn.Module):
         """Moves to a device; a change of dtype (`model.to(torch.bfloat16)`) leaves scales as they
         are, since codes were rounded with them."""
         scales = self.scales
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.scales = scales.to(self.scales.device)
         return self
 
     @property
     def stored(self) -> Integers:
         """The matrix as its format has it."""
-        return Integers(self.format, self.in_features, self.codes, self.scales, self.zeros)  # type: ignore[arg-type]
+        return Integers(self.format, self.in_features, self.codes, self.scales, self.zeros)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., inputs] → [..., outputs], in x's dtype."""

@@ -1,0 +1,110 @@
+"""A quantized model in a directory: `quantized.json` says what it is, `quantized.safetensors` holds
+codes, scales, zero points, and the weights that were left as they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.models.blank import blank
+from twophase.models.checkpoints import write_card
+from twophase.models.config import Config
+from twophase.models.linear import replace_linears
+from twophase.models.quantize.linear import QuantizedLinear, blank_linear
+from twophase.models.transformer import Transformer
+
+CARD, WEIGHTS = "quantized.json", "quantized.safetensors"
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def save(model: Transformer, folder: Path, details: dict[str, Any]) -> None:
+    """Write a quantized model and its card, with `details` of how it came about. ValueError if no
+    layer is quantized, or formats differ."""
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, QuantizedLinear)}
+    formats = {layer.format for layer in layers.values()}
+    if len(formats) != 1:
+        raise ValueError(f"a directory holds one format; this model has {len(formats)}.")
+    how = formats.pop()
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {k: v.detach().to("cpu").contiguous() for k, v in model.state_dict().items()}
+    if model.config.tied:
+        del state["lm_head.weight"]
+    (folder / CARD).unlink(missing_ok=True)  # at no moment does a card stand beside other weights
+    save_file(state, folder / WEIGHTS)
+    form = {
+        "bits": how.bits,
+        "group": how.group,
+        "affine": how.affine,
+        "scale_dtype": str(how.scale_dtype).removeprefix("torch."),
+    }
+    card = {"config": model.config.to_dict(), "format": form, "layers": sorted(layers)}
+    write_card(folder / CARD, {**card, **details})
+
+
+def is_quantized(folder: Path) -> bool:
+    """Whether a directory holds a quantized model of ours."""
+    return (folder / CARD).is_file()
+
+
+def card(folder: Path) -> dict[str, Any]:
+    """What `quantized.json` says. ValueError if it cannot be read."""
+    try:
+        found = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        Config(**found["config"])
+        _format(found)
+        list(found["layers"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{folder / CARD} cannot be read ({error}): quantize again.") from None
+    return found  # type: ignore[no-any-return]
+
+
+def load(
+    folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
+) -> Transformer:
+    """The model in a directory, ready to run; `dtype` of what is not quantized (None: as stored).
+
+    ValueError, in one sentence, for a file that is missing, damaged, or does not fit its card.
+    """
+    known = card(folder)
+    how, wanted = _format(known), set(known["layers"])
+    try:
+        state = load_file(folder / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{folder / WEIGHTS} cannot be read ({error}): quantize again.") from None
+    model = blank(Config(**known["config"]))
+
+    def replace(name: str, it: torch.nn.Linear) -> QuantizedLinear | None:
+        if name not in wanted:
+            return None
+        return blank_linear(how, it.in_features, it.out_features, it.bias is not None)
+
+    replace_linears(model, replace)
+    if model.config.tied:
+        state["lm_head.weight"] = state.get("embed_tokens.weight", torch.empty(0))
+    expected = {
+        k: (list(v.shape), v.dtype.is_floating_point) for k, v in model.state_dict().items()
+    }
+    found = {k: (list(v.shape), v.dtype.is_floating_point) for k, v in state.items()}
+    if wrong := sorted(
+        k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k)
+    ):
+        raise ValueError(f"{folder / WEIGHTS} does not fit its card at {wrong[0]}: quantize again.")
+    model.load_state_dict(state, assign=True)
+    if model.config.tied:
+        model.lm_head.weight = model.embed_tokens.weight
+    model.to(device=device, dtype=dtype).requires_grad_(False)
+    return model.eval()
+
+
+def _shapes(state: dict[str, torch.Tensor]) -> dict[str, tuple[tuple[int, ...], bool]]:
+    """Shape of each tensor, and whether it holds floats."""
+    return {key: (tuple(value.shape), value.is_floating_point()) for key, value in state.items()}
+
+
+def _format(known: dict[str, Any]) -> IntegerFormat:
+    form = known["format"]
+    return IntegerFormat(form["bits"], form["group"], form["affine"], DTYPES[form["scale_dtype"]])
