@@ -1,0 +1,67 @@
+"""The picture of the family that grows from chapter to chapter: what a member loses over what its
+cache takes, and how long its steps last over the context."""
+
+from collections.abc import Collection, Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from twophase.measure.plots import COLORS, figure, label, unit_axis
+from twophase.models.quality import Quality
+
+MARKS = "osD^vPX*"
+
+
+def front(
+    members: Mapping[str, Quality],
+    S: int,
+    step_s: Mapping[str, Mapping[int, float]],
+    labels_left: Collection[str] = (),
+) -> Figure:
+    """Left: bits per byte over cache bytes per token at `S` tokens, a point for each member at the
+    mean of its seeds, a bar from the lowest to the highest, the number of seeds in brackets.
+    Right: seconds of a step over the context, {member: {tokens: seconds}}.
+
+    The names in `labels_left` stand left of their points, for those that have a neighbor on the
+    right. ValueError if a context or a time is not positive, or there is no member.
+    """
+    if not members:
+        raise ValueError("the picture needs a member; got none.")
+    if any(n <= 0 or t <= 0 for points in step_s.values() for n, t in points.items()):
+        raise ValueError("contexts and times lie on logarithmic axes: each must be above 0.")
+    fig, (losses, times) = figure(1, 2, figsize=(9.0, 4.0))
+    _losses(losses, members, S, labels_left)
+    for i, (name, points) in enumerate(step_s.items()):
+        mark, color = MARKS[i % len(MARKS)], COLORS[i % len(COLORS)]
+        times.loglog([*points], [*points.values()], mark + "-", color=color, ms=4, label=name)
+    label(times, "context [tokens]", "time of a step [s]")
+    unit_axis(times, "y", "s")
+    contexts = sorted({n for points in step_s.values() for n in points})
+    times.set_xticks(contexts, [f"{n:,}" for n in contexts])
+    times.minorticks_off()
+    if step_s:
+        times.legend(fontsize=8)
+    return fig
+
+
+def _losses(
+    ax: Axes, members: Mapping[str, Quality], S: int, labels_left: Collection[str]
+) -> None:
+    kept = [m.cache_bytes_per_token(S) for m in members.values()]
+    for i, (m, x) in enumerate(zip(members.values(), kept, strict=True)):
+        low, high = m.ends
+        bar = [[m.mean - low], [high - m.mean]]
+        color = COLORS[i % len(COLORS)]
+        ax.errorbar([x], [m.mean], bar, fmt="o", color=color, capsize=3, markersize=5)
+        left = m.name in labels_left
+        ax.annotate(
+            f"{m.name} ({len(m.bits)})",
+            (x, m.mean),
+            xytext=(-4, -14) if left else (5, 4),
+            ha="right" if left else "left",
+            textcoords="offset points",
+            fontsize=8,
+        )
+    ax.set_xscale("log")
+    ax.set_xlim(min(kept) * 0.7, max(kept) * 3)  # room for the name on the right
+    label(ax, f"cache per token at {S:,} tokens [bytes]", "bits per byte")

@@ -1,0 +1,33 @@
+"""The picture that closes chapter 7 and grows in later ones shows what the cards say."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import pytest
+
+from twophase.models.front import front
+from twophase.models.quality import quality
+
+
+def test_each_member_stands_at_its_mean_with_its_seeds_and_its_bar() -> None:
+    members = quality(["mha", "gqa", "sliding"])
+    fig = front(members, 256, {"gqa": {256: 1e-3, 1024: 2e-3}}, labels_left={"gqa"})
+    losses, times = fig.axes
+    for m, bar, text in zip(members.values(), losses.containers, losses.texts, strict=True):
+        (x,), (y,) = bar.lines[0].get_data()
+        assert (x, y) == (m.cache_bytes_per_token(256), pytest.approx(m.mean))
+        ends = bar.lines[2][0].get_segments()[0][:, 1]
+        assert tuple(ends) == pytest.approx(m.ends)
+        assert text.get_text() == f"{m.name} ({len(m.bits)})"
+        assert losses.get_xlim()[0] < x < losses.get_xlim()[1]
+    assert [*times.lines[0].get_xdata()] == [256, 1024]
+    assert [*times.lines[0].get_ydata()] == [1e-3, 2e-3]
+    plt.close(fig)
+
+
+def test_what_a_logarithmic_axis_cannot_show_is_refused() -> None:
+    members = quality(["gqa"])
+    with pytest.raises(ValueError, match="logarithmic"):
+        front(members, 256, {"gqa": {0: 1.0}})
+    with pytest.raises(ValueError, match="got none"):
+        front({}, 256, {})
