@@ -44,9 +44,7 @@ def front(
     return fig
 
 
-def _losses(
-    ax: Axes, members: Mapping[str, Quality], S: int, labels_left: Collection[str]
-) -> None:
+def _losses(ax: Axes, members: Mapping[str, Quality], S: int, labels_left: Collection[str]) -> None:
     kept = [m.cache_bytes_per_token(S) for m in members.values()]
     for i, (m, x) in enumerate(zip(members.values(), kept, strict=True)):
         low, high = m.ends
