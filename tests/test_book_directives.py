@@ -21,6 +21,7 @@ PARTS = [
     "book_figures",
     "book_glossary",
     "book_search",
+    "book_tables",
 ]
 SETTINGS = {
     "extensions": ["myst_nb", "sphinx.ext.mathjax", *PARTS],
@@ -357,3 +358,24 @@ def test_a_formula_in_a_passage_is_what_a_person_would_type(tex: str, said: str)
     from book_search import formula
 
     assert formula(tex) == said
+
+
+def test_a_caption_stands_above_the_box_in_which_its_table_scrolls(tmp_path: Path) -> None:
+    rows = "| a | b |\n|---|---|\n| 1 | 2 |\n"
+    named = f":::{{table}} Two *numbers*\n:name: two-numbers\n{rows}:::\n"
+    raw = "<table class='mine'><caption>Raw</caption><tbody><tr><td>1</td></tr></tbody></table>\n"
+    out, warnings = make_book(tmp_path, {"page": f"# Page\n\n{rows}\n{named}\n{raw}"})
+    html = (out / "page.html").read_text("utf8")
+    assert warnings == ""
+    assert "<caption" not in html
+    assert html.count('<div class="tp-scroll"><table') == html.count("</table></div></div>") == 3
+    above = re.findall(
+        r'<p class="tp-table-caption" id="(.*?)">(.*?)</p>\s*<div class="tp-scroll"><table(.*?)>',
+        html,
+        re.DOTALL,
+    )
+    assert [re.sub("<[^>]*>|¶", "", said).strip() for _, said, _ in above] == [
+        "Two numbers",
+        "Raw",
+    ]
+    assert all(f'aria-labelledby="{name}"' in head for name, _, head in above)

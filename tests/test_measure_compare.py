@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from twophase.measure import Table, binary, compare, plots, si
+from twophase.measure.listings import COLUMNS, Listing
 from twophase.theory.hardware import Hardware
 
 mpl.use("Agg")
@@ -175,3 +176,20 @@ def test_the_same_figure_is_the_same_svg_and_small():
 
     assert svg() == svg()
     assert len(svg()) < 100_000
+
+
+def test_a_listing_is_the_source_and_what_a_page_would_cut_is_refused() -> None:
+    class Short:
+        def held(self) -> int:
+            return 1
+
+        def empty(self) -> None: ...
+
+    def long() -> str:
+        return "a line that is too long for a page, which shows no more than eighty of its columns"
+
+    shown = Listing(Short.held, Short.empty)._repr_markdown_()
+    both = "def held(self) -> int:\n    return 1\n\ndef empty(self) -> None: ...\n"
+    assert shown == f"```python\n{both}```"
+    with pytest.raises(ValueError, match=f"shows {COLUMNS} columns, and this line has 9"):
+        Listing(long)

@@ -11,6 +11,7 @@ PARTS = [
     "book_exercises",
     "book_play",
     "book_figures",
+    "book_tables",
     "book_glossary",
     "book_api",
     "book_search",

@@ -103,17 +103,6 @@
 
   // What scrolls sideways can be scrolled with the keyboard, and has a name.
   function scrollers() {
-    for (const table of document.querySelectorAll("article table")) {
-      if (table.closest(".tp-scroll")) continue;
-      const holder = document.createElement("div");
-      holder.className = "tp-scroll";
-      table.before(holder);
-      holder.append(table);
-      if (!table.caption) continue;
-      const words = document.createElement("span"); // stays in view while the table scrolls
-      words.append(...table.caption.childNodes);
-      table.caption.append(words);
-    }
     const name = { "TABLE": "table", "PRE": "code", "MJX-CONTAINER": "formula" };
     function mark() {
       for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article mjx-container[display='true'], article .tp-plot, article .cell_output .output")) {

@@ -48,17 +48,11 @@ CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, ar
   .map(box => (box.innerText || box.tagName).trim().slice(0, 60))"""
 PAPER = (Path(__file__).parent / "paper.js").read_text("utf8")
 FIGURES = (Path(__file__).parent / "figures.js").read_text("utf8")
-CAPTIONS = """[...document.querySelectorAll('article .tp-scroll')].flatMap(box => {
-  const caption = box.querySelector('caption > span');
-  if (!caption) return [];
-  const cut = [0, box.scrollWidth].some(left => {
-    box.scrollLeft = left;
-    const words = caption.getBoundingClientRect(), room = box.getBoundingClientRect();
-    return words.left < room.left - 1 || words.right > room.right + 1;
-  });
-  box.scrollLeft = 0;
-  return cut ? [caption.innerText.slice(0, 60)] : [];
-})"""
+# A caption stands outside of the box that scrolls, and within the page.
+CAPTIONS = """[...document.querySelectorAll('article caption, article .tp-table-caption')]
+  .filter(caption => caption.closest('.tp-scroll')
+    || caption.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(caption => caption.innerText.slice(0, 60))"""
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({
   id: v.id, impact: v.impact, help: v.help,
@@ -255,7 +249,7 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")
     found += tab.run(FIGURES)
-    found += [f"a caption leaves its table: {text}" for text in tab.run(CAPTIONS)]
+    found += [f"a caption is cut with its table: {text}" for text in tab.run(CAPTIONS)]
     if view.startswith("print"):
         found += [f"cut on paper: {text}" for text in tab.run(CUT)] + tab.run(PAPER)
     elif axe:

@@ -13,11 +13,16 @@ import torch
 POOLINGS = ("mean", "first")
 
 
-def decode_by_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """A decode step, query head by query head: q [N, H] over k and v [S, K, H]; returns [N, H].
+def decode_by_head(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+) -> torch.Tensor:
+    """A decode step, query head by query head.
 
-    A KV head stays on the chip until the next one is fetched, so the G neighbors that share it
-    fetch it once. Raises ValueError if shapes do not fit.
+    q is [N, H], k and v are [S, K, H]; returns [N, H]. A KV head stays on the
+    chip until the next one is fetched, so the G neighbors that share it fetch
+    it once. Raises ValueError if shapes do not fit.
     """
     check_decode(q, k, v)
     G = q.shape[0] // k.shape[1]
@@ -29,13 +34,21 @@ def decode_by_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.T
     return torch.stack(outs)  # [N, H]
 
 
-def fetch(k: torch.Tensor, v: torch.Tensor, kv_head: int) -> tuple[torch.Tensor, torch.Tensor]:
+def fetch(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    kv_head: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """One head's keys and values, [S, H] each, read from memory."""
     return k[:, kv_head], v[:, kv_head]
 
 
-def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """One query [H] over keys and values [S, H] that are on the chip; returns [H]."""
+def attend(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> torch.Tensor:
+    """One query [H] over keys and values [S, H] on the chip; returns [H]."""
     weights = (keys @ query / math.sqrt(len(query))).softmax(-1)  # [S]
     return weights @ values
 

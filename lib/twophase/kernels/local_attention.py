@@ -116,18 +116,23 @@ class RingKVCache(KVCache):
         return keys, values, mask
 
     def _positions(self, lengths: torch.Tensor, n: int) -> torch.Tensor:
-        """Where in the text the tokens in the first n slots stand, in a ring of sequences of these
-        lengths [B]: int64 [B, n]; below 0 where there is none."""
+        """Where in the text the tokens in the first n slots stand, in a ring
+        of sequences of these lengths [B]: int64 [B, n]; below 0 where there is
+        none."""
         last = lengths[:, None] - 1  # [B, 1]
-        return last - (last - torch.arange(n, device=lengths.device)).remainder(self.slots)
+        slots = torch.arange(n, device=lengths.device)  # [n]
+        return last - (last - slots).remainder(self.slots)  # [B, n]
 
     def _tail(self, ring: torch.Tensor, length: int) -> list[torch.Tensor]:
-        """The last `window − 1` of `length` tokens in the order of the text, in one part or two."""
+        """The last `window − 1` of `length` tokens in the order of the text,
+        in one part or two."""
         held = min(length, self.window - 1)
         first, last = (length - held) % self.slots, length % self.slots
         if held == 0:
             return []
-        return [ring[:, first:last]] if first < last else [ring[:, first:], ring[:, :last]]
+        if first < last:
+            return [ring[:, first:last]]
+        return [ring[:, first:], ring[:, :last]]
 
     def move(self, span: Span, paths: Sequence[Sequence[int]]) -> None:
         """Put the tokens `paths[b]` of a tree one after the other, so that they can stay."""

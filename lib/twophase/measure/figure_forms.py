@@ -16,7 +16,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.legend import Legend
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogFormatterMathtext
+from matplotlib.ticker import LogFormatterMathtext, LogFormatterSciNotation
 
 from .tables import si
 
@@ -43,7 +43,8 @@ def svg_of(fig: Figure) -> str:
 def both_forms(fig: Figure) -> str:
     """The figure as SVG, with its narrow form inside as metadata."""
     shrunk = max(1.0, float(fig.get_size_inches()[0]) / PAGE)
-    wide = svg_of(raise_small_texts(_copied(fig), 8.8 * shrunk))  # 11 pixels as shown
+    plain = write_powers_out(_copied(fig))
+    wide = svg_of(raise_small_texts(plain, 8.8 * shrunk))  # 11 pixels as shown
     narrow = svg_of(narrowed(fig))
     inside = f'<metadata id="{MARK}">{b64encode(narrow.encode()).decode()}</metadata>'
     return wide[: wide.rindex("</svg>")] + inside + "</svg>\n"
@@ -58,19 +59,35 @@ def raise_small_texts(fig: Figure, points: float = SMALLEST) -> Figure:
     return fig
 
 
+class PlainPowers(LogFormatterSciNotation):
+    """Labels the same ticks of a logarithmic axis, but writes 1 M where others write 10 to the 6th:
+    an exponent is smaller than any text may be."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return si(x) if super().__call__(x, pos) else ""
+
+
+def write_powers_out(fig: Figure) -> Figure:
+    """Let no tick of the figure have an exponent; returns it."""
+    for ax in fig.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+                axis.set_major_formatter(PlainPowers())
+            if isinstance(axis.get_minor_formatter(), LogFormatterMathtext):
+                axis.set_minor_formatter(PlainPowers())
+    return fig
+
+
 def narrowed(fig: Figure) -> Figure:
     """A copy of a figure, one column wide."""
     across, high = map(float, fig.get_size_inches())
-    fig = raise_small_texts(_copied(fig))
+    fig = write_powers_out(raise_small_texts(_copied(fig)))
     axes = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
     rows = fig.add_gridspec(len(axes), 1)
     for number, ax in enumerate(axes):
         ax.set_subplotspec(rows[number, 0])
         ax.tick_params(labelleft=True, labelbottom=True)  # hidden where panels share an axis
         _break_texts(ax)
-        for axis in (ax.xaxis, ax.yaxis):  # the exponent of a power would be too small
-            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
-                axis.set_major_formatter(FuncFormatter(lambda value, _: si(value)))
     lines = _put_legends_below(fig)
     alone = high if high > across else min(high, 4.2)  # one drawn tall needs its height
     panel = PANEL if len(axes) > 1 else alone

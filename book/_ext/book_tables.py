@@ -1,0 +1,50 @@
+"""Every table in a box that scrolls sideways, and its caption above that box: a caption inside of it
+would be cut with it on a phone."""
+
+import re
+from itertools import count
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+TABLE = re.compile(
+    r'(?P<theme><div class="pst-scrollable-table-container">)?<table\b(?P<head>[^>]*)>\s*'
+    r"(?:<caption\b[^>]*>(?P<caption>.*?)</caption>)?(?P<body>.*?</table>)(?(theme)\s*</div>)",
+    re.DOTALL,
+)
+
+
+def in_boxes(page: str) -> str:
+    """The page's HTML with every table in a box of its own, named by the caption above."""
+    numbers = count(1)
+
+    def boxed(found: re.Match[str]) -> str:
+        caption, head = found["caption"], found["head"]
+        said = ""
+        if caption:
+            name = f"tp-caption-{next(numbers)}"
+            said = f'<p class="tp-table-caption" id="{name}">{caption.strip()}</p>\n'
+            head += f' aria-labelledby="{name}"'
+        return (
+            f'<div class="tp-tabular">{said}<div class="tp-scroll"><table{head}>'
+            f"{found['body']}</div></div>"
+        )
+
+    return TABLE.sub(boxed, page)
+
+
+def box_tables(
+    app: Sphinx,
+    pagename: str,
+    templatename: str,
+    context: dict[str, Any],
+    doctree: nodes.document | None,
+) -> None:
+    if "body" in context:
+        context["body"] = in_boxes(context["body"])
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("html-page-context", box_tables)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
