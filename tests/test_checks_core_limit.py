@@ -23,7 +23,7 @@ from patience import PATIENCE_S
 
 from twophase.checks import limit
 from twophase.checks.judge import PATIENCE, Bench, Verdict
-from twophase.checks.limit import LimitedAnswer, Overtime, limited
+from twophase.checks.limit import LimitedAnswer, Overtime, limited, overtime_says
 from twophase.protocol.waited import Waited
 
 LIMIT_S = 0.2
@@ -207,3 +207,10 @@ def test_in_a_real_kernel_the_cell_ends_and_the_kernel_goes_on(tmp_path: Path) -
     assert "did not end within the 0.5 s that a case has, and was stopped" in said
     assert "To see it yourself:\n    max_batch(" in said
     assert nb.cells[4].outputs[-1].data["text/plain"] == "Right. 2 of 2 points"
+
+
+def test_who_waited_longer_than_the_limit_reads_why() -> None:
+    said = overtime_says("10 s that a case has", took_s=54.2, limit_s=10)
+    assert "within the 10 s that a case has, and was stopped (after 54 s on the clock: " in said
+    assert said.endswith(" not count). Is there a loop that never ends?")
+    assert "clock" not in overtime_says("10 s that a case has", took_s=19.9, limit_s=10)

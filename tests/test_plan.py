@@ -132,6 +132,8 @@ def test_what_does_not_fit_says_what_would_and_promises_nothing() -> None:
     assert shown.exit_code == 1
     assert "does not fit" in shown.stdout
     assert "tokens/s" not in shown.stdout
+    for word in ("TTFT", "step", "peak rates", "throughput", "latency", "times", "decodes"):
+        assert word not in shown.stdout.partition("Assumed")[2]
     found = as_json("--model", "gpt-3", "--hardware", "a100", fits=False)
     assert (found["max_batch"], found["max_context"], found["chips_needed"]) == (0, 0, 5)
 

@@ -1,5 +1,5 @@
-"""Every table in a box that scrolls sideways, and its caption above that box: a caption inside of it
-would be cut with it on a phone."""
+"""Every table in a box that scrolls sideways, its caption above that box: inside of it the caption
+would be cut with the table, on a phone."""
 
 import re
 from itertools import count

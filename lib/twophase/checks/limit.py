@@ -24,6 +24,8 @@ from twophase.protocol.waited import Waited
 AGAIN_S = 0.1  # rings again, should the answer have caught it
 PATIENCE = 20  # times, before it is said that it does
 
+NOTICED_S = 10  # more than the limit, and a person wonders why
+
 T = TypeVar("T")
 
 
@@ -53,16 +55,27 @@ class LimitedAnswer(LocalAnswer):
         try:
             return limited(limit_s, check)
         except Overtime:
+            took_s = time.monotonic() - began
             given = f"{self._case_s:g} s that a case has"
             if limit_s < self._case_s:
                 given = f"{self._whole_s:g} s that all cases together have"
-            raise AnswerError(
-                "timeout",
-                f"your answer did not end within the {given}, and was stopped. Is there a loop that"
-                " never ends?",
-            ) from None
+            raise AnswerError("timeout", overtime_says(given, took_s, limit_s)) from None
         finally:
             self._left_s = max(0.1, self._left_s - (time.monotonic() - began))
+
+
+def overtime_says(given: str, took_s: float, limit_s: float) -> str:
+    """What somebody reads whose answer was stopped: also why they waited longer, if they did."""
+    waited = ""
+    if took_s > limit_s + NOTICED_S:
+        waited = (
+            f" (after {took_s:.0f} s on the clock: what other programs take of the processor does"
+            " not count)"
+        )
+    return (
+        f"your answer did not end within the {given}, and was stopped{waited}. Is there a loop that"
+        " never ends?"
+    )
 
 
 def limited(seconds: float, run: Callable[[], T]) -> T:

@@ -114,7 +114,7 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
         service=_service(d) if memory.fits else None,
         binds=_binds(step),
         would_fit=remedies(d),
-        assumptions=assumptions(arch, workload),
+        assumptions=assumptions(arch, workload, runs=memory.fits),
         warnings=warnings(d),
     )
 

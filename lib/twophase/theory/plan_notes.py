@@ -8,17 +8,23 @@ from twophase.theory.workload import Workload
 LITTLE_LEFT = 0.05
 
 
-def assumptions(arch: Architecture, w: Workload) -> tuple[str, ...]:
-    """What the numbers of a plan rest on."""
+def assumptions(arch: Architecture, w: Workload, *, runs: bool = True) -> tuple[str, ...]:
+    """What the numbers of a plan rest on; of one that does not fit, and so never runs, those of its
+    memory alone."""
+    positions = f"{w.context:,} positions in every sequence"
+    usable = f"an engine uses {w.usable_fraction:g} of a chip's memory (--usable)"
+    if not runs:
+        about = (_formats(w), usable, f"memory is for {positions}")
+        return (*about, *_chips(arch, w, "sizes are"), *_reserve(w))
     return (
-        _formats(w),
-        f"an engine uses {w.usable_fraction:g} of a chip's memory (--usable)",
+        f"{_formats(w)}; products in {w.compute}",
+        usable,
         "peak rates of the catalog; a step reads all weights it needs once and every sequence's"
         " whole cache; of an untied embedding it reads one row a token",
-        f"memory and the step are for {w.context:,} positions in every sequence; TTFT is for one"
+        f"memory and the step are for {positions}; TTFT is for one"
         f" prompt of {w.prompt:,} tokens on an idle machine",
         *_experts(arch),
-        *_chips(arch, w),
+        *_chips(arch, w, "communication not counted; sizes and times are"),
         *_requests(w),
         *(["MLA decodes in its absorbed form, from the latents"] if arch.mla else []),
         *_reserve(w),
@@ -26,7 +32,7 @@ def assumptions(arch: Architecture, w: Workload) -> tuple[str, ...]:
 
 
 def _formats(w: Workload) -> str:
-    line = f"weights in {w.weights}, cache in {w.kv}, products in {w.compute}"
+    line = f"weights in {w.weights}, cache in {w.kv}"
     if w.kept != w.weights:
         line += f"; embedding, head, norms and router in {w.kept} (--embeddings)"
     if w.weights in ("int4", "int3", "int2"):
@@ -45,7 +51,7 @@ def _experts(arch: Architecture) -> list[str]:
     ]
 
 
-def _chips(arch: Architecture, w: Workload) -> list[str]:
+def _chips(arch: Architecture, w: Workload, fullest: str) -> list[str]:
     if w.n_chips == 1:
         return []
     cache = "by KV head" if w.split_cache == "heads" else "by position or sequence, evenly"
@@ -53,8 +59,8 @@ def _chips(arch: Architecture, w: Workload) -> list[str]:
     routers = " and routers" if arch.moe else ""
     return [
         f"tensor parallel over {w.n_chips:,} chips: heads, MLP columns and vocabulary divided,"
-        f" norms{latents}{routers} on every chip; the cache {cache}; sizes and times are those of"
-        " the fullest chip; communication not counted"
+        f" norms{latents}{routers} on every chip; the cache {cache}; {fullest} those of the fullest"
+        " chip"
     ]
 
 
