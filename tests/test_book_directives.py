@@ -360,6 +360,15 @@ def test_a_formula_in_a_passage_is_what_a_person_would_type(tex: str, said: str)
     assert formula(tex) == said
 
 
+def test_a_named_figure_that_no_sentence_speaks_of_is_a_warning(tmp_path: Path) -> None:
+    shown = "# Page\n\n```{figure} a.svg\n:name: fig-a\n:alt: A bar.\nA caption.\n```\n"
+    drawing = {"a.svg": "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>"}
+    said = "no sentence of this page speaks of the figure fig-a"
+    assert said in make_book(tmp_path / "one", {"page": shown, **drawing})[1]
+    spoken = shown + "\n{numref}`Figure <fig-a>` has a bar.\n"
+    assert said not in make_book(tmp_path / "two", {"page": spoken, **drawing})[1]
+
+
 def test_a_caption_stands_above_the_box_in_which_its_table_scrolls(tmp_path: Path) -> None:
     rows = "| a | b |\n|---|---|\n| 1 | 2 |\n"
     named = f":::{{table}} Two *numbers*\n:name: two-numbers\n{rows}:::\n"

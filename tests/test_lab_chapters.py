@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -49,6 +50,54 @@ def test_blocks_formulas_and_roles_become_words() -> None:
         "<details><summary>Answers</summary>\n\n- **Right**: So. It is so.\n"
         "- **No**: Not so. It is so.\n\n</details>\n"
     )
+
+
+def lost_names(cells: list[str]) -> list[str]:
+    """Names that a cell assigned, that a loop of another cell took, and that a later one reads."""
+    given: dict[str, int] = {}  # name -> the cell that assigned it
+    taken: dict[str, int] = {}  # -> the cell whose loop took it
+    lost = []
+    for number, source in enumerate(cells):
+        for statement in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.M)).body:
+            named = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+            stored = {n.id for n in named if isinstance(n.ctx, ast.Store)}
+            stored |= {n.arg for n in ast.walk(statement) if isinstance(n, ast.arg)}
+            for name in {n.id for n in named} - stored:
+                if taken.get(name, number) != number:
+                    lost.append(f"{name}, in {source.splitlines()[0]!r}")
+            if isinstance(statement, ast.For):
+                targets = {n.id for n in ast.walk(statement.target) if isinstance(n, ast.Name)}
+                taken |= {n: number for n in targets if given.get(n, number) != number}
+                stored -= targets
+            if isinstance(statement, ast.Assign):
+                given |= dict.fromkeys(stored, number)
+            for name in stored:
+                taken.pop(name, None)
+    return lost
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_no_loop_takes_a_name_that_a_later_cell_reads(page: Path) -> None:
+    cells = sources(jupytext.reads(page.read_text(encoding="utf-8"), "md:myst"), "code")
+    assert lost_names(cells) == []
+
+
+def test_a_name_that_a_loop_took_is_found() -> None:
+    loop = "for arch in (1, 2):\n    print(arch)"
+    assert lost_names(["arch = 3", loop, "print(arch)"]) == ["arch, in 'print(arch)'"]
+    assert lost_names(["arch = 3", loop, "arch = 4", "print(arch)"]) == []
+    assert lost_names(["arch = 3", loop + "\nprint(arch)"]) == []
+
+
+def test_figures_have_the_numbers_of_the_page() -> None:
+    head = 'mystnb:\n  figure: {name: fig-%s, caption: "A %s."}'
+    cell = f"```{{code-cell}} python\n---\n{head}\n---\n1\n```\n"
+    page = "# T\n\nSee {numref}`fig-b`.\n\n" + "".join(cell % (n, n) for n in "ab")
+    nb = nbformat.reads(chapters.to_notebook(page, "04_x").decode("utf-8"), as_version=4)
+    words = "\n".join(sources(nb, "markdown"))
+    assert "See Fig. 4.2." in words
+    assert "*Fig. 4.1 A a.*" in words
+    assert "*Fig. 4.2 A b.*" in words
 
 
 @pytest.fixture

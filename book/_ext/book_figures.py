@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
@@ -100,6 +101,17 @@ def warn_missing_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None
             logger.warning(NO_ALT, location=image, type="alt")
 
 
+def warn_unmentioned(app: Sphinx, doctree: nodes.document) -> None:
+    """A figure with a name has a number, and a sentence of its page leads to it by that number."""
+    links = doctree.findall(lambda n: isinstance(n, pending_xref) and n["reftype"] == "numref")
+    mentioned = {link["reftarget"] for link in links}
+    for figure in doctree.findall(nodes.figure):
+        if figure["names"] and not mentioned & set(figure["names"]):
+            name = figure["names"][0]
+            said = "no sentence of this page speaks of the figure %s: write {numref}`%s` in one"
+            logger.warning(said, name, name, location=figure, type="figure")
+
+
 def warn_traceback(app: Sphinx, doctree: nodes.document) -> None:
     """What fails while it is shown (a figure, a table) stops no cell, but stands on the page."""
     for block in doctree.findall(nodes.literal_block):
@@ -112,4 +124,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_post_transform(InlineFigures)
     app.connect("doctree-resolved", warn_missing_alt, priority=900)
     app.connect("doctree-read", warn_traceback)
+    app.connect("doctree-read", warn_unmentioned)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

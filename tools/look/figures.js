@@ -36,7 +36,6 @@
     }
     return back;
   }
-  const isExponent = (leaf) => leaf.tagName === "tspan" && /^[\d−-]+$/.test(leaf.textContent.trim());
 
   for (const svg of document.querySelectorAll("article svg")) {
     if (!shown(svg) || !svg.querySelector("text")) continue;
@@ -44,13 +43,13 @@
     const data = all.filter((shape) => { const style = getComputedStyle(shape); return style.stroke !== "none" && parseFloat(style.strokeWidth) >= 1.1 && String(channels(style.stroke)) !== line && shape.tagName === "path" && style.fill === "none"; });
     const texts = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim() && shown(text)).map((text) => {
       const { x, y, width, height } = text.getBoundingClientRect(), matrix = text.getScreenCTM();
-      return { text, says: text.textContent.trim().slice(0, 40), upright: Math.abs(matrix.b) < 1e-3, box: { x, width, y: y + height * 0.18, height: height * 0.64 } };
+      return { text, says: text.textContent.trim().replace(/\s+/g, " ").slice(0, 40), upright: Math.abs(matrix.b) < 1e-3, box: { x, width, y: y + height * 0.18, height: height * 0.64 } };
     });
     for (const { text, says, box, upright } of texts) {
       const matrix = text.getScreenCTM(), scale = Math.sqrt(Math.abs(matrix.a * matrix.d - matrix.b * matrix.c));
       for (const leaf of text.querySelector("tspan") ? text.querySelectorAll("tspan") : [text]) {
         const size = parseFloat(getComputedStyle(leaf).fontSize) * scale;
-        if (leaf.textContent.trim() && size < SMALLEST && (phone || !isExponent(leaf))) found.push(`${of}: “${says}” is ${size.toFixed(1)} px high`);
+        if (leaf.textContent.trim() && size < SMALLEST) found.push(`${of}: “${says}” is ${size.toFixed(1)} px high`);
       }
       const style = getComputedStyle(text.querySelector("tspan") ?? text), ratio = contrast(channels(style.fill), under(text, box, all));
       if (ratio < LEAST) found.push(`${of}: “${says}” has a contrast of ${ratio.toFixed(2)}`);

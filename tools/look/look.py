@@ -281,12 +281,14 @@ def main() -> int:
         )
         return 2
     axe = "" if options.no_axe else AXE.read_text("utf8")
-    problems = []
+    problems = 0
     with browser() as tab:
         for page in pages(options.pages):
             for view in options.views.split(","):
-                problems += look(tab, page, view, options.out, axe)
-    print("\n".join(problems) if problems else "No problem found.")
+                for problem in look(tab, page, view, options.out, axe):
+                    print(problem, flush=True)
+                    problems += 1
+    print(f"{problems} problems found." if problems else "No problem found.")
     return 1 if problems else 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 BLOCK = re.compile(r"^:::\{(?P<name>[a-z-]+)\} ?(?P<argument>.*)\n(?P<body>(?:.*\n)*?):::$", re.M)
 OPTION = re.compile(r"^:(?P<name>[a-z-]+): ?(?P<value>.*)\n?", re.M)
 MATH = re.compile(r"^```\{math\}\n(?P<body>(?:.*\n)*?)```$", re.M)
+FIGURE = re.compile(r"^ *figure: *\{name: (?P<name>[\w-]+),", re.M)
 ROLE = re.compile(r"\{(?P<role>[a-z:]+)\}`(?P<text>[^`]+)`")
 CHOICE = re.compile(r"^- \[(?P<mark>[ x])\] (?P<text>.*?) \|\| (?P<reason>.*)$", re.M)
 HEAD = (
@@ -28,8 +29,9 @@ def to_notebook(page: str, stem: str) -> bytes:
     what it was made from. The same page gives the same bytes."""
     import jupytext  # a learner's notebook, which imports this room, needs none of it
 
-    nb = jupytext.reads(page, "md:myst")
-    nb.cells = [part for cell in nb.cells for part in (cell, *_caption(cell))]
+    nb = jupytext.reads(numbered(page, stem), "md:myst")
+    numbers = figure_numbers(page, stem)
+    nb.cells = [part for cell in nb.cells for part in (cell, *_caption(cell, numbers))]
     for number, cell in enumerate(nb.cells):
         cell.id = f"{stem}-{number}"
         if cell.cell_type == "markdown":
@@ -45,12 +47,28 @@ def to_notebook(page: str, stem: str) -> bytes:
     return (json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode("utf-8")
 
 
-def _caption(cell: Any) -> list[Any]:
+def figure_numbers(page: str, stem: str) -> dict[str, str]:
+    """What the page calls each of its figures, by name: `Fig. 4.2`, the second of chapter 4."""
+    chapter = stem[:2].lstrip("0")
+    return {m["name"]: f"Fig. {chapter}.{n}" for n, m in enumerate(FIGURE.finditer(page), 1)}
+
+
+def numbered(page: str, stem: str) -> str:
+    """The page with its figures called by their numbers."""
+    for name, number in figure_numbers(page, stem).items():
+        page = page.replace(f"{{numref}}`{name}`", number)
+    return page
+
+
+def _caption(cell: Any, numbers: dict[str, str]) -> list[Any]:
     """A cell with the caption of a cell's figure, if it has one."""
     from nbformat.v4 import new_markdown_cell
 
-    caption = cell.metadata.get("mystnb", {}).get("figure", {}).get("caption")
-    return [new_markdown_cell(f"*{caption}*")] if caption else []
+    figure = cell.metadata.get("mystnb", {}).get("figure", {})
+    if "caption" not in figure:
+        return []
+    said = f"{numbers.get(figure.get('name', ''), '')} {figure['caption']}".strip()
+    return [new_markdown_cell(f"*{said}*")]
 
 
 def digest(page: str) -> str:
