@@ -31,7 +31,9 @@ pre { background: var(--box); border: 1px solid var(--line); padding: .6rem; ove
 .soft { color: var(--soft); font-size: .9rem; } a { color: inherit; }
 details { margin: .6rem 0; } summary { cursor: pointer; }
 @media print { :root { color-scheme: light; } body { font-size: 11pt; margin: 0 auto; } pre { max-height: none; } tr, pre { break-inside: avoid; }
-  h2 { break-after: avoid; } }
+  h2 { break-after: avoid; }
+  /* paper has nothing to unfold with */
+  details::details-content { content-visibility: visible !important; block-size: auto !important; } }
 """
 WORDS = {
     "right": "right",
