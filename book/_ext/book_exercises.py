@@ -107,7 +107,11 @@ class Exercises(SphinxDirective):
             lead += page_link(notebook, f"{registry.stem(topic)}.ipynb")
         else:
             lead += nodes.literal(notebook, f"{notebook}.ipynb")
-        lead += [nodes.Text(". "), nodes.literal("", "make lab"), nodes.Text(" opens your copy.")]
+        lead += [
+            nodes.Text(". "),
+            nodes.literal("", "make lab", classes=["tp-whole"]),
+            nodes.Text(" opens your copy."),
+        ]
         return [
             lead,
             table(["No.", "Exercise", "Kind", "Time", "Points", "Id"], rows, ["tp-exercises"]),
