@@ -388,3 +388,17 @@ def test_a_caption_stands_above_the_box_in_which_its_table_scrolls(tmp_path: Pat
         "Raw",
     ]
     assert all(f'aria-labelledby="{name}"' in head for name, _, head in above)
+
+
+def test_on_a_phone_a_caption_says_above_and_below_of_panels(tmp_path: Path) -> None:
+    shown = "```{figure} a.svg\n:alt: Two bars.\nLeft: a bar. One more (right), right of it.\n```\n"
+    drawing = {"a.svg": "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>"}
+    out, warnings = make_book(tmp_path, {"page": f"# Page\n\n{shown}", **drawing})
+    html = (out / "page.html").read_text("utf8")
+    assert warnings == ""
+    for wide, narrow in (("Left", "Above"), ("right", "below")):
+        words = (
+            f'<span class="tp-wide-word">{wide}</span><span class="tp-narrow-word">{narrow}</span>'
+        )
+        assert html.count(words) == 1
+    assert ", right of it." in html

@@ -30,6 +30,8 @@ COLORS = {
     "#d9d9d9": "line",
     "#ffffff": "paper",
 }
+ON_A_PHONE = {"Left": "Above", "Right": "Below", "left": "above", "right": "below"}
+SIDES = re.compile(r"\b(Left|Right)(?=:)|(?<=\()(left|right)(?=\))")
 NARROW = re.compile(r'<metadata id="twophase-narrow">(.*?)</metadata>', re.S)
 NO_ALT = (
     "this picture has no alt text: for a cell add `mystnb: {image: {alt: ...}}` to its metadata,"
@@ -95,6 +97,30 @@ class InlineFigures(SphinxPostTransform):
             image.replace_self(nodes.raw("", made, format="html"))
 
 
+class SidesOfPanels(SphinxPostTransform):
+    """Where a caption says "Left:" or "(right)" of panels, a phone, on which they stand below each
+    other, says "Above:" or "(below)"."""
+
+    default_priority = 5
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for caption in self.document.findall(nodes.caption):
+            for text in list(caption.findall(nodes.Text)):
+                words = [word for word in SIDES.split(text) if word]
+                if len(words) > 1:
+                    text.parent.replace(text, [made for word in words for made in _said(word)])
+
+
+def _said(word: str) -> list[nodes.Node]:
+    if word not in ON_A_PHONE:
+        return [nodes.Text(word)]
+    return [
+        nodes.inline("", word, classes=["tp-wide-word"]),
+        nodes.inline("", ON_A_PHONE[word], classes=["tp-narrow-word"]),
+    ]
+
+
 def warn_missing_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for image in doctree.findall(nodes.image):
         if not image.get("alt", "").strip():
@@ -122,6 +148,7 @@ def warn_traceback(app: Sphinx, doctree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_post_transform(InlineFigures)
+    app.add_post_transform(SidesOfPanels)
     app.connect("doctree-resolved", warn_missing_alt, priority=900)
     app.connect("doctree-read", warn_traceback)
     app.connect("doctree-read", warn_unmentioned)
