@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_api  # noqa: E402
+import book_icons  # noqa: E402
 import book_offline  # noqa: E402
 
 spec = importlib.util.spec_from_file_location("book_script", ROOT / "tools" / "book.py")
@@ -145,3 +146,17 @@ def test_the_reference_leaves_out_the_exercises() -> None:
     modules = book_api.public_modules("twophase.checks")
     assert "twophase.checks.judge" in modules
     assert not [name for name in modules if name.startswith("twophase.checks.kv_cache")]
+
+
+def test_of_a_script_with_all_icons_the_pages_keep_their_own() -> None:
+    script = (
+        '{bars:[1,2,[],"f0","M0"]} d("fab",p) {bars:[3,4,["x"],"f1","M1"]} d("far",p)'
+        ' {bars:[5,6,[7,"y"],"f2","M2"],"angle-up":[8,9,[],"f3","M3"]} d("fas",p)'
+    )
+    page = '<i class="fa-solid fa-bars fa-lg"></i><span class="far fa-bars"></span><p class="fa-x">'
+    found = book_icons.used([page])
+    assert found == {"fa-solid fa-bars", "far fa-bars", book_icons.BY_THE_THEME}
+    assert book_icons.drawing(script, "fa-solid fa-bars") == (5, 6, "M2")
+    assert book_icons.drawing(script, "far fa-bars") == (3, 4, "M1")
+    assert book_icons.drawing(script, "fas fa-angle-up") == (8, 9, "M3")
+    assert book_icons.drawing(script, "fas fa-unknown") is None

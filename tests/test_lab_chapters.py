@@ -82,6 +82,14 @@ def test_no_loop_takes_a_name_that_a_later_cell_reads(page: Path) -> None:
     assert lost_names(cells) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_no_role_stands_inside_of_code_where_nobody_reads_it(page: Path) -> None:
+    prose = "\n".join(
+        sources(jupytext.reads(page.read_text(encoding="utf-8"), "md:myst"), "markdown")
+    )
+    assert re.findall(r"`\{[a-z:]+\}`[^`]*``", prose) == []
+
+
 def test_a_name_that_a_loop_took_is_found() -> None:
     loop = "for arch in (1, 2):\n    print(arch)"
     assert lost_names(["arch = 3", loop, "print(arch)"]) == ["arch, in 'print(arch)'"]

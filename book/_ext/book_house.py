@@ -14,6 +14,7 @@ PARTS = [
     "book_tables",
     "book_glossary",
     "book_api",
+    "book_icons",
     "book_search",
 ]
 

@@ -108,7 +108,8 @@
       made += `<line class="tp-grid" x1="${x}" x2="${x}" y1="${top}" y2="${bottom}"/>`;
       if (at - lastX < 44) continue; // no room for two labels
       lastX = at;
-      made += `<text class="tp-tick" x="${x}" y="${bottom + 18}" text-anchor="middle">${readable(tick, PREFIXED.has(axis.unit) ? axis.unit : "")}</text>`;
+      const said = readable(tick, PREFIXED.has(axis.unit) ? axis.unit : ""), within = Math.min(at, right + RIGHT - 3.8 * said.length); // the last one stays in the picture
+      made += `<text class="tp-tick" x="${fixed(within)}" y="${bottom + 18}" text-anchor="middle">${said}</text>`;
     }
     const unit = axis.unit && !PREFIXED.has(axis.unit) ? ` (${axis.unit})` : "";
     return made + `<text class="tp-axis" x="${fixed((left + right) / 2)}" y="${HEIGHT - 6}" text-anchor="middle">${escape(axis.label + unit)}</text>`;

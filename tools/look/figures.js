@@ -1,6 +1,6 @@
 // What is wrong inside of a page's own figures, one line each: texts below 11 pixels, contrast below 4.5, texts that overlap, data that runs through a text.
 (() => {
-  const SMALLEST = 10.95, LEAST = 4.5, phone = innerWidth < 500, found = [];
+  const SMALLEST = matchMedia("print").matches ? 9.3 : 10.95, LEAST = 4.5, found = []; // on paper 7 points
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const channels = (css) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = css; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
   const luminance = (rgb) => rgb.slice(0, 3).map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
@@ -45,6 +45,8 @@
       const { x, y, width, height } = text.getBoundingClientRect(), matrix = text.getScreenCTM();
       return { text, says: text.textContent.trim().replace(/\s+/g, " ").slice(0, 40), upright: Math.abs(matrix.b) < 1e-3, box: { x, width, y: y + height * 0.18, height: height * 0.64 } };
     });
+    const room = svg.closest(".tp-drawing, .tp-mechanism, .tp-figure, .tp-plot");
+    if (room && svg.getBoundingClientRect().right > room.getBoundingClientRect().right + 1) found.push(`${of}: a drawing leaves its box`);
     for (const { text, says, box, upright } of texts) {
       const matrix = text.getScreenCTM(), scale = Math.sqrt(Math.abs(matrix.a * matrix.d - matrix.b * matrix.c));
       for (const leaf of text.querySelector("tspan") ? text.querySelectorAll("tspan") : [text]) {

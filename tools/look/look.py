@@ -53,6 +53,14 @@ CAPTIONS = """[...document.querySelectorAll('article caption, article .tp-table-
   .filter(caption => caption.closest('.tp-scroll')
     || caption.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map(caption => caption.innerText.slice(0, 60))"""
+# What was meant for the builder and stands on the page.
+MARKUP = """(() => {
+  const words = document.createTreeWalker(document.querySelector('article') ?? document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (words.nextNode())
+    if (/\\{(glue|numref|term|cite|eq|py|math|ref|doc)[:a-z]*\\}/.test(words.currentNode.data) && !words.currentNode.parentElement.closest('pre'))
+      found.push(words.currentNode.data.trim().slice(0, 60));
+  return found;
+})()"""
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({
   id: v.id, impact: v.impact, help: v.help,
@@ -249,6 +257,7 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")
     found += tab.run(FIGURES)
+    found += [f"markup on the page: {text}" for text in tab.run(MARKUP)]
     found += [f"a caption is cut with its table: {text}" for text in tab.run(CAPTIONS)]
     if view.startswith("print"):
         found += [f"cut on paper: {text}" for text in tab.run(CUT)] + tab.run(PAPER)

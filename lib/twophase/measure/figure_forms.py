@@ -92,6 +92,7 @@ def narrowed(fig: Figure) -> Figure:
     alone = high if high > across else min(high, 4.2)  # one drawn tall needs its height
     panel = PANEL if len(axes) > 1 else alone
     fig.set_size_inches(NARROW, panel * len(axes) + ENTRY * lines)
+    _thin_labels(fig)
     return fig
 
 
@@ -107,6 +108,21 @@ def _break_texts(ax: Axes) -> None:
     for text in (ax.title, cast(Any, ax)._left_title, cast(Any, ax)._right_title, ax.xaxis.label):
         text.set_text(textwrap.fill(text.get_text(), 36))
     ax.yaxis.label.set_text(textwrap.fill(ax.yaxis.label.get_text(), 34))
+
+
+def _thin_labels(fig: Figure) -> None:
+    """Hide the labels of ticks that would touch the one before."""
+    fig.draw_without_rendering()
+    for ax in fig.axes:
+        end = -float("inf")
+        for text in ax.get_xticklabels():
+            box = text.get_window_extent()
+            if not text.get_text() or box.x1 < ax.bbox.x0 or box.x0 > ax.bbox.x1:
+                continue
+            if box.x0 < end:
+                text.set_visible(False)
+            else:
+                end = float(box.x1) + float(text.get_fontsize()) / 3
 
 
 def _put_legends_below(fig: Figure) -> int:

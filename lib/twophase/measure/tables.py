@@ -156,7 +156,8 @@ class Table:
             for c, s in zip(self.columns, styles, strict=True)
         )
         body = "\n".join(f"<tr>{_html_row(cells, styles)}</tr>" for cells in self._texts())
-        caption = f"<caption>{escape(self.caption)}</caption>\n" if self.caption else ""
+        said = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.caption))
+        caption = f"<caption>{said}</caption>\n" if said else ""
         return (
             "<table"
             f' class="table">\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
