@@ -173,6 +173,21 @@ def test_on_a_page_every_text_is_at_least_eleven_pixels_but_for_exponents(svg):
     assert min(size for size, _ in texts(wide)) * 4 / 3 * shown >= 10.99
 
 
+def test_labels_of_ticks_that_would_touch_on_a_phone_are_left_out() -> None:
+    fig, ax = plots.figure(figsize=(7, 3))
+    ticks = [512, 2048, 4096, 16384, 32768]
+    ax.plot(ticks, ticks)
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    ax.minorticks_off()
+    wide, narrow = forms(both_forms(fig))
+    plt.close(fig)
+    shown = [{words for _, words in texts(form)} for form in (wide, narrow)]
+    assert {"512", "2,048", "4,096", "16,384", "32,768"} <= shown[0]
+    assert {"512", "2,048", "16,384"} <= shown[1]
+    assert not {"4,096", "32,768"} & shown[1]
+
+
 def test_no_tick_of_a_logarithmic_axis_has_an_exponent() -> None:
     fig, (tall, short) = plots.figure(1, 2, figsize=(8, 3))
     tall.loglog([1, 1e9], [1e-3, 1e3])

@@ -193,3 +193,8 @@ def test_a_listing_is_the_source_and_what_a_page_would_cut_is_refused() -> None:
     assert shown == f"```python\n{both}```"
     with pytest.raises(ValueError, match=f"shows {COLUMNS} columns, and this line has 9"):
         Listing(long)
+
+
+def test_what_stands_between_backticks_in_a_caption_is_code() -> None:
+    shown = Table([[1]], ["a"], caption="Bits of `<gqa>`, and others")._repr_html_()
+    assert "<caption>Bits of <code>&lt;gqa&gt;</code>, and others</caption>" in shown
