@@ -157,28 +157,48 @@ def sent_bytes(events: Iterable[Event]) -> int:
     return sum(event["sent_bytes"] for event in events if event.kind == "collective")
 
 
-def waited_s(events: Iterable[Event]) -> list[tuple[Event, float]]:
-    """Each event of a collective that all ranks of a group share, with how long its rank waited in
-    it for the last one to come.
+def meetings(events: Iterable[Event]) -> list[list[Event]]:
+    """The calls that belong together: of each collective those of all its ranks, of each message
+    its send and its receive. In the order in which they were complete.
 
-    Events of all ranks on one clock. The first call of a group that a rank made meets the first
-    of the others, and so on; calls that not all ranks have noted are left out.
+    The first call of a group that a rank made meets the first of the others, and so on; calls that
+    not all ranks have noted are left out.
     """
-    calls: defaultdict[tuple[Any, ...], list[list[Event]]] = defaultdict(list)
+    open_calls: defaultdict[tuple[Any, ...], list[Event]] = defaultdict(list)
     made: defaultdict[tuple[Any, ...], int] = defaultdict(int)
-    for event in events:
-        if event.kind != "collective" or event["op"] in ("send", "receive"):
-            continue
-        group = (event["axis"], tuple(event["group"]))
-        number = made[(*group, event["rank"])]
-        made[(*group, event["rank"])] += 1
-        if number == len(calls[group]):
-            calls[group].append([])
-        calls[group][number].append(event)
     found = []
-    for (_, ranks), met in calls.items():
-        for parts in met:
-            if len(parts) == len(ranks):
-                last = max(event["start_s"] for event in parts)
-                found += [(event, last - event["start_s"]) for event in parts]
+    for event in events:
+        if event.kind != "collective":
+            continue
+        rank, peer = event["rank"], event["peer"]
+        way: tuple[Any, ...] = (event["axis"], tuple(event["group"]))
+        if event["op"] == "send":
+            way, size = (*way, rank, peer), 2
+        elif event["op"] == "receive":
+            way, size = (*way, peer, rank), 2
+        else:
+            size = len(event["group"])
+        number = made[(*way, rank)]
+        made[(*way, rank)] += 1
+        calls = open_calls[(*way, number)]
+        calls.append(event)
+        if len(calls) == size:
+            found.append(calls)
+            del open_calls[(*way, number)]
+    return found
+
+
+def met_s(calls: Sequence[Event]) -> float:
+    """Seconds of a meeting: from when the last of its ranks came to when the last one left."""
+    ended = max(float(e["start_s"] + e["seconds"]) for e in calls)
+    return ended - max(float(e["start_s"]) for e in calls)
+
+
+def waited_s(events: Iterable[Event]) -> list[tuple[Event, float]]:
+    """Each event of a meeting, with how long its rank waited in it for the last one to come.
+    Events of all ranks on one clock; a send waits for nobody."""
+    found = []
+    for calls in meetings(events):
+        last = max(event["start_s"] for event in calls)
+        found += [(e, 0.0 if e["op"] == "send" else last - e["start_s"]) for e in calls]
     return found
