@@ -20,7 +20,8 @@ from twophase.cli.drafting import (
     tpot_without_drafts,
 )
 from twophase.cli.interrupt import loading
-from twophase.cli.speakers import CourseModel, HuggingFaceModel, Speaker
+from twophase.cli.quantized_speakers import open_directory
+from twophase.cli.speakers import CourseModel, Speaker
 
 if TYPE_CHECKING:
     from twophase.models.generate import Generation
@@ -124,7 +125,7 @@ def generate(
         if checkpoint is None:
             speaker = CourseModel(model or DEFAULT, device, dtype, stop or [])
         else:
-            speaker = HuggingFaceModel(checkpoint, device, dtype, stop or [], token_ids)
+            speaker = open_directory(checkpoint, device, dtype, stop or [], token_ids)
         cache = not no_cache
         sampling = Sampling(tokens, temperature, top_k, top_p, seed, cache, path, drafted)
         n_tokens = len(speaker.encode(prompt)) + tokens

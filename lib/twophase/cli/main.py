@@ -152,6 +152,14 @@ ENTRIES = (
         "Stream a completion: a model of the course, or a Hugging Face directory.",
         'twophase generate "def read_lines(path):"',
     ),
+    Entry(
+        MEASURE,
+        "quantize",
+        "quantize",
+        "quantize",
+        "A checkpoint in fewer bits: round to nearest, GPTQ or AWQ.",
+        "twophase quantize gqa --method awq --bits 4 --group 64 --out gqa-awq",
+    ),
 )
 
 
