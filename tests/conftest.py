@@ -112,5 +112,9 @@ def _start_alike(config: pytest.Config) -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(seed)
+        # torch.manual_seed notes a stack trace for each kind of device that may wake up later: most
+        # of a millisecond, twice a test
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
         torch.set_num_threads(1)

@@ -53,10 +53,9 @@ def root(archive: Path) -> Iterator[Path]:
         yield laid_out
 
 
-@pytest.fixture(scope="module")
-def solved(root: Path) -> tuple[dict[str, Any], int]:
-    """The results of a solved notebook, and the most memory that grading it took, in KiB."""
-    hand_in(root, {NAME: KV.read_bytes()})
+def watched(root: Path, notebook: bytes) -> tuple[dict[str, Any], int]:
+    """The results of a notebook, and the most memory that grading it took, in KiB."""
+    hand_in(root, {NAME: notebook})
     env = {
         "PATH": os.environ["PATH"],
         "TWOPHASE_AUTOGRADER_ROOT": str(root),
@@ -89,6 +88,12 @@ with Zygote() as zygote:
         record = judge.grade(Task(Submission(Path(path), path), 1))
         print(record["status"], record["topic"], record["points"] == record["out_of"], record["message"])
 """
+
+
+@pytest.mark.more  # the half wrong notebook below keeps the points of what is right
+def test_a_solved_notebook_gets_all_points(root: Path) -> None:
+    made, _ = watched(root, KV.read_bytes())
+    assert made["score"] == KV_POINTS
 
 
 @pytest.mark.more  # of every topic; the half wrong notebook below keeps its right answers
@@ -151,18 +156,24 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def half_wrong(root: Path) -> dict[str, Any]:
-    """The results of a notebook with wrong answers, unwritten ones and attacks."""
+def graded(root: Path) -> tuple[dict[str, Any], int]:
+    """The results of a notebook with wrong answers, unwritten ones and attacks, and the memory that
+    they took."""
     attack = HOSTILE.replace("ROOT", str(root)).replace("SECRET", SECRET)
     attacks = {
         "kv_cache-step_bytes": f"{attack}\ndef step_bytes(*a, **k):\n    return 1",
         "kv_cache-rope_cached": "import os\ndef turn(*a, **k):\n    os._exit(0)",
     }
     before = (root / "source" / "provisional.json").read_bytes()
-    made = run(root, {NAME: with_answers(KV, WRONG | attacks)})
+    made, peak_kib = watched(root, with_answers(KV, WRONG | attacks))
     assert (root / "source" / "provisional.json").read_bytes() == before
     assert sorted(p.name for p in (root / "results").iterdir()) == ["results.json"]
-    return made
+    return made, peak_kib
+
+
+@pytest.fixture
+def half_wrong(graded: tuple[dict[str, Any], int]) -> dict[str, Any]:
+    return graded[0]
 
 
 def test_a_half_wrong_notebook_gets_the_points_of_what_is_right_and_is_told_what_is_not(
@@ -339,7 +350,7 @@ def _nothing(*arguments: Any) -> Any:
 
 
 def test_the_cases_follow_from_the_secret_and_whom_gradescope_names_and_the_seed_is_not_told(
-    root: Path, solved: tuple[dict[str, Any], int]
+    root: Path, half_wrong: dict[str, Any]
 ) -> None:
     private = root / "source" / PRIVATE
     config = Config(sets=0)
@@ -349,8 +360,7 @@ def test_the_cases_follow_from_the_secret_and_whom_gradescope_names_and_the_seed
     }
     assert len(set(seeds.values())) == 2
     assert seeds["ann@example.edu"] == gradescope_run.seed_for("ann@example.edu", config, private)
-    made, _ = solved
-    assert made["score"] == KV_POINTS
+    made = half_wrong
     text = json.dumps(made)
     seed = str(gradescope_run.seed_for("ann@example.edu", Config(), private))
     assert seed not in text
@@ -368,6 +378,6 @@ def gradescope_run_library() -> str:
     return library_digest()
 
 
-def test_grading_fits_into_a_container_of_768_megabytes(solved: tuple[dict[str, Any], int]) -> None:
-    peak_kib = solved[1]
+def test_grading_fits_into_a_container_of_768_megabytes(graded: tuple[dict[str, Any], int]) -> None:
+    peak_kib = graded[1]
     assert 200 * 1024 < peak_kib < 700 * 1024, f"{peak_kib / 1024:.0f} MiB"

@@ -57,9 +57,8 @@ def test_the_stub_fails_and_is_called_not_written_yet(bench: Bench) -> None:
     assert not (wrong := prove.stub(bench, prove.untouched(bench.exercise))), wrong
 
 
-def passing(exercise_id: str, functions: dict[str, Any]) -> list[str]:
+def passing(bench: Bench, functions: dict[str, Any]) -> list[str]:
     """Which of these functions are right answers to the exercise and not withheld."""
-    bench = Bench(registry.load(exercise_id))
     found = []
     for name, function in functions.items():
         if name in bench.exercise.withholds or function is NotYet:
@@ -72,18 +71,16 @@ def passing(exercise_id: str, functions: dict[str, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("exercise_id", ALL_IDS)
-def test_no_function_of_the_topic_passes(exercise_id: str) -> None:
-    topic = exercise_id.partition("-")[0]
+def test_no_function_of_the_topic_passes(bench: Bench) -> None:
+    topic = bench.exercise.id.partition("-")[0]
     own = {n: f for n, f in public_functions().items() if f".{topic}." in n}
     assert own, topic
-    assert not passing(exercise_id, own), "these pass and are not withheld"
+    assert not passing(bench, own), "these pass and are not withheld"
 
 
 @pytest.mark.more  # those of the topic above are the likeliest
-@pytest.mark.parametrize("exercise_id", ALL_IDS)
-def test_no_other_public_function_of_the_package_passes(exercise_id: str) -> None:
-    assert not passing(exercise_id, public_functions()), "these pass and are not withheld"
+def test_no_other_public_function_of_the_package_passes(bench: Bench) -> None:
+    assert not passing(bench, public_functions()), "these pass and are not withheld"
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)
@@ -99,12 +96,9 @@ def test_an_exercise_is_complete(exercise_id: str) -> None:
     assert any(c.public for c in exercise.make_cases(0))
 
 
-@pytest.mark.parametrize("exercise_id", ALL_IDS)
-def test_cases_are_the_same_for_the_same_seed_and_fresh_for_another(exercise_id: str) -> None:
-    exercise = registry.load(exercise_id)
-    first, again, other = (repr(exercise.make_cases(s)) for s in (0, 0, 1))
-    assert first == again
-    assert first != other
+def test_cases_are_the_same_for_the_same_seed_and_fresh_for_another(bench: Bench) -> None:
+    again, other = (repr(bench.exercise.make_cases(s)) for s in (UNSEEN, 0))
+    assert repr(bench.cases) == again != other
 
 
 def test_no_answer_passes_that_keeps_something_or_changes_what_it_is_given(bench: Bench) -> None:
