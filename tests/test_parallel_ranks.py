@@ -116,6 +116,33 @@ def test_ranks_that_do_not_meet_end_when_their_patience_does_and_say_who_had_ret
         run_ranks(2, rank, patience_s=1)
 
 
+def test_a_rank_that_stands_still_is_named_when_the_others_lose_patience():
+    def rank(comm: Comm) -> None:
+        comm.barrier()
+        if comm.rank == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        comm.all_reduce(torch.ones(3))
+
+    with pytest.raises(CollectiveError, match=r"Rank 2 is behind: the ranks had begun \[2, 2, 1\]"):
+        run_ranks(3, rank, patience_s=2)
+
+
+@pytest.mark.more
+def test_ranks_end_with_the_process_that_started_them():
+    code = (
+        "import os, time\nfrom twophase.parallel.run import run_ranks\n"
+        "def rank(comm):\n    print(os.getpid(), flush=True)\n    time.sleep(1000)\n"
+        "run_ranks(2, rank)"
+    )
+    started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    ranks = [psutil.Process(int(started.stdout.readline())) for _ in range(2)]
+    started.kill()
+    _, alive = psutil.wait_procs(ranks, timeout=PATIENCE_S)
+    assert not alive
+    started.wait()
+
+
 def test_ranks_that_never_end_are_ended():
     def rank(comm: Comm) -> None:
         while comm.rank:

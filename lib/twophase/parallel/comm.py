@@ -32,8 +32,15 @@ class ProcessComm:
     CollectiveError where another rank has gone, or does not come within the group's timeout.
     """
 
-    def __init__(self, group: Any = None, ranks: Sequence[int] | None = None) -> None:
-        self._group = group
+    def __init__(
+        self,
+        group: Any = None,
+        ranks: Sequence[int] | None = None,
+        began: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ranks`: those of the group, as the world numbers them. `began` is called before every
+        message."""
+        self._group, self._began = group, began
         self._ranks = list(range(dist.get_world_size()) if ranks is None else ranks)
         self._world_rank = dist.get_rank()
         self._sent: list[tuple[Any, torch.Tensor]] = []  # what is under way keeps its memory
@@ -141,7 +148,7 @@ class ProcessComm:
             ranks = [self._ranks[r] for r in group]
             made = self._met("split", partial(dist.new_group, sorted(ranks)))
             if tuple(group) == own:
-                mine = ProcessComm(made, ranks)
+                mine = ProcessComm(made, ranks, self._began)
         assert mine is not None
         return mine
 
@@ -166,6 +173,7 @@ class ProcessComm:
 
     def _met(self, op: str, call: Callable[[], Result]) -> Result:
         """What a call of torch.distributed returns. CollectiveError if the others do not come."""
+        self._began()
         try:
             return call()
         except RuntimeError as error:
@@ -176,14 +184,19 @@ class ProcessComm:
             ) from error
 
 
-def join(backend: str = "gloo", patience_s: float = 60.0, **place: Any) -> ProcessComm:
+def join(
+    backend: str = "gloo",
+    patience_s: float = 60.0,
+    began: Callable[[], None] = lambda: None,
+    **place: Any,
+) -> ProcessComm:
     """Become a rank of torch.distributed: by torchrun's environment, or by `place` (store, rank,
     world_size), as `init_process_group` has them.
 
     A collective for which some rank does not come in `patience_s` is an error.
     """
     dist.init_process_group(backend, timeout=timedelta(seconds=patience_s), **place)
-    return ProcessComm()
+    return ProcessComm(began=began)
 
 
 def leave() -> None:

@@ -67,12 +67,15 @@ def run_ranks(
         raise ValueError(
             "this process has used its GPU, which its forks cannot: start ranks with torchrun."
         )
+    calls = mp.RawArray("q", n_ranks)  # that each rank's Comm has begun
+    started = time.perf_counter()  # one clock for all
     with tempfile.TemporaryDirectory(prefix="twophase-ranks-") as folder:
         ranks: list[tuple[BaseProcess, Connection]] = []
         try:
             for rank in range(n_ranks):
-                ranks.append(_start(rank, n_ranks, folder, function, args, patience_s))
-            found = _collect(ranks, timeout_s)
+                place = (rank, n_ranks, str(Path(folder, "ranks")), started)
+                ranks.append(_start(place, calls, patience_s, function, args))
+            found = _collect(ranks, calls, timeout_s)
         finally:
             _end(process for process, _ in ranks)
     logs = [EventLog.from_lines(lines) for _, lines in found]
@@ -80,19 +83,18 @@ def run_ranks(
 
 
 def _start(
-    rank: int,
-    n_ranks: int,
-    folder: str,
+    place: tuple[int, int, str, float],
+    calls: Any,
+    patience_s: float,
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    patience_s: float,
 ) -> tuple[BaseProcess, Connection]:
     """A rank's process, and the end of the pipe that its result comes from."""
     context = mp.get_context("fork" if sys.platform == "linux" else "spawn")
     ours, theirs = context.Pipe(duplex=False)
-    place = (rank, n_ranks, str(Path(folder, "ranks")), time.perf_counter(), os.getpid())
+    known = (*place, os.getpid())
     process = context.Process(  # type: ignore[attr-defined]
-        target=_be_rank, args=(place, patience_s, theirs, function, args), daemon=True
+        target=_be_rank, args=(known, calls, patience_s, theirs, function, args), daemon=True
     )
     with _quiet_fork():
         process.start()
@@ -102,6 +104,7 @@ def _start(
 
 def _be_rank(
     place: tuple[int, int, str, float, int],
+    calls: Any,
     patience_s: float,
     result: Connection,
     function: Callable[..., Any],
@@ -115,8 +118,12 @@ def _be_rank(
     os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK)
     log = EventLog(started)
     try:
+
+        def began() -> None:
+            calls[rank] += 1
+
         store = dist.FileStore(file, n_ranks)  # type: ignore[attr-defined]
-        comm = join("gloo", patience_s, store=store, rank=rank, world_size=n_ranks)
+        comm = join("gloo", patience_s, began, store=store, rank=rank, world_size=n_ranks)
         value = function(Tracer(comm, log), *args)
         comm.close()
         report = pickle.dumps((True, (value, log.to_lines())))
@@ -133,7 +140,7 @@ def _says(error: BaseException) -> str:
 
 
 def _collect(
-    ranks: list[tuple[BaseProcess, Connection]], timeout_s: float | None
+    ranks: list[tuple[BaseProcess, Connection]], calls: Any, timeout_s: float | None
 ) -> list[tuple[Any, str]]:
     """What each rank reported. Raises what went wrong first: rather a rank's own error than that
     of one that lost it."""
@@ -151,6 +158,7 @@ def _collect(
             raise CollectiveError(
                 f"the ranks were given {timeout_s:g} s, and of rank {missing} there is no result"
                 " yet: give more (`timeout_s`), or see what it waits for."
+                + _who_is_behind([], list(calls))
             )
         for connection in ready:
             assert isinstance(connection, Connection)
@@ -168,10 +176,19 @@ def _collect(
         rank = min(failed, key=lambda r: (failed[r][0], r))
         lost, says, trace = failed[rank]
         if lost:
-            over = f" Rank {', '.join(map(str, sorted(found)))} had returned." if found else ""
-            raise CollectiveError(says + over)
+            raise CollectiveError(says + _who_is_behind(sorted(found), list(calls)))
         raise RankError(rank, says) from (RuntimeError(f"\n{trace}") if trace else None)
     return [found[rank] for rank in range(len(ranks))]
+
+
+def _who_is_behind(returned: list[int], calls: list[int]) -> str:
+    """Which ranks had returned, or have come less far than the others, in a sentence."""
+    if returned:
+        return f" Rank {', '.join(map(str, returned))} had returned."
+    behind = [rank for rank, n in enumerate(calls) if n < max(calls)]
+    if not behind:
+        return ""
+    return f" Rank {', '.join(map(str, behind))} is behind: the ranks had begun {calls} messages."
 
 
 def _how_it_ended(process: BaseProcess) -> str:
