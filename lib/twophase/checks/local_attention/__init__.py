@@ -8,5 +8,6 @@ ORDER = (
     "prefill",
     "cache_bytes",
     "step_bytes",
+    "ring_log",
     "ratio",
 )
