@@ -17,6 +17,7 @@ from twophase.errata.rules import agrees, same
 from twophase.theory import (
     arithmetic_intensity,
     catalog,
+    grouped_query_attention,
     kv_cache,
     latency_throughput,
     latent_attention,
@@ -32,6 +33,7 @@ MODULES = (
     arithmetic_intensity,
     kv_cache,
     latency_throughput,
+    grouped_query_attention,
     latent_attention,
     local_attention,
 )

@@ -4,9 +4,9 @@ import numpy as np
 def diagnose(window, passes):
     seen = [row for block in passes for row in block]
     n = len(seen)
-    at = np.zeros((n, n + 1), dtype=bool)
+    at = np.zeros((n, n + 1), dtype=bool)  # [queries, keys]; what is behind the log in the last
     for p, row in enumerate(seen):
-        at[p, np.minimum(np.array(row, dtype=int), n)] = True  # [queries, keys]; what is behind the log in the last
+        at[p, np.minimum(np.array(row, dtype=int), n)] = True
     q, k = np.arange(n)[:, None], np.arange(n + 1)
     wanted = (k <= q) & (k > q - window)
     if (at & (k > q)).any():
