@@ -68,7 +68,7 @@ def watched(root: Path, notebook: bytes) -> tuple[dict[str, Any], int]:
         while process.poll() is None:
             peak = max(peak, family_kib(process.pid))
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
+                process.wait(0.25)
     assert process.returncode == 0
     return gradescope_try.read_results(root), peak
 
