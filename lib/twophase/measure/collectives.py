@@ -51,7 +51,7 @@ class Tracer:
 
     def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
         """As `Comm` has it, noted."""
-        with self._noted("all_reduce", x.nbytes, self._reduced(x.reshape(-1))):
+        with self._noted("all_reduce", x.nbytes, self._reduced(x)):
             return self._comm.all_reduce(x)
 
     def all_gather(
@@ -110,11 +110,12 @@ class Tracer:
         inner._group, inner._place = tuple(self._group[r] for r in own), self._place
         return inner
 
-    def _reduced(self, flat: torch.Tensor) -> int:
+    def _reduced(self, x: torch.Tensor) -> int:
         """Bytes that this rank sends in an all-reduce: all chunks but its own, then all but that of
-        the next rank."""
-        chunks = [chunk.nbytes for chunk in flat.tensor_split(self.size)]
-        return 2 * sum(chunks) - chunks[self.rank] - chunks[(self.rank + 1) % self.size]
+        the next rank. The first chunks have a number more, where the ranks do not divide them."""
+        each, more = divmod(x.numel(), self.size)
+        kept = 2 * each + sum(r % self.size < more for r in (self.rank, self.rank + 1))
+        return (2 * x.numel() - kept) * x.element_size()
 
     def _noted(self, op: str, n_bytes: int, sent_bytes: int, peer: int | None = None) -> _Noted:
         return _Noted(self, op, n_bytes, sent_bytes, peer)

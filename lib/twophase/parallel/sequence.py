@@ -104,13 +104,13 @@ class SequenceParallel:
     ) -> tuple[torch.Tensor, GatheringStep]:
         """The stream of this rank's positions after the last norm, [B, own T, D], and what its
         layers gathered."""
-        if isinstance(self.comm, Tracer):
-            self.comm.at(step=0, phase="prefill", layer=None)
         positions = torch.arange(own.start, own.stop, device=self.device)  # [own T]
         span = Span.of(len(tokens), len(own), device=self.device)
         step = GatheringStep(span, self.model.rope(positions))
         step.prepare(self.comm, T)
         x = self.model.embed(tokens, positions)  # [B, own T, D]
+        if isinstance(self.comm, Tracer):  # also where a rank has one token only
+            self.comm.at(phase="prefill")
         for block in self.model.layers:
             x = block(x, step)  # [B, own T, D]
         return self.model.norm(x), step
