@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from twophase.checks.law import law
 from twophase.kernels.speculative_decoding import (
     ROOT,
-    Verdict,
+    Verified,
     acceptance_probability,
     chain,
     depths,
@@ -58,7 +58,7 @@ def total_variation(one: dict, other: dict) -> float:
     return sum(abs(one.get(k, 0.0) - other.get(k, 0.0)) for k in {*one, *other}) / 2
 
 
-Verify = Callable[..., Verdict]
+Verify = Callable[..., Verified]
 
 
 def said_law(target: Laws, draft: Laws, gamma: int, n: int, judge: Verify = verify) -> dict:
@@ -109,24 +109,26 @@ def keeps_its_law_after_a_refusal(target_probs, draft_probs, drafted, choose):
     for i, token in enumerate(drafted):
         a = acceptance_probability(target_probs[i], draft_probs[i], token)
         if choose(torch.tensor([1 - a, a])) == 0:
-            return Verdict(tuple(range(i)), choose(target_probs[i]))  # not from the residual
-    return Verdict(tuple(range(len(drafted))), choose(target_probs[-1]))
+            return Verified(tuple(range(i)), choose(target_probs[i]))  # not from the residual
+    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
 
 
 def swaps_the_two(target_probs, draft_probs, drafted, choose):
     for i, token in enumerate(drafted):
         a = acceptance_probability(draft_probs[i], target_probs[i], token)
         if choose(torch.tensor([1 - a, a])) == 0:
-            return Verdict(tuple(range(i)), choose(residual(draft_probs[i], target_probs[i])))
-    return Verdict(tuple(range(len(drafted))), choose(target_probs[-1]))
+            return Verified(tuple(range(i)), choose(residual(draft_probs[i], target_probs[i])))
+    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
 
 
 def takes_the_likeliest_of_the_residual(target_probs, draft_probs, drafted, choose):
     for i, token in enumerate(drafted):
         a = acceptance_probability(target_probs[i], draft_probs[i], token)
         if choose(torch.tensor([1 - a, a])) == 0:
-            return Verdict(tuple(range(i)), int(residual(target_probs[i], draft_probs[i]).argmax()))
-    return Verdict(tuple(range(len(drafted))), choose(target_probs[-1]))
+            return Verified(
+                tuple(range(i)), int(residual(target_probs[i], draft_probs[i]).argmax())
+            )
+    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
 
 
 def reads_the_laws_one_row_late(target_probs, draft_probs, drafted, choose):
@@ -136,8 +138,8 @@ def reads_the_laws_one_row_late(target_probs, draft_probs, drafted, choose):
 def accepts_what_the_target_finds_likely(target_probs, draft_probs, drafted, choose):
     for i, token in enumerate(drafted):
         if target_probs[i, token] < 0.3:
-            return Verdict(tuple(range(i)), choose(residual(target_probs[i], draft_probs[i])))
-    return Verdict(tuple(range(len(drafted))), choose(target_probs[-1]))
+            return Verified(tuple(range(i)), choose(residual(target_probs[i], draft_probs[i])))
+    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
 
 
 @pytest.mark.parametrize(

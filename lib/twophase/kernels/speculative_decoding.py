@@ -20,7 +20,7 @@ ROOT = -1  # the parent of a token that follows the text itself
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verified:
     """What a target makes of a draft."""
 
     kept: tuple[
@@ -58,7 +58,7 @@ def verify(
     draft_probs: torch.Tensor,
     drafted: Sequence[int],
     choose: Choose,
-) -> Verdict:
+) -> Verified:
     """Keep the first few of gamma drafted tokens, and say one more.
 
     target_probs: [gamma + 1, V], the target's law before each drafted token and after the last.
@@ -68,10 +68,10 @@ def verify(
     _check(target_probs, draft_probs, drafted)
     for i, token in enumerate(drafted):
         if not _happens(acceptance_probability(target_probs[i], draft_probs[i], token), choose):
-            return Verdict(
+            return Verified(
                 tuple(range(i)), choose(residual(target_probs[i], draft_probs[i]))
             )  # in its place
-    return Verdict(tuple(range(len(drafted))), choose(target_probs[-1]))  # one more, for nothing
+    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))  # one more, for nothing
 
 
 def verify_tree(
@@ -80,7 +80,7 @@ def verify_tree(
     drafted: Sequence[int],
     parents: Sequence[int],
     choose: Choose,
-) -> Verdict:
+) -> Verified:
     """`verify` for drafts that branch: one way down the tree is kept, and one more token said.
 
     target_probs: [n + 1, V], the target's law at the root, then after each of the n drafted tokens.
@@ -100,10 +100,10 @@ def verify_tree(
                 break
             left = residual(left, draft_probs[i])  # [V]: what this candidate has not covered
         else:
-            return Verdict(tuple(kept), choose(left))
+            return Verified(tuple(kept), choose(left))
 
 
-def verify_greedy(best: Sequence[int], drafted: Sequence[int], parents: Sequence[int]) -> Verdict:
+def verify_greedy(best: Sequence[int], drafted: Sequence[int], parents: Sequence[int]) -> Verified:
     """`verify_tree` at temperature 0, where nothing is drawn: a token is kept if it is the target's
     likeliest. `best`: that one at the root, then after each of the n drafted tokens, n + 1."""
     check_parents(parents, len(drafted))
@@ -114,7 +114,7 @@ def verify_greedy(best: Sequence[int], drafted: Sequence[int], parents: Sequence
         children = (i for i, parent in enumerate(parents) if parent == here)
         child = next((i for i in children if drafted[i] == said), None)
         if child is None:
-            return Verdict(tuple(kept), said)
+            return Verified(tuple(kept), said)
         kept.append(child)
 
 

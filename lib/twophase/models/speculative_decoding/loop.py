@@ -15,7 +15,7 @@ import torch
 from twophase.kernels.sampling import Choose, stop_reason
 from twophase.kernels.span import whole
 from twophase.kernels.speculative_decoding import (
-    Verdict,
+    Verified,
     chain,
     depths,
     tree_mask,
@@ -139,10 +139,10 @@ class _Target:
 
     def judge(
         self, said: Sequence[int | None], drafts: Sequence[Draft], cache: Cache
-    ) -> list[Verdict | None]:
+    ) -> list[Verified | None]:
         """The last token said and the drafted ones, of every sequence that goes on (`said[b]` is
         not None), in one pass, or in one each where trees differ; what stays is committed."""
-        verdicts: list[Verdict | None] = [None] * len(said)
+        verdicts: list[Verified | None] = [None] * len(said)
         for rows in _passes(drafts):
             fed: list[list[int]] = [[] for _ in said]
             for b in rows:
@@ -160,7 +160,7 @@ class _Target:
         drafts: Sequence[Draft],
         tree: torch.Tensor | None,
         cache: Cache,
-    ) -> dict[int, Verdict]:
+    ) -> dict[int, Verified]:
         """One pass over the tokens that are fed."""
         T, counts = max(map(len, fed)), [len(own) for own in fed]
         block = torch.tensor([[*own, *[0] * (T - len(own))] for own in fed])  # [B, T]
@@ -176,7 +176,7 @@ class _Target:
             cache.commit(paths=paths)
         return verdicts
 
-    def _verdict(self, logits: torch.Tensor, draft: Draft, b: int) -> Verdict:
+    def _verdict(self, logits: torch.Tensor, draft: Draft, b: int) -> Verified:
         """What stays of one draft, from logits [n + 1, V]."""
         parents = draft.parents or []
         if self.law.greedy:
