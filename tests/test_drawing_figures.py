@@ -188,6 +188,17 @@ def test_labels_of_ticks_that_would_touch_on_a_phone_are_left_out() -> None:
     assert not {"4,096", "32,768"} & shown[1]
 
 
+def test_names_of_points_do_not_stand_on_each_other_on_a_phone() -> None:
+    fig, ax = plots.figure(figsize=(9, 4))
+    ax.plot([1, 2, 9], [1.0, 1.01, 2], "o")
+    for name, at in (("one name", (1, 1.0)), ("another one", (2, 1.01))):
+        ax.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=9)
+    boxes = [text.get_window_extent() for text in narrowed(fig).axes[0].texts]
+    plt.close(fig)
+    assert len(boxes) == 2
+    assert not boxes[0].overlaps(boxes[1])
+
+
 def test_no_tick_of_a_logarithmic_axis_has_an_exponent() -> None:
     fig, (tall, short) = plots.figure(1, 2, figsize=(8, 3))
     tall.loglog([1, 1e9], [1e-3, 1e3])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.legend import Legend
-from matplotlib.text import Text
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import LogFormatterMathtext, LogFormatterSciNotation
 
 from .tables import si
@@ -93,6 +93,7 @@ def narrowed(fig: Figure) -> Figure:
     panel = PANEL if len(axes) > 1 else alone
     fig.set_size_inches(NARROW, panel * len(axes) + ENTRY * lines)
     _thin_labels(fig)
+    _part_names(fig)
     return fig
 
 
@@ -123,6 +124,23 @@ def _thin_labels(fig: Figure) -> None:
                 text.set_visible(False)
             else:
                 end = float(box.x1) + float(text.get_fontsize()) / 3
+
+
+def _part_names(fig: Figure) -> None:
+    """Move names of points down that would stand on others: there is less room between points."""
+    for ax in fig.axes:
+        names = [
+            t for t in ax.texts if isinstance(t, Annotation) and t.anncoords == "offset points"
+        ]
+        placed: list[Any] = []
+        for name in sorted(names, key=lambda t: -t.get_window_extent().y0):
+            box = name.get_window_extent()
+            for other in placed:
+                if box.overlaps(other):
+                    down = box.y1 - other.y0 + 1
+                    name.xyann = (name.xyann[0], name.xyann[1] - down * 72 / fig.dpi)
+                    box = box.translated(0, -down)
+            placed.append(box)
 
 
 def _put_legends_below(fig: Figure) -> int:
