@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.kernels import expert_capacity as bins
+from twophase.kernels.collectives import Comm, RankError, simulate
+from twophase.kernels.expert_parallel import expert_parallel
 from twophase.kernels.grouped_experts import run_grouped
 from twophase.kernels.mixture_of_experts import route, run_experts
 from twophase.measure import Meter
+from twophase.measure.collectives import Tracer
 from twophase.measure.visits import expert_visits
-from twophase.theory.mixture_of_experts import expected_dropped_visits, expert_capacity
+from twophase.theory.mixture_of_experts import (
+    all_to_all_bytes_per_chip,
+    expected_dropped_visits,
+    expert_capacity,
+)
 
 D, F = 12, 7
 # fp32 in another order: sums of a dozen products of numbers near 1
@@ -189,3 +196,60 @@ def test_one_kernel_refuses_what_it_would_misread():
         run_grouped(x.requires_grad_(), experts, weights, gate, up, down)
     with pytest.raises(ValueError, match="run_experts needs"):
         run_grouped(draw(3, D), experts, weights, gate, up, down)
+
+
+# Experts on several ranks.
+
+
+@draws(15)
+@given(st.integers(1, 4), st.data())
+def test_experts_dealt_out_to_ranks_answer_as_on_one(n_ranks, data):
+    held = data.draw(st.integers(1, 3))
+    E = n_ranks * held
+    k = data.draw(st.integers(1, E))
+    lengths = data.draw(st.lists(st.integers(0, 4), min_size=n_ranks, max_size=n_ranks))
+    x = draw(sum(lengths), D)
+    logits, weights = draw(len(x), E, seed=5), draw(len(x), k, seed=6)
+    experts = logits.topk(k).indices
+    matrices = layer(E)
+
+    def rank(comm: Comm) -> torch.Tensor:
+        mine = slice(comm.rank * held, (comm.rank + 1) * held)
+        start = sum(lengths[: comm.rank])
+        own = slice(start, start + lengths[comm.rank])
+        return expert_parallel(
+            comm, x[own], experts[own], weights[own], *(w[mine] for w in matrices)
+        )
+
+    found = torch.cat(simulate(n_ranks, rank))
+    expected = run_experts(x, experts, weights, *matrices) if len(x) else x
+    torch.testing.assert_close(found, expected, **SAME)
+
+
+def test_what_expert_parallel_ranks_send_is_what_theory_says():
+    """Every pair of 8 experts once, for each token: the mean over routes is exact."""
+    E, k, n = 8, 2, 4
+    experts = torch.combinations(torch.arange(E), k)  # [28, 2]
+    x = draw(len(experts) * n, D)
+    matrices = layer(E)
+
+    def rank(comm: Comm) -> tuple[int, int]:
+        tracer = Tracer(comm)
+        mine = slice(2 * comm.rank, 2 * comm.rank + 2)
+        own = x[28 * comm.rank : 28 * (comm.rank + 1)]
+        expert_parallel(tracer, own, experts, torch.ones(28, k), *(w[mine] for w in matrices))
+        there, _, back = tracer.log.select("collective")
+        return there["sent_bytes"], back["sent_bytes"]
+
+    sent = simulate(n, rank)
+    expected = all_to_all_bytes_per_chip(len(x), D, k, n, 4)
+    assert sum(there for there, _ in sent) / n == expected
+    assert sum(back for _, back in sent) / n == expected
+
+
+def test_a_token_for_an_expert_that_no_rank_has_is_refused():
+    def rank(comm: Comm) -> torch.Tensor:
+        return expert_parallel(comm, draw(1, D), torch.tensor([[4]]), torch.ones(1, 1), *layer(2))
+
+    with pytest.raises(RankError, match="experts 0 to 3"):
+        simulate(2, rank)

@@ -13,7 +13,7 @@
   `state_space` (`state_space_compiled` to train with): such layers.
 - `mixture_of_experts`: routing, and experts that only the tokens sent to them pay for.
   `expert_capacity`: the same in bins of equal size, which may be full. `grouped_experts`: in one
-  kernel.
+  kernel. `expert_parallel`: dealt out to ranks.
 - `collectives`: what ranks say to each other, ring algorithms, and ranks simulated in one process
   (`simulated_ranks`).
 - `diffusion`: masking, its loss, and sampling in any order.

@@ -1,0 +1,13 @@
+"""Checks of chapter 11, mixture of experts."""
+
+ORDER = (
+    "params",
+    "route",
+    "biased",
+    "run",
+    "seats",
+    "expert_bytes",
+    "critical",
+    "load_log",
+    "choose",
+)

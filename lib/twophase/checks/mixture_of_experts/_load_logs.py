@@ -1,0 +1,103 @@
+"""Logs of loads for mixture_of_experts-load_log: what the rules are, scenes of which the label is
+known, and the edges of every rule."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+Log = list[dict[str, Any]]
+
+
+def sums(log: Log) -> dict[int, list[int]]:
+    """Visits of each layer's experts over the whole log."""
+    found: dict[int, list[int]] = {}
+    for e in log:
+        so_far = found.get(e["layer"], [0] * len(e["visits"]))
+        found[e["layer"]] = [a + b for a, b in zip(so_far, e["visits"], strict=True)]
+    return found
+
+
+def dead(visits: list[int]) -> bool:
+    """Whether an expert has no visit."""
+    return min(visits) == 0
+
+
+def skewed(visits: list[int]) -> bool:
+    """Whether the fullest has more than twice the mean."""
+    return max(visits) * len(visits) > 2 * sum(visits)
+
+
+SCENES: dict[str, dict[str, Any]] = {
+    "even loads": {},
+    "an expert that nobody visits": {"idle": (1, 2)},
+    "an expert that nobody visits beside one that all do": {"idle": (2, 3), "hot": (2, 5)},
+    "one expert too popular": {"hot": (0, 4)},
+    "the same in the last layer": {"hot": (2, 0)},
+    "bursts that even out": {"burst": 0.8},
+    "some bursts": {"burst": 0.25},
+    "bursts, and an expert too popular": {"burst": 0.8, "hot": (1, 3)},
+}
+
+
+def fresh_log(
+    rng: random.Random,
+    n_steps: int,
+    *,
+    L: int = 3,
+    E: int = 6,
+    idle: tuple[int, int] | None = None,
+    hot: tuple[int, int] | None = None,
+    burst: float = 0.0,
+) -> Log:
+    """`idle` and `hot` are (layer, expert); a share `burst` of the steps has one expert full, a
+    different one each time, so that the sums stay even."""
+    log: Log = []
+    for step in range(n_steps):
+        full = step % E if step % 20 < 20 * burst else None
+        for layer in range(L):
+            visits = [rng.randrange(18, 23) for _ in range(E)]
+            if full is not None:
+                visits[(full + layer) % E] += 90
+            if hot and hot[0] == layer:
+                visits[hot[1]] += 130
+            if idle and idle[0] == layer:
+                visits[idle[1]] = 0
+            log.append({"step": step, "layer": layer, "visits": visits})
+    return log
+
+
+def _log(*entries: tuple[int, list[int]]) -> Log:
+    return [{"step": i, "layer": layer, "visits": v} for i, (layer, v) in enumerate(entries)]
+
+
+_EVEN, _UNEVEN, _OTHER = [4, 4, 4], [9, 1, 2], [1, 9, 2]
+_LONG = [(0, [0, 5, 5])] * 3
+
+EDGES: dict[str, Log] = {
+    "one entry, even": _log((0, _EVEN)),
+    "one entry, one visit each": _log((0, [1, 1])),
+    "exactly twice the mean": _log((0, [8, 2, 2])),
+    "one more than twice the mean": _log((0, [9, 1, 2]), (0, [9, 2, 1])),
+    "a visit in the last entry only": _log(*_LONG, (0, [1, 5, 5]), (0, _EVEN)),
+    "no visit in the last layer's last expert": _log((0, _EVEN), (7, [4, 4, 0])),
+    "the last expert too popular": _log((0, [1, 2, 9]), (0, [1, 1, 7])),
+    "two layers that even each other out": _log((0, [9, 1, 2]), (1, [1, 9, 8])),
+    "two layers without the same expert": _log((0, [0, 4, 4]), (1, [4, 4, 4])),
+    "exactly half uneven": _log((0, _UNEVEN), (0, _OTHER), (0, _EVEN), (0, _EVEN)),
+    "more than half uneven": _log(
+        (0, _UNEVEN), (0, _OTHER), (0, [2, 1, 9]), (0, _EVEN), (0, _EVEN)
+    ),
+    "uneven in one layer, even in the other": _log(
+        (0, _UNEVEN), (1, _EVEN), (0, _OTHER), (1, _EVEN), (0, [2, 1, 9]), (1, _EVEN)
+    ),
+    "one expert": _log((0, [5]), (0, [5])),
+    "layers with experts of different numbers": _log((0, [3, 3]), (1, [2, 2, 2, 2])),
+    "twice as full as the emptiest": _log((0, [5, 2, 4]), (0, [5, 2, 4])),
+    "skewed long ago": _log(
+        *[(0, [60, 1, 2])] * 20, *[(0, _EVEN)] * 64
+    ),
+    "bursty long ago": _log(
+        *[(0, v) for v in (_UNEVEN, _OTHER, [2, 1, 9])] * 40, *[(0, _EVEN)] * 70
+    ),
+}  # fmt: skip
