@@ -21,6 +21,7 @@ from twophase.theory import kv_cache, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import latent_attention as mla
 from twophase.theory import local_attention as local
+from twophase.theory import mixture_of_experts as moe
 from twophase.theory.catalog import HARDWARE, MODELS
 from twophase.theory.hardware import bytes_per_value
 
@@ -183,6 +184,14 @@ def mla_forms(T: int, S: int, R: int) -> Numbers:
     }
 
 
+def experts_touched(B: int, E: int, k: int) -> Numbers:
+    return {
+        "touched": moe.expected_experts(B, E, k),
+        "each": moe.visits_per_touched_expert(B, E, k),
+        "n_bytes": moe.expected_expert_bytes(B, E, k, 1, 3 * 2048 * 2048),
+    }
+
+
 def _only_if(fits: bool, numbers: Numbers) -> Numbers:
     return numbers if fits else dict.fromkeys(numbers, "does not fit")
 
@@ -195,6 +204,7 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "latency-wall": latency_wall,
     "gqa-intensity": gqa_intensity,
     "mla-forms": mla_forms,
+    "experts-touched": experts_touched,
     "hybrid-stack": hybrid_stack,
 }
 boxes = pytest.mark.parametrize("box", BOXES)

@@ -216,6 +216,12 @@ def _edges() -> dict[str, Args]:
             {**SMALL, "cache_bytes": 4000},
             {**NEAR, "link_bytes_per_s": 20.0, "memory_bytes": 9000.0}, 4, 4,
         ),
+        "caches that leave a rest": ({**SMALL, "cache_bytes": 65}, NEAR, 1, 4),
+        "a quarter of a byte too much": (
+            {**SMALL, "dense_params": 4001, "bytes_per_param": 1},
+            {**NEAR, "memory_bytes": 2114.1}, 4, 4,
+        ),
+        "seven chips, quick links": (SMALL, {**NEAR, "link_bytes_per_s": 1e5}, 30, 7),
         "nothing fits": (SMALL, {**NEAR, "memory_bytes": 100}, 4, 4),
         "one token": (SMALL, {**NEAR, "link_bytes_per_s": 20.0}, 1, 4),
         "one chip": (SMALL, NEAR, 4, 1),

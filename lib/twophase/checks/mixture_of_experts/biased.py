@@ -226,6 +226,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 1, 1),
         case(edges.past(256), 3, 2),
         case(2, edges.past(64), 7),
+        case(1, edges.past(256), 3),
         case(rng.randrange(2, 6), rng.randrange(5, 9), 3, public=False),
     ]
 

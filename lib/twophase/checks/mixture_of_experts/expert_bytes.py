@@ -102,6 +102,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("DeepSeek-V3, 32 tokens", 32, 256, 8, 7168, 2048, 1),
         case("one token, 2,053 experts", 1, edges.past(2048), 1, 3, 5, 2),
         case("2,053 tokens, 2,063 experts", edges.past(2048), edges.past(2053), 1, 3, 5, 2),
+        case("2,053 of 2,063 experts", 1, edges.past(2053), edges.past(2048), 3, 5, 2),
         case("a batch of a million", 10**6, 16, 2, 64, 64, 2),
         case("2,053 by 2,063", 2, 4, 1, edges.past(2048), edges.past(2053), 2),
         case(

@@ -119,6 +119,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one expert", ([[0]] * 7, 1, 60)),
         Case("the tenth of 10 percent", ([[0]] * 10, 10, 110)),
         Case("a float would round up", ([[t % 10] for t in range(100)], 10, 110)),
+        Case("a hundredth of a place more", ([[0]] * 7, 3, 43)),
+        Case("2,053 experts", (drawn(40, 2053, 1)[:1] * 40, 2053, 100)),
         Case("ten times the room", (drawn(9, 4, 2), 4, 1000)),
         Case(f"{many:,} tokens at one expert", ([[0, 1]] * many, 2, 90)),
         Case(f"{many:,} experts", (drawn(8, many, 2), many, 100)),
