@@ -22,6 +22,7 @@ from twophase.grading.rlimits import address_space_bytes
 NOT_CALLED = (
     "twophase.models.train.",
     "twophase.models.corpus.",
+    "twophase.models.balance.",
     "twophase.measure.machine.",
     "twophase.measure.reports.",
     "twophase.measure.formulas.register",

@@ -17,8 +17,15 @@ from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import kv_cache, latent_attention, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import local_attention as local
+from twophase.theory import mixture_of_experts as moe
 from twophase.theory.architecture import Architecture
-from twophase.theory.params import attention_params, transformer_params
+from twophase.theory.deployment import largest
+from twophase.theory.params import (
+    attention_params,
+    mlp_params,
+    moe_transformer_params,
+    transformer_params,
+)
 
 SEEDS = 3
 Sizes = dict[str, Any]
@@ -148,6 +155,32 @@ def forms_flops(*sizes: int) -> Any:
     }
 
 
+def moe_params(
+    L: int, D: int, F: int, N: int, K: int, H: int, V: int, E: int, k: int, n_shared: int
+) -> Any:
+    """Shared experts stand beside; the router's other columns are active, too."""
+    shared = L * n_shared * mlp_params(D, F)
+    total, active = (moe_transformer_params(L, D, F, N, K, H, V, n, tied=True) for n in (E, k))
+    return {"total": total + shared, "active": active + shared + L * D * (E - k)}
+
+
+def expert_bytes(B: int, E: int, k: int, D: int, F: int, width: float) -> Any:
+    return moe.expected_expert_bytes(B, E, k, 1, mlp_params(D, F), width)
+
+
+def critical_batch_of_experts(
+    dense: float, expert: float, E: int, k: int, C: float, W: float, width: float
+) -> Any:
+    """The first batch of which computing takes as long as reading, by halving."""
+
+    def reads_longer(B: int) -> bool:
+        computing = lt.compute_time_s(two_phases.forward_flops(B, dense + k * expert), C)
+        read = kv_cache.weight_bytes(dense, width)
+        return computing < (read + moe.expected_expert_bytes(B, E, k, 1, expert, width)) / W
+
+    return largest(reads_longer, 10**6) + 1
+
+
 Windows = list[int | None]
 
 
@@ -184,6 +217,9 @@ THEORY: dict[str, Callable[..., Any]] = {
     "kv_cache-step_bytes": step_bytes,
     "latent_attention-cache_bytes": cache_bytes,
     "latent_attention-flops": forms_flops,
+    "mixture_of_experts-params": moe_params,
+    "mixture_of_experts-expert_bytes": expert_bytes,
+    "mixture_of_experts-critical": critical_batch_of_experts,
     "local_attention-receptive_field": field_of_stack,
     "local_attention-cache_bytes": hybrid_cache,
     "local_attention-step_bytes": hybrid_step,
