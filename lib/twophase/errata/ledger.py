@@ -22,6 +22,7 @@ from twophase.theory import (
     latency_throughput,
     latent_attention,
     local_attention,
+    mixture_of_experts,
     params,
     two_phases,
 )
@@ -36,6 +37,7 @@ MODULES = (
     grouped_query_attention,
     latent_attention,
     local_attention,
+    mixture_of_experts,
 )
 UNITS = {
     "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "TFLOP": 1e12, "MiB": 2**20, "GiB": 2**30, "ms": 1e-3, "s": 1.0, "Ki": 1024,
