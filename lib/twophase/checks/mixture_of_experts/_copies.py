@@ -217,6 +217,9 @@ def _edges() -> dict[str, Args]:
             {**NEAR, "link_bytes_per_s": 20.0, "memory_bytes": 9000.0}, 4, 4,
         ),
         "caches that leave a rest": ({**SMALL, "cache_bytes": 65}, NEAR, 1, 4),
+        "a quarter of a byte of caches too much": (
+            {**SMALL, "cache_bytes": 65}, {**NEAR, "memory_bytes": 4116.1}, 1, 4,
+        ),
         "a quarter of a byte too much": (
             {**SMALL, "dense_params": 4001, "bytes_per_param": 1},
             {**NEAR, "memory_bytes": 2114.1}, 4, 4,
