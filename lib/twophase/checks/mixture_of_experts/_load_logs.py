@@ -97,7 +97,7 @@ EDGES: dict[str, Log] = {
     "300 experts, the last one crowded": _log(*[(0, [2] * 299 + [9])] * 3),
     "301 experts, the last one idle": _log(*[(4, [2] * 300 + [0])] * 3),
     "a thousand entries": _log(
-        *[(0, v) for v in (_UNEVEN, _OTHER, [2, 1, 9])] * 167, *[(0, _EVEN)] * 499
+        *[(0, _EVEN)] * 499, *[(0, v) for v in (_UNEVEN, _OTHER, [2, 1, 9])] * 167
     ),
     "skewed long ago": _log(
         *[(0, [60, 1, 2])] * 20, *[(0, _EVEN)] * 64
