@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import book_api  # noqa: E402
 import book_icons  # noqa: E402
 import book_offline  # noqa: E402
+import book_search  # noqa: E402
 
 spec = importlib.util.spec_from_file_location("book_script", ROOT / "tools" / "book.py")
 assert spec is not None
@@ -160,3 +161,12 @@ def test_of_a_script_with_all_icons_the_pages_keep_their_own() -> None:
     assert book_icons.drawing(script, "far fa-bars") == (3, 4, "M1")
     assert book_icons.drawing(script, "fas fa-angle-up") == (8, 9, "M3")
     assert book_icons.drawing(script, "fas fa-unknown") is None
+
+
+def test_only_the_page_of_the_search_loads_the_index_of_the_book() -> None:
+    kept = '<script src="../_static/doctools.js?v=9"></script>'
+    of_the_theme = "".join(
+        f'<script src="../{name}.js"></script>\n    '
+        for name in ("_static/searchtools", "_static/language_data", "searchindex")
+    )
+    assert book_search.without_index(f"{kept}\n{of_the_theme}<p>") == f"{kept}\n<p>"

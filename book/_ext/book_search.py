@@ -14,6 +14,9 @@ from sphinx.application import Sphinx
 
 TEXTS = "search_texts.js"
 SCRIPTS = (TEXTS, "search_excerpts.js")
+INDEX = re.compile(
+    r'<script src="[^"]*\b(?:searchtools|language_data|searchindex)\.js"></script>\s*'
+)
 READ = (nodes.paragraph, nodes.caption, nodes.term)  # what an excerpt may show
 Passage = tuple[str, str, str]  # of a section: id, title, text
 
@@ -89,8 +92,24 @@ def write_texts(app: Sphinx, failed: Exception | None) -> None:
         place.write_text(f"window.twophaseTexts = {content};\n", "utf8")
 
 
+def without_index(page: str) -> str:
+    """A page without the scripts that the theme needs for searching while one types, which is off
+    here: the index of the whole book is larger than most chapters."""
+    return INDEX.sub("", page)
+
+
+def drop_index(app: Sphinx, failed: Exception | None) -> None:
+    if failed is None and app.builder.format == "html":
+        for place in Path(app.outdir).rglob("*.html"):
+            if place.name != "search.html":
+                page = place.read_text("utf8")
+                if page != (lighter := without_index(page)):
+                    place.write_text(lighter, "utf8")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", collect, priority=800)
     app.connect("html-page-context", load_on_search_page)
     app.connect("build-finished", write_texts)
+    app.connect("build-finished", drop_index)
     return {"parallel_read_safe": True, "parallel_write_safe": False}
