@@ -163,6 +163,25 @@ def test_in_every_collective_the_last_to_come_waits_for_nobody():
     assert all(min(meeting) == 0 <= max(meeting) for meeting in meetings)
 
 
+def test_a_report_names_the_rank_that_came_late_and_what_the_others_waited_in():
+    log = EventLog(0.0)
+    for number, late in enumerate([0.25, 0.5]):
+        for rank in range(3):
+            start = number + (late if rank == 1 else 0.0)
+            log._add(
+                "collective",
+                number + 0.9,
+                {"rank": rank, "op": "all_reduce", "axis": "", "group": [0, 1, 2], "peer": None}
+                | {"n_bytes": 8, "sent_bytes": 16, "step": 0, "phase": "decode", "layer": 0}
+                | {"start_s": start, "seconds": number + 0.9 - start},
+            )
+    assert generate.report(log).splitlines() == [
+        "decode: all_reduce 6 times, 96 B sent by all ranks",
+        "waited for others in all_reduce: rank 0 750 ms, rank 1 0 s, rank 2 750 ms",
+        "rank 1 was waited for most: 1.5 s of all ranks",
+    ]
+
+
 @pytest.mark.parametrize("n", [0, True, 1.0])
 def test_there_is_at_least_one_rank(n):
     with pytest.raises(ValueError, match="at least 1 rank"):
@@ -177,7 +196,7 @@ def test_the_program_generates_on_ranks_of_its_own(capsys, tmp_path):
     made = complete(models.load("gqa"), encode("def read(path):"), 4).tokens
     assert printed.out == f"def read(path):{decode(made)}\n"
     assert "decode: all_reduce 54 times" in printed.err
-    assert "waited for others: rank 0" in printed.err
+    assert "waited for others in all_reduce: rank 0" in printed.err
     assert len(EventLog.from_lines(trace.read_text())) == 2 * 4 * 10
 
 

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from twophase.kernels.collectives import CollectiveError, Comm, RankError
-from twophase.measure.collectives import Tracer, sent_bytes, waited_s
-from twophase.measure.events import EventLog
+from twophase.measure.collectives import Tracer, meetings, sent_bytes, waited_s
+from twophase.measure.events import Event, EventLog
 from twophase.measure.tables import si
 from twophase.models import hugging_face
 from twophase.models.generate import Generation, complete_batch, decode, encode
@@ -131,25 +131,29 @@ def _print(options: argparse.Namespace, records: Sequence[Generation], log: Even
 
 
 def report(log: EventLog) -> str:
-    """What the ranks of a log sent, by collective, and how long each waited for the others."""
-    calls, seconds = defaultdict(list), defaultdict[int, float](float)
+    """What the ranks of a log sent, by phase and collective, how long each waited in which for the
+    others, and who was waited for most."""
+    calls: defaultdict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in log.select("collective"):
         calls[event["phase"] or "before", event["op"]].append(event)
     lines = [
         f"{phase}: {op} {len(events)} times, {si(sent_bytes(events), 'B')} sent by all ranks"
         for (phase, op), events in calls.items()
     ]
-    ranks: set[int] = set()
-    for event, waited in waited_s(log):
-        seconds[event["rank"]] += waited
-        ranks.add(event["rank"])
-    if len(ranks) > 1:
-        lines.append(
-            "waited for others: "
-            + ", ".join(f"rank {rank} {si(seconds[rank], 's')}" for rank in sorted(ranks))
-        )
-        slow = min(ranks, key=lambda rank: seconds[rank])
-        lines.append(f"rank {slow} waited least: the others waited for it most.")
+    ranks = sorted({event["rank"] for event in log.select("collective")})
+    waited: defaultdict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(ranks, 0.0))
+    caused = dict.fromkeys(ranks, 0.0)
+    for met in meetings(log):
+        last = max(met, key=lambda event: float(event["start_s"]))
+        for event, seconds in waited_s(met):
+            waited[event["op"]][event["rank"]] += seconds
+            caused[last["rank"]] += seconds
+    if len(ranks) > 1 and waited:
+        for op, by_rank in waited.items():
+            each = ", ".join(f"rank {rank} {si(s, 's')}" for rank, s in by_rank.items())
+            lines.append(f"waited for others in {op}: {each}")
+        slow = max(ranks, key=lambda rank: caused[rank])
+        lines.append(f"rank {slow} was waited for most: {si(caused[slow], 's')} of all ranks")
     return "\n".join(lines)
 
 
