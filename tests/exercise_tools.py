@@ -7,7 +7,6 @@ import importlib
 import inspect
 import pkgutil
 import resource
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.checks import registry
+from twophase.checks.prove.limits import cpu_limit
 from twophase.grading.rlimits import address_space_bytes
 
 # not called at random by a test: these train, calibrate, or change what later code of the process
@@ -75,11 +75,6 @@ def public_functions() -> dict[str, Any]:
     return found
 
 
-class TooLong(BaseException):
-    """Computed longer than allowed. No Exception, so that a judge does not take it for an answer's
-    own error."""
-
-
 MEMORY_BYTES = 2**28
 
 
@@ -89,17 +84,11 @@ def limits(cpu_s: float) -> Iterator[None]:
     does not use), and give it MEMORY_BYTES more memory: what asks for a matrix of any size must
     fail on every machine, and at once."""
 
-    def stop(signum: int, frame: Any) -> None:
-        raise TooLong
-
-    before = signal.signal(signal.SIGVTALRM, stop)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if mapped := address_space_bytes():
         resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, hard))
-    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
     try:
-        yield
+        with cpu_limit(cpu_s):
+            yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        signal.signal(signal.SIGVTALRM, before)

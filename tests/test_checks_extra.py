@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from exercise_tools import TooLong, limits, public_functions
+from exercise_tools import limits, public_functions
 from patience import PATIENCE_S
 
 import twophase
@@ -22,6 +22,7 @@ from twophase.checks import extra, prove, registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench
+from twophase.checks.prove.limits import TooLong
 from twophase.checks.registry import Catalog
 from twophase.grading import release
 from twophase.grading.release import Source

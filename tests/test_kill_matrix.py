@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from exercise_tools import (
     ALL_IDS,
-    TooLong,
     limits,
     namespace_of,
     public_functions,
@@ -20,6 +19,7 @@ from exercise_tools import (
 from twophase.checks import prove, registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
+from twophase.checks.prove.limits import TooLong
 from twophase.checks.prove.standing import standing
 from twophase.protocol import NotYet
 

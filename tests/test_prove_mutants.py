@@ -10,6 +10,7 @@ from exercise_tools import ANSWERS
 from twophase.checks import registry
 from twophase.checks.judge import Bench
 from twophase.checks.prove.__main__ import main
+from twophase.checks.prove.limits import TooLong, cpu_limit
 from twophase.checks.prove.mutate import mutants
 from twophase.checks.prove.ranges import drawn
 from twophase.checks.prove.sources import as_cell, own
@@ -142,3 +143,21 @@ def test_the_command_lists_what_it_tried(
     said = capsys.readouterr().out
     assert "mutants of reference" in said
     assert "kv_bytes_per_token" in said
+
+
+class Endless:
+    def __del__(self) -> None:
+        while True:
+            pass
+
+
+def endless() -> None:
+    Endless()  # gone at once, and what is raised in it is forgotten
+    while True:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_limit_that_a_finalizer_swallows_comes_again() -> None:
+    with pytest.raises(TooLong), cpu_limit(0.02):
+        endless()
