@@ -11,6 +11,7 @@ Each module holds one family. What is encoded knows its bytes (`nbytes`), and th
 - `normal_float`: NF4, whose levels are quantiles of the normal distribution; double quantization.
 - `gguf`: the blocks of llama.cpp's files: q8_0, q4_0; `q4_k`, `q6_k`: super-blocks of 256, whose
   scales are quantized too (`k_search` looks for them).
+- `published`: the words of GPTQ's and AWQ's checkpoints.
 
 And what chooses codes or scales by calibration inputs, or rounds what is computed:
 
