@@ -5,12 +5,13 @@ import torch
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention, naive_attention
-from twophase.kernels.compiled import attention, parts
+from twophase.kernels.compiled import attention
 from twophase.kernels.compiled.attention import (
     compiled_attention,
     compiled_latent_attention,
     compiled_paged_attention,
 )
+from twophase.kernels.compiled.loops import Loop
 from twophase.kernels.latent_attention import attend_latents
 from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
@@ -45,8 +46,7 @@ def cut(request, monkeypatch):
     """Each sequence a task, or cut for three workers; one after the other, since what compiles in
     parallel computes the same and costs the compiler as much again."""
     monkeypatch.setattr(attention, "workers", lambda: request.param)
-    monkeypatch.setattr(parts, "attend", parts.attend_serially)
-    monkeypatch.setattr(parts, "attend_latents", parts.attend_latents_serially)
+    monkeypatch.setattr(Loop, "on", lambda loop, workers: loop.serial)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

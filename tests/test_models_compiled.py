@@ -115,8 +115,8 @@ def test_a_loop_on_all_cores_gives_what_it_gives_on_one():
     """One loop, since compiling takes seconds; all of them are below, for the patient."""
     w, h, bias = np.random.default_rng(0).normal(size=(3, 33, 33)).astype(np.float32)
     one, all_cores = np.ones((2, 33), np.float32)
-    project_add.serial(w, bias[0], h[0], one)
-    project_add.parallel(w, bias[0], h[0], all_cores)
+    project_add.serial(w, bias[0], h[0], one, 1)
+    project_add.parallel(w, bias[0], h[0], all_cores, 2)
     for found in (one, all_cores):
         np.testing.assert_allclose(found, 1 + w @ h[0] + bias[0], rtol=1e-5, atol=1e-5)
 

@@ -188,7 +188,7 @@ from twophase.kernels.compiled.linear import project_add
 from twophase.kernels.compiled.threads import threading_layer, workers, workers_of_parallel_loops
 assert workers_of_parallel_loops() == 1
 w = np.ones((33, 33), np.float32)
-project_add.parallel(w, w[0], w[0], w[0].copy())
+project_add.parallel(w, w[0], w[0], w[0].copy(), 1)
 assert torch.get_num_threads() == 1  # starting Numba's threads sets it
 if threading_layer() == "omp":
     child = os.fork()

@@ -37,7 +37,7 @@ class GroupedQueryAttention(nn.Module):
         B, T, _ = x.shape
         q = self.q_proj(x).view(B, T, c.N, c.H)  # [B, T, N, H]
         q = self._turn(self.q_norm(q) if c.qk_norm else q, step)
-        store = step.keys_values(self.source, self.is_read_later)
+        store = step.keys_values(self.source, self.is_read_later, self.window)
         if self.has_keys:
             k = self.k_proj(x).view(B, T, c.K, c.H)  # [B, T, K, H]
             v = self.v_proj(x).view(B, T, c.K, c.H)  # [B, T, K, H]

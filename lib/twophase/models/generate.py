@@ -135,16 +135,16 @@ def generate_batch(
     return _loop(model, run, n_new, cache, draw, stop, records, all_logits)
 
 
-def on_path(model: Transformer, path: str) -> Any:
+def on_path(model: Any, path: str) -> Any:
     """What runs a model's passes: itself ("plain"), or its compiled form, which is called in the
     same way. ValueError for another name, and for a model that has no compiled form."""
     if path not in PATHS:
         raise ValueError(f"`path` is one of {', '.join(PATHS)}; got {path!r}.")
-    if path == "plain":
+    if path == "plain":  # or compiled, if that is what came in
         return model
     from twophase.models.compiled import CompiledTransformer  # Numba takes a moment to start
 
-    return CompiledTransformer(model)
+    return model if isinstance(model, CompiledTransformer) else CompiledTransformer(model)
 
 
 def check_generation(

@@ -9,6 +9,7 @@ import torch
 from twophase.kernels.attention import full_attention
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
+from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.models.cache import Cache
@@ -63,11 +64,19 @@ class Step:
             )
         return None if self.cache is None else self._stored(layer, State, "a state")
 
-    def keys_values(self, layer: int, read_later: bool) -> KVCache:
+    def keys_values(self, layer: int, read_later: bool, window: int | None = None) -> KVCache:
         """Where the keys and values of a layer are: with a cache in its store, else in one that
-        lives as long as this pass, if they are read later, or as the caller."""
+        lives as long as this pass, if they are read later, or as the caller. ValueError for the
+        ring of another window than the layer's."""
         if self.cache is not None:
-            return self._stored(layer, KVCache, "keys and values")
+            store = self._stored(layer, KVCache, "keys and values")
+            if isinstance(store, RingKVCache) and store.window != window:
+                sees = "every token" if window is None else f"a window of {window} tokens"
+                raise ValueError(
+                    f"layer {layer} sees {sees}, and this cache keeps the last {store.window} for"
+                    " it: make one with `new_cache` of this model."
+                )
+            return store
         store = self.shared.get(layer) or PassKV(self.causal)
         if read_later:
             self.shared[layer] = store

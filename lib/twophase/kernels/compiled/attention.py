@@ -127,7 +127,7 @@ def compiled_latent_attention(
     size = block_tokens(latents[0, 0].nbytes)
     table, starts = slot_table(_counts(lengths), slots, 0, size)
     n = workers()
-    run = parts.attend_latents if n > 1 else parts.attend_latents_serially
+    run = parts.attend_latents.on(n)
     queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
     out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
     with saying_so(run, latents.dtype):
@@ -144,7 +144,7 @@ def _attend(
     scale: float | None,
 ) -> torch.Tensor:
     n = workers()
-    run = parts.attend if n > 1 else parts.attend_serially
+    run = parts.attend.on(n)
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     queries = np.ascontiguousarray(q[:, 0].float() * scale)  # [B, N, H]
     out = torch.empty(*queries.shape[:2], values.shape[3], dtype=torch.float32)  # [B, N, Hv]

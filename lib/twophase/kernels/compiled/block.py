@@ -12,23 +12,17 @@ The four arrays of an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02
 and the sum of its weights.
 """
 
-import numba
 import numpy as np
 
-from twophase.kernels.compiled.loops import FLAGS
+from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import prefetch
 
 _f32, _i32 = np.float32, np.int32
 Array = np.ndarray
 
-# What only other compiled code calls needs no way in from Python; x / 0 is inf or NaN.
-inner = numba.njit(
-    fastmath=FLAGS, error_model="numpy", cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
 
-
-@inner  # type: ignore[untyped-decorator]
+@inner
 def score(q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array) -> None:
     """p[i, s] += q[i] · keys[first + s, i // G] for the n tokens from `first` on, and ask for what
     `upcoming` holds of the same tokens meanwhile: their values.
@@ -74,8 +68,8 @@ def score(q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array) 
                 p[i, s + 1] += e
 
 
-@inner  # type: ignore[untyped-decorator]
-def soften(p: Array, n: int, softcap: float, out: Array, top: Array, total: Array) -> None:
+@inner
+def soften(p: Array, n: int, softcap: np.float32, out: Array, top: Array, total: Array) -> None:
     """Scores of n tokens into weights: p becomes exp(p − top), where top is the largest score so
     far; what was summed under a smaller one shrinks accordingly.
 
@@ -98,7 +92,7 @@ def soften(p: Array, n: int, softcap: float, out: Array, top: Array, total: Arra
             out[i, h] *= shrink
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def _rank(x: np.float32) -> np.int32:
     """An int32 in the order of fp32 numbers, NaN above inf (or below -inf: both come through): a
     maximum of integers runs on vectors, one of floats that respects NaN does not."""
@@ -106,12 +100,12 @@ def _rank(x: np.float32) -> np.int32:
     return _i32(bits ^ _i32(_i32(bits >> _i32(31)) & _i32(0x7FFFFFFF)))
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def _from_rank(rank: np.int32) -> np.float32:
     return _i32(rank ^ _i32(_i32(rank >> _i32(31)) & _i32(0x7FFFFFFF))).view(_f32)
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def add_values(
     p: Array, values: Array, first: int, n: int, out: Array, keys: Array, following: int
 ) -> None:

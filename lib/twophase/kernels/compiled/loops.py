@@ -38,6 +38,10 @@ class Loop:
     serial: Callable[..., Any]
     parallel: Callable[..., Any]
 
+    def on(self, workers: int) -> Callable[..., Any]:
+        """The one for so many cores."""
+        return self.parallel if workers > 1 else self.serial
+
 
 def loop(function: Callable[..., Any]) -> Loop:
     """Compile a function in both ways when each is first called, and keep the machine code on disk.

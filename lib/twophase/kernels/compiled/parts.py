@@ -1,16 +1,14 @@
 """Attention of one query token for each sequence over its block table: in parts, which are merged.
 
 Each task is some blocks of one sequence and has a softmax of its own; then parts are merged by
-their maxima and sums, as in `kernels.online_softmax`. `attend` runs tasks on all threads,
-`attend_serially` one after the other, without the microsecond that starting threads takes. Both
-may be called by other compiled code.
+their maxima and sums, as in `kernels.online_softmax`.
 """
 
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.block import add_values, inner, score, soften
-from twophase.kernels.compiled.loops import loop
+from twophase.kernels.compiled.block import add_values, score, soften
+from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
 
 _f32 = np.float32
@@ -19,7 +17,7 @@ Array = np.ndarray
 
 
 @loop
-def _attend(
+def attend(
     q: Array,
     keys: Array,
     values: Array,
@@ -44,7 +42,7 @@ def _attend(
 
 
 @loop
-def _attend_latents(
+def attend_latents(
     q: Array,
     q_rope: Array,
     latents: Array,
@@ -75,7 +73,7 @@ def _attend_latents(
     _merge(first_task, outs, tops, totals, out)
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def _attend_task(
     task: Array,
     q: Array,
@@ -106,7 +104,7 @@ def _attend_task(
         add_values(p, values, first, n, out, keys, following)
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def _latent_task(
     task: Array,
     q: Array,
@@ -137,7 +135,7 @@ def _latent_task(
         add_values(p, latents, first, n, out, latents, following)
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def _width(blocks: Array) -> int:
     """Tokens of the largest block [n, 2], made even for `score`."""
     largest = 0
@@ -146,7 +144,7 @@ def _width(blocks: Array) -> int:
     return largest + largest % 2
 
 
-@inner  # type: ignore[untyped-decorator]
+@inner
 def _merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Array) -> None:
     """Parts outs [n, N, Hv], tops and totals [n, N] as the whole, out [B, N, Hv], where sequence b
     has those from first_task[b] to first_task[b + 1]. No parts: zeros. A NaN in a part is one in
@@ -168,7 +166,3 @@ def _merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Arra
             if len(parts) > 0:
                 for h in range(Hv):
                     out[b, i, h] /= total
-
-
-attend, attend_serially = _attend.parallel, _attend.serial
-attend_latents, attend_latents_serially = _attend_latents.parallel, _attend_latents.serial

@@ -44,9 +44,9 @@ class CompiledStore(KVCache):
 class CompiledStep(Step):
     """A step whose layers read keys and values in compiled loops; all else as in torch."""
 
-    def keys_values(self, layer: int, read_later: bool) -> KVCache:
+    def keys_values(self, layer: int, read_later: bool, window: int | None = None) -> KVCache:
         """The store of a layer, read in compiled loops where they read its dtype."""
-        store = super().keys_values(layer, read_later)
+        store = super().keys_values(layer, read_later, window)
         return CompiledStore(store) if store.held[0].dtype in STORED else store
 
 

@@ -4,10 +4,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from twophase.kernels.compiled.linear import norm_project
 from twophase.kernels.span import Span
-from twophase.models.compiled.halves import choose
-from twophase.models.compiled.token import Token
+from twophase.models.compiled.products import NormProjection
+from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import biases, check_kind, matrix, norm, stored
 from twophase.models.transformer import Transformer
 
@@ -15,7 +14,7 @@ from twophase.models.transformer import Transformer
 class Embedding:
     """The stream's start: a row of the table, in fp32."""
 
-    def __init__(self, model: Transformer, parallel: bool) -> None:
+    def __init__(self, model: Transformer, work: Workspace) -> None:
         c = self.config = model.config
         check_kind(model.embed_tokens, nn.Embedding)
         self.table, self.positions = stored(model.embed_tokens.weight, c.V, c.D), None
@@ -43,7 +42,7 @@ def widened(row: np.ndarray) -> np.ndarray:
 class PlainEmbedding:
     """The same in torch, whatever stands there."""
 
-    def __init__(self, model: Transformer, parallel: bool) -> None:
+    def __init__(self, model: Transformer, work: Workspace) -> None:
         self.model = model
 
     def __call__(self, tokens: torch.Tensor, span: Span) -> np.ndarray:
@@ -54,28 +53,22 @@ class PlainEmbedding:
 class Head:
     """The last norm and the output matrix."""
 
-    def __init__(self, model: Transformer, parallel: bool) -> None:
-        c = self.config = model.config
-        self.norm = norm(model.norm)
-        self.w, self.bias = matrix(model.lm_head, c.V, c.D), biases(model.lm_head)
-        self.h = np.empty(c.D, np.float32)
-        self.project = choose(norm_project, parallel)
+    def __init__(self, model: Transformer, work: Workspace) -> None:
+        c, self.cap = model.config, model.config.logit_cap
+        w, bias = matrix(model.lm_head, c.V, c.D), biases(model.lm_head)
+        self.project = NormProjection(norm(model.norm), [w], bias, work, "logits")
 
     def __call__(self, token: Token) -> torch.Tensor:
         """Logits fp32 [1, V]."""
-        n, cap = self.norm, self.config.logit_cap
-        logits, none = np.empty(self.config.V, np.float32), self.w[:0]
-        self.project(
-            token.x, n.scale, n.shift, n.eps, self.w, none, none, self.bias, self.h, logits
-        )
-        found = torch.from_numpy(logits)[None]
-        return found if cap is None else cap * torch.tanh(found / cap)
+        self.project(token.x, token.workers)
+        found = torch.from_numpy(self.project.y)[None].clone()  # [1, V], the caller's own
+        return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
 
 
 class PlainHead:
     """The same in torch, whatever stands there."""
 
-    def __init__(self, model: Transformer, parallel: bool) -> None:
+    def __init__(self, model: Transformer, work: Workspace) -> None:
         self.model = model
 
     def __call__(self, token: Token) -> torch.Tensor:

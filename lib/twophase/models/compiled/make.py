@@ -8,6 +8,7 @@ from twophase.models.compiled.halves import MLP, Attention, Half
 from twophase.models.compiled.latent import AbsorbedAttention
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.recurrent import LinearState, StateSpaceState
+from twophase.models.compiled.token import Workspace
 from twophase.models.compiled.weights import NoKernel
 from twophase.models.latent_attention import LatentAttention
 from twophase.models.linear_attention import LinearAttention
@@ -15,7 +16,7 @@ from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.mlp import GatedMLP, PlainMLP
 from twophase.models.state_space import SelectiveStateSpace
 
-MAKES: dict[type, Callable[[PlainHalf, bool], Half]] = {
+MAKES: dict[type, Callable[[PlainHalf, Workspace], Half]] = {
     GroupedQueryAttention: Attention,
     LatentAttention: AbsorbedAttention,
     LinearAttention: LinearState,
@@ -26,9 +27,9 @@ MAKES: dict[type, Callable[[PlainHalf, bool], Half]] = {
 }
 
 
-def make_half(half: PlainHalf, parallel: bool) -> Half:
+def make_half(half: PlainHalf, work: Workspace) -> Half:
     """A half in loops. Raises NoKernel where there are none."""
     kind = type(half.layer)
     if kind not in MAKES:
         raise NoKernel(f"a {kind.__name__} has no compiled loops")
-    return MAKES[kind](half, parallel)
+    return MAKES[kind](half, work)

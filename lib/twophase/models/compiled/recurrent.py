@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from twophase.kernels.compiled.linear import norm_project
 from twophase.kernels.compiled.recurrence import convolve, linear_attention_step, state_space_step
 from twophase.kernels.linear_attention import sums_shape
 from twophase.kernels.state import Tensors
-from twophase.models.compiled.halves import Projection, choose
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.token import Token
+from twophase.models.compiled.products import NormProjection, Output
+from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, biases, check_kind, matrix, norm, stored
 from twophase.models.linear import BiasInFloat32
 from twophase.models.linear_attention import LinearAttention
@@ -42,46 +41,43 @@ def advanced(
 class LinearState:
     """Linear attention in three calls: norm and projections; state and answer; the output."""
 
-    def __init__(self, half: PlainHalf, parallel: bool) -> None:
-        layer = half.layer
+    def __init__(self, half: PlainHalf, work: Workspace) -> None:
+        layer, before = half.layer, norm(half.before)
         check_kind(layer, LinearAttention)
-        self.layer, self.f, self.norm = layer.layer, layer.f, norm(half.before)
-        D, keys, values = len(self.norm.scale), layer.N * layer.f, layer.N * layer.H
-        self.q, self.k = matrix(layer.q_proj, keys, D), matrix(layer.k_proj, keys, D)
-        self.v = matrix(layer.v_proj, values, D)
-        self.bias = biases(layer.q_proj, layer.k_proj, layer.v_proj)
-        self.h, self.qkv = np.empty(D, np.float32), np.empty(len(self.bias), np.float32)
-        self.out = np.empty(values, np.float32)
+        self.layer, self.f = layer.layer, layer.f
+        D, keys, values = len(before.scale), layer.N * layer.f, layer.N * layer.H
+        q, k = matrix(layer.q_proj, keys, D), matrix(layer.k_proj, keys, D)
+        bias = biases(layer.q_proj, layer.k_proj, layer.v_proj)
+        self.project = NormProjection(before, [q, k, matrix(layer.v_proj, values, D)], bias, work)
+        self.qkv, self.out = self.project.y, work.scratch("found", values)
         self.shapes = (sums_shape(layer.N, layer.f, layer.H),)
-        self.project = choose(norm_project, parallel)
-        self.attend = choose(linear_attention_step, parallel)
-        self.output = Projection(layer.o_proj, values, D, half.after, parallel)
+        self.attend = work.choose(linear_attention_step)
+        self.output = Output(layer.o_proj, self.out, D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds in the state that took it in."""
-        n = self.norm
-        self.project(
-            token.x, n.scale, n.shift, n.eps, self.q, self.k, self.v, self.bias, self.h, self.qkv
-        )
+        self.project(token.x, token.workers)
         (before,), (after,) = advanced(token, self.layer, self.shapes, self.out)
         self.attend(self.qkv, self.f, *token.rope("linear"), before, after, self.out)
-        self.output(self.out, token.x)
+        self.output(token)
 
 
 class StateSpaceState:
     """A selective state space in four calls: norm and projection; convolution; memory and gate; the
     output."""
 
-    def __init__(self, half: PlainHalf, parallel: bool) -> None:
-        layer = half.layer
+    def __init__(self, half: PlainHalf, work: Workspace) -> None:
+        layer, before = half.layer, norm(half.before)
         check_kind(layer, SelectiveStateSpace)
         check_kind(layer.conv1d, nn.Conv1d)
         check_kind(layer.dt_proj, BiasInFloat32)
         if layer.x_proj.bias is not None or layer.conv1d.bias is None:
             raise NoKernel("its x_proj has a bias, or its convolution none")
-        s, self.layer, self.norm = layer.sizes, layer.layer, norm(half.before)
-        D, wide = len(self.norm.scale), s.d_inner
-        self.w_in, self.bias = matrix(layer.in_proj, 2 * wide, D), biases(layer.in_proj)
+        s, self.layer = layer.sizes, layer.layer
+        D, wide = len(before.scale), s.d_inner
+        w_in = matrix(layer.in_proj, 2 * wide, D)
+        self.project = NormProjection(before, [w_in], biases(layer.in_proj), work)
+        self.u, self.gate = self.project.y[:wide], self.project.y[wide:]
         self.w_x = matrix(layer.x_proj, s.dt_rank + 2 * s.d_state, wide)
         self.w_dt = stored(layer.dt_proj.weight, wide, s.dt_rank)
         self.dt_bias = biases(layer.dt_proj)
@@ -89,27 +85,20 @@ class StateSpaceState:
         self.filter_bias = layer.conv1d.bias.detach().float().numpy().copy()
         self.A = (-torch.exp(layer.A_log.detach().float())).numpy()
         self.skip = layer.D.detach().float().numpy().copy()
-        self.h, self.both = np.empty(D, np.float32), np.empty(2 * wide, np.float32)
-        self.low = np.empty(len(self.w_x), np.float32)
-        self.y = np.empty(wide, np.float32)
+        self.low, self.y = work.scratch("low", len(self.w_x)), work.scratch("found", wide)
         self.shapes = (wide, s.conv_width), (wide, s.d_state)
-        self.project = choose(norm_project, parallel)
-        self.remember = choose(state_space_step, parallel)
-        self.output = Projection(layer.out_proj, wide, D, half.after, parallel)
+        self.remember = work.choose(state_space_step)
+        self.output = Output(layer.out_proj, self.y, D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds in the memory that took it in."""
-        n, none, wide = self.norm, self.w_in[:0], len(self.y)
-        self.project(
-            token.x, n.scale, n.shift, n.eps, self.w_in, none, none, self.bias, self.h, self.both
-        )
-        u, gate = self.both[:wide], self.both[wide:]
+        self.project(token.x, token.workers)
         (inputs, memory), (new_inputs, new_memory) = advanced(
             token, self.layer, self.shapes, self.y
         )
-        convolve(u, self.filters, self.filter_bias, inputs, new_inputs)
+        convolve(self.u, self.filters, self.filter_bias, inputs, new_inputs)
         self.remember(
-            u, gate, self.w_x, self.w_dt, self.dt_bias, self.A, self.skip, memory, new_memory,
-            self.low, self.y,
+            self.u, self.gate, self.w_x, self.w_dt, self.dt_bias, self.A, self.skip, memory,
+            new_memory, self.low, self.y,
         )  # fmt: skip
-        self.output(self.y, token.x)
+        self.output(token)

@@ -1,17 +1,18 @@
 """One new token on its way through the layers."""
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
-from twophase.kernels.compiled.loops import as_numpy
+from twophase.kernels.compiled.loops import Loop, as_numpy
+from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.tables import block_tokens, share_out, slot_table
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
-from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.kernels.store import Store
@@ -20,17 +21,40 @@ from twophase.models.step import Step, Tables
 from twophase.models.transformer import KINDS, Transformer
 
 Rows = tuple[np.ndarray, ...]
+Shape = tuple[int, int, int, int | None]  # of a store: its layer, KV heads, width, and window
 
 
 class Workspace:
-    """What outlives a token: tables of RoPE, and the tensors of stores as loops see them."""
+    """What outlives a token: tables of RoPE, the tensors of stores as loops see them, and scratch.
 
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
-        self.workers = 1  # cores that share the work
+    `parallel`: whether loops run on all cores; `workers`: how many these are.
+    """
+
+    def __init__(self, model: Transformer, parallel: bool) -> None:
+        self.model, self.parallel, self.workers = model, parallel, 1
+        self._scratch: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
         self._tables: dict[str, Rows] = {}
         self._known = 0  # positions in these tables
         self._held: WeakKeyDictionary[Store, Rows] = WeakKeyDictionary()
+        self._checked: WeakKeyDictionary[
+            Cache, dict[Shape, tuple[KVCache, np.ndarray, np.ndarray]]
+        ] = WeakKeyDictionary()
+
+    def checked(self, cache: Cache) -> dict[Shape, tuple[KVCache, np.ndarray, np.ndarray]]:
+        """The stores of a cache that were found to be as a layer wants them."""
+        if cache not in self._checked:
+            self._checked[cache] = {}
+            use_large_pages(*(held for store in cache.stores.values() for held in store.held))
+        return self._checked[cache]
+
+    def choose(self, loop: Loop) -> Callable[..., Any]:
+        """A loop on all cores, or on one."""
+        return loop.parallel if self.parallel else loop.serial
+
+    def scratch(self, name: str, *shape: int) -> np.ndarray:
+        """Room for fp32 numbers that one layer leaves to its own next call. All layers share it:
+        weights drive out of the caches what is touched once in a token."""
+        return self._scratch.setdefault((name, shape), np.empty(shape, np.float32))
 
     def held(self, store: Store) -> Rows:
         """The tensors of a store for one sequence, [slots, ...] each. ValueError where its dtype is
@@ -60,7 +84,10 @@ class Token:
 
     def __init__(self, x: np.ndarray, span: Span, cache: Cache, work: Workspace) -> None:
         self.x, self.span, self.cache, self.work = x, span, cache, work
+        self.workers = work.workers
+        self._checked = work.checked(cache)
         self._tables: dict[tuple[int, int | None, int], tuple[np.ndarray, ...]] = {}
+        self._rope: dict[str, Rows] = {}
 
     @property
     def position(self) -> int:
@@ -69,7 +96,9 @@ class Token:
 
     def rope(self, kind: str) -> Rows:
         """Cosines and sines for a kind of layer, [H/2] each, or of length 0."""
-        return self.work.rope(kind, self.position)
+        if kind not in self._rope:
+            self._rope[kind] = self.work.rope(kind, self.position)
+        return self._rope[kind]
 
     def tables(
         self, slots: int, window: int | None, token_bytes: int
@@ -84,18 +113,22 @@ class Token:
         return self._tables[key]  # type: ignore[return-value]
 
     def keys_values(
+        self, wanted: Shape
+    ) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:
+        """Keys and values [slots, K, H] of a layer, the slot of this token, and the blocks that it
+        sees, for attention. ValueError if the cache was made for another model."""
+        found = self._checked.get(wanted)
+        if found is None or found[0] is not self.cache.stores.get(wanted[0]):
+            found = self._checked[wanted] = self._find_keys_values(*wanted)
+        store, keys, values = found
+        window, token_bytes = wanted[3], keys.strides[0]
+        return keys, values, store.slot(self.span), self.tables(len(keys), window, token_bytes)
+
+    def _find_keys_values(
         self, layer: int, K: int, H: int, window: int | None
     ) -> tuple[KVCache, np.ndarray, np.ndarray]:
-        """The store of a layer, and its keys and values [slots, K, H]. ValueError if the cache was
-        made for another model."""
-        store = self.cache.stores.get(layer)
-        if not isinstance(store, KVCache):
-            store = self.step.keys_values(layer, read_later=False)  # raises, and says what is wrong
-        if type(store) is RingKVCache and window not in (None, store.window):
-            raise ValueError(
-                f"layer {layer} has a window of {window} tokens, and this cache a ring for"
-                f" {store.window}: make one with `new_cache` of this model."
-            )
+        """The store of a layer with its keys and values."""
+        store = self.step.keys_values(layer, read_later=False, window=window)
         keys, values = self.work.held(store)
         if keys.shape[1:] != (K, H):
             raise ValueError(

@@ -11,6 +11,7 @@ from torch import nn
 
 from twophase.kernels.compiled.compiling import saying_so
 from twophase.kernels.compiled.loops import STORED
+from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.threads import workers, workers_of_parallel_loops
 from twophase.kernels.span import span_counts
 from twophase.models.cache import Cache, Counts
@@ -24,7 +25,7 @@ from twophase.models.compiled.weights import NoKernel, Version, check_kind
 from twophase.models.step import check_at, check_positions
 from twophase.models.transformer import Block, Transformer
 
-_Made = Callable[[Transformer, bool], Callable[..., Any]]
+_Made = Callable[[Transformer, Workspace], Callable[..., Any]]
 # A smaller model has its tokens faster from one core: a loop on all of them costs a microsecond
 # before it begins.
 PARALLEL_BYTES = 16e6
@@ -51,14 +52,25 @@ class CompiledTransformer:
         if parallel is None:
             parallel = workers() > 1 and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
         self.parallel = parallel
+        if sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES:
+            use_large_pages(*model.parameters())
         self.plain: dict[str, str] = {}  # what runs in torch, and why
-        self._work, self._version, self._lock = Workspace(model), Version(model), Lock()
+        self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
         self._ran = False
         self._halves: list[Half] = []
         for i, block in enumerate(model.layers):
             self._halves += self._of_block(i, block)
         self._embed = self._in_loops("embedding", Embedding, PlainEmbedding)
         self._head = self._in_loops("head", Head, PlainHead)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the plain model is: in the memory of the CPU."""
+        return self.model.device
+
+    def new_cache(self, *sizes: Any, **options: Any) -> Cache:
+        """An empty cache, as the plain model makes it."""
+        return self.model.new_cache(*sizes, **options)
 
     @property
     def report(self) -> str:
@@ -83,7 +95,7 @@ class CompiledTransformer:
         made: list[Half] = []
         for name, half in zip(("attention", "MLP"), halves_of(cast(Block, block)), strict=True):
             try:
-                made.append(make_half(half, self.parallel))
+                made.append(make_half(half, self._work))
             except NoKernel as reason:
                 self.plain[f"{name} of layer {i}"] = str(reason)
                 made.append(half)
@@ -92,10 +104,10 @@ class CompiledTransformer:
     def _in_loops(self, name: str, compiled: _Made, plain: _Made) -> Callable[..., Any]:
         """The embedding or the head in loops, or in torch."""
         try:
-            return compiled(self.model, self.parallel)
+            return compiled(self.model, self._work)
         except NoKernel as reason:
             self.plain[f"the {name}"] = str(reason)
-            return plain(self.model, self.parallel)
+            return plain(self.model, self._work)
 
     def __call__(
         self,
@@ -124,6 +136,7 @@ class CompiledTransformer:
             if alone:
                 logits = self._careful_step(tokens, cache)
             else:
+                self._work.checked(cache)
                 logits = batch_step(self.model, tokens, cache, n_new)
             if commit:
                 cache.commit()

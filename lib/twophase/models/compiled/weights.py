@@ -3,8 +3,8 @@
 Matrices are read where they lie. What is small (norms, biases) is copied, in fp32.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,8 +46,7 @@ class NoKernel(Exception):
     """Why a part of the model runs in plain torch."""
 
 
-@dataclass(frozen=True)
-class Norm:
+class Norm(NamedTuple):
     """RMSNorm's weight, or LayerNorm's with its bias: fp32 [width]; `shift` is empty without."""
 
     scale: np.ndarray
@@ -95,11 +94,19 @@ def stored(weight: torch.Tensor, *shape: int) -> np.ndarray:
 
 def biases(*modules: Any) -> np.ndarray:
     """The biases of linear layers one behind the other, zeros where there are none."""
+    if all(m.bias is None for m in modules):
+        return zeros(sum(m.out_features for m in modules))
     parts = [
-        np.zeros(m.out_features, np.float32) if m.bias is None else m.bias.detach().float().numpy()
+        zeros(m.out_features) if m.bias is None else m.bias.detach().float().numpy()
         for m in modules
     ]
     return np.concatenate(parts)
+
+
+@cache
+def zeros(n: int) -> np.ndarray:
+    """So many zeros, fp32, the same for all that read them: then they stay in the caches."""
+    return np.zeros(n, np.float32)
 
 
 def check_kind(module: Any, *kinds: type[nn.Module]) -> None:

@@ -1,0 +1,43 @@
+"""Large pages for what is read from one end to the other.
+
+A core finds an address through a table of pages, and keeps few of its entries at hand. Weights of
+hundreds of megabytes in pages of 4 KiB ask for another entry every 64 lines, and each stops the
+stream: on a Zen 4 in a virtual machine, whose tables are two deep, the same loop reads 1.2 to 1.4
+times as fast from pages of 2 MiB. numpy asks Linux for them, torch does not.
+"""
+
+import ctypes
+import sys
+from functools import cache
+from pathlib import Path
+
+import torch
+
+SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25  # of Linux; the second since 6.1
+
+
+def use_large_pages(*tensors: torch.Tensor) -> None:
+    """Have the memory of tensors on the CPU lie in large pages, as far as the system has them; what
+    is shorter than one stays as it is. No number changes, and none its address."""
+    size = page_bytes()
+    for tensor in tensors:
+        if size and tensor.nbytes >= size and tensor.device.type == "cpu":
+            first = tensor.data_ptr() // size * size
+            n_bytes = -(-(tensor.data_ptr() + tensor.nbytes - first) // size) * size
+            for advice in (MADV_HUGEPAGE, MADV_COLLAPSE):  # what cannot be done is left undone
+                _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(n_bytes), advice)
+
+
+@cache
+def page_bytes() -> int:
+    """The size of a large page; 0 where there are none."""
+    try:
+        return int(SIZE.read_text()) if sys.platform == "linux" else 0
+    except (OSError, ValueError):
+        return 0
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
