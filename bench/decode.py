@@ -1,7 +1,7 @@
 """A decode step of a whole model: ours (plain and compiled), transformers and llama.cpp on the same
 random weights, in one run.
 
-All take turns, with a read of as many bytes as the step has to read; so ratios are taken within a
+All take turns, with reads of as many bytes as the step has to read; so ratios are taken within a
 round. `--layers` makes the model smaller, `--clock cpu` counts processor time, which a busy machine
 spoils less (use it with `--threads 1`).
 """
@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import torch
 from decode_peers import Missing, llama_cpp_step, transformers_step
+from reading import at_least_1, reads, seconds
 
 from twophase.measure import Table, race, si
-from twophase.measure.yardsticks import readers
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.transformer import Config, Transformer
 
@@ -55,8 +55,7 @@ def step_bytes(model: Transformer, S: int, B: int) -> int:
 def run(model: Transformer, S: int, B: int, options: argparse.Namespace) -> Table:
     """Race all steps that are there for one context and batch."""
     n_bytes = step_bytes(model, S, B)
-    read = readers(n_bytes, "cpu")
-    steps: dict[str, Callable[[], object]] = {f"read, {name}": f for name, (f, _) in read.items()}
+    steps = reads(n_bytes)
     steps["ours, compiled"] = our_step(model, CompiledTransformer(model), S, B)
     steps["ours, plain"] = our_step(model, model, S, B)
     for name, make in PEERS.items():
@@ -87,13 +86,6 @@ def run(model: Transformer, S: int, B: int, options: argparse.Namespace) -> Tabl
     return Table(rows, [*columns, *more], caption, digits=3)
 
 
-def at_least_1(text: str) -> int:
-    """An option's number. ArgumentTypeError, which argparse makes a sentence of, for another."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1, not {text}")
-    return int(text)
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -103,7 +95,9 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument("--threads", type=at_least_1, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument("--seconds", type=float, default=30.0, help="budget per table (default 30)")
+    parser.add_argument(
+        "--seconds", type=seconds, default=30.0, help="budget per table (default 30)"
+    )
     parser.add_argument("--rounds", type=at_least_1, default=7, help="rounds at least (default 7)")
     parser.add_argument("--without", nargs="*", choices=PEERS, default=[], help="to leave out")
     options = parser.parse_args()

@@ -2,7 +2,8 @@
 each way of writing it reach?
 
 Bytes are the theory's: everything read or written once. Every way alternates with reads of a large
-buffer, in the same run; the fastest of these is the limit that shares are of.
+buffer, in the same run; the fastest of these is the limit that shares are of. Keys and values lie
+in large pages for all ways.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import argparse
 from collections.abc import Callable
 
 import torch
+from reading import at_least_1, reads, seconds
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.compiled.attention import compiled_attention, compiled_paged_attention
+from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.threads import threading_layer, workers
 from twophase.measure import Table, race, si
-from twophase.measure.yardsticks import buffer_bytes, readers
+from twophase.measure.yardsticks import buffer_bytes
 from twophase.theory.arithmetic_intensity import attention_bytes
 
 N, K, H = 32, 8, 128  # Llama-3 8B
 G = N // K
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
@@ -29,10 +33,12 @@ def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
     K, H], torch [1, K, S, H]."""
     q = torch.randn(1, 1, N, H, dtype=dtype)
     k, v = torch.randn(1, S, K, H, dtype=dtype), torch.randn(1, S, K, H, dtype=dtype)
+    use_large_pages(k, v)  # as compiled models have their caches
     by_head_k, by_head_v = (
         k.transpose(1, 2).contiguous(),
         v.transpose(1, 2).contiguous(),
     )  # [1, K, S, H]
+    use_large_pages(by_head_k, by_head_v)
     queries, folded = q.transpose(1, 2), q.view(1, K, G, H)  # [1, N, 1, H] and [1, K, G, H]
     lengths = torch.tensor([S])
     paged = {}
@@ -66,7 +72,7 @@ def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
     }
 
 
-def run(S: int, dtype: torch.dtype, budget_s: float) -> Table:
+def run(S: int, dtype: torch.dtype, budget_s: float, only: str = "") -> Table:
     """Race the ways for one cache length against a read of memory, after checking that they
     agree."""
     found = ways(S, dtype)
@@ -76,8 +82,9 @@ def run(S: int, dtype: torch.dtype, budget_s: float) -> Table:
             torch.testing.assert_close(
                 way().float(), expected, atol=2e-2, rtol=2e-2, msg=f"{name} computes something else"
             )
+    found = {name: way for name, way in found.items() if only in name}
     n_bytes = buffer_bytes()
-    limits = {f"read by {name}": read for name, (read, _) in readers(n_bytes, "cpu").items()}
+    limits = reads(n_bytes)
     result = race(limits | found, budget_s=budget_s, warmup=1)
     fastest = min(limits, key=lambda name: result[name].median_s)
     moved = attention_bytes(1, 1, S, N, K, H, dtype.itemsize, dtype.itemsize)
@@ -111,21 +118,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--lengths",
-        type=int,
+        type=at_least_1,
         nargs="+",
         default=[8192, 65536],
         help="keys in the cache (default 8192 65536)",
     )
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
+    parser.add_argument("--threads", type=at_least_1, default=torch.get_num_threads())
+    parser.add_argument("--only", default="", help="ways whose name has this in it (default all)")
     parser.add_argument(
-        "--seconds", type=float, default=15.0, help="budget per length and format (default 15)"
+        "--seconds", type=seconds, default=15.0, help="budget per length and format (default 15)"
     )
     options = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(options.threads)
     print(f"Numba on {threading_layer()}, {workers()} threads; torch {torch.get_num_threads()}")
     with torch.inference_mode():
         for S in options.lengths:
-            for dtype in (torch.bfloat16, torch.float32):
-                print(run(S, dtype, options.seconds), end="\n\n")
+            for dtype in options.dtypes:
+                print(run(S, DTYPES[dtype], options.seconds, options.only), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -287,3 +287,5 @@ def test_a_cache_of_another_model_or_dtype_is_refused():
         compiled(token, random_model(replace(ODD, K=1)).new_cache(1, 4))
     with pytest.raises(ValueError, match=r"float32 and bfloat16; got torch\.float16"):
         compiled(token, model.new_cache(1, 4, dtype=torch.float16))
+    with pytest.raises(ValueError, match=r"float32 and bfloat16; got torch\.float16"):
+        compiled(torch.tensor([[3], [4]]), model.new_cache(2, 4, dtype=torch.float16))

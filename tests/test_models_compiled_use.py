@@ -13,6 +13,7 @@ from test_models_compiled import ODD, TOLERANCE, disagreement, random_model, ste
 from torch import nn
 
 from twophase.models.compiled import CompiledTransformer
+from twophase.models.generate import complete, on_path
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.norm import LayerNorm
 from twophase.models.transformer import Config, Transformer
@@ -134,6 +135,38 @@ def test_a_model_with_other_numbers_than_its_loops_is_refused(change):
     with pytest.raises(ValueError, match="make another CompiledTransformer"):
         compiled(TOKEN, model.new_cache(1, 4))
     assert disagreement(model, CompiledTransformer(model), tokens(model, 4), prompt=3) < 0.1
+
+
+def test_a_hook_that_comes_later_is_noticed_again_and_again():
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    compiled(TOKEN, model.new_cache(1, 4))
+    nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # of somebody else
+    compiled(TOKEN, model.new_cache(1, 4))
+    hook = model.layers[1].mlp.register_forward_pre_hook(lambda *_: None)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="got a hook after its loops were made"):
+            compiled(TOKEN, model.new_cache(1, 4))
+    hook.remove()
+    compiled(TOKEN, model.new_cache(1, 4))
+
+
+def test_a_layer_that_sees_every_token_refuses_the_ring_of_another_model():
+    """Else it would see as many as that ring keeps, and say nothing."""
+    model, other = random_model(ODD), random_model(SLIDING)
+    for run in (model, CompiledTransformer(model)):
+        for n in (1, 2):
+            with pytest.raises(ValueError, match="sees every token, and this cache keeps the last"):
+                run(TOKEN.expand(n, 1), other.new_cache(n, 20))
+
+
+def test_a_compiled_model_generates_as_the_plain_one_does():
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    expected = complete(model, [3, 4], 6).tokens
+    for path in ("plain", "compiled"):
+        assert complete(compiled, [3, 4], 6, path=path).tokens == expected
+    assert on_path(compiled, "compiled") is compiled
 
 
 def test_a_stream_of_zeros_is_divided_as_torch_divides():

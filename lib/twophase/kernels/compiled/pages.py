@@ -14,15 +14,17 @@ from pathlib import Path
 import torch
 
 SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+LEAST_BYTES, SMALL_BYTES = 2**22, 2**16  # of all tensors, where numpy begins, too; of one
 MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25  # of Linux; the second since 6.1
 
 
 def use_large_pages(*tensors: torch.Tensor) -> None:
-    """Have the memory of tensors on the CPU lie in large pages, as far as the system has them; what
-    is shorter than one stays as it is. No number changes, and none its address."""
-    size = page_bytes()
+    """Have the memory of tensors on the CPU lie in large pages, with what lies beside them there,
+    as far as the system has them. No number changes, and none its address. Fewer bytes than
+    LEAST_BYTES stay as they are: nothing drives their entries out."""
+    size = page_bytes() if sum(tensor.nbytes for tensor in tensors) >= LEAST_BYTES else 0
     for tensor in tensors:
-        if size and tensor.nbytes >= size and tensor.device.type == "cpu":
+        if size and tensor.nbytes >= SMALL_BYTES and tensor.device.type == "cpu":
             first = tensor.data_ptr() // size * size
             n_bytes = -(-(tensor.data_ptr() + tensor.nbytes - first) // size) * size
             for advice in (MADV_HUGEPAGE, MADV_COLLAPSE):  # what cannot be done is left undone

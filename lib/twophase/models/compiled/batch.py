@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from twophase.kernels.compiled.attention import compiled_attention
-from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
@@ -45,9 +44,8 @@ class CompiledStep(Step):
     """A step whose layers read keys and values in compiled loops; all else as in torch."""
 
     def keys_values(self, layer: int, read_later: bool, window: int | None = None) -> KVCache:
-        """The store of a layer, read in compiled loops where they read its dtype."""
-        store = super().keys_values(layer, read_later, window)
-        return CompiledStore(store) if store.held[0].dtype in STORED else store
+        """The store of a layer, read in compiled loops."""
+        return CompiledStore(super().keys_values(layer, read_later, window))
 
 
 def batch_step(

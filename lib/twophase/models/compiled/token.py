@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from twophase.kernels.compiled.loops import Loop, as_numpy
+from twophase.kernels.compiled.loops import STORED, Loop, as_numpy
 from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.tables import block_tokens, share_out, slot_table
 from twophase.kernels.kv_cache import KVCache
@@ -41,10 +41,18 @@ class Workspace:
         ] = WeakKeyDictionary()
 
     def checked(self, cache: Cache) -> dict[Shape, tuple[KVCache, np.ndarray, np.ndarray]]:
-        """The stores of a cache that were found to be as a layer wants them."""
+        """The stores of a cache that were found to be as a layer wants them. ValueError for a cache
+        of a dtype that loops do not read."""
         if cache not in self._checked:
+            tensors = [held for store in cache.stores.values() for held in store.held]
+            for tensor in tensors:
+                if tensor.dtype not in STORED:
+                    raise ValueError(
+                        f"compiled loops read float32 and bfloat16; got {tensor.dtype} in the"
+                        " cache: take the plain path, or a cache of the weights' dtype."
+                    )
+            use_large_pages(*tensors)
             self._checked[cache] = {}
-            use_large_pages(*(held for store in cache.stores.values() for held in store.held))
         return self._checked[cache]
 
     def choose(self, loop: Loop) -> Callable[..., Any]:

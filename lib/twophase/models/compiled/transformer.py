@@ -38,7 +38,7 @@ class CompiledTransformer:
 
     Logits of one sequence's step are fp32, whatever the weights are. Loops read matrices where they
     lie; of norms and biases they have copies. So after a change of the model, make another one (a
-    step notices other numbers, but neither hooks nor other modules). Steps of several threads wait
+    step notices other numbers and hooks, but no other modules). Steps of several threads wait
     for each other. What has no loops runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
@@ -52,8 +52,7 @@ class CompiledTransformer:
         if parallel is None:
             parallel = workers() > 1 and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
         self.parallel = parallel
-        if sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES:
-            use_large_pages(*model.parameters())
+        use_large_pages(*model.parameters())
         self.plain: dict[str, str] = {}  # what runs in torch, and why
         self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
         self._ran = False

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from twophase.kernels.compiled.loops import as_numpy
 from twophase.models.linear import Linear
@@ -19,9 +20,12 @@ NONE = np.zeros(0, np.float32)
 
 class Version:
     """Of the numbers that loops have copies of, or know the place of: whether the model still has
-    the same. What is written past torch (`.data`), or is put in or hooked, it does not see."""
+    the same; and whether anybody listens to it who did not when loops were made. What is written
+    past torch (`.data`), or is put in, it does not see."""
 
     def __init__(self, model: nn.Module) -> None:
+        self.model, self.hooks = model, hooks_of(model)
+        self.handles = RemovableHandle.next_id  # grows with every hook that is put anywhere
         self.embedding: Any = model.embed_tokens
         self.copied = [
             p for name, p in model.named_parameters()
@@ -40,6 +44,22 @@ class Version:
                 "the model was changed after its loops were made (load_state_dict, .to, training):"
                 " make another CompiledTransformer of it."
             )
+        if RemovableHandle.next_id != self.handles:
+            if hooks_of(self.model) - self.hooks:
+                raise ValueError(
+                    "the model got a hook after its loops were made, which do not call it: make"
+                    " another CompiledTransformer of it."
+                )
+            self.handles = RemovableHandle.next_id
+
+
+def hooks_of(model: nn.Module) -> set[tuple[int, int]]:
+    """The hooks around the forward passes of all modules: which module, and which of its hooks."""
+    return {
+        (id(module), number)
+        for module in model.modules()
+        for number in (*module._forward_hooks, *module._forward_pre_hooks)
+    }
 
 
 class NoKernel(Exception):
