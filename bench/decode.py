@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 from decode_peers import Missing, llama_cpp_step, transformers_step
-from reading import at_least_1, reads, seconds
+from reading import at_least_1, reads, rested, seconds
 
 from twophase.measure import Table, race, si
 from twophase.models.compiled import CompiledTransformer
@@ -65,7 +65,7 @@ def run(model: Transformer, S: int, B: int, options: argparse.Namespace) -> Tabl
             except Missing as reason:
                 print(reason)
     result = race(
-        steps, budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
+        rested(steps), budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
         clock=CLOCKS[options.clock],
     )  # fmt: skip
     fastest = min((name for name in steps if name.startswith("read")),

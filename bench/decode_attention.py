@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from reading import at_least_1, reads, seconds
+from reading import at_least_1, reads, rested, seconds
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention
@@ -85,7 +85,7 @@ def run(S: int, dtype: torch.dtype, budget_s: float, only: str = "") -> Table:
     found = {name: way for name, way in found.items() if only in name}
     n_bytes = buffer_bytes()
     limits = reads(n_bytes)
-    result = race(limits | found, budget_s=budget_s, warmup=1)
+    result = race(rested(limits | found), budget_s=budget_s, warmup=1)
     fastest = min(limits, key=lambda name: result[name].median_s)
     moved = attention_bytes(1, 1, S, N, K, H, dtype.itemsize, dtype.itemsize)
     rows = [

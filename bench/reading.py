@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
 import torch
 
 from twophase.kernels.compiled.pages import use_large_pages
 from twophase.measure.yardsticks import ROW, readers
+
+REST_S = 0.01
 
 
 def reads(n_bytes: int) -> dict[str, Callable[[], object]]:
@@ -22,6 +25,15 @@ def reads(n_bytes: int) -> dict[str, Callable[[], object]]:
         "read, sum, large pages": buffer.sum,
         "read, max, large pages": buffer.amax,
     }
+
+
+def rested(ways: Mapping[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
+    """The same, with a rest between any two: when a library's threads have nothing to do they spin
+    for some milliseconds, on the cores that the next one needs."""
+    found: dict[str, Callable[[], object]] = {}
+    for name, way in ways.items():
+        found |= {name: way, f"rest after {name}": lambda: time.sleep(REST_S)}
+    return found
 
 
 def seconds(text: str) -> float:
