@@ -8,7 +8,7 @@ from twophase.kernels.rope import apply_rope
 from twophase.models.config import Config
 from twophase.models.linear import Linear
 from twophase.models.norm import RMSNorm
-from twophase.models.step import Step
+from twophase.models.step import Step, check_window
 
 
 class GroupedQueryAttention(nn.Module):
@@ -37,7 +37,8 @@ class GroupedQueryAttention(nn.Module):
         B, T, _ = x.shape
         q = self.q_proj(x).view(B, T, c.N, c.H)  # [B, T, N, H]
         q = self._turn(self.q_norm(q) if c.qk_norm else q, step)
-        store = step.keys_values(self.source, self.is_read_later, self.window)
+        store = step.keys_values(self.source, self.is_read_later)
+        check_window(store, self.layer, self.window)
         if self.has_keys:
             k = self.k_proj(x).view(B, T, c.K, c.H)  # [B, T, K, H]
             v = self.v_proj(x).view(B, T, c.K, c.H)  # [B, T, K, H]

@@ -64,19 +64,11 @@ class Step:
             )
         return None if self.cache is None else self._stored(layer, State, "a state")
 
-    def keys_values(self, layer: int, read_later: bool, window: int | None = None) -> KVCache:
+    def keys_values(self, layer: int, read_later: bool) -> KVCache:
         """Where the keys and values of a layer are: with a cache in its store, else in one that
-        lives as long as this pass, if they are read later, or as the caller. ValueError for the
-        ring of another window than the layer's."""
+        lives as long as this pass, if they are read later, or as the caller."""
         if self.cache is not None:
-            store = self._stored(layer, KVCache, "keys and values")
-            if isinstance(store, RingKVCache) and store.window != window:
-                sees = "every token" if window is None else f"a window of {window} tokens"
-                raise ValueError(
-                    f"layer {layer} sees {sees}, and this cache keeps the last {store.window} for"
-                    " it: make one with `new_cache` of this model."
-                )
-            return store
+            return self._stored(layer, KVCache, "keys and values")
         store = self.shared.get(layer) or PassKV(self.causal)
         if read_later:
             self.shared[layer] = store
@@ -92,6 +84,16 @@ class Step:
                 f" this one has {found} there."
             )
         return store
+
+
+def check_window(store: KVCache, layer: int, window: int | None) -> None:
+    """ValueError for the ring of another window than the layer's (None: it sees every token)."""
+    if isinstance(store, RingKVCache) and store.window != window:
+        sees = "every token" if window is None else f"a window of {window} tokens"
+        raise ValueError(
+            f"layer {layer} sees {sees}, and this cache keeps the last {store.window} for it: make"
+            " one with `new_cache` of this model."
+        )
 
 
 def check_positions(positions: torch.Tensor, span: Span, table: int) -> None:

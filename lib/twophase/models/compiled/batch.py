@@ -10,18 +10,17 @@ import torch
 
 from twophase.kernels.compiled.attention import compiled_attention
 from twophase.kernels.kv_cache import KVCache
-from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
 from twophase.models.cache import Cache, Counts
-from twophase.models.step import Step
+from twophase.models.step import Step, check_window
 from twophase.models.transformer import Transformer
 
 
 class CompiledStore(KVCache):
     """The keys and values of a store of the cache, read in compiled loops."""
 
-    def __init__(self, store: KVCache) -> None:
-        self.store = store
+    def __init__(self, store: KVCache, layer: int) -> None:
+        self.store, self.layer = store, layer
 
     def write(self, first: torch.Tensor, second: torch.Tensor, span: Span) -> None:
         """As the store does."""
@@ -31,8 +30,7 @@ class CompiledStore(KVCache):
         self, q: torch.Tensor, span: Span, *, window: int | None = None, **options: Any
     ) -> torch.Tensor:
         """What one query of each sequence finds, [B, 1, N, H]; zeros where it is not real."""
-        if isinstance(self.store, RingKVCache):
-            window = self.store.window
+        check_window(self.store, self.layer, window)
         lengths = torch.tensor(
             [start + 1 if n else 0 for start, n in zip(span.starts, span.n_new, strict=True)]
         )
@@ -43,9 +41,9 @@ class CompiledStore(KVCache):
 class CompiledStep(Step):
     """A step whose layers read keys and values in compiled loops; all else as in torch."""
 
-    def keys_values(self, layer: int, read_later: bool, window: int | None = None) -> KVCache:
+    def keys_values(self, layer: int, read_later: bool) -> KVCache:
         """The store of a layer, read in compiled loops."""
-        return CompiledStore(super().keys_values(layer, read_later, window))
+        return CompiledStore(super().keys_values(layer, read_later), layer)
 
 
 def batch_step(

@@ -17,7 +17,7 @@ from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.kernels.store import Store
 from twophase.models.cache import Cache
-from twophase.models.step import Step, Tables
+from twophase.models.step import Step, Tables, check_window
 from twophase.models.transformer import KINDS, Transformer
 
 Rows = tuple[np.ndarray, ...]
@@ -136,7 +136,8 @@ class Token:
         self, layer: int, K: int, H: int, window: int | None
     ) -> tuple[KVCache, np.ndarray, np.ndarray]:
         """The store of a layer with its keys and values."""
-        store = self.step.keys_values(layer, read_later=False, window=window)
+        store = self.step.keys_values(layer, read_later=False)
+        check_window(store, layer, window)
         keys, values = self.work.held(store)
         if keys.shape[1:] != (K, H):
             raise ValueError(
