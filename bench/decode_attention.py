@@ -72,6 +72,11 @@ def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
     }
 
 
+def repeated(way: Callable[[], object], times: int) -> Callable[[], object]:
+    """So many calls of it."""
+    return lambda: [way() for _ in range(times)]
+
+
 def run(S: int, dtype: torch.dtype, budget_s: float, only: str = "") -> Table:
     """Race the ways for one cache length against a read of memory, after checking that they
     agree."""
@@ -84,28 +89,17 @@ def run(S: int, dtype: torch.dtype, budget_s: float, only: str = "") -> Table:
             )
     found = {name: way for name, way in found.items() if only in name}
     n_bytes = buffer_bytes()
-    limits = reads(n_bytes)
-    result = race(rested(limits | found), budget_s=budget_s, warmup=1)
-    fastest = min(limits, key=lambda name: result[name].median_s)
     moved = attention_bytes(1, 1, S, N, K, H, dtype.itemsize, dtype.itemsize)
-    rows = [
-        [
-            name,
-            si(result[name].median_s, "s"),
-            si(moved / result[name].median_s, "B/s"),
-            result.ratio(fastest, name) * moved / n_bytes,
-        ]
-        for name in found
-    ]
-    rows += [
-        [
-            name,
-            si(result[name].median_s, "s"),
-            si(n_bytes / result[name].median_s, "B/s"),
-            result.ratio(fastest, name),
-        ]
-        for name in limits
-    ]
+    calls = max(1, n_bytes // moved)  # as many layers as take about as long as a read
+    limits = reads(n_bytes)
+    layers = {name: repeated(way, calls) for name, way in found.items()}
+    result = race(rested(limits | layers), budget_s=budget_s, warmup=1)
+    fastest = min(limits, key=lambda name: result[name].median_s)
+    rows: list[list[object]] = []
+    for name in [*found, *limits]:
+        n, size = (calls, calls * moved) if name in found else (1, n_bytes)
+        median_s, share = result[name].median_s, result.ratio(fastest, name) * size / n_bytes
+        rows.append([name, si(median_s / n, "s"), si(size / median_s, "B/s"), share])
     caption = (
         f"one query over {S:,} keys, {N}/{K} heads of {H}, {dtype}, {si(moved, 'B')} to read,"
         f" {result[fastest].count} rounds"
