@@ -120,6 +120,15 @@ def test_a_trace_is_priced_as_the_theory_prices_each_of_its_messages(link):
     assert price_s(log, link) == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_fullest_rank_prices_an_all_to_all():
+    def rank(comm: Comm, events: EventLog) -> None:
+        Tracer(comm, events).all_to_all([torch.ones(10 + 90 * comm.rank)] * 2)
+
+    log = EventLog()
+    simulate(2, rank, log)
+    assert price_s(log, SLOW) == SLOW.time_s("all_to_all", 2 * 100 * 4, (2,))
+
+
 def test_the_clock_of_a_trace_begins_when_the_last_rank_is_there():
     log = made_up([("all_reduce", 3, 6_000)] * 2, SLOW, late_s=0.5)
     took = SLOW.time_s("all_reduce", 6_000, (3,))

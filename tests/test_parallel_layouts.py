@@ -88,6 +88,20 @@ def test_every_mesh_says_the_same(n, X):
     both(lambda comm: WeightStationary(InMemory(model), comm, X=X), model, n)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kv_source": (0, 0, 2, 2)},
+        {"widths": tuple({"F": 9 + i, "N": 4 + 4 * i, "K": 4} for i in range(4))},
+        {"moe": MixtureOfExperts(E=3, k=2, F=7, n_dense_layers=3)},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_a_stage_has_the_sources_widths_and_experts_of_its_own_layers(more):
+    model = random_model(odd(L=4, **more))
+    both(lambda comm: build("pipeline", InMemory(model), comm), model, 2)
+
+
 def test_a_pipeline_of_whole_batches_has_the_bits_of_one_process():
     whole, source = models.load("gqa"), CourseFile("gqa")
     with torch.inference_mode():
