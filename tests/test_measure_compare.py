@@ -198,3 +198,8 @@ def test_a_listing_is_the_source_and_what_a_page_would_cut_is_refused() -> None:
 def test_what_stands_between_backticks_in_a_caption_is_code() -> None:
     shown = Table([[1]], ["a"], caption="Bits of `<gqa>`, and others")._repr_html_()
     assert "<caption>Bits of <code>&lt;gqa&gt;</code>, and others</caption>" in shown
+
+
+def test_a_column_without_a_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="A table needs columns"):
+        Table([[1, 2]], ["", "b"])

@@ -98,7 +98,7 @@ class Table:
         given = list(rows)
         first = given[0] if given else ()
         self.columns = list(columns) or list(first.keys() if isinstance(first, dict) else ())
-        if not self.columns:
+        if not self.columns or not all(name.strip() for name in self.columns):
             raise ValueError("A table needs columns: pass their names, or rows that are mappings.")
         self.caption, self.digits = caption, digits
         self.rows = [
