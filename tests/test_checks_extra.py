@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from exercise_tools import limits, public_functions
@@ -54,8 +55,22 @@ def test_a_held_back_sibling_stands_where_the_public_exercise_stood() -> None:
 )
 def test_the_examples_checks_hold_what_the_courses_do(exercise: Exercise) -> None:
     assert prove.everything(exercise) == ""
+    own = {n: f for n, f in public_functions().items() if f".{exercise.topic}." in n}
+    assert own
+    none_passes(exercise, own)
+
+
+@pytest.mark.more  # those of the topic above are the likeliest
+@pytest.mark.parametrize(
+    "exercise", [BOTH.catalog().load(i) for f in BOTH.catalog().folders() for i in f.ids()]
+)
+def test_no_public_function_passes_the_examples_checks(exercise: Exercise) -> None:
+    none_passes(exercise, public_functions())
+
+
+def none_passes(exercise: Exercise, functions: dict[str, Any]) -> None:
     bench = Bench(exercise)
-    for name, function in public_functions().items():
+    for name, function in functions.items():
         # what never ends, or makes a matrix of any size, is no answer
         with contextlib.suppress(TooLong), limits(cpu_s=0.5):
             assert not bench.judge(LocalAnswer(dict.fromkeys(exercise.entries, function))).right, (
