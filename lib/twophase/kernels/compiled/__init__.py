@@ -14,6 +14,7 @@ read, and the oracle of the tests.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
   a task, and the merge. `block`: scores, softmax and values of one block. `prefetch`: asking memory
   for what comes next.
+- `pages`: large pages for weights and caches.
 - `threads`: how many, and on what. `compiling`: says what takes so long.
 
 Numba keeps what it compiled beside the source and compiles again when *that* file changes. After a
