@@ -27,10 +27,7 @@ def own_part(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     (N, H), K = q.shape, k.shape[1]
     read = torch.arange(N) // (N // K)  # the KV head of each query head
     scores = torch.einsum("nh,snh->ns", q, k[:, read]) / math.sqrt(H)  # [N, S]
-    if not len(k):
-        m = torch.full((N,), -math.inf)
-    else:
-        m = scores.amax(1)  # [N]
+    m = scores.amax(1) if len(k) else torch.full((N,), -math.inf)  # [N]
     e = (scores - m[:, None]).exp()  # [N, S]
     summed = torch.einsum("ns,snh->nh", e, v[:, read])  # [N, H]
     return torch.cat([summed, m[:, None], e.sum(1)[:, None]], 1)

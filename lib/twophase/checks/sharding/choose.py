@@ -1,0 +1,284 @@
+"""sharding-choose: a layout for this model, these chips and this batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from twophase.checks.answer import Answer
+from twophase.checks.compare import EXACT, plain
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.sharding._layouts import LAYOUTS, fits, loads, parts, sending_s, sent, step_s
+
+wrong = Misconceptions()
+
+Problem = dict[str, Any]
+NEAR = 1.05
+
+
+def chosen(
+    time_s: Callable[[str, Problem], float] = step_s,
+    room: Callable[[str, Problem], bool] = fits,
+    among: tuple[str, ...] = LAYOUTS,
+) -> Callable[..., str | None]:
+    """The quickest of those that fit; with nothing replaced it is right."""
+
+    def choose(model: Problem, workload: Problem, machine: Problem) -> str | None:
+        p = {**model, **workload, **machine}
+        possible = [layout for layout in among if room(layout, p)]
+        return min(possible, key=lambda layout: time_s(layout, p), default=None)
+
+    return choose
+
+
+def _add(slug: str, answer: Callable[..., str | None], seen: str, says: str) -> None:
+    wrong.add(slug, answer, seen, says)
+
+
+def _work_s(layout: str, p: Problem) -> float:
+    _, read, flops = loads(layout, p)
+    return max(read / p["bytes_per_s"], flops / p["flops_per_s"])
+
+
+def _without_hops(layout: str, p: Problem) -> float:
+    return step_s(layout, {**p, "hop_s": 0.0})
+
+
+def _bytes_left_out(layout: str, p: Problem) -> float:
+    return step_s(layout, {**p, "link_bytes_per_s": 1e30})
+
+
+def _weights_alone_fit(layout: str, p: Problem) -> bool:
+    return loads(layout, {**p, "S": 0})[0] <= p["memory_bytes"]
+
+
+def _sent_alone(layout: str, p: Problem) -> float:
+    return sent(parts(layout, p, p["n_chips"]), p["n_chips"])
+
+
+def _cut_heads_evenly(layout: str, p: Problem) -> float:
+    """As if KV heads were never copied."""
+    return step_s("length" if layout == "tensor" else layout, p) - (
+        sending_s("length", p) - sending_s("tensor", p) if layout == "tensor" else 0.0
+    )
+
+
+def _fits_evenly(layout: str, p: Problem) -> bool:
+    return fits("length" if layout == "tensor" else layout, p)
+
+
+def _fractions_of_sequences(layout: str, p: Problem) -> float:
+    """As if a sequence could be halved."""
+    if layout != "batch":
+        return step_s(layout, p)
+    return step_s("length", p) - sending_s("length", p) + sending_s("batch", p)
+
+
+def _reading_alone(layout: str, p: Problem) -> float:
+    return loads(layout, p)[1] / p["bytes_per_s"] + sending_s(layout, p)
+
+
+def _one_layer(layout: str, p: Problem) -> float:
+    return _work_s(layout, p) + sending_s(layout, {**p, "L": 1})
+
+
+_add(
+    "nothing_is_sent",
+    chosen(_work_s),
+    "planners that do not count communication",
+    "You left out what is sent: it is part of every step.",
+)
+_add(
+    "hops_left_out",
+    chosen(_without_hops),
+    "bandwidth alone",
+    "You left out the hops: with small batches they are nearly all of the sending.",
+)
+_add(
+    "bytes_left_out",
+    chosen(_bytes_left_out),
+    "latency alone",
+    "You left out the bytes: with large batches, or gathered weights, they are nearly all of the"
+    " sending.",
+)
+_add(
+    "room_left_out",
+    chosen(room=lambda layout, p: True),
+    "plausible",
+    "You did not look at the memory: weights and caches of the chip must fit.",
+)
+_add(
+    "room_for_weights",
+    chosen(room=_weights_alone_fit),
+    "plausible",
+    "You made room for the weights only: caches lie in the same memory.",
+)
+_add(
+    "kv_heads_never_copied",
+    chosen(_cut_heads_evenly, _fits_evenly),
+    "calculators that divide the cache by the chips",
+    "With more chips than KV heads each chip still keeps one whole head: the cache is copied.",
+)
+_add(
+    "fewest_bytes_sent",
+    chosen(_sent_alone),
+    "plausible",
+    "You took the layout that sends least. What counts is the whole step: reading and computing,"
+    " then sending.",
+)
+_add(
+    "sequences_in_halves",
+    chosen(_fractions_of_sequences),
+    "plausible",
+    "Cut by sequence, a chip has whole sequences: of three on four chips, one chip has none.",
+)
+_add(
+    "computing_left_out",
+    chosen(_reading_alone),
+    "“decode is memory bound”",
+    "You left out computing: with a large batch and short contexts it takes longer than reading.",
+)
+_add(
+    "sends_of_one_layer",
+    chosen(_one_layer),
+    "plausible",
+    "You counted the collectives of one layer: there are L of them.",
+)
+_add(
+    "always_tensor",
+    chosen(among=("tensor",)),
+    "“generation: model parallelism only”",
+    "You always cut the cache by head. With few KV heads and long contexts another cut is quicker;"
+    " and a small model may do best in replicas.",
+)
+_add(
+    "always_by_length",
+    chosen(among=("length",)),
+    "plausible",
+    "You always cut by position: where heads divide evenly its exchange is paid for nothing.",
+)
+
+
+def observe(answer: Answer, case: Case) -> dict[str, Any]:
+    """Whether the choice is one of the names, has room, and is within 5 % of the best."""
+    model, workload, machine = case.args
+    found = plain(answer.call("choose", model, workload, machine))
+    p = {**model, **workload, **machine}
+    possible = [layout for layout in LAYOUTS if fits(layout, p)]
+    if found is None or found not in list(LAYOUTS):
+        return {
+            "the choice": "nothing" if found is None else "no layout of the task",
+            "right": found is None and not possible,
+            "within 5 % of the best": found is None and not possible,
+        }
+    best = min((step_s(layout, p) for layout in possible), default=0.0)
+    return {
+        "the choice": "a layout",
+        "right": found in possible,
+        "within 5 % of the best": found in possible and step_s(found, p) <= NEAR * best,
+    }
+
+
+LLAMA = {"L": 80, "D": 8192, "F": 28672, "N": 64, "K": 8, "H": 128, "bytes": 2}
+SMALL = {"L": 24, "D": 1024, "F": 4096, "N": 16, "K": 8, "H": 64, "bytes": 2}
+WORKED = {"L": 64, "D": 4096, "F": 16384, "N": 32, "K": 8, "H": 256, "bytes": 2}
+H100 = {
+    "memory_bytes": 8e10,
+    "flops_per_s": 9.89e14,
+    "bytes_per_s": 3.35e12,
+    "link_bytes_per_s": 4.5e11,
+    "hop_s": 6e-7,
+}
+V5E = {
+    "memory_bytes": 1.6e10,
+    "flops_per_s": 1.97e14,
+    "bytes_per_s": 8.1e11,
+    "link_bytes_per_s": 9e10,
+    "hop_s": 1e-6,
+}
+ETHERNET = {**H100, "link_bytes_per_s": 1.25e10, "hop_s": 2.5e-5}
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """What people run, on fast and slow links; small models; few KV heads; nothing fits; large
+    batches; then unseen ones."""
+
+    def case(
+        name: str, model: Problem, B: int, S: int, n: int, machine: Problem, public: bool = True
+    ) -> Case:
+        given = (model, {"B": B, "S": S}, {**machine, "n_chips": n})
+        return Case(f"{name}, B={B}, S={S:,}, {n} chips", given, public=public)
+
+    one_head = {**LLAMA, "K": 1}
+    full, less = ({**H100, "memory_bytes": _just_full() - short} for short in (0, 1))
+    listed = [
+        case("Llama-3-70B, H100, nothing fits", LLAMA, 4, 8192, 1, H100),
+        case("Llama-3-70B, H100, nothing fits", LLAMA, 4096, 32768, 8, H100),
+        case("Llama-3-70B, H100, more chips than KV heads", LLAMA, 3, 131072, 16, H100),
+        case("Llama-3-70B, H100, more chips than KV heads", LLAMA, 8, 32768, 16, H100),
+        case("Llama-3-70B, Ethernet, one long sequence", LLAMA, 1, 131072, 16, ETHERNET),
+        case("Llama-3-70B, v5e, large batch", LLAMA, 8192, 128, 32, V5E),
+        case("Llama-3-70B, v5e", LLAMA, 100, 1024, 16, V5E),
+        case("the worked model, H100, short", WORKED, 1024, 16, 2, H100),
+        case("a small model, H100", SMALL, 8, 1024, 8, H100),
+        case("a small model, Ethernet", SMALL, 64, 2048, 8, ETHERNET),
+        case("just full", SMALL, 16, 1024, 4, full),
+        case("a byte less: nothing fits", SMALL, 16, 1024, 4, less),
+    ]
+    unseen: list[Case] = []
+    while len(unseen) < 6:
+        model = rng.choice((LLAMA, SMALL, WORKED, one_head))
+        machine = rng.choice((H100, V5E, ETHERNET))
+        B, S, n = rng.randrange(1, 600), rng.randrange(64, 40000), rng.choice((2, 4, 8, 16))
+        if clear({**model, "B": B, "S": S, **machine, "n_chips": n}):
+            unseen.append(case("unseen", model, B, S, n, machine, public=False))
+    assert all(clear({**m, **w, **h}) for m, w, h in (c.args for c in listed))
+    return [*listed, *unseen]
+
+
+def clear(p: Problem) -> bool:
+    """Whether each layout is the best but for 2 %, or more than 10 % slower: none is near 5 %."""
+    times = [step_s(layout, p) for layout in LAYOUTS if fits(layout, p)]
+    return not any(1.02 < t / min(times) < 1.1 for t in times)
+
+
+def _just_full() -> float:
+    """Bytes that the leanest layout of that case holds."""
+    p = {**SMALL, "B": 16, "S": 1024, "n_chips": 4, **H100}
+    return min(loads(layout, p)[0] for layout in LAYOUTS)
+
+
+EXERCISE = Exercise(
+    id="sharding-choose",
+    title="A layout for this model, these chips, this batch",
+    kind="judgement",
+    points=6,
+    minutes=30,
+    entries=("choose",),
+    cases=cases,
+    observe=observe,
+    reference=chosen(),
+    compare=EXACT,
+    misconceptions=tuple(wrong),
+    hints=(
+        "For each layout three numbers: bytes held, seconds of work, seconds of sending. Strike"
+        " out what does not fit, then compare sums.",
+        (
+            "Cut weights are held and read as P/n; gathered ones are held as P/n and read whole."
+            " Of the cache a chip keeps max(1, K/n)/K by head, ⌈B/n⌉ sequences, or 1/n."
+        ),
+        (
+            "Sending: L·(bytes of the exercise before / link + hops·hop_s), n − 1 hops for a gather"
+            " or an exchange, twice that for an all-reduce."
+        ),
+    ),
+    ranges={"machine['n_chips']": (1, 32)},
+    recall=(
+        "Eight KV heads, thirty-two chips, long contexts: which cut of the cache, and why?",
+        "By sequence or by position: by head each of the 32 would keep a whole head, the cache four"
+        " times.",
+    ),
+    withholds=(),
+)

@@ -1,0 +1,215 @@
+"""sharding-which_layout: read what a rank noted of a decode step and say how the model is cut."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Case, Exercise
+from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.sharding import _logs
+from twophase.checks.sharding._logs import LABELS, Events, Model, log, model
+
+wrong = Misconceptions()
+
+
+def reference(events: Events, m: Model) -> str:
+    """The right answer."""
+    inside = [e for e in events if e["layer"] is not None]
+    sums = [e for e in inside if e["op"] == "all_reduce"]
+    whole = m["B"] * m["D"] * m["bytes"]
+    if any(e["n_bytes"] < whole for e in sums):
+        return "reduced in part"
+    if max(Counter(e["layer"] for e in sums).values(), default=0) > 2:
+        return "reduced twice"
+    ops = {e["op"] for e in inside}
+    if not ops:
+        return "replicas"
+    if "reduce_scatter" in ops:
+        return "stationary"
+    if ops <= {"send", "receive"}:
+        return "pipeline"
+    if ops == {"all_gather"}:
+        return "gathered"
+    if "all_to_all" not in ops:
+        return "tensor"
+    return "length" if "all_gather" in ops else "batch"
+
+
+def _add(slug: str, parts: dict[str, str], seen: str, says: str) -> None:
+    wrong.add(slug, replaced(reference, parts), seen, says)
+
+
+_add(
+    "vocabulary_counted",
+    {'[e for e in events if e["layer"] is not None]': "list(events)"},
+    "plausible",
+    "You counted what belongs to embedding and head: the logits are gathered in any layout that"
+    " cuts the vocabulary. Look at events with a layer.",
+)
+_add(
+    "first_layer_only",
+    {'e["layer"] is not None]': 'e["layer"] == 0]'},
+    "plausible",
+    "You looked at layer 0 only: a fault may sit in any layer, and a stage of a pipeline has few.",
+)
+_add(
+    "sums_of_all_layers_together",
+    {'Counter(e["layer"] for e in sums)': 'Counter(e["op"] for e in sums)'},
+    "plausible",
+    "You counted all-reduces over all layers: two in each layer are right.",
+)
+_add(
+    "mean_over_layers",
+    {
+        'max(Counter(e["layer"] for e in sums).values(), default=0) > 2': (
+            'sum(Counter(e["layer"] for e in sums).values()) > 2 * m["L"] + m["L"] // 2'
+        )
+    },
+    "dashboards that average",
+    "One layer that reduces three times is hidden in the mean: count layer by layer.",
+)
+_add(
+    "two_sums_are_one_too_many",
+    {"default=0) > 2": "default=0) > 1"},
+    "plausible",
+    "A layer sums twice by rights: attention's output and the MLP's.",
+)
+_add(
+    "sizes_not_read",
+    {'e["n_bytes"] < whole': 'e["n_bytes"] <= 0'},
+    "logs read by their names only",
+    "You did not compare sizes: an all-reduce of fewer than B·D numbers leaves sequences out.",
+)
+_add(
+    "sent_bytes_for_the_array",
+    {'e["n_bytes"] < whole': 'e["sent_bytes"] < whole'},
+    "plausible",
+    "sent_bytes is what this rank sends, 2(n − 1)/n of the array; n_bytes is the array.",
+)
+_add(
+    "batch_left_out_of_the_size",
+    {'m["B"] * m["D"] * m["bytes"]': 'm["D"] * m["bytes"]'},
+    "plausible",
+    "A whole sum has B·D numbers: all sequences of the batch.",
+)
+_add(
+    "two_bytes_always",
+    {'m["B"] * m["D"] * m["bytes"]': 'm["B"] * m["D"] * 2'},
+    "calculators for half precision",
+    "A number takes m['bytes'] bytes, not always 2.",
+)
+_add(
+    "any_gather_is_fsdp",
+    {'if ops == {"all_gather"}': 'if "all_gather" in ops'},
+    "plausible",
+    "Not every gather is one of weights: beside all-reduces it gathers queries, for a cache cut by"
+    " position.",
+)
+_add(
+    "length_for_batch",
+    {
+        '"length" if "all_gather" in ops else "batch"': '"batch" if "all_gather" in ops else "length"'
+    },
+    "plausible",
+    "Exchanged: cut by position queries are gathered, cut by sequence there are two all-to-alls.",
+)
+_add(
+    "layout_before_faults",
+    {
+        'if any(e["n_bytes"] < whole for e in sums)': (
+            'if not {e["op"] for e in inside} & {"all_to_all"} and any(e["n_bytes"] < whole for e in'
+            " sums)"
+        )
+    },
+    "plausible",
+    "A cache cut by sequence or position has sums as well, and they may be cut short, too: the"
+    " faults come first.",
+)
+_add(
+    "silence_is_a_pipeline",
+    {'return "replicas"': 'return "pipeline"'},
+    "plausible",
+    "A stage of a pipeline receives and sends once. Nothing at all is a replica.",
+)
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """Every layout with the vocabulary cut and whole; each fault in the first, a middle and the
+    last place; 2 and 8 ranks; one sequence; then unseen ones."""
+
+    def case(name: str, events: Events, m: Model, public: bool = True) -> Case:
+        return Case(name, (events, m), public=public)
+
+    m = model(rng, L=3, bytes=2)
+    shown = [case(label, log(label, m), m) for label in LABELS]
+    whole = [
+        case(f"{label}, vocabulary on every rank", log(label, w, vocabulary=False), w)
+        for label in LABELS
+        for w in [model(rng, L=2, n=8, bytes=4)]
+    ]
+    faults = []
+    for label in ("tensor", "batch", "length"):
+        for at in (0, 3, -1):
+            events = log(label, m)
+            faults += [
+                case(f"{label}, a sum of one sequence", _logs.reduced_in_part(events, m, at), m),
+                case(f"{label}, a sum made twice", _logs.reduced_twice(events, at), m),
+            ]
+    both = _logs.reduced_twice(_logs.reduced_in_part(log("tensor", m), m, 0), 4)
+    deep = model(rng, L=67, n=2, bytes=4)
+    one = model(rng, B=4, n=4, L=1, bytes=2)
+    unseen = [
+        case(f"log {i + 1}", log(rng.choice(LABELS), u, rng.random() < 0.5), u, public=False)
+        for i in range(4)
+        for u in [model(rng, n=rng.choice((2, 4, 8)))]
+    ]
+    return [
+        *shown,
+        *whole,
+        *faults,
+        case("both faults", both, m),
+        case("67 layers, one sum made twice", _logs.reduced_twice(log("tensor", deep), 77), deep),
+        case("67 layers", log("length", deep), deep),
+        case("one layer", log("tensor", one), one),
+        case(
+            "a middle stage, its events in layer 1",
+            [{**e, "layer": 1} for e in log("pipeline", m)],
+            m,
+        ),
+        *unseen,
+    ]
+
+
+EXERCISE = Exercise(
+    id="sharding-which_layout",
+    title="Which layout made this log?",
+    kind="trace",
+    points=4,
+    minutes=20,
+    entries=("diagnose",),
+    cases=cases,
+    reference=reference,
+    compare=EXACT,
+    misconceptions=tuple(wrong),
+    hints=(
+        "Leave out events whose layer is None. Then which kinds of op are left?",
+        (
+            "Faults first: an all-reduce with fewer than B·D·bytes; a layer with more than two."
+            " Then the ops: none, reduce_scatter, sends, gathers alone, all_to_all or not."
+        ),
+        (
+            "replicas: none; stationary: reduce_scatter; pipeline: only send and receive; gathered:"
+            " only all_gather; tensor: no all_to_all; length: all_to_all and all_gather; batch: the"
+            " rest."
+        ),
+    ),
+    ranges={"m['L']": (1, 67)},
+    recall=(
+        "A rank's log shows two all-reduces a layer, and now and then three. What is wrong?",
+        "Something is summed twice: after the first sum every rank has the whole, and the second"
+        " counts it n times.",
+    ),
+    withholds=(),
+)
