@@ -59,7 +59,8 @@ def loads(layout: str, p: dict[str, Any]) -> tuple[float, float, float]:
 def step_s(layout: str, p: dict[str, Any]) -> float:
     """Seconds of a decode step: the longer of reading and computing, then sending."""
     _, read, flops = loads(layout, p)
-    return max(read / p["bytes_per_s"], flops / p["flops_per_s"]) + sending_s(layout, p)
+    work_s = max(read / p["bytes_per_s"], flops / p["flops_per_s"])
+    return float(work_s + sending_s(layout, p))
 
 
 def sending_s(layout: str, p: dict[str, Any]) -> float:
@@ -75,4 +76,4 @@ LAYOUTS = ("tensor", "batch", "length", "gathered", "replicas")
 
 def fits(layout: str, p: dict[str, Any]) -> bool:
     """Whether it has room."""
-    return loads(layout, p)[0] <= p["memory_bytes"]
+    return bool(loads(layout, p)[0] <= p["memory_bytes"])

@@ -59,9 +59,8 @@ def log(layout: str, m: Model, vocabulary: bool = True) -> Events:
     if layout == "pipeline":
         row = B * m["D"] * m["bytes"]
         return [event("receive", 0, 2, row), event("send", m["L"] - 1, 2, row)]
-    middle = [
-        event(op, i, ranks, size) for i in range(m["L"]) for op, ranks, size in _layer(layout, m)
-    ]
+    steps = _layer(layout, m)
+    middle = [event(op, i, ranks, size) for i in range(m["L"]) for op, ranks, size in steps]
     if not vocabulary or layout in ("gathered", "replicas"):
         return middle
     first = event("all_reduce", None, n, B * m["D"] * m["bytes"])
@@ -88,9 +87,11 @@ def model(rng: random.Random, **fixed: int) -> Model:
 
 def reduced_in_part(events: Events, m: Model, at: int) -> Events:
     """The all-reduce number `at` has the first sequence only."""
-    return _changed(
-        events, at, lambda e: [event("all_reduce", e["layer"], e["group"], e["n_bytes"] // m["B"])]
-    )
+
+    def part(e: Event) -> Events:
+        return [event("all_reduce", e["layer"], e["group"], e["n_bytes"] // m["B"])]
+
+    return _changed(events, at, part)
 
 
 def reduced_twice(events: Events, at: int) -> Events:

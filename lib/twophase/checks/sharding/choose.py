@@ -39,7 +39,7 @@ def _add(slug: str, answer: Callable[..., str | None], seen: str, says: str) -> 
 
 def _work_s(layout: str, p: Problem) -> float:
     _, read, flops = loads(layout, p)
-    return max(read / p["bytes_per_s"], flops / p["flops_per_s"])
+    return float(max(read / p["bytes_per_s"], flops / p["flops_per_s"]))
 
 
 def _without_hops(layout: str, p: Problem) -> float:
@@ -51,7 +51,7 @@ def _bytes_left_out(layout: str, p: Problem) -> float:
 
 
 def _weights_alone_fit(layout: str, p: Problem) -> bool:
-    return loads(layout, {**p, "S": 0})[0] <= p["memory_bytes"]
+    return bool(loads(layout, {**p, "S": 0})[0] <= p["memory_bytes"])
 
 
 def _sent_alone(layout: str, p: Problem) -> float:
@@ -77,7 +77,7 @@ def _fractions_of_sequences(layout: str, p: Problem) -> float:
 
 
 def _reading_alone(layout: str, p: Problem) -> float:
-    return loads(layout, p)[1] / p["bytes_per_s"] + sending_s(layout, p)
+    return float(loads(layout, p)[1] / p["bytes_per_s"] + sending_s(layout, p))
 
 
 def _one_layer(layout: str, p: Problem) -> float:

@@ -119,13 +119,13 @@ wrong.add(
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """One rank among others that do as they should."""
-    *given, rank, n = case.args
-    others = torch.zeros(given[0].shape[0], given[3].shape[1])
+    q, k, v, w_o, rank, n = case.args
+    others = torch.zeros(q.shape[0], w_o.shape[1])
     for other in range(n):
         if other != rank:
-            others = others + reference(*given, other, n, lambda part: part)
+            others = others + reference(q, k, v, w_o, other, n, lambda part: part)
     all_reduce = AllReduce(others, n)
-    found = answer.call("attention_rank", *given, rank, n, all_reduce)
+    found = answer.call("attention_rank", q, k, v, w_o, rank, n, all_reduce)
     return {**all_reduce.seen(), "the result": found}
 
 

@@ -126,21 +126,27 @@ wrong.add(
 )
 
 
-def _whole_but(rank: int, given: tuple[Any, ...], n: int) -> Tensor:
-    """The sum of the other ranks' parts."""
+def brought(given: tuple[Tensor, ...], rank: int, n: int) -> Tensor:
+    """A rank's part of the sum."""
     parts: list[Tensor] = []
-    for other in range(n):
-        if other != rank:
-            kept: list[Tensor] = []
-            reference(*given, other, n, lambda part, kept=kept: kept.append(part) or part)
-            parts += kept
-    return sum(parts, torch.zeros_like(given[0]))
+
+    def bring(part: Tensor) -> Tensor:
+        parts.append(part)
+        return part
+
+    x, w_gate, w_up, w_down, bias = given
+    reference(x, w_gate, w_up, w_down, bias, rank, n, bring)
+    return parts[0]
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """One rank among others that do as they should."""
     *given, rank, n = case.args
-    all_reduce = AllReduce(_whole_but(rank, tuple(given), n), n)
+    others = torch.zeros_like(given[0])
+    for other in range(n):
+        if other != rank:
+            others = others + brought(tuple(given), other, n)
+    all_reduce = AllReduce(others, n)
     found = answer.call("mlp_rank", *given, rank, n, all_reduce)
     return {**all_reduce.seen(), "the result": found}
 

@@ -148,7 +148,7 @@ def whole_array_round(chunks: list[Tensor], rank: int, exchange: Exchange) -> li
         going = exchange(going)
         if going.shape == total.shape:
             total = total + going
-    return list(total.split([len(c) for c in chunks]))
+    return list(torch.split(total, [len(c) for c in chunks]))
 
 
 def messages(data: list[list[Tensor]]) -> list[list[Tensor]]:

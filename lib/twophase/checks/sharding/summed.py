@@ -58,8 +58,13 @@ def together(layer: Callable[..., Tensor], given: Input) -> Tensor:
     w_in, w_out, bias = (torch.tensor(given[name]) for name in ("w_in", "w_out", "bias"))
     brought: list[Tensor] = []
     parts = list(zip(w_in.chunk(n, 1), w_out.chunk(n, 0), strict=True))
+
+    def bring(part: Tensor) -> Tensor:
+        brought.append(part)
+        return part
+
     for own in parts:
-        layer(x, *own, bias, lambda part: brought.append(part) or part)
+        layer(x, *own, bias, bring)
     return layer(x, *parts[0], bias, lambda part: sum(brought, torch.zeros_like(part)))
 
 
