@@ -85,11 +85,11 @@ def model(rng: random.Random, **fixed: int) -> Model:
     return {**drawn, **fixed}
 
 
-def reduced_in_part(events: Events, m: Model, at: int) -> Events:
-    """The all-reduce number `at` has the first sequence only."""
+def reduced_in_part(events: Events, m: Model, at: int, n_rows: int = 1) -> Events:
+    """The all-reduce number `at` has the first sequences only."""
 
     def part(e: Event) -> Events:
-        return [event("all_reduce", e["layer"], e["group"], e["n_bytes"] // m["B"])]
+        return [event("all_reduce", e["layer"], e["group"], e["n_bytes"] // m["B"] * n_rows)]
 
     return _changed(events, at, part)
 

@@ -149,6 +149,9 @@ def cases(rng: random.Random) -> list[Case]:
                 case(f"{label}, a sum made twice", _logs.reduced_twice(events, at), m),
             ]
     both = _logs.reduced_twice(_logs.reduced_in_part(log("tensor", m), m, 0), 4)
+    lacking = _logs.reduced_in_part(log("tensor", m), m, 2, n_rows=m["B"] - 1)
+    wide = model(rng, L=2, bytes=4)
+    lacking_wide = _logs.reduced_in_part(log("tensor", wide), wide, 1, n_rows=wide["B"] - 1)
     deep = model(rng, L=67, n=2, bytes=4)
     one = model(rng, B=4, n=4, L=1, bytes=2)
     stage = [{**e, "layer": 1} for e in log("pipeline", m)]
@@ -162,6 +165,8 @@ def cases(rng: random.Random) -> list[Case]:
         *whole,
         *faults,
         case("both faults", both, m),
+        case("tensor, a sum that lacks one sequence", lacking, m),
+        case("the same in numbers of 4 bytes", lacking_wide, wide),
         case("67 layers, one sum made twice", _logs.reduced_twice(log("tensor", deep), 77), deep),
         case("67 layers", log("length", deep), deep),
         case("one layer", log("tensor", one), one),
