@@ -17,6 +17,7 @@ from twophase.errata.rules import agrees, same
 from twophase.theory import (
     arithmetic_intensity,
     catalog,
+    collectives,
     grouped_query_attention,
     kv_cache,
     latency_throughput,
@@ -24,6 +25,7 @@ from twophase.theory import (
     local_attention,
     mixture_of_experts,
     params,
+    sharding,
     two_phases,
 )
 from twophase.theory.sizes import MixtureOfExperts
@@ -37,6 +39,8 @@ MODULES = (
     grouped_query_attention,
     latent_attention,
     local_attention,
+    collectives,
+    sharding,
     mixture_of_experts,
 )
 UNITS = {

@@ -16,6 +16,7 @@ TOPICS = {
     "grouped_query_attention": "5 Grouped-query attention",
     "latent_attention": "6 Latent attention",
     "local_attention": "7 Local attention",
+    "sharding": "10 Sharding",
     "mixture_of_experts": "11 Mixture of experts",
 }
 Inputs = Mapping[str, str | float]
