@@ -17,7 +17,7 @@ import yaml
 from twophase.models.family import FAMILY
 from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import grouped_query_attention as gqa
-from twophase.theory import kv_cache, two_phases
+from twophase.theory import kv_cache, sharding, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import latent_attention as mla
 from twophase.theory import local_attention as local
@@ -174,6 +174,13 @@ def hybrid_stack(S: int, g: int, w: int, B: int) -> Numbers:
     }
 
 
+def sharding_hops(read: float, n: int, sums: int, hop: float) -> Numbers:
+    return {
+        "step": sharding.latency_step_s(read, n, sums, hop),
+        "best": sharding.latency_best_chips(read, sums, hop),
+    }
+
+
 def mla_forms(T: int, S: int, R: int) -> Numbers:
     sizes = (1, T, S, 128, R, 128, 64, 128)
     return {
@@ -205,6 +212,7 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "gqa-intensity": gqa_intensity,
     "mla-forms": mla_forms,
     "experts-touched": experts_touched,
+    "sharding-hops": sharding_hops,
     "hybrid-stack": hybrid_stack,
 }
 boxes = pytest.mark.parametrize("box", BOXES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.exercise import Case
 from twophase.theory import arithmetic_intensity as ai
-from twophase.theory import kv_cache, latent_attention, two_phases
+from twophase.theory import collectives, kv_cache, latent_attention, sharding, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import local_attention as local
 from twophase.theory import mixture_of_experts as moe
@@ -203,6 +204,29 @@ def hybrid_step(B: int, S: int, windows: Windows, N: int, K: int, H: int, width:
     return sum(ai.attention_bytes(B, 1, n, N, K, H, width, width) + appended for n in keys)
 
 
+def collective_s(kind: str, size: int, n: int, rate: float, hop_s: float, closed: bool) -> Any:
+    time_s = collectives.all_reduce_s if kind == "all_reduce" else collectives.all_gather_s
+    return float(time_s(size, n, rate, 1, collectives.ring_hops(n, closed), hop_s, closed))
+
+
+def sent_by_layouts(**sizes: int) -> Any:
+    """Fractions are exact where floats are not."""
+    B, D, F, N, K, H, n, b = (Fraction(sizes[name]) for name in "BDFNKHnb")
+    sums = 2 * sharding.tensor_sent_bytes(B, D, n, b)
+    weights = 3 * D * F + attention_params(D, N, K, H)
+    return {
+        "tensor": sums,
+        "batch": sums + sharding.batch_split_sent_bytes(B, N, K, H, n, b),
+        "length": sums + sharding.length_split_sent_bytes(B, N, K, H, n, b, 4),
+        "gathered": sharding.gathered_sent_bytes(weights, n, b),
+    }
+
+
+def two_ways(D: int, F: int, n_axes: int, n_in: int) -> Any:
+    chips = sharding.weight_stationary_crossover_chips(D, F, n_axes, n_in)
+    return {"chips": chips, "X": sharding.weight_stationary_best_x(D, F, chips, n_axes, n_in)}
+
+
 THEORY: dict[str, Callable[..., Any]] = {
     "two_phases-forward_flops": forward_flops,
     "two_phases-generation_flops": generation_flops,
@@ -231,6 +255,9 @@ THEORY: dict[str, Callable[..., Any]] = {
     "grouped_query_attention-intensity": gqa_intensity,
     "grouped_query_attention-repeated_bytes": repeated_bytes,
     "grouped_query_attention-batch_by_heads": batch_by_heads,
+    "sharding-collective_time": collective_s,
+    "sharding-sent_bytes": sent_by_layouts,
+    "sharding-crossover": two_ways,
 }
 
 

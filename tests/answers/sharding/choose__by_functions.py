@@ -40,4 +40,4 @@ def choose(model, workload, machine):
             ]
             work = max(read / machine["bytes_per_s"], flops / machine["flops_per_s"])
             times[name] = work + model["L"] * sum(each)
-    return min(times, key=times.get) if times else None
+    return (min(times, key=times.get) if times else None), times

@@ -27,12 +27,11 @@ def choose(model, workload, machine):
         "gathered": (P * b / n, P * b, own * c, 2 * P * own, f * P * b / L, 1),
         "replicas": (P * b, P * b, own * c, 2 * P * own, 0, 0),
     }
-    best = None
+    times = {}
     for name, (held, read, cache, flops, sent, hops) in table.items():
         if held + cache > machine["memory_bytes"]:
             continue
         t = max((read + cache) / machine["bytes_per_s"], flops / machine["flops_per_s"])
         t += L * (sent / machine["link_bytes_per_s"] + hops * (n - 1) * machine["hop_s"])
-        if best is None or t < best[0]:
-            best = (t, name)
-    return best and best[1]
+        times[name] = t
+    return [min(times, key=times.get, default=None), times]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
+from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.sharding._layouts import LAYOUTS, fits, loads, parts, sending_s, sent, step_s
@@ -18,22 +18,29 @@ Problem = dict[str, Any]
 NEAR = 1.05
 
 
+Choice = tuple[str | None, dict[str, float]]
+
+
 def chosen(
     time_s: Callable[[str, Problem], float] = step_s,
     room: Callable[[str, Problem], bool] = fits,
     among: tuple[str, ...] = LAYOUTS,
-) -> Callable[..., str | None]:
-    """The quickest of those that fit; with nothing replaced it is right."""
+    by: Callable[[str, Problem], float] | None = None,
+) -> Callable[..., Choice]:
+    """The quickest (or the first `by` something else) of those that fit, and the times of all that
+    fit; with nothing replaced it is right."""
 
-    def choose(model: Problem, workload: Problem, machine: Problem) -> str | None:
+    def choose(model: Problem, workload: Problem, machine: Problem) -> Choice:
         p = {**model, **workload, **machine}
-        possible = [layout for layout in among if room(layout, p)]
-        return min(possible, key=lambda layout: time_s(layout, p), default=None)
+        times = {layout: time_s(layout, p) for layout in LAYOUTS if room(layout, p)}
+        first = by or time_s
+        open_to = [layout for layout in among if layout in times]
+        return min(open_to, key=lambda layout: first(layout, p), default=None), times
 
     return choose
 
 
-def _add(slug: str, answer: Callable[..., str | None], seen: str, says: str) -> None:
+def _add(slug: str, answer: Callable[..., Choice], seen: str, says: str) -> None:
     wrong.add(slug, answer, seen, says)
 
 
@@ -123,7 +130,7 @@ _add(
 )
 _add(
     "fewest_bytes_sent",
-    chosen(_sent_alone),
+    chosen(by=_sent_alone),
     "plausible",
     "You took the layout that sends least. What counts is the whole step: reading and computing,"
     " then sending.",
@@ -162,23 +169,20 @@ _add(
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """Whether the choice is one of the names, has room, and is within 5 % of the best."""
+    """The times as they are; whether the choice has room, and is within 5 % of the best."""
     model, workload, machine = case.args
-    found = plain(answer.call("choose", model, workload, machine))
+    pair = plain(answer.call("choose", model, workload, machine))
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return {"the answer": "no pair of a name and a dict", "times": None, "the choice": None}
+    found, times = pair
     p = {**model, **workload, **machine}
-    possible = [layout for layout in LAYOUTS if fits(layout, p)]
-    if found is None or found not in list(LAYOUTS):
-        return {
-            "the choice": "nothing" if found is None else "no layout of the task",
-            "right": found is None and not possible,
-            "within 5 % of the best": found is None and not possible,
-        }
-    best = min((step_s(layout, p) for layout in possible), default=0.0)
-    return {
-        "the choice": "a layout",
-        "right": found in possible,
-        "within 5 % of the best": found in possible and step_s(found, p) <= NEAR * best,
-    }
+    right = {layout: step_s(layout, p) for layout in LAYOUTS if fits(layout, p)}
+    if not right:
+        good = found is None
+    else:
+        near = [layout for layout, t in right.items() if t <= NEAR * min(right.values())]
+        good = found in near
+    return {"the answer": "a pair", "times": times, "the choice": "good" if good else "not good"}
 
 
 LLAMA = {"L": 80, "D": 8192, "F": 28672, "N": 64, "K": 8, "H": 128, "bytes": 2}
@@ -260,7 +264,7 @@ EXERCISE = Exercise(
     cases=cases,
     observe=observe,
     reference=chosen(),
-    compare=EXACT,
+    compare=FORMULA,
     misconceptions=tuple(wrong),
     hints=(
         "For each layout three numbers: bytes held, seconds of work, seconds of sending. Strike"

@@ -169,8 +169,8 @@ def cases(rng: random.Random) -> list[Case]:
         case(3, 4, 12, 3, 4),
         case(4, 1, 5, 4, 5),
         case(1, 6, 8, 7, 8),
-        case(edges.past(64), 2, 4, 1, 2),
-        case(2, edges.past(128), 4, 0, 2),
+        case(edges.past(2048), 1, 2, 1, 2),
+        case(1, edges.past(2048), 2, 0, 2),
         case(2, 2, 2 * edges.past(256), 1, 2),
         case(2, 3, 2 * edges.past(16), 16, edges.past(16)),
         case(rng.randrange(2, 6), rng.randrange(2, 6), 18, 4, 6, public=False),
@@ -196,7 +196,7 @@ EXERCISE = Exercise(
         " a part of each sum.",
         "One all_reduce of that [B, D], at the end; then the bias, once.",
     ),
-    ranges={"n": (1, 17)},
+    ranges={"n": (1, 17), "x.shape[0]": (1, 2053)},
     recall=(
         "Why are w_up's columns cut, and w_down's rows?",
         (

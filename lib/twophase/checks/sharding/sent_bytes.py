@@ -151,6 +151,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(64, 4096, 16384, 32, 8, 256, 4, 1),
         case(3, 9, 15, 6, 3, 4, 3, 2),
         case(2 * edges.past(4096), 2, 2, 2, 2, 1, 2, 2),
+        case(2, 2, 2, 2 * edges.past(2048), 2 * edges.past(2048), 1, 2, 2),
         case(2, 2 * edges.past(2**20), 2 * edges.past(2**22), 2, 2, edges.past(2**14), 2, 2),
         case(2, 2 * edges.past(2**28), 2 * edges.past(2**30), 2, 2, 2, 2, 4),
         case(17, 17, 17, 17, 17, 2, 17, 2),

@@ -153,6 +153,7 @@ def cases(rng: random.Random) -> list[Case]:
     wide = model(rng, L=2, bytes=4)
     lacking_wide = _logs.reduced_in_part(log("tensor", wide), wide, 1, n_rows=wide["B"] - 1)
     deep = model(rng, L=67, n=2, bytes=4)
+    last_twice = _logs.reduced_twice(log("length", deep), -1)
     one = model(rng, B=4, n=4, L=1, bytes=2)
     stage = [{**e, "layer": 1} for e in log("pipeline", m)]
     unseen = [
@@ -169,8 +170,11 @@ def cases(rng: random.Random) -> list[Case]:
         case("the same in numbers of 4 bytes", lacking_wide, wide),
         case("67 layers, one sum made twice", _logs.reduced_twice(log("tensor", deep), 77), deep),
         case("67 layers", log("length", deep), deep),
+        case("67 layers, the last sum made twice", last_twice, deep),
         case("one layer", log("tensor", one), one),
         case("a middle stage, its events in layer 1", stage, m),
+        case("the last stage, which only receives", stage[:1], m),
+        case("the first stage, which only sends", stage[1:], m),
         *unseen,
     ]
 
