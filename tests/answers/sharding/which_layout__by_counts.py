@@ -17,6 +17,8 @@ def diagnose(events, m):
     names = {
         (): "replicas",
         ("receive", "send"): "pipeline",
+        ("receive",): "pipeline",
+        ("send",): "pipeline",
         ("all_gather",): "gathered",
         ("all_gather", "reduce_scatter"): "stationary",
         ("all_reduce",): "tensor",

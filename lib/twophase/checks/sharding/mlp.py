@@ -156,7 +156,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     def case(B: int, D: int, F: int, rank: int, n: int, public: bool = True) -> Case:
         shapes = (B, D), (D, F), (D, F), (F, D), (D,)
-        given = tuple(normal(rng, *shape) for shape in shapes)
+        x, gate, up, down, bias = (normal(rng, *shape) for shape in shapes)
+        given = (x, gate / D**0.5, up / D**0.5, down / F**0.5, bias)  # sums of about 1
         name = f"B={B}, D={D}, F={F}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
 
