@@ -62,21 +62,21 @@ def test_loops_with_norm_activation_and_residual_are_these_operations(how: Integ
 
     both, bias = pack_for_loops(q, k), torch.randn(D + 10)
     y = torch.empty(D + 10)
-    norm_product.serial(*first, both.arrays, bias.numpy(), room, both.sums(), y.numpy())
+    norm_product.serial(*first, both.arrays, bias.numpy(), room, both.sums(), y.numpy(), 1)
     close(y, torch.cat([q.decode(), k.decode()]).double() @ h + bias.double())
 
     packed, bias = [pack_for_loops(w) for w in (gate, up)], torch.randn(2 * F)
     y = torch.empty(F)
     norm_activate_product.parallel(
         *first, packed[0].arrays, packed[1].arrays, bias.numpy(), ACTIVATIONS["silu"], room,
-        packed[0].sums(), y.numpy(),
+        packed[0].sums(), y.numpy(), 2,
     )  # fmt: skip
     gates = gate.decode().double() @ h + bias[:F].double()
     ups = up.decode().double() @ h + bias[F:].double()
     close(y, torch.nn.functional.silu(gates) * ups)
 
     narrow, stream, added = pack_for_loops(down), x.clone(), torch.zeros(D)
-    add_product.serial(narrow.arrays, added.numpy(), y.numpy(), narrow.sums(), stream.numpy())
+    add_product.serial(narrow.arrays, added.numpy(), y.numpy(), narrow.sums(), stream.numpy(), 1)
     close(stream, x.double() + down.decode().double() @ y.double())
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numba.extending import overload
 
-from twophase.kernels.compiled.linear import activate, normalize
+from twophase.kernels.compiled.linear import activate, normalize, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
@@ -112,8 +112,9 @@ def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
             f" {list(x.shape)} on {x.device}."
         )
     y = torch.zeros(w.outputs)
-    run = add_product.parallel if workers_of_parallel_loops() > 1 else add_product.serial
-    run(w.arrays, np.zeros(w.outputs, np.float32), x.contiguous().numpy(), w.sums(), y.numpy())
+    n = workers_of_parallel_loops()
+    bias = np.zeros(w.outputs, np.float32)
+    add_product.on(n)(w.arrays, bias, x.contiguous().numpy(), w.sums(), y.numpy(), n)
     return y
 
 
@@ -191,45 +192,72 @@ def upper(p: np.int32) -> np.float32:
     return _f32(_i32(p >> _i32(4)))
 
 
-@loop
-def norm_product(
-    x: Array, scale: Array, shift: Array, eps: np.float32, w: Any, bias: Array, h: Array,
-    sums: Array, y: Array,
-) -> None:  # fmt: skip
-    """y = w h + bias with h the norm of x: queries, keys and values. h [D] and sums are scratch."""
-    normalize(x, scale, shift, eps, h)
-    sum_groups(h, sums)
-    for tile in numba.prange(n_tiles(len(y))):
-        out = np.empty(TILE, _f32)
+@inner
+def product_of_part(
+    w: Any, h: Array, sums: Array, bias: Array, part: int, parts: int, y: Array
+) -> None:
+    """y = w h + bias: the rows of the tiles that one of so many parts has."""
+    begin, end = share(part, parts, n_tiles(len(y)))
+    out = np.empty(TILE, _f32)
+    for tile in range(begin, end):
         multiply_tile(w, tile, h, sums, out)
         for row in range(tile * TILE, min(len(y), (tile + 1) * TILE)):
             y[row] = out[row - tile * TILE] + bias[row]
 
 
 @loop
+def norm_product(
+    x: Array, scale: Array, shift: Array, eps: np.float32, w: Any, bias: Array, h: Array,
+    sums: Array, y: Array, parts: int,
+) -> None:  # fmt: skip
+    """y = w h + bias with h the norm of x: queries, keys and values. h [D] and sums are scratch."""
+    normalize(x, scale, shift, eps, h)
+    sum_groups(h, sums)
+    for part in numba.prange(parts):
+        product_of_part(w, h, sums, bias, part, parts, y)
+
+
+@loop
 def norm_activate_product(
     x: Array, scale: Array, shift: Array, eps: np.float32, gate: Any, up: Any, bias: Array,
-    activation: int, h: Array, sums: Array, y: Array,
+    activation: int, h: Array, sums: Array, y: Array, parts: int,
 ) -> None:  # fmt: skip
     """y = activation(gate h + bias) · (up h + bias) with h the norm of x, as `norm_activate`."""
     normalize(x, scale, shift, eps, h)
     sum_groups(h, sums)
     F = len(y)
-    for tile in numba.prange(n_tiles(F)):
-        gates, ups = np.empty(TILE, _f32), np.empty(TILE, _f32)
-        multiply_tile(gate, tile, h, sums, gates)
-        multiply_tile(up, tile, h, sums, ups)
-        for row in range(tile * TILE, min(F, (tile + 1) * TILE)):
-            r = row - tile * TILE
-            y[row] = activate(activation, gates[r] + bias[row]) * (ups[r] + bias[F + row])
+    for part in numba.prange(parts):
+        product_of_part(gate, h, sums, bias, part, parts, y)
+        begin, end = share(part, parts, n_tiles(F))
+        ups = np.empty(TILE, _f32)
+        for tile in range(begin, end):
+            multiply_tile(up, tile, h, sums, ups)
+            for row in range(tile * TILE, min(F, (tile + 1) * TILE)):
+                y[row] = activate(activation, y[row]) * (ups[row - tile * TILE] + bias[F + row])
 
 
 @loop
-def add_product(w: Any, bias: Array, h: Array, sums: Array, x: Array) -> None:
+def add_product(w: Any, bias: Array, h: Array, sums: Array, x: Array, parts: int) -> None:
     """x += w h + bias: what attention or MLP adds to the stream."""
     sum_groups(h, sums)
-    for tile in numba.prange(n_tiles(len(x))):
+    for part in numba.prange(parts):
+        begin, end = share(part, parts, n_tiles(len(x)))
         out = np.empty(TILE, _f32)
-        multiply_tile(w, tile, h, sums, out)
-        for row in range(tile * TILE, min(len(x), (tile + 1) * TILE)):
-            x[row] += out[row - tile * TILE] + bias[row]
+        for tile in range(begin, end):
+            multiply_tile(w, tile, h, sums, out)
+            for row in range(tile * TILE, min(len(x), (tile + 1) * TILE)):
+                x[row] += out[row - tile * TILE] + bias[row]
+
+
+@loop
+def norm_add_product(
+    w: Any, bias: Array, h: Array, sums: Array, scale: Array, shift: Array, eps: np.float32,
+    y: Array, x: Array, parts: int,
+) -> None:  # fmt: skip
+    """x += norm(w h + bias), as Gemma adds; y [D] is scratch."""
+    sum_groups(h, sums)
+    for part in numba.prange(parts):
+        product_of_part(w, h, sums, bias, part, parts, y)
+    normalize(y, scale, shift, eps, y)
+    for i in range(len(x)):
+        x[i] += y[i]

@@ -11,24 +11,17 @@ import numpy as np
 from torch import nn
 
 from twophase.kernels.compiled import parts
-from twophase.kernels.compiled.linear import ACTIVATIONS, norm_activate
+from twophase.kernels.compiled.linear import ACTIVATIONS
 from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.mlp import ACTIVATIONS as TORCH_ACTIVATIONS
 from twophase.models.attention import GroupedQueryAttention
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.products import NormProjection, Output
+from twophase.models.compiled.products import activation_of, norm_projection, output_of
 from twophase.models.compiled.token import Token, Workspace
-from twophase.models.compiled.weights import (
-    NONE,
-    NoKernel,
-    biases,
-    check_kind,
-    matrix,
-    norm,
-    rms_norm,
-)
+from twophase.models.compiled.weights import NONE, NoKernel, check_kind, norm, rms_norm
 from twophase.models.linear import Linear
 from twophase.models.mlp import GatedMLP, PlainMLP
+from twophase.models.quantize.linear import QuantizedLinear
 
 
 class Half(Protocol):
@@ -48,10 +41,8 @@ class Attention:
         c = layer.config
         self.kind, self.store = layer.kind, (layer.source, c.K, c.H, layer.window)
         own = [layer.k_proj, layer.v_proj] if layer.has_keys else []
-        matrices = [matrix(layer.q_proj, c.N * c.H, c.D)]
-        matrices += [matrix(linear, c.K * c.H, c.D) for linear in own]
-        bias = biases(layer.q_proj, *own)
-        self.project = NormProjection(norm(half.before), matrices, bias, work)
+        outputs = [c.N * c.H, *[c.K * c.H] * len(own)]
+        self.project = norm_projection(norm(half.before), [layer.q_proj, *own], outputs, work)
         qkv, factor = self.project.y, c.H**-0.5 if c.score_scale is None else c.score_scale
         interleaved = c.rope_pairing == "interleaved"
         self.turn_append = partial(
@@ -60,7 +51,7 @@ class Attention:
         self.queries = qkv[: c.N * c.H].reshape(1, c.N, c.H)  # [1, N, H]
         self.found = work.scratch("found", 1, c.N, c.H)
         self.cap, self.attend = float(c.score_cap or 0), work.choose(parts.attend)
-        self.output = Output(layer.o_proj, self.found, c.D, half.after, work)
+        self.output = output_of(layer.o_proj, self.found, c.D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds among the tokens before it."""
@@ -82,20 +73,16 @@ class MLP:
     def __init__(self, half: PlainHalf, work: Workspace) -> None:
         layer, before = half.layer, norm(half.before)
         check_kind(layer, GatedMLP, PlainMLP)
-        check_kind(layer.up_proj, Linear, nn.Linear)
+        check_kind(layer.up_proj, Linear, nn.Linear, QuantizedLinear)
         F, D = layer.up_proj.out_features, len(before.scale)
-        up = matrix(layer.up_proj, F, D)
-        gates = [layer.gate_proj] if isinstance(layer, GatedMLP) else []
-        gate = matrix(gates[0], F, D) if gates else up[:0]
-        bias, activation = biases(*gates, layer.up_proj), activation_number(layer.activation)
-        between = work.scratch("between", F)
-        self.activate = work.choose(norm_activate)
-        self.given = (*before, gate, up, bias, activation, work.scratch("normed", D), between)
-        self.down = Output(layer.down_proj, between, D, half.after, work)
+        gate = layer.gate_proj if isinstance(layer, GatedMLP) else None
+        between, activation = work.scratch("between", F), activation_number(layer.activation)
+        self.activate = activation_of(before, gate, layer.up_proj, activation, between, work)
+        self.down = output_of(layer.down_proj, between, D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the MLP makes of it."""
-        self.activate(token.x, *self.given, token.workers)
+        self.activate(token.x, token.workers)
         self.down(token)
 
 

@@ -22,6 +22,7 @@ from twophase.models.compiled.make import make_half
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
+from twophase.models.quantize.linear import weight_bytes
 from twophase.models.step import check_at, check_positions
 from twophase.models.transformer import Block, Transformer
 
@@ -50,7 +51,7 @@ class CompiledTransformer:
         check_model(model)
         self.model, self.config = model, model.config
         if parallel is None:
-            parallel = workers() > 1 and sum(p.nbytes for p in model.parameters()) > PARALLEL_BYTES
+            parallel = workers() > 1 and weight_bytes(model) > PARALLEL_BYTES
         self.parallel = parallel
         use_large_pages(*model.parameters())
         self.plain: dict[str, str] = {}  # what runs in torch, and why

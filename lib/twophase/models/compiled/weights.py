@@ -27,10 +27,12 @@ class Version:
         self.model, self.hooks = model, hooks_of(model)
         self.handles = RemovableHandle.next_id  # grows with every hook that is put anywhere
         self.embedding: Any = model.embed_tokens
-        self.copied = [
+        parameters = [
             p for name, p in model.named_parameters()
             if not p.is_inference() and (p.ndim == 1 or name.endswith(("A_log", "conv1d.weight")))
         ]  # fmt: skip
+        codes = [b for b in model.buffers() if not b.is_inference()]  # and scales
+        self.copied: list[torch.Tensor] = [*parameters, *codes]
         self.now = self._read()
 
     def _read(self) -> tuple[int, ...]:

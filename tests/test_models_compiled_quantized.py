@@ -1,0 +1,95 @@
+"""Quantized models decode in compiled loops as they do in torch, and what has no loop is named."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_models_compiled import TOLERANCE
+from test_models_quantize import KINDS, made
+
+from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.models import checkpoints
+from twophase.models.compiled import CompiledTransformer
+from twophase.models.generate import generate
+from twophase.models.quantize import quantize
+from twophase.models.transformer import Transformer
+
+INT8 = IntegerFormat(8, "channel", scale_dtype=torch.float32)
+INT4 = IntegerFormat(4, 8, scale_dtype=torch.bfloat16)
+AFFINE = IntegerFormat(4, 8, affine=True)
+
+
+def check_same(model: Transformer, run: CompiledTransformer, V: int) -> None:
+    """Logits of a prompt and six steps after it."""
+    ids = torch.randint(0, V, (1, 12), generator=torch.Generator().manual_seed(2))
+    caches = [model.new_cache(1, 20) for _ in range(2)]
+    for part in (ids[:, :6], *ids[:, 6:].split(1, dim=1)):
+        expected, found = (
+            m(part, cache, at=-1) for m, cache in zip((model, run), caches, strict=True)
+        )
+        deviation = float(expected.std())
+        assert float((found - expected).abs().max()) < TOLERANCE * deviation
+
+
+# each pair is compiled of its own, some seconds: so not all of them
+@pytest.mark.parametrize(
+    ("kind", "how", "parallel"),
+    [
+        ("gated", INT8, False),
+        ("gated", INT4, True),
+        ("gated", AFFINE, False),
+        ("four norms, norms of heads", INT4, False),
+    ],
+)
+def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, parallel: bool) -> None:
+    model = quantize(made(kind), "nearest", how)
+    run = CompiledTransformer(model, parallel=parallel)
+    assert not run.plain
+    check_same(model, run, KINDS[kind].V)
+
+
+def test_a_trained_model_in_four_bits_writes_the_same_text_on_both_paths() -> None:
+    model = quantize(checkpoints.load("gqa"), "nearest", IntegerFormat(4, 64))
+    prompt = list(b"def read")
+    texts = [list(generate(model, prompt, 30, path=path)) for path in ("plain", "compiled")]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        (IntegerFormat(3, 8), "loops read absmax int8"),
+        (IntegerFormat(4, 7), "groups of a multiple of 4"),
+    ],
+)
+def test_formats_without_loops_run_in_torch_and_are_named(how: IntegerFormat, why: str) -> None:
+    model = quantize(made("gated"), "nearest", how)
+    run = CompiledTransformer(model)
+    assert len(run.plain) == 4
+    assert all(why in reason for reason in run.plain.values())
+    check_same(model, run, 50)
+
+
+def test_a_plain_mlp_of_codes_runs_in_torch_and_its_attention_in_loops() -> None:
+    model = quantize(made("grouped, biases, no gate"), "nearest", INT4)
+    run = CompiledTransformer(model)
+    assert sorted(run.plain) == ["MLP of layer 0", "MLP of layer 1"]
+    check_same(model, run, 50)
+
+
+def test_layers_of_two_kinds_side_by_side_run_in_torch() -> None:
+    model = quantize(made("gated"), "nearest", INT4)
+    plain = made("gated")
+    model.layers[0].self_attn.k_proj = plain.layers[0].self_attn.k_proj
+    run = CompiledTransformer(model)
+    assert list(run.plain) == ["attention of layer 0"]
+    check_same(model, run, 50)
+
+
+def test_other_codes_after_the_loops_were_made_are_noticed() -> None:
+    model = quantize(made("gated"), "nearest", INT4)
+    run = CompiledTransformer(model)
+    check_same(model, run, 50)
+    model.layers[0].mlp.up_proj.scales.mul_(2)
+    with pytest.raises(ValueError, match="changed after its loops were made"):
+        check_same(model, run, 50)
