@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_api  # noqa: E402
 import book_icons  # noqa: E402
+import book_numbers  # noqa: E402
 import book_offline  # noqa: E402
 import book_search  # noqa: E402
 
@@ -170,3 +171,15 @@ def test_only_the_page_of_the_search_loads_the_index_of_the_book() -> None:
         for name in ("_static/searchtools", "_static/language_data", "searchindex")
     )
     assert book_search.without_index(f"{kept}\n{of_the_theme}<p>") == f"{kept}\n<p>"
+
+
+def test_a_chapter_is_numbered_by_its_files_name_wherever_it_stands() -> None:
+    numbers = {"": (8,), "#queues": (8, 2), "#none": ()}
+    assert [book_numbers.renumbered(n, 10) for n in numbers.values()] == [(10,), (10, 2), ()]
+    found = book_numbers.NAME.match("exercises/10_sharding")
+    assert found is not None
+    assert found[1] == "10"
+    assert book_numbers.NAME.match("book/models") is None
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    core = [chapter["file"] for chapter in toc["parts"][0]["chapters"]]
+    assert core == sorted(f"book/{path.stem}" for path in (ROOT / "book").glob("[0-9][0-9]_*.md"))

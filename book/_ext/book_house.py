@@ -7,6 +7,7 @@ PARTS = [
     "book_offline",
     "book_question",
     "book_sources_say",
+    "book_numbers",
     "book_chapter",
     "book_exercises",
     "book_play",
