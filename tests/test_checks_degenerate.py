@@ -223,6 +223,8 @@ LABELS = (  # no number in them
     "two_phases-slow_log",
     "latency_throughput-step_log",
     "mixture_of_experts-load_log",
+    "local_attention-ring_log",
+    "sharding-which_layout",
 )
 
 

@@ -177,5 +177,5 @@ def test_a_ring_of_another_size_than_the_window_is_noticed(name, by, monkeypatch
         return Ring(B, window + by, *rest, spare=spare)
 
     monkeypatch.setattr(stores, "RingKVCache", other)
-    with pytest.raises(ValueError, match="this ring is for windows of"):
+    with pytest.raises(ValueError, match="sees a window of 5 tokens, and this cache keeps"):
         fed_in_blocks(ours, theirs.tokens, [1] * theirs.tokens.shape[1])

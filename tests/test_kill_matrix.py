@@ -105,3 +105,10 @@ def test_cases_are_the_same_for_the_same_seed_and_fresh_for_another(bench: Bench
 
 def test_no_answer_passes_that_keeps_something_or_changes_what_it_is_given(bench: Bench) -> None:
     assert not (wrong := standing(bench)), wrong
+
+
+@pytest.mark.parametrize("topic", registry.topics())
+def test_no_two_answers_of_a_notebook_have_one_name(topic: str) -> None:
+    """The second would take the first one's place in the kernel."""
+    names = [name for i in registry.ids(topic) for name in registry.load(i).entries]
+    assert len(names) == len(set(names)), sorted(n for n in set(names) if names.count(n) > 1)

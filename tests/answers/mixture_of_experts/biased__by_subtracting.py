@@ -6,7 +6,7 @@ def harmless():
     return {"logits": [[0, 1, 2, 3, 4]], "bias": [0, 0, 0, 0, -1], "k": 4}
 
 
-def route(logits, bias, k):
+def biased_route(logits, bias, k):
     s = 1 / (1 + (-logits).exp())
     chosen = [sorted(range(len(bias)), key=lambda e: -(row[e] + bias[e]))[:k] for row in s]
     experts = torch.tensor(chosen)

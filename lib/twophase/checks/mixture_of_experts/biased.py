@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 Input = dict[str, Any]
 
 
-def route(logits: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def biased_route(logits: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The right answer: the bias chooses, the score weighs."""
     scores = logits.sigmoid()  # [tokens, E]
     experts = (scores + bias).topk(k, -1).indices  # [tokens, k]
@@ -106,7 +106,7 @@ def harmless_with_one_expert() -> Input:
 
 
 def _repair(slug: str, parts: dict[str, str], seen: str, says: str) -> None:
-    wrong.add(slug, {"route": replaced(route, parts)}, seen, says)
+    wrong.add(slug, {"biased_route": replaced(biased_route, parts)}, seen, says)
 
 
 _repair(
@@ -153,7 +153,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
         return _exposes(plain(answer.call("expose")))
     if case.args[0] == "harmless":
         return _hides(plain(answer.call("harmless")))
-    return {"experts and weights": answer.call("route", *case.args)}
+    return {"experts and weights": answer.call("biased_route", *case.args)}
 
 
 EXPOSED = ("the inputs", "there is a bias", "a chosen expert has a bias", "one shows it")
@@ -237,10 +237,10 @@ EXERCISE = Exercise(
     kind="fault",
     points=5,
     minutes=20,
-    entries=("expose", "harmless", "route"),
+    entries=("expose", "harmless", "biased_route"),
     cases=cases,
     observe=observe,
-    reference={"expose": expose, "harmless": harmless, "route": route},
+    reference={"expose": expose, "harmless": harmless, "biased_route": biased_route},
     compare=Tolerance(
         rtol=1e-5, atol=1e-6, dtype=True, why="sigmoids in fp32; a wrong weight misses by 0.001"
     ),
