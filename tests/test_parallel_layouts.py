@@ -33,11 +33,13 @@ BLOCK = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6, 5]] * 5)
 def both(
     make: Callable[[Comm], Any], whole: Any, n: int, prompts: list[list[int]] = PROMPTS
 ) -> None:
-    """Tokens of texts of several lengths, and all logits of a block, are those of one process."""
+    """Tokens of texts of several lengths, and all logits of a block of as many sequences, are those
+    of one process."""
+    block = BLOCK[:1].repeat(len(prompts), 1)  # [prompts, T]
 
     def run(model: Any) -> tuple[list[list[int]], torch.Tensor]:
         with torch.inference_mode():
-            logits = model(BLOCK)
+            logits = model(block)
         return [record.tokens for record in complete_batch(model, prompts, 4)], logits
 
     tokens, logits = run(whole)
