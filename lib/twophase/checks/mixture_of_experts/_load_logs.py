@@ -71,6 +71,15 @@ def _log(*entries: tuple[int, list[int]]) -> Log:
     return [{"step": i, "layer": layer, "visits": v} for i, (layer, v) in enumerate(entries)]
 
 
+def _steps(*steps: list[list[int]]) -> Log:
+    """One entry for each step and layer."""
+    return [
+        {"step": i, "layer": layer, "visits": v}
+        for i, step in enumerate(steps)
+        for layer, v in enumerate(step)
+    ]
+
+
 _EVEN, _UNEVEN, _OTHER = [4, 4, 4], [9, 1, 2], [1, 9, 2]
 _LONG = [(0, [0, 5, 5])] * 3
 
@@ -91,6 +100,13 @@ EDGES: dict[str, Log] = {
     "uneven in one layer, even in the other": _log(
         (0, _UNEVEN), (1, _EVEN), (0, _OTHER), (1, _EVEN), (0, [2, 1, 9]), (1, _EVEN)
     ),
+    "crowded among idle ones": _log((0, [5, 3, 0, 0]), (0, [0, 0, 3, 5])),
+    "less than twice a mean that is no whole number": _log((0, [3, 2, 1, 1]), (0, [3, 2, 1, 1])),
+    "half of the steps or more, half of the entries or fewer": _steps(
+        [_UNEVEN, _EVEN], [_OTHER, _EVEN], [[2, 1, 9], _EVEN], [_EVEN, _EVEN]
+    ),
+    "layer 1000": _log((0, _EVEN), (1000, [9, 1, 2]), (0, _EVEN), (1000, [9, 2, 1])),
+    "layer −3": _log((0, _EVEN), (-3, [9, 1, 2]), (0, _EVEN), (-3, [9, 2, 1])),
     "one expert": _log((0, [5]), (0, [5])),
     "layers with experts of different numbers": _log((0, [3, 3]), (1, [2, 2, 2, 2])),
     "twice as full as the emptiest": _log((0, [5, 2, 4]), (0, [5, 2, 4])),

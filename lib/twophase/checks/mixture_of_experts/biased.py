@@ -215,11 +215,15 @@ def cases(rng: random.Random) -> list[Case]:
                 return Case(f"{n} tokens, k={k} of E={E}", (logits, bias, k), public=public)
 
     tilted = torch.tensor([[2.0, 1.0, 0.0], [-1.0, 0.5, 3.0]]), torch.tensor([-0.8, 0.1, 0.3])
+    below = torch.tensor([[-2.0, -3.0, -4.0, 1.0]]), torch.tensor([-1.0, -0.9, -0.7, -0.95])
+    tiny = torch.tensor([[-9.0, -8.0, -10.0, -7.0]]), torch.tensor([0.0, 0.0, 0.0, -0.5])
     return [
         Case("inputs that show the fault", ("expose",)),
         Case("an input that hides it", ("harmless",)),
         Case("two tokens, a strong bias", (*tilted, 2)),
         Case("one expert each", (*tilted, 1)),
+        Case("all sums below 0", (*below, 2)),
+        Case("tiny sigmoids", (*tiny, 2)),
         case(1, 4, 2),
         case(3, 6, 3),
         case(5, 4, 4),

@@ -98,6 +98,8 @@ _change(
 WORKED = {"L": 64, "D": 4096, "F": 16384, "N": 32, "K": 8, "H": 256, "V": 32128}
 TINY = {"L": 2, "D": 3, "F": 5, "N": 4, "K": 2, "H": 7, "V": 11, "E": 6, "k": 2, "n_shared": 1}
 
+PAST_FLOATS = {"L": 1001, "E": 1001, "k": 7, "n_shared": 1}  # with the rest, beyond 2**53
+
 
 def cases(rng: random.Random) -> list[Case]:
     """The worked model; a tiny one, and with each size changed; all experts active; one expert;
@@ -141,6 +143,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("all sizes 1", dict.fromkeys(TINY, 1)),
         case(f"{many:,} experts of width {many:,}", {**TINY, "E": many, "F": many, "k": many - 1}),
         case(f"all sizes near {many:,}", {n: many + 20 - i for i, n in enumerate(TINY)} | {"k": 5}),
+        case("more than a float can count", dict.fromkeys(TINY, 100_003) | PAST_FLOATS),
         case(
             "256 experts, 8 active, 1 shared",
             {**WORKED, "F": 2048, "E": 256, "k": 8, "n_shared": 1},

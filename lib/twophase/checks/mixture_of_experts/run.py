@@ -170,10 +170,13 @@ def cases(rng: random.Random) -> list[Case]:
         weights = 0.1 + normal(rng, n, k).abs()
         return Case(name, (normal(rng, n, D), experts, weights), public=public)
 
+    visits = torch.tensor([[0, 1], [1, 2], [2, 0]])
+    unweighted = normal(rng, 3, 4), visits, torch.tensor([[0.5, 0.5], [0.0, 0.0], [0.0, 1.0]])
     n_tokens, n_experts = edges.past(512), edges.past(256)
     return [
         case("two tokens that change places", 3, torch.tensor([[0, 1], [1, 0]])),
         case("one token, one expert", 2, torch.tensor([[0]])),
+        Case("visits of weight 0", unweighted),
         case("experts 2 and 5 of many", 3, torch.tensor([[5, 2], [2, 5], [5, 2]])),
         case("three tokens, three experts", 4, torch.tensor([[2, 0], [1, 2], [0, 1]])),
         case("all tokens at expert 3", 3, torch.tensor([[3], [3], [3], [3]])),
