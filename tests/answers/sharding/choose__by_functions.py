@@ -3,7 +3,7 @@ def _held_and_read(name, m, w, n):
     weights = m["L"] * per_layer * m["bytes"]
     one = 2 * m["L"] * m["K"] * m["H"] * w["S"] * m["bytes"]
     if name == "tensor":
-        kept = w["B"] * one / min(n, m["K"])
+        kept = w["B"] * one * math.ceil(m["K"] / n) / m["K"]
     elif name == "length":
         kept = w["B"] * one / n
     else:

@@ -7,7 +7,7 @@ def choose(model, workload, machine):
     f = (n - 1) / n
     sums = 4 * f * B * D * b
     table = {  # held, read, flops, sent a layer, hops a layer
-        "tensor": (P * b / n, P * b / n, B * c * (max(K // n, 1) / K), 2 * P * B / n, sums, 4),
+        "tensor": (P * b / n, P * b / n, B * c * ((K + n - 1) // n / K), 2 * P * B / n, sums, 4),
         "batch": (
             P * b / n,
             P * b / n,

@@ -14,15 +14,13 @@ def diagnose(events, m):
         return "reduced in part"
     if twice:
         return "reduced twice"
-    names = {
-        (): "replicas",
-        ("receive", "send"): "pipeline",
-        ("receive",): "pipeline",
-        ("send",): "pipeline",
-        ("all_gather",): "gathered",
-        ("all_gather", "reduce_scatter"): "stationary",
-        ("all_reduce",): "tensor",
-        ("all_reduce", "all_to_all"): "batch",
-        ("all_gather", "all_reduce", "all_to_all"): "length",
-    }
-    return names[tuple(sorted(seen))]
+    tests = [
+        ("replicas", not seen),
+        ("stationary", "reduce_scatter" in seen),
+        ("pipeline", not seen - {"send", "receive"}),
+        ("gathered", not seen - {"all_gather"}),
+        ("tensor", "all_to_all" not in seen),
+        ("length", "all_gather" in seen),
+        ("batch", True),
+    ]
+    return next(label for label, applies in tests if applies)

@@ -11,11 +11,11 @@ def diagnose(events, m):
         return "reduced twice"
     if not own:
         return "replicas"
-    if count("send") + count("receive"):
+    if len(own) == count("send") + count("receive"):
         return "pipeline"
     if count("reduce_scatter"):
         return "stationary"
-    if not count("all_reduce"):
+    if len(own) == count("all_gather"):
         return "gathered"
     if not count("all_to_all"):
         return "tensor"

@@ -14,15 +14,15 @@ def layer_params(s: Sizes) -> int:
     return 3 * s["D"] * s["F"] + (2 * s["N"] + 2 * s["K"]) * s["H"] * s["D"]
 
 
-def parts(layout: str, s: Sizes, n: int) -> list[tuple[str, int]]:
+def parts(layout: str, s: Sizes, n: int) -> list[tuple[str, float]]:
     """The collectives of a layer: kind, and bytes of the whole array (of what one rank holds, in an
-    all_to_all). n divides them."""
+    all_to_all)."""
     B, heads, outputs = s["B"], (s["N"] + 2 * s["K"]) * s["H"], s["N"] * s["H"]
-    sums = [("all_reduce", B * s["D"] * s["bytes"])] * 2
+    sums: list[tuple[str, float]] = [("all_reduce", B * s["D"] * s["bytes"])] * 2
     if layout == "gathered":
         return [("all_gather", layer_params(s) * s["bytes"])]
     if layout == "batch":
-        there, back = B * heads * s["bytes"] // n, B * outputs * s["bytes"] // n
+        there, back = B * heads * s["bytes"] / n, B * outputs * s["bytes"] / n
         return [*sums, ("all_to_all", there), ("all_to_all", back)]
     if layout == "length":
         partial = B * s["N"] * (s["H"] + 2) * PARTIAL_BYTES
@@ -30,9 +30,9 @@ def parts(layout: str, s: Sizes, n: int) -> list[tuple[str, int]]:
     return sums if layout == "tensor" else []
 
 
-def sent(collectives: list[tuple[str, int]], n: int) -> int:
+def sent(collectives: list[tuple[str, float]], n: int) -> float:
     """Bytes that each rank sends."""
-    return sum(rounds(kind) * size * (n - 1) // n for kind, size in collectives)
+    return sum(rounds(kind) * size * (n - 1) / n for kind, size in collectives)
 
 
 def rounds(kind: str) -> int:
@@ -47,7 +47,7 @@ def loads(layout: str, p: dict[str, Any]) -> tuple[float, float, float]:
     cache = 2 * L * p["S"] * p["K"] * p["H"] * p["bytes"]
     own = -(-B // n)
     kept = {
-        "tensor": B * cache * max(1, p["K"] // n) / p["K"],
+        "tensor": B * cache * -(-p["K"] // n) / p["K"],
         "length": B * cache / n,
     }.get(layout, own * cache)
     cut = layout in ("tensor", "batch", "length")

@@ -226,6 +226,10 @@ def cases(rng: random.Random) -> list[Case]:
         case("Llama-3-70B, v5e, large batch", LLAMA, 8192, 128, 32, V5E),
         case("Llama-3-70B, v5e", LLAMA, 100, 1024, 16, V5E),
         case("the worked model, H100, short", WORKED, 1024, 16, 2, H100),
+        case("the worked model, H100, an odd batch", WORKED, 1023, 16, 2, H100),
+        case("a small model, H100, computing", SMALL, 4097, 16, 3, H100),
+        case("a small model, H100, alone", SMALL, 8, 1024, 1, H100),
+        case("a small model, Ethernet, three chips", SMALL, 7, 4096, 3, ETHERNET),
         case("a small model, H100", SMALL, 8, 1024, 8, H100),
         case("a small model, Ethernet", SMALL, 64, 2048, 8, ETHERNET),
         case("just full", SMALL, 16, 1024, 4, full),
@@ -271,7 +275,7 @@ EXERCISE = Exercise(
         " out what does not fit, then compare sums.",
         (
             "Cut weights are held and read as P/n; gathered ones are held as P/n and read whole."
-            " Of the cache a chip keeps max(1, K/n)/K by head, ⌈B/n⌉ sequences, or 1/n."
+            " Of the cache a chip keeps ⌈K/n⌉ of K heads, ⌈B/n⌉ sequences, or 1/n."
         ),
         (
             "Sending: L·(bytes of the exercise before / link + hops·hop_s), n − 1 hops for a gather"

@@ -116,6 +116,30 @@ wrong.add(
     "The scores are not divided by √H.",
 )
 
+wrong.add(
+    "no_maximum",
+    replaced(
+        reference,
+        {
+            "scores.masked_fill(hidden, -math.inf).softmax(-1)  # [T, S]": (
+                "scores.masked_fill(hidden, -math.inf).exp()\n"
+                "        weights = weights / weights.sum(-1, keepdim=True)"
+            )
+        },
+    ),
+    "softmax written from its formula",
+    "exp of a score of 100 is more than float32 holds: subtract the largest score first.",
+)
+wrong.add(
+    "mask_of_minus_100",
+    replaced(
+        reference,
+        {"scores.masked_fill(hidden, -math.inf)": "(scores - 100.0 * hidden)"},
+    ),
+    "a mask of −100 added to the scores",
+    "A mask of −100 hides a key only while scores are small: hidden is −∞.",
+)
+
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """One rank among others that do as they should."""
@@ -140,6 +164,14 @@ def cases(rng: random.Random) -> list[Case]:
         name = f"T={T}, S={S}, N={N}, K={K}, H={H}, D={D}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
 
+    def large_scores() -> Case:
+        """Scores of −20, 10 and 150, the largest hidden from all queries but the last."""
+        q = torch.tensor([1.0, 0.0]).expand(3, 2, 2).contiguous()
+        k = normal(rng, 3, 1, 2)
+        k[:, 0, 0] = math.sqrt(2) * torch.tensor([-20.0, 10.0, 150.0])
+        given = q, k, normal(rng, 3, 1, 2), normal(rng, 4, 2)
+        return Case("scores of −20, 10 and 150, T=3, S=3, rank 1 of 2", (*given, 1, 2))
+
     return [
         case(1, 3, 2, 1, 2, 3, 0, 1),
         case(1, 4, 4, 2, 3, 2, 1, 2),
@@ -156,6 +188,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(1, 2, 2, 2, edges.past(256), 2, 0, 2),
         case(1, 2, 2, 2, 2, edges.past(512), 1, 2),
         case(1, 2, 2 * edges.past(64), 2, 1, 2, 1, edges.past(64)),
+        large_scores(),
         case(2, rng.randrange(3, 9), 12, 4, 3, 5, 4, 6, public=False),
     ]
 

@@ -161,6 +161,12 @@ def cases(rng: random.Random) -> list[Case]:
         name = f"B={B}, D={D}, F={F}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
 
+    def large() -> Case:
+        """One row, one number: a part of 90,000, which half precision lacks."""
+        x, gate = torch.tensor([[300.0]]), torch.tensor([[1.0, 1.0]])
+        up, down = torch.tensor([[3.0, 1.0]]), torch.tensor([[1 / 3], [1 / 3]])
+        return Case("results past 65,504, rank 0 of 2", (x, gate, up, down, torch.ones(1), 0, 2))
+
     return [
         case(2, 3, 4, 0, 1),
         case(2, 3, 4, 0, 2),
@@ -174,6 +180,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(1, edges.past(2048), 2, 0, 2),
         case(2, 2, 2 * edges.past(256), 1, 2),
         case(2, 3, 2 * edges.past(16), 16, edges.past(16)),
+        large(),
         case(rng.randrange(2, 6), rng.randrange(2, 6), 18, 4, 6, public=False),
     ]
 

@@ -10,7 +10,7 @@ import torch
 
 from twophase.checks import edges
 from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT
+from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -182,18 +182,21 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One rank, two, each place of some, many; chunks of unequal length; zeros."""
+    """One rank, two, each place of some, many; chunks of unequal length; large numbers."""
 
-    def case(n: int, rank: int, lengths: list[int] | None = None, public: bool = True) -> Case:
+    def case(
+        n: int, rank: int, lengths: list[int] | None = None, scale: int = 1, public: bool = True
+    ) -> Case:
         widths = lengths or [2] * n
         data = [
             [
-                torch.tensor([float(rng.randrange(-99, 100)) for _ in range(w)]).double()
+                torch.tensor([scale * rng.randrange(-99, 100) for _ in range(w)]).double()
                 for w in widths
             ]
             for _ in range(n)
         ]
         name = f"rank {rank} of {n}" + (f", chunks of {widths}" if lengths else "")
+        name += ", numbers that float32 rounds" if scale > 1 else ""
         return Case(name, (data, rank), public=public)
 
     return [
@@ -207,6 +210,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(8, 0),
         case(8, 7),
         case(edges.past(16), 11),
+        case(3, 1, scale=2**40 + 2),  # more digits than float32 has
         case(rng.randrange(6, 12), 5, public=False),
         case(rng.randrange(6, 12), 0, public=False),
     ]
@@ -222,7 +226,9 @@ EXERCISE = Exercise(
     cases=cases,
     observe=observe,
     reference={"ring_all_reduce": reference},
-    compare=EXACT,
+    compare=Tolerance(
+        rtol=0.0, atol=0.0, dtype=True, why="sums of whole numbers are exact in float64"
+    ),
     misconceptions=tuple(wrong),
     hints=(
         "Two loops of n − 1 steps. All indices are mod n, and start from the rank's own number.",

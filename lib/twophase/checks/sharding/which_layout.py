@@ -126,6 +126,25 @@ _add(
 )
 
 
+def _mixed(m: Model) -> list[tuple[str, Events]]:
+    """Logs that two labels seem to fit: the task's order decides."""
+    tensor, stationary = log("tensor", m), log("stationary", m)
+    outside = [e for e in tensor if e["layer"] is None]
+    sums = [e for e in tensor if e["op"] == "all_reduce" and e["layer"] is not None]
+    short = _logs.reduced_in_part(sums[:1], m, 0)
+    unsummed = [e for e in log("length", m) if e["op"] != "all_reduce"]
+    gather = _logs.event("all_gather", 1, m["n"], m["B"] * m["D"] * m["bytes"])
+    return [
+        ("nothing in layers, something in embedding and head", outside),
+        ("three sums in layer 0, one in layer 1, two in layer 2", [sums[0], *sums[:3], *sums[4:]]),
+        ("a stage of a pipeline whose layers are summed", [*log("pipeline", m), *sums]),
+        ("gathers and exchanges, no sums", unsummed),
+        ("sums and a gather, no exchange", [*tensor, gather]),
+        ("reduce-scatters, and a sum of one sequence", [*stationary, *short]),
+        ("reduce-scatters, and three sums in layer 0", [*stationary, *sums[:2], sums[0]]),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Every layout with the vocabulary cut and whole; each fault in the first, a middle and the
     last place; 2 and 8 ranks; one sequence; then unseen ones."""
@@ -155,6 +174,7 @@ def cases(rng: random.Random) -> list[Case]:
     deep = model(rng, L=67, n=2, bytes=4)
     last_twice = _logs.reduced_twice(log("length", deep), -1)
     one = model(rng, B=4, n=4, L=1, bytes=2)
+    alone = model(rng, n=1, L=2, bytes=2)
     stage = [{**e, "layer": 1} for e in log("pipeline", m)]
     unseen = [
         case(f"log {i + 1}", log(rng.choice(LABELS), u, rng.random() < 0.5), u, public=False)
@@ -175,6 +195,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("a middle stage, its events in layer 1", stage, m),
         case("the last stage, which only receives", stage[:1], m),
         case("the first stage, which only sends", stage[1:], m),
+        *(case(name, events, m) for name, events in _mixed(m)),
+        case("tensor, one rank", log("tensor", alone), alone),
         *unseen,
     ]
 
