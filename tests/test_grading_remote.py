@@ -129,6 +129,7 @@ def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(
     with zygote().fork((), LIMITS) as session:
         if session.run_cell(source, 20.0).error:
             pytest.skip("its wrong answers are made of another module of the checks")
+        session.run_cell("WRITTEN = dict(globals())", 20.0)  # before any name is given anew
         for wrong in exercise.misconceptions:
             names = exercise.namespace(wrong.answer)
             if not all(
@@ -136,7 +137,9 @@ def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(
                 for f in names.values()
             ):
                 continue  # made by a factory or a lambda: no source of its own
-            session.run_cell("\n".join(f"{n} = {f.__name__}" for n, f in names.items()), 20.0)
+            session.run_cell(
+                "\n".join(f"{n} = WRITTEN[{f.__name__!r}]" for n, f in names.items()), 20.0
+            )
             there, here = bench.judge(RemoteAnswer(session)), bench.judge(LocalAnswer(names))
             assert (there.status, there.misconception, there.points) == (
                 here.status,
