@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ import book_icons  # noqa: E402
 import book_numbers  # noqa: E402
 import book_offline  # noqa: E402
 import book_search  # noqa: E402
+from docutils import nodes  # noqa: E402
+from sphinx.application import Sphinx  # noqa: E402
+from sphinx.util.docutils import docutils_namespace, patch_docutils  # noqa: E402
 
 spec = importlib.util.spec_from_file_location("book_script", ROOT / "tools" / "book.py")
 assert spec is not None
@@ -183,3 +187,55 @@ def test_a_chapter_is_numbered_by_its_files_name_wherever_it_stands() -> None:
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     core = [chapter["file"] for chapter in toc["parts"][0]["chapters"]]
     assert core == sorted(f"book/{path.stem}" for path in (ROOT / "book").glob("[0-9][0-9]_*.md"))
+
+
+def test_title_contents_figures_and_exercises_of_a_page_all_have_its_files_number(
+    tmp_path: Path,
+) -> None:
+    pages = {
+        "index": "# Book\n",
+        "book/01_first": "# First\n",
+        "exercises/01_first": "# Exercises of the first\n",
+        "book/10_tenth": "# Tenth\n\n{numref}`dot`\n\n"
+        "```{figure} dot.png\n:name: dot\nA dot.\n```\n",
+        "exercises/10_tenth": "# Exercises of the tenth\n",
+        "book/last": "# Last\n",
+    }
+    chapters = [
+        {"file": f"book/{name}", "sections": [{"file": f"exercises/{name}"}]}
+        for name in ("01_first", "10_tenth")
+    ]
+    parts = [{"numbered": 1, "chapters": chapters}, {"chapters": [{"file": "book/last"}]}]
+    contents = {"format": "jb-book", "root": "index", "parts": parts}
+    for name, text in pages.items():
+        path = tmp_path / f"{name}.md"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf8")
+    (tmp_path / "_toc.yml").write_text(yaml.safe_dump(contents), "utf8")
+    (tmp_path / "book" / "dot.png").write_bytes(b"")
+    settings = {
+        # in the order in which jupyter-book loads them
+        "extensions": [
+            "myst_parser",
+            "sphinx_external_toc",
+            "book_numbers",
+            "sphinx_multitoc_numbering",
+        ],
+        "external_toc_path": "_toc.yml",
+        "numfig": True,
+    }
+    with patch_docutils(), docutils_namespace():
+        folders = (str(tmp_path), None, str(tmp_path / "out"), str(tmp_path / "trees"))
+        app = Sphinx(*folders, "html", settings, StringIO(), StringIO())
+        app.build()
+    page = (tmp_path / "out" / "book" / "10_tenth.html").read_text("utf8")
+    assert re.search(r"<h1>.*>10\. </span>Tenth", page)
+    assert set(re.findall(r"Fig\. [\d.]+\d", page)) == {"Fig. 10.1"}
+    numbers = {doc: title.get("secnumber") for doc, title in app.env.titles.items()}
+    assert numbers["book/01_first"] == [1]
+    assert numbers["book/10_tenth"] == [10]
+    assert numbers["book/last"] is None
+    assert numbers["exercises/01_first"] is numbers["exercises/10_tenth"] is None
+    assert app.env.toc_secnumbers["book/10_tenth"][""] == (10,)
+    at_the_left = app.env.tocs["book/10_tenth"].findall(nodes.reference)
+    assert [line.get("secnumber") for line in at_the_left] == [[10]]

@@ -1,6 +1,7 @@
 """A chapter has the number that its file's name begins with, also while others are not written yet.
 
-Sphinx counts pages; here `book/10_sharding` is chapter 10 wherever it stands in the contents. Its
+Sphinx counts pages, and sphinx-external-toc, whose collector of the contents is the one in use,
+counts them again; here `book/10_sharding` is chapter 10 wherever it stands in the contents. Its
 exercises, headings and figures follow.
 """
 
@@ -12,16 +13,18 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.environment.collectors.toctree import TocTreeCollector
+from sphinx_external_toc.collectors import TocTreeCollectorWithStyles
 
 NAME = re.compile(r"(?:book|exercises)/(\d\d)_")
-sphinx_numbers = TocTreeCollector.assign_section_numbers
+counted = TocTreeCollectorWithStyles.assign_section_numbers
 
 
-def assign_section_numbers(collector: TocTreeCollector, env: BuildEnvironment) -> list[str]:
-    """Sphinx's own numbers with the chapter's put first; the documents whose numbers changed."""
+def assign_section_numbers(
+    collector: TocTreeCollectorWithStyles, env: BuildEnvironment
+) -> list[str]:
+    """The counted numbers with the chapter's put first; the documents whose numbers changed."""
     before = env.toc_secnumbers
-    sphinx_numbers(collector, env)
+    counted(collector, env)
     for doc, numbers in env.toc_secnumbers.items():
         if found := NAME.match(doc):
             chapter = int(found[1])
@@ -40,5 +43,5 @@ def renumbered(number: Any, chapter: int) -> tuple[int, ...]:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    TocTreeCollector.assign_section_numbers = assign_section_numbers  # type: ignore[method-assign]
+    TocTreeCollectorWithStyles.assign_section_numbers = assign_section_numbers
     return {"parallel_read_safe": True, "parallel_write_safe": True}
