@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.colors import to_hex
 
 from twophase.models.front import front
 from twophase.models.quality import quality
@@ -31,3 +32,31 @@ def test_what_a_logarithmic_axis_cannot_show_is_refused() -> None:
         front(members, 256, {"gqa": {0: 1.0}})
     with pytest.raises(ValueError, match="got none"):
         front({}, 256, {})
+
+
+def test_a_member_has_one_color_on_both_sides() -> None:
+    members = quality(["mha", "gqa", "sliding", "local_global"])
+    fig = front(members, 256, {name: {256: 1.0} for name in ("local_global", "mha", "sliding")})
+    losses, times = fig.axes
+    left = {
+        m: to_hex(bar.lines[0].get_color())
+        for m, bar in zip(members, losses.containers, strict=True)
+    }
+    assert len(set(left.values())) == 4
+    for line in times.lines:
+        assert to_hex(line.get_color()) == left[str(line.get_label())]
+    plt.close(fig)
+
+
+def test_a_loss_that_is_an_upper_bound_says_so() -> None:
+    fig = front(quality(["gqa", "diffusion"]), 256, {})
+    assert [text.get_text()[:2] for text in fig.axes[0].texts] == ["gq", "≤ "]
+    plt.close(fig)
+
+
+def test_a_name_of_no_member_is_refused() -> None:
+    members = quality(["gqa"])
+    with pytest.raises(ValueError, match="no member is called mha; these are: gqa"):
+        front(members, 256, {"mha": {1: 1.0}})
+    with pytest.raises(ValueError, match="no member is called gqq"):
+        front(members, 256, {}, labels_left={"gqq"})

@@ -8,7 +8,7 @@ import pytest
 
 from twophase.models.checkpoints import FOLDER, available
 from twophase.models.family import FAMILY, SEEDS
-from twophase.models.quality import Quality, apart, deviation, quality, verdict
+from twophase.models.quality import Quality, apart, deviation, quality, seeds_overlap, verdict
 from twophase.theory.catalog import model
 
 ARCH = model("llama-2-7b")
@@ -51,3 +51,21 @@ def test_a_difference_is_clear_from_three_standard_errors_on():
     assert verdict(one, three, 0.1) == "better"
     assert verdict(three, one, 0.1) == "worse"
     assert verdict(one, three, 0.5) == verdict(three, one, 0.5) == "no clear difference"
+
+
+def test_seeds_that_do_not_overlap_may_still_show_no_clear_difference():
+    low, high = member(1.0, 1.01, 1.02), member(1.03, 1.04, 1.05)
+    assert not seeds_overlap(low, high)
+    assert not seeds_overlap(high, low)
+    assert verdict(low, high, 0.02) == "no clear difference"
+    wide = member(1.0, 1.5, 2.0)
+    assert seeds_overlap(wide, member(1.0, 1.0, 1.0))  # and the other way round
+    assert verdict(wide, member(1.0, 1.0, 1.0), 0.02) == "worse"
+
+
+def test_a_loss_that_is_an_upper_bound_may_be_better_and_is_never_worse():
+    bound = Quality("bound", ARCH, (1.0,), is_upper_bound=True)
+    assert verdict(bound, member(2.0), 0.1) == "better"
+    assert verdict(member(2.0), bound, 0.1) == "worse"
+    for other in (member(0.1), Quality("other", ARCH, (0.1,), is_upper_bound=True)):
+        assert verdict(bound, other, 0.1) == verdict(other, bound, 0.1) == "no clear difference"

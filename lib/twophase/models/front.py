@@ -22,18 +22,24 @@ def front(
     mean of its seeds, a bar from the lowest to the highest, the number of seeds in brackets.
     Right: seconds of a step over the context, {member: {tokens: seconds}}.
 
-    The names in `labels_left` stand left of their points, for those that have a neighbor on the
-    right. ValueError if a context or a time is not positive, or there is no member.
+    A member has one color on both sides; "≤" stands before one whose loss is an upper bound. The
+    names in `labels_left` stand left of their points, for those that have a neighbor on the right.
+    ValueError if a context or a time is not positive, there is no member, or one is not known.
     """
     if not members:
         raise ValueError("the picture needs a member; got none.")
     if any(n <= 0 or t <= 0 for points in step_s.values() for n, t in points.items()):
         raise ValueError("contexts and times lie on logarithmic axes: each must be above 0.")
+    if unknown := {*step_s, *labels_left} - {*members}:
+        raise ValueError(
+            f"no member is called {', '.join(sorted(unknown))}; these are: {', '.join(members)}."
+        )
+    colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(members)}
     fig, (losses, times) = figure(1, 2, figsize=(9.0, 4.0))
-    _losses(losses, members, S, labels_left)
+    _losses(losses, members, S, colors, labels_left)
     for i, (name, points) in enumerate(step_s.items()):
-        mark, color = MARKS[i % len(MARKS)], COLORS[i % len(COLORS)]
-        times.loglog([*points], [*points.values()], mark + "-", color=color, ms=4, label=name)
+        mark = MARKS[i % len(MARKS)] + "-"
+        times.loglog([*points], [*points.values()], mark, color=colors[name], ms=4, label=name)
     label(times, "context [tokens]", "time of a step [s]")
     unit_axis(times, "y", "s")
     contexts = sorted({n for points in step_s.values() for n in points})
@@ -44,16 +50,21 @@ def front(
     return fig
 
 
-def _losses(ax: Axes, members: Mapping[str, Quality], S: int, labels_left: Collection[str]) -> None:
+def _losses(
+    ax: Axes,
+    members: Mapping[str, Quality],
+    S: int,
+    colors: Mapping[str, str],
+    labels_left: Collection[str],
+) -> None:
     kept = [m.cache_bytes_per_token(S) for m in members.values()]
-    for i, (m, x) in enumerate(zip(members.values(), kept, strict=True)):
+    for (name, m), x in zip(members.items(), kept, strict=True):
         low, high = m.ends
         bar = [[m.mean - low], [high - m.mean]]
-        color = COLORS[i % len(COLORS)]
-        ax.errorbar([x], [m.mean], bar, fmt="o", color=color, capsize=3, markersize=5)
-        left = m.name in labels_left
+        ax.errorbar([x], [m.mean], bar, fmt="o", color=colors[name], capsize=3, markersize=5)
+        left = name in labels_left
         ax.annotate(
-            f"{m.name} ({len(m.bits)})",
+            f"{'≤ ' if m.is_upper_bound else ''}{name} ({len(m.bits)})",
             (x, m.mean),
             xytext=(-4, -14) if left else (5, 4),
             ha="right" if left else "left",

@@ -44,6 +44,6 @@ def kv_heads_per_chip(K: Number, n_chips: Number) -> Number:
 
 @formula(whole=("K", "n_chips"))
 def kv_copies(K: Number, n_chips: Number) -> Number:
-    """How often the fullest chip's part of the cache goes into the whole cache, times n_chips: 1 if
-    the heads divide evenly, n_chips / K where there are more chips than heads."""
+    """What n_chips chips set aside, each as much as the fullest, in whole caches: 1 if the heads
+    divide evenly, n_chips / K where there are more chips than heads."""
     return n_chips * kv_heads_per_chip(K, n_chips) / K
