@@ -216,13 +216,14 @@ def test_title_contents_figures_and_exercises_of_a_page_all_have_its_files_numbe
     settings = {
         # in the order in which jupyter-book loads them
         "extensions": [
-            "myst_parser",
+            "myst_nb",
             "sphinx_external_toc",
             "book_numbers",
             "sphinx_multitoc_numbering",
         ],
         "external_toc_path": "_toc.yml",
         "numfig": True,
+        "nb_execution_mode": "off",
     }
     with patch_docutils(), docutils_namespace():
         folders = (str(tmp_path), None, str(tmp_path / "out"), str(tmp_path / "trees"))
