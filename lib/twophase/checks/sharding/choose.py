@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twophase.checks.answer import Answer
@@ -217,6 +217,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     one_head = {**LLAMA, "K": 1}
     full, less = ({**H100, "memory_bytes": _just_full() - short} for short in (0, 1))
+    whole = {**ETHERNET, "memory_bytes": _just_full(("replicas",))}
+    parted = {**whole, "memory_bytes": whole["memory_bytes"] - 1}
     listed = [
         case("Llama-3-70B, H100, nothing fits", LLAMA, 4, 8192, 1, H100),
         case("Llama-3-70B, H100, nothing fits", LLAMA, 4096, 32768, 8, H100),
@@ -234,6 +236,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("a small model, Ethernet", SMALL, 64, 2048, 8, ETHERNET),
         case("just full", SMALL, 16, 1024, 4, full),
         case("a byte less: nothing fits", SMALL, 16, 1024, 4, less),
+        case("just room for replicas", SMALL, 16, 1024, 4, whole),
+        case("a byte less: no replicas", SMALL, 16, 1024, 4, parted),
     ]
     unseen: list[Case] = []
     while len(unseen) < 6:
@@ -252,10 +256,10 @@ def clear(p: Problem) -> bool:
     return not any(1.02 < t / min(times) < 1.1 for t in times)
 
 
-def _just_full() -> float:
-    """Bytes that the leanest layout of that case holds."""
+def _just_full(among: Sequence[str] = LAYOUTS) -> float:
+    """Bytes that the leanest of these layouts holds in those cases."""
     p = {**SMALL, "B": 16, "S": 1024, "n_chips": 4, **H100}
-    return min(loads(layout, p)[0] for layout in LAYOUTS)
+    return min(loads(layout, p)[0] for layout in among)
 
 
 EXERCISE = Exercise(
