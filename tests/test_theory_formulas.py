@@ -31,6 +31,7 @@ from twophase.theory import (
     local_attention,
     mixture_of_experts,
     params,
+    pruning,
     sharding,
     speculative_decoding,
     two_phases,
@@ -45,6 +46,7 @@ ROOMS = (
     two_phases,
     mixture_of_experts,
     speculative_decoding,
+    pruning,
     beyond_attention,
     grouped_query_attention,
     local_attention,
@@ -72,6 +74,7 @@ NO_FORMULA = {
     "expected_chips",  # binomial coefficients
     "expected_tokens_by_place",  # an acceptance for each place
     "best_draft_length",  # lists of measurements
+    "pruned",  # an architecture goes in and comes out
 }
 FORMULAS = [f for room in ROOMS for f in public(room) if f.__name__ not in NO_FORMULA]
 IDS = [f"{f.__module__.rsplit('.', 1)[1]}.{f.__name__}" for f in FORMULAS]

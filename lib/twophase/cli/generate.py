@@ -20,8 +20,8 @@ from twophase.cli.drafting import (
     tpot_without_drafts,
 )
 from twophase.cli.interrupt import loading
-from twophase.cli.quantized_speakers import open_directory
 from twophase.cli.speakers import CourseModel, Speaker
+from twophase.cli.stored_speakers import open_directory
 
 if TYPE_CHECKING:
     from twophase.models.generate import Generation

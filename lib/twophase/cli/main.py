@@ -160,6 +160,14 @@ ENTRIES = (
         "A checkpoint in fewer bits: round to nearest, GPTQ or AWQ.",
         "twophase quantize gqa --method awq --bits 4 --group 64 --out gqa-awq",
     ),
+    Entry(
+        MEASURE,
+        "prune",
+        "prune",
+        "prune",
+        "A smaller checkpoint: without the layers, heads and channels that matter least.",
+        "twophase prune gqa --keep layers=3,channels=50% --out gqa-pruned",
+    ),
 )
 
 

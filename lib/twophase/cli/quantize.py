@@ -58,7 +58,7 @@ def quantize(
         check_out(out)
         with loading():
             source = open_source(checkpoint)
-        texts = _read(text, "train"), _read(held_out, "held_out")
+        texts = read_text(text, "train"), read_text(held_out, "held_out")
         facts = _run(source, how, method, texts, windows, seed, out)
     except ValueError as error:
         typer.echo(f"twophase quantize: {error}", err=True)
@@ -115,7 +115,8 @@ def _format(bits: int, group: str, affine: bool) -> IntegerFormat:
     return IntegerFormat(bits, size, affine, torch.bfloat16)
 
 
-def _read(path: Path | None, split: str) -> bytes:
+def read_text(path: Path | None, split: str) -> bytes:
+    """The bytes of a file, or of a split of the corpus. ValueError if it cannot be read."""
     from twophase.models import corpus
 
     if path is None:

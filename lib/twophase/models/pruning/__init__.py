@@ -11,15 +11,21 @@ from twophase.models.pruning.importance import (
 )
 from twophase.models.pruning.select import keep_best
 from twophase.models.pruning.silence import silenced
+from twophase.models.pruning.sparse import stored_bytes, with_zeros
+from twophase.models.pruning.stages import Stage, prune
 
 __all__ = [
     "MEASURES",
     "UNITS",
     "Kept",
+    "Stage",
     "cut",
     "importance",
     "keep_best",
     "leave_one_out",
     "loss_without",
+    "prune",
     "silenced",
+    "stored_bytes",
+    "with_zeros",
 ]

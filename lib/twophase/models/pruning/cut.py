@@ -166,7 +166,11 @@ def _config(c: Config, layers: list[int], D: int, widths: list[LayerWidths]) -> 
         F=F,
         N=N,
         K=K,
-        attention=tuple(c.mixers[layer] for layer in layers),
+        attention=(
+            c.attention
+            if isinstance(c.attention, str)
+            else tuple(c.mixers[layer] for layer in layers)
+        ),
         kv_source=(
             None if c.kv_source is None else tuple(layers.index(c.source(x)) for x in layers)
         ),

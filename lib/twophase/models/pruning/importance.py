@@ -18,16 +18,23 @@ from twophase.models.pruning.silence import SEAMS, per_unit, silenced
 from twophase.models.transformer import Transformer
 
 UNITS = ("layers", "heads", "channels", "width")
+Progress = Callable[[int, int], None]
 MEASURES = ("activation", "gradient", "leave_one_out", "random")
 
 
 def importance(
-    model: Transformer, tokens: torch.Tensor, unit: str, measure: str, seed: int = 1
+    model: Transformer,
+    tokens: torch.Tensor,
+    unit: str,
+    measure: str,
+    seed: int = 1,
+    progress: Progress | None = None,
 ) -> torch.Tensor:
     """The importance of every unit on tokens, int64 [B, T + 1]: fp64 [L] for layers, [L, N] for
     heads, [L, F] for channels, [D] for the width; larger matters more.
 
-    NaN where a layer has fewer. `seed` is of `random`. Raises ValueError for another unit or
+    NaN where a layer has fewer. `seed` is of `random`; `progress` is told passes done and passes in
+    all. Raises ValueError for another unit or
     measure, for `leave_one_out` of the width, which has no seam, and for layers without heads or
     channels that a seam shows (states, latents, experts).
     """
@@ -42,7 +49,7 @@ def importance(
         found = torch.rand(_shape(model, unit), generator=generator, dtype=torch.float64)
         return found.masked_fill(_missing(model, unit), torch.nan)
     if measure == "leave_one_out":
-        return leave_one_out(model, tokens, unit)
+        return leave_one_out(model, tokens, unit, progress)
     return _by_activation(model, tokens, unit, measure == "gradient")
 
 
@@ -53,7 +60,9 @@ def loss_without(model: Transformer, tokens: torch.Tensor) -> float:
         return float(_loss(model, tokens))
 
 
-def leave_one_out(model: Transformer, tokens: torch.Tensor, unit: str) -> torch.Tensor:
+def leave_one_out(
+    model: Transformer, tokens: torch.Tensor, unit: str, progress: Progress | None = None
+) -> torch.Tensor:
     """How much the loss rises, in nats per token, without each unit: exact, and a pass for each."""
     if unit == "width":
         raise ValueError(
@@ -62,13 +71,16 @@ def leave_one_out(model: Transformer, tokens: torch.Tensor, unit: str) -> torch.
         )
     whole = loss_without(model, tokens)
     found = torch.full(_shape(model, unit), torch.nan, dtype=torch.float64)
-    for place in (~_missing(model, unit)).nonzero().tolist():
+    places = (~_missing(model, unit)).nonzero().tolist()
+    for done, place in enumerate(places, 1):
         layer = place[0]
         gone: dict[str, object] = {
             unit: [layer] if unit == "layers" else {layer: [place[1]]},
         }
         with silenced(model, **gone):  # type: ignore[arg-type]
             found[tuple(place)] = loss_without(model, tokens) - whole
+        if progress:
+            progress(done, len(places))
     return found
 
 

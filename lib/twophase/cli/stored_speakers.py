@@ -1,9 +1,10 @@
-"""Models that `twophase quantize` wrote, as `twophase generate` speaks with them."""
+"""Models that `twophase quantize` and `twophase prune` wrote, as `twophase generate` speaks with
+them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twophase.cli.speakers import (
     CourseModel,
@@ -21,43 +22,50 @@ if TYPE_CHECKING:
 def open_directory(
     folder: Path, device: str, dtype: str, stop: list[str], token_ids: bool
 ) -> Speaker:
-    """What speaks for a directory: a quantized model, by bytes or by its tokenizer, or a Hugging
-    Face model. ValueError for a directory that cannot be read."""
-    from twophase.models.quantize.directory import is_quantized
-
-    if not is_quantized(folder):
+    """What speaks for a directory: a model that was written here, by bytes or by its tokenizer, or
+    a Hugging Face model. ValueError for a directory that cannot be read."""
+    if _written_by(folder) is None:
         return HuggingFaceModel(folder, device, dtype, stop, token_ids)
     if token_ids or (folder / "tokenizer.json").is_file():
-        return QuantizedDirectory(folder, device, dtype, stop, token_ids)
-    return QuantizedCourseModel(folder, device, dtype, stop)
+        return StoredDirectory(folder, device, dtype, stop, token_ids)
+    return StoredCourseModel(folder, device, dtype, stop)
 
 
-class QuantizedCourseModel(CourseModel):
-    """A quantized checkpoint of the course: its tokens are bytes."""
+def _written_by(folder: Path) -> Any:
+    """The module whose `card` and `load` know this directory; None if none of ours does."""
+    from twophase.models.pruning import directory as pruning
+    from twophase.models.quantize import directory as quantize
+
+    if quantize.is_quantized(folder):
+        return quantize
+    return pruning if pruning.is_pruned(folder) else None
+
+
+class StoredCourseModel(CourseModel):
+    """A checkpoint of the course in fewer bits or with parts cut: its tokens are bytes."""
 
     def __init__(self, folder: Path, device: str, dtype: str, stop: list[str]) -> None:
         super().__init__(str(folder), device, dtype, stop)
         self.folder = folder
 
     def load(self, n_tokens: int) -> Transformer:
-        """The model, its other weights in the dtype they are stored in, unless one is asked for."""
-        from twophase.models.quantize.directory import load
+        """The model, in the dtype it is stored in, unless one is asked for."""
+        model: Transformer = _written_by(self.folder).load(self.folder, self.dtype, self.device)
+        return model
 
-        return load(self.folder, self.dtype, self.device)
 
-
-class QuantizedDirectory(HuggingFaceModel):
-    """A quantized Hugging Face model, beside its tokenizer."""
+class StoredDirectory(HuggingFaceModel):
+    """The same of a Hugging Face model, beside its tokenizer."""
 
     def __init__(
         self, folder: Path, device: str, dtype: str, stop: list[str], token_ids: bool
     ) -> None:
         from twophase.models import hugging_face
-        from twophase.models.quantize.directory import card
 
         self.name, self.folder, self.stop_texts = str(folder), folder, stop
         self.device, self.dtype = find_device(device), find_dtype(dtype)
-        self.V, self.context = (card(folder)["config"][key] for key in ("V", "context"))
+        sizes = _written_by(folder).card(folder)["config"]
+        self.V, self.context = sizes["V"], sizes["context"]
         self.tokenizer = None if token_ids else hugging_face.Tokenizer(folder, self.V)
         note(*(self.tokenizer.notes if self.tokenizer else ()))
         has_ends = (folder / "config.json").is_file()
@@ -66,11 +74,10 @@ class QuantizedDirectory(HuggingFaceModel):
 
     def load(self, n_tokens: int) -> Transformer:
         """The model, after a word if so many tokens are more than it was made for."""
-        from twophase.models.quantize.directory import load
-
         if n_tokens > self.context:
             note(
                 f"prompt and new tokens are {n_tokens:,}, but this model was made for"
                 f" {self.context:,} positions."
             )
-        return load(self.folder, self.dtype, self.device)
+        model: Transformer = _written_by(self.folder).load(self.folder, self.dtype, self.device)
+        return model

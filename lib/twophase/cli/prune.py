@@ -1,0 +1,200 @@
+"""`twophase prune`: a smaller checkpoint from a larger one, and what that changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from twophase.cli.interrupt import loading
+from twophase.cli.quantize import LONGEST_WINDOW, Source, open_source, read_text
+
+if TYPE_CHECKING:
+    from twophase.models.transformer import Transformer
+
+BESIDE = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
+NAMES = {"layers": "layers", "kv_heads": "heads", "channels": "channels", "width": "width"}
+TIMED_TOKENS = 32
+
+
+def prune(
+    checkpoint: Annotated[
+        str, typer.Argument(help="A checkpoint of the course, or a Hugging Face directory.")
+    ],
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="How many stay, of every layer: layers=3,kv_heads=1,channels=50%,width=96."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the pruned model goes.")],
+    measure: Annotated[
+        str, typer.Option(help="activation, gradient, leave_one_out or random.")
+    ] = "gradient",
+    calibrate: Annotated[
+        Path | None, typer.Option(help="A text to measure on. Default: the course's corpus.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="A text to be judged by. Default: what the corpus keeps.")
+    ] = None,
+    windows: Annotated[int, typer.Option(help="Windows of text to measure on.")] = 8,
+    seed: Annotated[int, typer.Option(help="Which windows; what random draws.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> None:
+    """Cut the layers, KV heads (with the query heads that read them), MLP channels and numbers of
+    the stream out of CHECKPOINT that matter least, and say what that changed: parameters, bytes,
+    bits per byte of unseen text, time a token. `twophase generate --checkpoint DIR` runs it.
+
+    Example: twophase prune gqa --keep layers=3,channels=50% --calibrate my.txt --out gqa-pruned
+    """
+    from twophase.models.pruning import MEASURES
+
+    try:
+        if measure not in MEASURES:
+            raise ValueError(f"--measure is one of {', '.join(MEASURES)}; got {measure}.")
+        asked = _asked(keep)
+        _check_out(out)
+        with loading():
+            source = open_source(checkpoint)
+        texts = read_text(calibrate, "train"), read_text(held_out, "held_out")
+        facts = _run(source, asked, measure, texts, windows, seed, out)
+    except ValueError as error:
+        typer.echo(f"twophase prune: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(json.dumps(facts, indent=2) if as_json else _sentences(facts, out))
+
+
+def _asked(keep: str) -> dict[str, tuple[float, bool]]:
+    """By unit, how many stay, and whether that is percent. ValueError for what says nothing."""
+    found: dict[str, tuple[float, bool]] = {}
+    for part in keep.split(","):
+        name, _, n = (word.strip() for word in part.partition("="))
+        number = n.removesuffix("%").strip()
+        if name not in NAMES or not number.isdecimal() or int(number) < 1 or NAMES[name] in found:
+            raise ValueError(
+                f"--keep names each of {', '.join(NAMES)} once at most, with a whole number or"
+                f" percent from 1 on, as in layers=3,channels=50%; got {part.strip() or keep!r}."
+            )
+        found[NAMES[name]] = (int(number), n.endswith("%"))
+    return found
+
+
+def _numbers(model: Transformer, asked: dict[str, tuple[float, bool]]) -> dict[str, int]:
+    """Percent as numbers of what the model has, rounded down, one at least. ValueError for more
+    than there is."""
+    c = model.config
+    widest = [c.at(layer) for layer in range(c.L)]
+    least = {
+        "layers": c.L,
+        "heads": min(own.K for own in widest),
+        "channels": min(own.F for own in widest),
+        "width": c.D,
+    }
+    found = {}
+    for unit, (n, percent) in asked.items():
+        found[unit] = max(1, int(least[unit] * n // 100)) if percent else int(n)
+        if found[unit] > least[unit]:
+            name = next(key for key, value in NAMES.items() if value == unit)
+            raise ValueError(f"--keep {name}={found[unit]}: this model has {least[unit]}.")
+    return found
+
+
+def _check_out(out: Path) -> None:
+    """ValueError unless a pruned model may go to this directory."""
+    from twophase.models.pruning.directory import is_pruned
+
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: name a directory.")
+    if out.is_dir() and any(out.iterdir()) and not is_pruned(out):
+        raise ValueError(f"--out {out} holds other files: name a new directory.")
+
+
+def _run(
+    source: Source,
+    asked: dict[str, tuple[float, bool]],
+    measure: str,
+    texts: tuple[bytes, bytes],
+    n_windows: int,
+    seed: int,
+    out: Path,
+) -> dict[str, Any]:
+    """Measure, cut, judge, save; what was seen, as plain data."""
+    from twophase.models import pruning
+    from twophase.models.pruning.directory import save
+    from twophase.models.quantize.texts import calibration_windows, text_bits_per_byte
+
+    model = source.model
+    keep, T = _numbers(model, asked), min(model.config.context, LONGEST_WINDOW)
+    tokens = calibration_windows(texts[0], source.encode, n_windows, T + 1, seed)
+    started = time.perf_counter()
+    with Bar() as bar:
+        made, stages = pruning.prune(model, keep, measure, tokens, seed, bar)
+    took_s = time.perf_counter() - started
+    both = (model, made)
+    facts = {
+        "source": source.name,
+        "calibration": [*tokens.shape, seed],
+        "stages": [stage.facts() for stage in stages],
+        "n_params": [it.n_params for it in both],
+        "weight_bytes": [it.n_params * it.embed_tokens.weight.element_size() for it in both],
+        "bits_per_byte": [text_bits_per_byte(it, texts[1], source.encode, T) for it in both],
+        "tpot_s": [_tpot_s(it, tokens[0, :16].tolist()) for it in both],
+        "pruning_s": took_s,
+    }
+    theirs = None
+    if source.folder is not None:
+        theirs = json.loads((source.folder / "config.json").read_text(encoding="utf-8"))
+    # a checkpoint of the course is stored in bf16, as whatever is cut from it
+    facts["transformers"] = save(made if theirs else made.bfloat16(), out, facts, theirs)
+    for name in BESIDE if source.folder else ():
+        if source.folder and (source.folder / name).is_file():
+            shutil.copy(source.folder / name, out / name)
+    return facts
+
+
+def _tpot_s(model: Transformer, prompt: list[int]) -> float:
+    """Seconds a token of one sequence, as the plain model runs here."""
+    from twophase.models.generate import complete
+
+    return complete(model, prompt, TIMED_TOKENS, temperature=0).tpot_s
+
+
+class Bar:
+    """What is being measured and how far that is, on stderr, gone at the end."""
+
+    def __init__(self) -> None:
+        columns = TextColumn("leaving out {task.description}"), BarColumn(), MofNCompleteColumn()
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("parts", total=None)
+
+    def __call__(self, unit: str, done: int, total: int) -> None:
+        self._bar.update(self._task, description=unit, completed=done, total=total)
+
+    def __enter__(self) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+
+def _sentences(facts: dict[str, Any], out: Path) -> str:
+    (whole, left), (before, after) = facts["n_params"], facts["bits_per_byte"]
+    large, small = facts["weight_bytes"]
+    slow, fast = facts["tpot_s"]
+    stages = ", ".join(f"{s['n']} {s['unit']} by {s['measure']}" for s in facts["stages"])
+    reads = "transformers reads it, too" if facts["transformers"] else "only twophase reads it"
+    return (
+        f"{facts['source']}, keeping {stages}: {whole:,} parameters are {left:,} now"
+        f" ({1 - left / whole:.0%} less; {large / 1e6:,.2f} MB are {small / 1e6:,.2f} MB as they"
+        f" run), {before:.4f} bits per byte of unseen text are {after:.4f} ({after - before:+.4f}),"
+        f" {slow * 1e3:.2f} ms a token are {fast * 1e3:.2f} ms;"
+        f" {facts['pruning_s']:.1f} s; {reads}."
+        f' Try it: twophase generate --checkpoint {out} "def read_lines(path):"'
+    )
