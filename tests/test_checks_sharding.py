@@ -20,7 +20,7 @@ from twophase.measure.events import EventLog
 from twophase.theory import messages, sharded_step
 from twophase.theory.architecture import Architecture
 from twophase.theory.links import Link
-from twophase.theory.sharded_step import Pass
+from twophase.theory.sharded_pass import Load, Pass
 
 
 def test_the_ring_of_the_task_is_that_of_the_kernels() -> None:
@@ -130,7 +130,7 @@ def test_logs_of_the_task_are_what_the_tracer_writes(label: str) -> None:
         assert reductions == [e["n_bytes"] for e in expected if e["op"] == "all_reduce"]
 
 
-CUT: dict[str, Callable[[Pass, int], sharded_step.Load]] = {
+CUT: dict[str, Callable[[Pass, int], Load]] = {
     "tensor": lambda work, n: sharded_step.tensor(work, (n,)),
     "batch": lambda work, n: sharded_step.tensor(work, (n,), "batch"),
     "length": lambda work, n: sharded_step.tensor(work, (n,), "length"),

@@ -14,7 +14,7 @@ from twophase.theory import collectives, messages, sharded_step, sharding
 from twophase.theory.catalog import hardware, link, model
 from twophase.theory.deployment import Deployment
 from twophase.theory.links import LINKS
-from twophase.theory.sharded_step import Pass
+from twophase.theory.sharded_pass import Pass
 from twophase.theory.workload import Workload
 
 CHIPS = st.integers(1, 24)
@@ -293,7 +293,7 @@ def test_experts_on_their_own_chips_read_what_the_formula_of_even_routing_says()
 def test_what_is_no_cut_of_a_cache_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="cut by one of heads, batch, length"):
         sharded_step.tensor(Pass(LLAMA, 1, 1), (2,), "depth")
-    with pytest.raises(ValueError, match="of latents by heads"):
+    with pytest.raises(ValueError, match="keeps no keys and values in all layers"):
         sharded_step.tensor(Pass(model("deepseek-v3"), 1, 1), (2,), "length")
 
 

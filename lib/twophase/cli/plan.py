@@ -13,6 +13,7 @@ from twophase.cli.plan_table import show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.plan import plan_deployment
+from twophase.theory.sharded_layouts import LAYOUTS
 from twophase.theory.weight_format import read_dtype
 from twophase.theory.workload import Workload
 
@@ -52,9 +53,18 @@ def plan(
             parser=whole, help="Output tokens, for requests per second, latency and cost."
         ),
     ] = None,
-    chips: Annotated[
-        int, typer.Option(parser=whole, help="Chips that share the model, tensor parallel.")
-    ] = 1,
+    chips: Annotated[int, typer.Option(parser=whole, help="Chips that share the model.")] = 1,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            help=f"How they share it, messages counted: {', '.join(LAYOUTS)}. Default: tensor,"
+            " messages not counted."
+        ),
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(help="What joins them, such as infiniband. Default: the chip's usual link."),
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +117,8 @@ def plan(
             overhead_fraction=overhead,
             usable_fraction=usable,
             price_per_chip_hour=price_per_hour,
+            layout=layout,
+            link=link,
         )
         result = plan_deployment(arch, catalog.hardware(hardware), workload)
     except ValueError as error:

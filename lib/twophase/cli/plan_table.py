@@ -11,6 +11,7 @@ BINDS = {
     "memory": "memory: it does not fit",
     "bandwidth": "memory bandwidth: a step reads for longer than it computes",
     "compute": "compute: a step computes for longer than it reads",
+    "links": "links: a step sends for longer than it reads or computes",
 }
 Row = tuple[str, str, str]
 
@@ -21,7 +22,7 @@ def show(result: Plan, console: Console) -> None:
     chips = f"{w.n_chips:,} x {result.hardware}" if w.n_chips > 1 else result.hardware
     console.print(
         f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context"
-        f" {w.context:,}"
+        f" {w.context:,}" + (f", layout {w.layout}" if w.layout else "")
     )
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(no_wrap=True)
@@ -95,6 +96,17 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
 
 
 def _step_rows(p: Step) -> list[Row]:
+    sent: list[Row] = []
+    both = "perfect overlap", "no overlap"
+    if p.step_send_s is not None and p.step_sent_bytes is not None:
+        sent = [
+            (
+                "Step, links",
+                duration(p.step_send_s),
+                f"{gigabytes(p.step_sent_bytes)} sent by a chip",
+            )
+        ]
+        both = "reads and computes at once, then sends", "reads, computes, sends"
     return [
         (
             "Critical batch",
@@ -111,8 +123,9 @@ def _step_rows(p: Step) -> list[Row]:
         ("Step-time floor", duration(p.step_time_floor_s), "the weights of one token read once"),
         ("Step, memory", duration(p.step_memory_s), f"{gigabytes(p.step_bytes)} read on a chip"),
         ("Step, compute", duration(p.step_compute_s), f"{p.step_flops / 1e12:.3g} TFLOP on a chip"),
-        ("Step time, max", duration(p.step_time_s), "perfect overlap"),
-        ("Step time, sum", duration(p.step_time_sum_s), "no overlap"),
+        *sent,
+        ("Step time, max", duration(p.step_time_s), both[0]),
+        ("Step time, sum", duration(p.step_time_sum_s), both[1]),
     ]
 
 

@@ -36,6 +36,14 @@ _ALIASES = {
     "ethernet": "Ethernet 100G",
 }
 
+_USUAL_LINKS = {
+    "H100 SXM": "NVLink 4",
+    "H200 SXM": "NVLink 4",
+    "TPU v5e": "TPU v5e ICI",
+    "TPU v5e, worked": "TPU v5e ICI",
+    "TPU v5p": "TPU v5p ICI",
+}
+
 
 def model(name: str) -> Architecture:
     """The catalog's model of that name. ValueError lists the known ones and the closest."""
@@ -67,3 +75,14 @@ def _find(name: str, known: Iterable[str], kind: str) -> str:
     close = difflib.get_close_matches(wanted, by_plain, n=1, cutoff=0.5)
     hint = f" Did you mean {by_plain[close[0]]}?" if close else ""
     raise ValueError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(by_plain.values())}.")
+
+
+def usual_link(chip: Hardware) -> Link:
+    """What joins these chips where nothing else is said: NVLink inside a machine of H100s, ICI in a
+    TPU slice. ValueError for chips of which the catalog does not know it."""
+    if chip.name not in _USUAL_LINKS:
+        raise ValueError(
+            f"The catalog does not know what joins {chip.name}s: say it with --link, one of"
+            f" {', '.join(LINKS)}."
+        )
+    return LINKS[_USUAL_LINKS[chip.name]]

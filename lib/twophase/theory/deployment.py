@@ -16,6 +16,7 @@ from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, bytes_per_value
 from twophase.theory.layout import chip_part
 from twophase.theory.two_phases import forward_flops
+from twophase.theory.weight_format import stored_bytes
 from twophase.theory.workload import LARGEST, Workload
 
 MOST_CHIPS = 10**6
@@ -23,12 +24,14 @@ MOST_CHIPS = 10**6
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a step if only reading took time, if only computing did, and of both together."""
+    """Seconds of a step if only reading took time, if only computing did, and of both together;
+    what is sent after them is in the latter two."""
 
     memory_s: float
     compute_s: float
     overlapped_s: float
     sum_s: float
+    send_s: float = 0.0
 
     def both(self) -> tuple[float, float]:
         """With perfect overlap, and with none."""
@@ -68,12 +71,9 @@ class Deployment:
         return self.w.exact("usable_fraction") * Fraction(exact(self.chip.hbm_bytes)[0])
 
     def _in_formats(self, parts: dict[str, Number]) -> Number:
-        """Bytes of parameters by part: attention and MLP in the weights' format, the rest in that
-        of the embeddings."""
-        narrow = parts["attention"] + parts["mlp"]
-        rest = sum(parts.values()) - narrow
+        """Bytes of parameters by part."""
         kept = Fraction(bytes_per_value(self.w.kept))
-        return narrow * self.w.bytes_per_weight() + rest * kept
+        return stored_bytes(parts, self.w.bytes_per_weight(), kept)
 
     @cached_property
     def weight_bytes(self) -> Fraction:
@@ -89,10 +89,17 @@ class Deployment:
 
     def total_bytes(self, B: int, S: int) -> Fraction:
         """Weights, caches, activations and overhead."""
+        return self._total(self.weight_bytes, self.held_cache_bytes(B, S))
+
+    def held_cache_bytes(self, B: int, S: int) -> Fraction:
+        """Caches of B sequences that the chip keeps."""
+        return B * self.cache_bytes(S)
+
+    def _total(self, weight_bytes: Fraction, cache_bytes: Fraction) -> Fraction:
         w = self.w
         total = kv_cache.memory_bytes(
-            self.weight_bytes,
-            B * self.cache_bytes(S),
+            weight_bytes,
+            cache_bytes,
             w.exact("activation_bytes"),
             w.exact("overhead_bytes"),
             w.exact("overhead_fraction"),
@@ -111,10 +118,14 @@ class Deployment:
             )
         )
 
+    def fits(self, B: int, S: int) -> bool:
+        """Whether B sequences of S positions fit."""
+        return self.max_batch(S) >= B
+
     def max_context(self, B: int) -> int | None:
         """The longest context that B sequences can have; None if every cache stops growing
         before."""
-        found = largest(lambda S: self.max_batch(S) >= B)
+        found = largest(lambda S: self.fits(B, S))
         return None if found == LARGEST else found
 
     def chips_needed(self, B: int, S: int) -> int | None:
@@ -122,19 +133,28 @@ class Deployment:
         what every chip keeps a copy of is too much for one."""
 
         def too_few(n: int) -> bool:
-            return self.on(n).max_batch(S) < B
+            return not self.on(n).fits(B, S)
 
         fewest = largest(too_few, MOST_CHIPS) + 1
         return None if fewest > MOST_CHIPS else fewest
 
     def on(self, n_chips: int) -> "Deployment":
         """The same on another number of chips."""
-        return Deployment(self.arch, self.chip, replace(self.w, n_chips=n_chips))
+        return self.with_workload(replace(self.w, n_chips=n_chips))
+
+    def with_workload(self, w: Workload) -> "Deployment":
+        """The same for another workload."""
+        return replace(self, w=w)
 
     def step_weight_bytes(self, n_tokens: int) -> float:
         """Weights that a step of so many tokens reads: one per sequence in decoding, the whole
         prompt in prefill."""
         return float(self._in_formats(self.part.step_breakdown(n_tokens)))
+
+    def step_bytes(self, B: int, S: int) -> float:
+        """Weights and caches that a decode step of B sequences reads."""
+        read = self.step_weight_bytes(B)
+        return float(latency_throughput.step_bytes(read, B, float(self.cache_bytes(S))))
 
     def step_flops(self, B: int, S: Number) -> float:
         """FLOPs of a decode step of B sequences, S keys each."""
@@ -182,6 +202,15 @@ class Deployment:
         """Times of one prompt of T tokens, alone."""
         return self._times(self.step_weight_bytes(T), 0, 0.0, self.prefill_flops(T))
 
+    def prompt(self, T: int) -> Times:
+        """Times that a prompt takes of the machine's: here those of one alone."""
+        return self.prefill(T)
+
+    @property
+    def sequences_at_once(self) -> int:
+        """In multiples of how many sequences no chip waits: all chips work on every one."""
+        return 1
+
     def weights_alone(self, B: int) -> Times:
         """Times of a step of B tokens without any attention to caches."""
         flops = float(forward_flops(B, self.part.n_matmul_params()))
@@ -206,12 +235,13 @@ class Deployment:
         """The smallest batch whose products take longer than its reading; None if no batch's do.
 
         Weights are read once and a mixture's experts less and less often, so that there is one
-        such point at most.
+        such point at most; where sequences are dealt out, of the batches that leave no chip idle.
         """
+        each = self.sequences_at_once
 
-        def reads_longer(B: int) -> bool:
-            found = times(B)
+        def reads_longer(n: int) -> bool:
+            found = times(n * each)
             return found.compute_s <= found.memory_s
 
-        last = largest(reads_longer)
-        return None if last == LARGEST else last + 1
+        last = largest(reads_longer, LARGEST // each)
+        return None if last == LARGEST // each else (last + 1) * each

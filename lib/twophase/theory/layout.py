@@ -6,9 +6,11 @@ and vocabulary rows are divided; norms, routers and MLA's projections into laten
 chip. Where a division leaves a rest, the fullest chip is counted: the others wait for it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from twophase.theory._ops import ceil_div
+from twophase.theory._domain import Number
+from twophase.theory._ops import ceil_div, minimum
 from twophase.theory.architecture import Architecture
 from twophase.theory.grouped_query_attention import kv_heads_per_chip
 from twophase.theory.sizes import LayerWidths
@@ -62,6 +64,77 @@ def chip_part(arch: Architecture, n_chips: int) -> Architecture:
         V=ceil_div(arch.V, n_chips),
         moe=moe,
         **{name: ceil_div(getattr(arch, name), n_chips) for name in states},
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A chip's layers in a pipeline, as an architecture of their own. The first stage embeds, the
+    last has the final norm and the head; a tied embedding is on both."""
+
+    arch: Architecture
+    first: bool
+    last: bool
+
+    def stored(self) -> dict[str, Number]:
+        """Parameters by part, as `Architecture.breakdown` has them."""
+        return self._own(dict(self.arch.breakdown()))
+
+    def read(self, n_tokens: Number) -> dict[str, Number]:
+        """Those that a step of so many tokens reads: of an embedding that is not the head, rows."""
+        parts = self._own(self.arch.step_breakdown(n_tokens))
+        if self.first and not self.last:
+            parts["embedding"] = minimum(n_tokens, self.arch.V) * self.arch.D
+        return parts
+
+    def _own(self, parts: dict[str, Number]) -> dict[str, Number]:
+        a = self.arch
+        if not self.first:
+            parts["positions"] = 0
+            if not (self.last and a.tied_embeddings):
+                parts["embedding"] = 0
+        if not self.last:
+            parts["head"] = 0
+            parts["norms"] = parts["norms"] - a.D * (2 if a.norm == "layer" else 1)
+        return parts
+
+
+@lru_cache(maxsize=256)
+def stages(arch: Architecture, n_stages: int) -> tuple[Stage, ...]:
+    """The stages of a pipeline: layers dealt out one after the other, the first L % n_stages stages
+    one more. ValueError for more stages than layers, and where a layer would read the keys of
+    another stage's."""
+    if n_stages > arch.L:
+        raise ValueError(
+            f"{arch.name} has {arch.L} layers: a pipeline of {n_stages:,} stages has none for some;"
+            f" take at most {arch.L} chips, or another layout."
+        )
+    each, more = divmod(arch.L, n_stages)
+    ends = [(i + 1) * each + min(i + 1, more) for i in range(n_stages)]
+    return tuple(
+        Stage(_some_layers(arch, start, end), start == 0, end == arch.L)
+        for start, end in zip([0, *ends], ends, strict=False)
+    )
+
+
+def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
+    sources = arch.kv_source and arch.kv_source[start:end]
+    if sources and min(sources) < start:
+        raise ValueError(
+            f"layers {start} to {end - 1} of {arch.name} read the keys of layer {min(sources)},"
+            " which would be in another stage: take fewer chips, or another layout."
+        )
+    moe = arch.moe
+    if moe is not None:
+        dense = min(max(moe.n_dense_layers - start, 0), end - start)
+        moe = replace(moe, n_dense_layers=dense)
+    return replace(
+        arch,
+        L=end - start,
+        attention=arch.attention if isinstance(arch.attention, str) else arch.attention[start:end],
+        widths=arch.widths and arch.widths[start:end],
+        kv_source=sources and tuple(source - start for source in sources),
+        moe=moe,
     )
 
 

@@ -20,13 +20,15 @@ _NCCL = "hop: hwLat of NCCL's tuning model, ring, protocol LL, github.com/NVIDIA
 @dataclass(frozen=True)
 class Link:
     """One kind of wire. `wraps_at`: an axis whose length is a multiple of it is a closed ring, any
-    other an open line; None: a switch, where every chip reaches every other."""
+    other an open line; None: a switch, where every chip reaches every other. `usual_chips`: how
+    many it joins in the machines that are mostly sold."""
 
     name: str
     sent_bytes_per_s: float
     hop_s: float
     n_axes: int = 1
     wraps_at: int | None = None
+    usual_chips: int | None = None
     source: str = ""
     date: str = ""
 
@@ -42,6 +44,16 @@ class Link:
     def hops(self, sides: tuple[int, ...]) -> int:
         """Hops of an all-gather over these axes, the longest way that a piece goes."""
         return sum(int(collectives.ring_hops(side, self.closed(side))) for side in sides)
+
+    def mesh(self, n_chips: int) -> tuple[int, ...]:
+        """The squarest mesh of so many chips on all axes: 4 x 4 for 16 chips on two, 2 x 4 for 8.
+        Behind a switch there is one axis."""
+        sides: list[int] = []
+        for axes in range(self.n_axes, 1, -1):
+            root = round(n_chips ** (1 / axes) + 1)
+            side = max(s for s in range(1, root + 1) if n_chips % s == 0 and s**axes <= n_chips)
+            sides, n_chips = [*sides, side], n_chips // side
+        return tuple(side for side in (*sides, n_chips) if side > 1) or (1,)
 
     def time_s(self, kind: str, array_bytes: Number, sides: tuple[int, ...]) -> float:
         """Seconds of a collective over axes of so many chips. `array_bytes`: of the whole array
@@ -99,6 +111,7 @@ LINKS = (
         name="NVLink 4",
         sent_bytes_per_s=450e9,
         hop_s=0.6e-6,
+        usual_chips=8,
         source=f"900 GB/s of both directions: NVIDIA H100 data sheet; {_NCCL}",
         date="2023-07",
     ),

@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from twophase.theory import latency_throughput
+from twophase.theory import catalog, latency_throughput
 from twophase.theory.architecture import Architecture
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan_notes import assumptions, warnings
 from twophase.theory.remedies import Change, remedies
+from twophase.theory.sharded_deployment import ShardedDeployment
 from twophase.theory.workload import Workload
 
 
@@ -36,7 +37,8 @@ class Memory:
 @dataclass(frozen=True)
 class Step:
     """One decode step at the full context, on the fullest chip. `step_time_s` takes perfect
-    overlap, `step_time_sum_s` none."""
+    overlap of reading and computing, `step_time_sum_s` none; in a layout what is sent comes after
+    them in both."""
 
     critical_batch: int | None
     critical_batch_weights: int | None
@@ -48,6 +50,8 @@ class Step:
     step_time_floor_s: float
     step_time_s: float
     step_time_sum_s: float
+    step_sent_bytes: float | None = None
+    step_send_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with a schema number; the three parts side by side."""
-        found = {"schema": 2} | asdict(self)
+        found = {"schema": 3} | asdict(self)
         for part, kind in (("memory", Memory), ("step", Step), ("service", Service)):
             found |= found.pop(part) or dict.fromkeys(kind.__dataclass_fields__)
         return found
@@ -98,9 +102,9 @@ class Plan:
 
 def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> Plan:
     """The plan for this model on `workload.n_chips` of these chips. ValueError if the chip lacks
-    the compute format."""
+    the compute format, or the layout cannot cut the model so."""
     chip.peak_flops_per_s(workload.compute)
-    d = Deployment(arch, chip, workload)
+    d = _deployment(arch, chip, workload)
     memory = _memory(d)
     step = _step(d) if memory.fits else None
     return Plan(
@@ -114,22 +118,29 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
         service=_service(d) if memory.fits else None,
         binds=_binds(step),
         would_fit=remedies(d),
-        assumptions=assumptions(arch, workload, runs=memory.fits),
+        assumptions=assumptions(d, runs=memory.fits),
         warnings=warnings(d),
     )
+
+
+def _deployment(arch: Architecture, chip: Hardware, w: Workload) -> Deployment:
+    if w.layout is None:
+        return Deployment(arch, chip, w)
+    link = catalog.link(w.link) if w.link is not None else catalog.usual_link(chip)
+    return ShardedDeployment(arch, chip, w, link)
 
 
 def _memory(d: Deployment) -> Memory:
     w = d.w
     per_sequence, total = d.cache_bytes(w.context), d.total_bytes(w.batch, w.context)
-    activations = w.exact("activation_bytes")
+    activations, caches = w.exact("activation_bytes"), d.held_cache_bytes(w.batch, w.context)
     max_batch = d.max_batch(w.context)
     return Memory(
         weight_bytes=_plain(d.weight_bytes),
-        cache_bytes=_plain(w.batch * per_sequence),
+        cache_bytes=_plain(caches),
         cache_bytes_per_sequence=_plain(per_sequence),
         activation_bytes=_plain(activations),
-        overhead_bytes=_plain(total - d.weight_bytes - w.batch * per_sequence - activations),
+        overhead_bytes=_plain(total - d.weight_bytes - caches - activations),
         total_bytes=_plain(total),
         usable_bytes=_plain(d.usable_bytes),
         capacity_bytes=d.chip.hbm_bytes,
@@ -143,12 +154,14 @@ def _memory(d: Deployment) -> Memory:
 def _step(d: Deployment) -> Step:
     w = d.w
     times = d.step(w.batch, w.context)
-    read = d.step_weight_bytes(w.batch)
+    sent = None
+    if isinstance(d, ShardedDeployment):
+        sent = d.load(w.batch, w.context).sent_bytes
     return Step(
         critical_batch=d.critical_batch(lambda B: d.step(B, w.context)),
         critical_batch_weights=d.critical_batch(d.weights_alone),
-        step_weight_bytes=read,
-        step_bytes=latency_throughput.step_bytes(read, w.batch, float(d.cache_bytes(w.context))),
+        step_weight_bytes=d.step_weight_bytes(w.batch),
+        step_bytes=d.step_bytes(w.batch, w.context),
         step_flops=d.step_flops(w.batch, w.context),
         step_memory_s=times.memory_s,
         step_compute_s=times.compute_s,
@@ -157,6 +170,8 @@ def _step(d: Deployment) -> Step:
         ),
         step_time_s=times.overlapped_s,
         step_time_sum_s=times.sum_s,
+        step_sent_bytes=sent,
+        step_send_s=None if sent is None else times.send_s,
     )
 
 
@@ -176,9 +191,10 @@ def _service(d: Deployment) -> Service:
     )
     if w.n_output is None:
         return decoding
+    charged = d.prompt(w.prompt)
     request_s, request_sum_s = (
         latency_throughput.machine_time_per_request_s(p, s, w.batch, w.n_output)
-        for p, s in zip(prefill.both(), step.both(), strict=True)
+        for p, s in zip(charged.both(), step.both(), strict=True)
     )
     at_best_s = _least_machine_time_s(d, w.n_output)
     latency_s, rate, price = w.batch * request_s, w.n_output / request_s, w.price_per_chip_hour
@@ -197,7 +213,7 @@ def _service(d: Deployment) -> Service:
         requests_per_s_sum=1 / request_sum_s,
         request_latency_s=latency_s,
         tpot_s=tpot,
-        prefill_share=decoding.ttft_s / request_s,
+        prefill_share=charged.overlapped_s / request_s,
         tokens_per_s=rate,
         tokens_per_s_sum=w.n_output / request_sum_s,
         ceiling_tokens_per_s=w.n_output / at_best_s,
@@ -217,9 +233,14 @@ def _least_machine_time_s(d: Deployment, n_output: int) -> float:
 
 
 def _binds(step: Step | None) -> str:
-    """What stands in the way first: "memory" (it does not fit), "bandwidth" or "compute"."""
+    """What stands in the way first: "memory" (it does not fit), "bandwidth", "compute", or
+    "links"."""
     if step is None:
         return "memory"
+    if step.step_send_s is not None and step.step_send_s > max(
+        step.step_memory_s, step.step_compute_s
+    ):
+        return "links"
     return "compute" if step.step_compute_s > step.step_memory_s else "bandwidth"
 
 

@@ -3,19 +3,34 @@
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
 from twophase.theory.layout import uneven_cuts
+from twophase.theory.sharded_deployment import ShardedDeployment
 from twophase.theory.workload import Workload
 
 LITTLE_LEFT = 0.05
+LAYOUTS = {
+    "tensor": "heads, MLP columns and vocabulary divided, norms on every chip, caches by KV head",
+    "batch-split": "heads, MLP columns and vocabulary divided evenly, caches by sequence",
+    "length-split": "heads, MLP columns and vocabulary divided evenly, caches by position",
+    "sequence": "weights and caches whole on every chip, a prompt's positions divided; in decode"
+    " every chip does the same",
+    "stationary": "every matrix divided both ways and evenly, caches by sequence and head",
+    "pipeline": "layers divided, as many micro-batches in flight as chips, or as sequences",
+    "experts": "whole experts divided, all other weights on every chip, sequences dealt out with"
+    " their caches",
+    "replicas": "the whole model on every chip, sequences dealt out",
+    "gathered": "weights in pieces, each layer's gathered before use (FSDP), sequences dealt out",
+}
 
 
-def assumptions(arch: Architecture, w: Workload, *, runs: bool = True) -> tuple[str, ...]:
+def assumptions(d: Deployment, *, runs: bool = True) -> tuple[str, ...]:
     """What the numbers of a plan rest on; of one that does not fit, and so never runs, those of its
     memory alone."""
+    arch, w = d.arch, d.w
     positions = f"{w.context:,} positions in every sequence"
     usable = f"an engine uses {w.usable_fraction:g} of a chip's memory (--usable)"
     if not runs:
         about = (_formats(w), usable, f"memory is for {positions}")
-        return (*about, *_chips(arch, w, "sizes are"), *_reserve(w))
+        return (*about, *(_layout(d) or _chips(arch, w, "sizes are")), *_reserve(w))
     return (
         f"{_formats(w)}; products in {w.compute}",
         usable,
@@ -24,7 +39,7 @@ def assumptions(arch: Architecture, w: Workload, *, runs: bool = True) -> tuple[
         f"memory and the step are for {positions}; TTFT is for one"
         f" prompt of {w.prompt:,} tokens on an idle machine",
         *_experts(arch),
-        *_chips(arch, w, "communication not counted; sizes and times are"),
+        *(_layout(d) or _chips(arch, w, "communication not counted; sizes and times are")),
         *_requests(w),
         *(["MLA decodes in its absorbed form, from the latents"] if arch.mla else []),
         *_reserve(w),
@@ -64,6 +79,22 @@ def _chips(arch: Architecture, w: Workload, fullest: str) -> list[str]:
     ]
 
 
+def _layout(d: Deployment) -> list[str]:
+    """How the chips share the model, and what carries their messages."""
+    w = d.w
+    if not isinstance(d, ShardedDeployment):
+        return []
+    sides = d.link.mesh(w.n_chips)
+    mesh = "" if len(sides) == 1 else f", {' x '.join(map(str, sides))}"
+    return [
+        f"layout {w.layout} over {w.n_chips:,} chips: {LAYOUTS[str(w.layout)]}; sizes and times are"
+        " those of the fullest chip",
+        f"messages over {d.link.name}{mesh}: {d.link.sent_bytes_per_s / 1e9:g} GB/s and"
+        f" {d.link.hop_s * 1e6:g} us a hop, one after the other and after the work; a library's"
+        " own time for a call is not counted",
+    ]
+
+
 def _requests(w: Workload) -> list[str]:
     if w.n_output is None:
         return ["no --output, so no requests: throughput is that of decoding, prompts not counted"]
@@ -88,4 +119,26 @@ def warnings(d: Deployment) -> tuple[str, ...]:
         lines.append(f"only {float(free):.1%} of the usable memory is left")
     if d.arch.max_context is not None and w.context > d.arch.max_context:
         lines.append(f"the model is made for at most {d.arch.max_context:,} positions")
+    if isinstance(d, ShardedDeployment):
+        return (*lines, *_of_layout(d))
     return (*lines, *uneven_cuts(d.arch, w.n_chips, w.split_cache))
+
+
+def _of_layout(d: ShardedDeployment) -> list[str]:
+    """What a layout makes of this model, this batch and this link."""
+    w, lines = d.w, []
+    if w.layout == "tensor":
+        for line in uneven_cuts(d.arch, w.n_chips, "heads"):
+            lines.append(line.split("; --split-cache")[0])
+    each = d.sequences_at_once
+    if w.batch % each:
+        lines.append(
+            f"{w.batch:,} sequences are no multiple of {each:,}: some chips wait for others"
+        )
+    most = d.link.usual_chips
+    if most is not None and w.n_chips > most:
+        lines.append(
+            f"{d.link.name} usually joins {most} chips of one machine, not {w.n_chips:,}; between"
+            " machines there is --link infiniband or ethernet"
+        )
+    return lines

@@ -33,16 +33,18 @@ def remedies(d: Deployment) -> tuple[Change, ...]:
 def _chips(d: Deployment) -> Iterator[Change]:
     fewest: int | None = None
     for formats in _formats(d):
-        found = Deployment(d.arch, d.chip, replace(d.w, **formats))  # type: ignore[arg-type]
-        if found.max_batch(d.w.context) >= d.w.batch:
+        found = d.with_workload(replace(d.w, **formats))  # type: ignore[arg-type]
+        if found.fits(d.w.batch, d.w.context):
             yield {**formats}
             return
         needed = found.chips_needed(d.w.batch, d.w.context)
         if needed is not None and (fewest is None or needed < fewest):
             fewest = needed
             yield {"n_chips": needed, **formats}
-    if fewest is None and d.w.split_cache == "heads":  # each chip's copy of the cache is too much
-        evenly = Deployment(d.arch, d.chip, replace(d.w, split_cache="evenly"))
+    if (
+        fewest is None and d.w.layout is None and d.w.split_cache == "heads"
+    ):  # each chip's copy of the cache is too much
+        evenly = d.with_workload(replace(d.w, split_cache="evenly"))
         yield from ({"split_cache": "evenly", **change} for change in _chips(evenly))
 
 

@@ -1,10 +1,22 @@
-"""The format that a model's weights are stored in, out of a Hugging Face config.json."""
+"""The formats that a model's weights are stored in: bytes by part, and what a Hugging Face
+config.json says."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from twophase.theory._domain import Number
+
 PLAIN = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
+
+
+def stored_bytes(
+    parts: Mapping[str, Number], bytes_per_weight: Number, bytes_per_kept: Number
+) -> Number:
+    """Bytes of parameters by part (`Architecture.breakdown`): attention and MLP in the weights'
+    format, embedding, head, norms and router in the one that narrow checkpoints keep for them."""
+    narrow = parts["attention"] + parts["mlp"]
+    return narrow * bytes_per_weight + (sum(parts.values()) - narrow) * bytes_per_kept
 
 
 def read_dtype(config: Mapping[str, Any]) -> str:

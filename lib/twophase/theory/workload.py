@@ -29,6 +29,9 @@ class Workload:
 
     `split_cache`: "heads" gives each chip the KV heads of its query heads (a latent has no heads:
     every chip keeps all of it); "evenly" cuts by position or by sequence.
+
+    `layout`: one of `sharded_layouts`, for chips that `link` joins (of the catalog; None: the one
+    that usually does); without one, tensor parallelism whose messages are not counted.
     """
 
     batch: int = 1
@@ -46,6 +49,8 @@ class Workload:
     overhead_fraction: float = 0
     usable_fraction: float = 0.9
     price_per_chip_hour: float | None = None
+    layout: str | None = None
+    link: str | None = None
 
     def __post_init__(self) -> None:
         for name in WHOLE:
@@ -72,6 +77,13 @@ class Workload:
             raise ValueError(
                 f"split_cache must be {' or '.join(SPLITS)}, but it is {self.split_cache!r}."
             )
+        if self.layout is not None and self.split_cache != "heads":
+            raise ValueError(
+                "split_cache is for plans without a layout: a layout says where caches lie"
+                " (batch-split, length-split)."
+            )
+        if self.layout is None and self.link is not None:
+            raise ValueError("A link carries the messages of a layout: say which layout, too.")
         for dtype in (self.weights, self.kv, self.compute, self.kept):
             bytes_per_value(dtype)
 

@@ -1,0 +1,101 @@
+"""A pass of a model on chips that share it, and what the fullest chip has to do in it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from twophase.theory import messages
+from twophase.theory._domain import Number
+from twophase.theory.architecture import Architecture
+from twophase.theory.hardware import Hardware
+from twophase.theory.links import Link
+from twophase.theory.messages import Messages
+from twophase.theory.weight_format import stored_bytes
+
+
+@dataclass(frozen=True)
+class Pass:
+    """B sequences with T new tokens each and S positions in the end: decode with T = 1, prefill
+    with T = S. bytes_per_kept: of embedding, head, norms and router, if not bytes_per_param."""
+
+    arch: Architecture
+    B: int
+    S: Number
+    T: int = 1
+    bytes_per_param: Number = 2
+    bytes_per_kv: Number = 2
+    bytes_per_activation: Number = 2
+    bytes_per_kept: Number | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all sequences."""
+        return self.B * self.T
+
+    def flops(self, arch: Architecture, B: float) -> float:
+        """FLOPs of this pass for B sequences of a model, or of a chip's part of one."""
+        if self.T == 1:
+            return float(arch.decode_step_flops(B, self.S))
+        return float(arch.prefill_flops(B, self.T, head_at_last_only=True))
+
+    def stored(self, parts: dict[str, Number]) -> Number:
+        """Bytes of parameters by part."""
+        kept = self.bytes_per_param if self.bytes_per_kept is None else self.bytes_per_kept
+        return stored_bytes(parts, self.bytes_per_param, kept)
+
+    def weights(self, arch: Architecture) -> Number:
+        """Bytes of all weights of a model, or of a chip's part of one; exact, if the formats are
+        fractions."""
+        return self.stored(dict(arch.breakdown()))
+
+    def weights_read(self, arch: Architecture, n_tokens: float) -> float:
+        """Bytes of weights that so many tokens need."""
+        return float(self.stored(arch.step_breakdown(n_tokens)))
+
+    def caches(self, arch: Architecture, B: Number, S: Number) -> Number:
+        """Bytes of B caches of S positions."""
+        return B * arch.cache_bytes(S, self.bytes_per_kv)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the fullest chip has to do in one pass. What it reads of both comes from its memory;
+    messages: what it takes part in, one after the other."""
+
+    weight_bytes: Number
+    cache_bytes: Number
+    weight_read_bytes: float
+    cache_read_bytes: float
+    flops: float
+    messages: Messages
+
+    @property
+    def held_bytes(self) -> Number:
+        """Weights and caches in the chip's memory."""
+        return self.weight_bytes + self.cache_bytes
+
+    @property
+    def read_bytes(self) -> float:
+        """Weights and caches that the pass reads."""
+        return self.weight_read_bytes + self.cache_read_bytes
+
+    @cached_property
+    def sent_bytes(self) -> float:
+        """Bytes that the chip sends."""
+        return float(messages.sent_bytes(self.messages))
+
+    def work_s(self, chip: Hardware, dtype: str = "bf16") -> float:
+        """Seconds of reading or computing, whichever takes longer."""
+        return max(
+            self.read_bytes / chip.hbm_bytes_per_s, self.flops / chip.peak_flops_per_s(dtype)
+        )
+
+    def sending_s(self, link: Link) -> float:
+        """Seconds of all messages."""
+        return messages.time_s(self.messages, link)
+
+    def step_s(
+        self, chip: Hardware, link: Link, dtype: str = "bf16", overlap: bool = False
+    ) -> float:
+        """Seconds of the pass: the work, then the messages; with perfect overlap, the longer."""
+        both = self.work_s(chip, dtype), self.sending_s(link)
+        return max(both) if overlap else sum(both)
