@@ -53,6 +53,7 @@ def test_a_person_reads_it_in_a_sentence():
     ("given", "sentence"),
     [
         (["--draft", "drat"], "drat"),
+        (["--draft", "eagle"], "eagle was trained on target, not on gqa"),
         (["--draft", "draft", "--no-cache"], "leave out --no-cache"),
         (["--draft", "draft", "--drafted", "0"], "--drafted is 1 to 64 tokens at a time; got 0"),
         (["--draft", "draft", "--drafted", "65"], "got 65"),
@@ -82,3 +83,13 @@ def test_tokens_that_one_of_them_lacks_are_no_difference():
     check_tokenizers({"a": 0, "b": 1}, {"a": 0, "b": 1, "<pad>": 2}, "small")
     with pytest.raises(ValueError, match="its token 1 is 'c', the model's is 'b'"):
         check_tokenizers({"a": 0, "b": 1}, {"a": 0, "c": 1}, "small")
+
+
+def test_heads_draft_for_the_model_that_they_were_trained_on():
+    asked = ("--model", "target", *GREEDY)
+    plain = facts(*asked)
+    for draft in ("heads", "eagle", "mtp"):
+        found = facts("--draft", draft, "--drafted", "3", *asked)
+        assert found["text"] == plain["text"]
+        assert found["draft"]["by"] == draft
+        assert found["draft"]["tokens_per_call"] > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -15,15 +16,14 @@ from twophase.checks.law import law
 from twophase.kernels.speculative_decoding import (
     ROOT,
     Verified,
-    acceptance_probability,
     chain,
     depths,
-    residual,
     tree_mask,
     verify,
     verify_greedy,
     verify_tree,
 )
+from twophase.kernels.speculative_faults import FAULTS, leaves_out_the_bonus
 
 V = 3
 Laws = Callable[[Sequence[int]], torch.Tensor]  # the tokens so far -> the law of the next, [V]
@@ -104,59 +104,29 @@ def test_a_draft_that_is_the_target_is_never_refused():
     assert all(seen)
 
 
-# Faults that were published, each with the least that it moves the law of three tokens here.
-def keeps_its_law_after_a_refusal(target_probs, draft_probs, drafted, choose):
-    for i, token in enumerate(drafted):
-        a = acceptance_probability(target_probs[i], draft_probs[i], token)
-        if choose(torch.tensor([1 - a, a])) == 0:
-            return Verified(tuple(range(i)), choose(target_probs[i]))  # not from the residual
-    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
-
-
-def swaps_the_two(target_probs, draft_probs, drafted, choose):
-    for i, token in enumerate(drafted):
-        a = acceptance_probability(draft_probs[i], target_probs[i], token)
-        if choose(torch.tensor([1 - a, a])) == 0:
-            return Verified(tuple(range(i)), choose(residual(draft_probs[i], target_probs[i])))
-    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
-
-
-def takes_the_likeliest_of_the_residual(target_probs, draft_probs, drafted, choose):
-    for i, token in enumerate(drafted):
-        a = acceptance_probability(target_probs[i], draft_probs[i], token)
-        if choose(torch.tensor([1 - a, a])) == 0:
-            return Verified(
-                tuple(range(i)), int(residual(target_probs[i], draft_probs[i]).argmax())
-            )
-    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
-
-
-def reads_the_laws_one_row_late(target_probs, draft_probs, drafted, choose):
-    return verify(torch.cat([target_probs[1:], target_probs[-1:]]), draft_probs, drafted, choose)
-
-
-def accepts_what_the_target_finds_likely(target_probs, draft_probs, drafted, choose):
-    for i, token in enumerate(drafted):
-        if target_probs[i, token] < 0.3:
-            return Verified(tuple(range(i)), choose(residual(target_probs[i], draft_probs[i])))
-    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        keeps_its_law_after_a_refusal,
-        swaps_the_two,
-        takes_the_likeliest_of_the_residual,
-        reads_the_laws_one_row_late,
-        accepts_what_the_target_finds_likely,
-    ],
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_each_published_fault_moves_the_law(fault):
     target, draft = random_laws(5), random_laws(105)
-    found = said_law(target, draft, 2, 3, fault)
+    found = said_law(target, draft, 2, 3, FAULTS[fault])
     assert sum(found.values()) == pytest.approx(1.0)  # it still says something, always
+    # each is published; 0.02 is the least that one of them moves the law of three tokens here
     assert total_variation(found, target_law(target, 3)) > 0.02
+
+
+def test_a_bonus_left_out_costs_tokens_and_no_exactness():
+    target, draft = random_laws(5), random_laws(105)
+    said: dict[bool, list[float]] = {True: [], False: []}
+
+    def judge(*args, bonus):
+        verdict = verify(*args) if bonus else leaves_out_the_bonus(*args)
+        said[bonus].append(len(verdict.kept) + 1)
+        return verdict
+
+    for bonus in said:
+        found = said_law(target, draft, 2, 3, partial(judge, bonus=bonus))
+        assert total_variation(found, target_law(target, 3)) < 1e-12
+    assert max(said[True]) == 3
+    assert max(said[False]) == 2
 
 
 def tree_law(target: Laws, draft: Laws, widths: Sequence[int], *, put_back: bool) -> dict:

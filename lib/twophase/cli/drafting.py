@@ -35,12 +35,19 @@ def check_draft(draft: str | None, drafted: int, cache: bool) -> None:
 def load_drafter(
     draft: str, speaker: Speaker, device: str, dtype: str, path: str, n_tokens: int
 ) -> Drafter:
-    """What drafts for the model that speaks: the text itself, a checkpoint of the course, or a
-    directory. ValueError if its tokens are others."""
-    from twophase.models.speculative_decoding import LookupDrafter, ModelDrafter
+    """What drafts for the model that speaks: the text itself, heads that were trained on it, a
+    checkpoint of the course, or a directory. ValueError if its tokens are others."""
+    from twophase.models.speculative_decoding import LookupDrafter, ModelDrafter, trained
 
     if draft == LOOKUP:
         return LookupDrafter()
+    if draft in trained.NAMES:
+        if not isinstance(speaker, CourseModel):
+            raise ValueError(
+                f"{draft} was trained on a model of the course: give a directory a draft with the"
+                " same tokenizer, or lookup."
+            )
+        return trained.drafter(draft, speaker.load(n_tokens), speaker.name)
     if isinstance(speaker, CourseModel):
         return ModelDrafter(CourseModel(draft, device, dtype, []).load(n_tokens), draft, path)
     assert isinstance(speaker, HuggingFaceModel)

@@ -97,7 +97,8 @@ def generate(
     draft: Annotated[
         str | None,
         typer.Option(
-            help="Who drafts: a checkpoint of the course, a directory, or lookup: the text itself."
+            help="Who drafts: a checkpoint of the course, a directory, lookup (the text itself),"
+            " or, for --model target, trained heads: heads (Medusa's), eagle, mtp."
         ),
     ] = None,
     drafted: Annotated[int, typer.Option(help="Tokens drafted at a time.")] = 4,

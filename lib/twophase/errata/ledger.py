@@ -26,6 +26,7 @@ from twophase.theory import (
     mixture_of_experts,
     params,
     sharding,
+    speculative_decoding,
     two_phases,
 )
 from twophase.theory.sizes import MixtureOfExperts
@@ -42,6 +43,7 @@ MODULES = (
     collectives,
     sharding,
     mixture_of_experts,
+    speculative_decoding,
 )
 UNITS = {
     "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "TFLOP": 1e12, "MiB": 2**20, "GiB": 2**30, "ms": 1e-3, "s": 1.0, "Ki": 1024,

@@ -57,6 +57,10 @@ KINDS: dict[str, dict[str, str]] = {
     "visit": {"token": "int", "choice": "int", "expert": "int", "place": "int?"},
     # A query head was computed with the KV head that is on the chip.
     "attend": {"head": "int", "kv_head": "int"},
+    # A draft proposed tokens to a sequence: token i follows parents[i], -1 is the text itself. Then
+    # the target kept some of them, numbered from 0, and said a token of its own behind these.
+    "draft": {"row": "int", "tokens": "ints", "parents": "ints"},
+    "verdict": {"row": "int", "kept": "ints", "token": "int"},
     # A rank's part in a collective is over: `op` is a method of Comm; `group` are its ranks, `axis`
     # what the group is called; n_bytes is the whole tensor, sent_bytes what this rank sends of it
     # in the ring; `peer` is the other rank of a send or receive. The caller says step, phase and

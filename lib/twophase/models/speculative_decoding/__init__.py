@@ -5,11 +5,15 @@ from twophase.models.speculative_decoding.acceptance import acceptance_rate, sam
 from twophase.models.speculative_decoding.drafts import (
     Draft,
     Drafter,
+    FeatureReader,
     LookupDrafter,
     ModelDrafter,
 )
+from twophase.models.speculative_decoding.features import FeatureDrafter, FeatureHead
 from twophase.models.speculative_decoding.law import Law
+from twophase.models.speculative_decoding.log import speculation_log
 from twophase.models.speculative_decoding.loop import Call, Speculation, speculate, speculate_batch
+from twophase.models.speculative_decoding.medusa import MedusaDrafter, MedusaHeads
 from twophase.models.speculative_decoding.skipping import without_layers
 from twophase.models.speculative_decoding.trees import TreeDrafter
 
@@ -17,8 +21,13 @@ __all__ = [
     "Call",
     "Draft",
     "Drafter",
+    "FeatureDrafter",
+    "FeatureHead",
+    "FeatureReader",
     "Law",
     "LookupDrafter",
+    "MedusaDrafter",
+    "MedusaHeads",
     "ModelDrafter",
     "Speculation",
     "TreeDrafter",
@@ -26,5 +35,6 @@ __all__ = [
     "sample_batch",
     "speculate",
     "speculate_batch",
+    "speculation_log",
     "without_layers",
 ]

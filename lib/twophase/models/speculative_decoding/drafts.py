@@ -3,7 +3,7 @@ lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -53,6 +53,16 @@ class Drafter(Protocol):
         self, texts: Sequence[Text], counts: Sequence[int], law: Law, dice: Callable[[int], Choose]
     ) -> list[Draft]:
         """Drafts that reach up to `counts[b]` tokens ahead of each text, drawn by `dice(b)`."""
+
+
+@runtime_checkable
+class FeatureReader(Drafter, Protocol):
+    """A drafter that reads, besides the text, what the target made of it."""
+
+    def see(self, features: Sequence[torch.Tensor | None]) -> None:
+        """The target's stream after its last norm at the tokens of each text that it has read and
+        that stay, [n, D], from where the last call ended; None for a text that it did not read. The
+        last token of a text is read by the next verification only."""
 
 
 class ModelDrafter:

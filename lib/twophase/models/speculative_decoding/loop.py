@@ -6,7 +6,7 @@ says one token, as a plain step does.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +14,11 @@ import torch
 
 from twophase.kernels.sampling import Choose, stop_reason
 from twophase.kernels.span import whole
-from twophase.kernels.speculative_decoding import (
-    Verified,
-    chain,
-    depths,
-    tree_mask,
-    verify_greedy,
-    verify_tree,
-)
+from twophase.kernels.speculative_decoding import depths
 from twophase.models.cache import Cache
-from twophase.models.generate import Generation, check_generation, last_logits, on_path
-from twophase.models.speculative_decoding.drafts import Draft, Drafter
+from twophase.models.generate import Generation, check_generation, on_path
+from twophase.models.speculative_decoding.drafts import Drafter, FeatureReader
+from twophase.models.speculative_decoding.judging import Judge
 from twophase.models.speculative_decoding.law import Dice, Law
 from twophase.models.transformer import Transformer
 
@@ -118,76 +112,12 @@ def speculate_batch(
     size = drafter.begin(target.config.V, len(prompts), longest, gamma)
     cache = target.new_cache(len(prompts), longest + size, rollback=gamma)
     run, dice = on_path(target, path), Dice(generators, choose)
-    return _loop(_Target(target, run, law, dice), drafter, cache, n_new, gamma, stop, records)
-
-
-@dataclass
-class _Target:
-    """The model that judges, with the law and the dice that it shares with the draft."""
-
-    model: Transformer
-    run: Callable[..., torch.Tensor]
-    law: Law
-    dice: Dice
-
-    def first(self, prompts: Sequence[Sequence[int]], cache: Cache) -> list[int]:
-        """Read the prompts; the first token of each."""
-        logits = last_logits(self.run, self.model.device, prompts, cache)  # [B, V]
-        if self.law.greedy:
-            return [int(best) for best in logits.argmax(-1)]
-        return [self.dice.of(b)(probs) for b, probs in enumerate(self.law.probs(logits))]
-
-    def judge(
-        self, said: Sequence[int | None], drafts: Sequence[Draft], cache: Cache
-    ) -> list[Verified | None]:
-        """The last token said and the drafted ones, of every sequence that goes on (`said[b]` is
-        not None), in one pass, or in one each where trees differ; what stays is committed."""
-        verdicts: list[Verified | None] = [None] * len(said)
-        for rows in _passes(drafts):
-            fed: list[list[int]] = [[] for _ in said]
-            for b in rows:
-                last = said[b]
-                fed[b] = [] if last is None else [last, *drafts[b].tokens]
-            if any(fed):
-                tree = _mask(drafts[b] for b in rows)
-                for b, verdict in self._judge(fed, drafts, tree, cache).items():
-                    verdicts[b] = verdict
-        return verdicts
-
-    def _judge(
-        self,
-        fed: Sequence[Sequence[int]],
-        drafts: Sequence[Draft],
-        tree: torch.Tensor | None,
-        cache: Cache,
-    ) -> dict[int, Verified]:
-        """One pass over the tokens that are fed."""
-        T, counts = max(map(len, fed)), [len(own) for own in fed]
-        block = torch.tensor([[*own, *[0] * (T - len(own))] for own in fed])  # [B, T]
-        block = block.to(self.model.device)
-        logits = self.run(block, cache, n_new=counts, tree=tree, commit=False)  # [B, T, V]
-        verdicts = {
-            b: self._verdict(logits[b, :n], drafts[b], b) for b, n in enumerate(counts) if n
-        }
-        paths = [[0, *(i + 1 for i in verdicts[b].kept)] if n else [] for b, n in enumerate(counts)]
-        if tree is None:
-            cache.commit([len(path) for path in paths])
-        else:
-            cache.commit(paths=paths)
-        return verdicts
-
-    def _verdict(self, logits: torch.Tensor, draft: Draft, b: int) -> Verified:
-        """What stays of one draft, from logits [n + 1, V]."""
-        parents = draft.parents or []
-        if self.law.greedy:
-            return verify_greedy(logits.argmax(-1).tolist(), draft.tokens, parents)
-        probs = self.law.probs(logits)  # [n + 1, V]
-        laws = draft.law(probs.shape[-1]).to(probs.device)  # [n, V]
-        return verify_tree(probs, laws, draft.tokens, parents, self.dice.of(b))
+    reader = drafter if isinstance(drafter, FeatureReader) else None
+    return _loop(Judge(target, run, law, dice, reader), drafter, cache, n_new, gamma, stop, records)
 
 
 def _loop(
-    target: _Target,
+    target: Judge,
     drafter: Drafter,
     cache: Cache,
     n_new: int,
@@ -210,7 +140,7 @@ def _loop(
 
 
 def _draft_and_verify(
-    target: _Target,
+    target: Judge,
     drafter: Drafter,
     cache: Cache,
     n_new: int,
@@ -265,19 +195,3 @@ def _append(
                 record.finish_reason = stop_reason(record.tokens, n_new, stop)
         added.append(record.tokens[before:])
     return added
-
-
-def _passes(drafts: Sequence[Draft]) -> list[list[int]]:
-    """The sequences that are verified together: all of them, if each one's tree is the beginning of
-    the largest, since a pass has one tree; else each by itself."""
-    trees = [draft.parents or [] for draft in drafts]
-    largest = max(trees, key=len)
-    if all(tree == largest[: len(tree)] for tree in trees):
-        return [list(range(len(drafts)))]
-    return [[b] for b in range(len(drafts))]
-
-
-def _mask(drafts: Iterable[Draft]) -> torch.Tensor | None:
-    """What the tokens of these drafts see, bool [T, T]; None where one follows the other."""
-    largest = max((draft.parents or [] for draft in drafts), key=len)
-    return None if largest == chain(len(largest)) else tree_mask(largest)

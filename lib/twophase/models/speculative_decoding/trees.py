@@ -26,7 +26,7 @@ class TreeDrafter(ModelDrafter):
 
     def size(self, gamma: int) -> int:
         """Tokens of a tree of gamma levels, or as many as there are widths for."""
-        return sum(accumulate(self.widths[:gamma], mul))
+        return tree_size(self.widths[:gamma])
 
     def propose(
         self, texts: Sequence[Text], counts: Sequence[int], law: Law, dice: Callable[[int], Choose]
@@ -40,21 +40,14 @@ class TreeDrafter(ModelDrafter):
 
     def _grow(self, b: int, text: Sequence[int], depth: int, law: Law, draw: Choose) -> Draft:
         """One tree, level by level. The whole of it is read again for every level: it is small."""
-        tokens: list[int] = []
-        parents: list[int] = []
-        laws: list[torch.Tensor] = []
-        level = [ROOT]  # the tokens that get children next
-        for width in self.widths[:depth]:
+
+        def logits_behind(
+            level: Sequence[int], tokens: Sequence[int], parents: Sequence[int]
+        ) -> torch.Tensor:
             logits = self._read_tree(b, text, tokens, parents)  # [n + 1, V]
-            grown: list[int] = []
-            for node in level:
-                for token, probs in _candidates(logits[node + 1], width, law, draw):
-                    grown.append(len(tokens))
-                    tokens.append(token)
-                    parents.append(node)
-                    laws.append(probs)
-            level = grown
-        return Draft(tokens, None if law.greedy else torch.stack(laws), parents)
+            return logits[[node + 1 for node in level]]  # [len(level), V]
+
+        return grow(self.widths[:depth], logits_behind, law, draw)
 
     def _read_tree(
         self, b: int, text: Sequence[int], tokens: Sequence[int], parents: Sequence[int]
@@ -80,6 +73,37 @@ class TreeDrafter(ModelDrafter):
             block.to(self.model.device), self.cache, n_new=counts, tree=tree, commit=False
         )  # [B, T, V]
         return logits[b]
+
+
+Behind = Callable[[Sequence[int], Sequence[int], Sequence[int]], torch.Tensor]
+
+
+def grow(widths: Sequence[int], logits_behind: Behind, law: Law, draw: Choose) -> Draft:
+    """A tree with `widths[d]` candidates behind each token of depth d.
+
+    `logits_behind(level, tokens, parents)`: the draft's logits [len(level), V] behind each token of
+    a level, ROOT for the text, in a tree that has these tokens so far.
+    """
+    tokens: list[int] = []
+    parents: list[int] = []
+    laws: list[torch.Tensor] = []
+    level = [ROOT]  # the tokens that get children next
+    for width in widths:
+        logits = logits_behind(level, tokens, parents)  # [len(level), V]
+        grown: list[int] = []
+        for node, row in zip(level, logits, strict=True):
+            for token, probs in _candidates(row, width, law, draw):
+                grown.append(len(tokens))
+                tokens.append(token)
+                parents.append(node)
+                laws.append(probs)
+        level = grown
+    return Draft(tokens, None if law.greedy else torch.stack(laws), parents)
+
+
+def tree_size(widths: Sequence[int]) -> int:
+    """Tokens of a tree of these widths."""
+    return sum(accumulate(widths, mul))
 
 
 def _candidates(
