@@ -16,6 +16,7 @@ from twophase.models.pruning import (
     MEASURES,
     UNITS,
     Kept,
+    channels_going,
     cut,
     importance,
     keep_best,
@@ -275,3 +276,13 @@ def test_what_cannot_be_measured_is_refused_by_a_sentence():
         importance(model(EXPERTS), TOKENS, "channels", "activation")
     with pytest.raises(ValueError, match="layer 1 has no heads that can be cut"):
         importance(model(STATE), TOKENS, "heads", "random")
+
+
+def test_the_log_of_channels_that_go_has_the_loss_of_the_model_without_them():
+    net = model("gqa")
+    log = channels_going(net, TOKENS, 1, [3, 0, 7, 2], [0, 1, 3])
+    assert [event["gone"] for event in log] == [[], [3], [3, 0, 7]]
+    assert log[0]["loss"] == loss_without(net, TOKENS)
+    without = cut(net, Kept(channels={1: rest(F, [0, 3, 7])}))
+    assert log[2]["loss"] == pytest.approx(loss_without(without, TOKENS), abs=1e-5)
+    assert {event["layer"] for event in log} == {1}

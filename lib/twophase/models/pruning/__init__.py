@@ -2,6 +2,7 @@
 loads."""
 
 from twophase.models.pruning.cut import Kept, cut
+from twophase.models.pruning.going import channels_going
 from twophase.models.pruning.importance import (
     MEASURES,
     UNITS,
@@ -19,6 +20,7 @@ __all__ = [
     "UNITS",
     "Kept",
     "Stage",
+    "channels_going",
     "cut",
     "importance",
     "keep_best",

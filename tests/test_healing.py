@@ -1,0 +1,82 @@
+"""The committed table of healing came from the committed weights, and its losses teach what they
+say."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional
+
+from twophase.kernels.pruning import hidden_loss, logits_loss
+from twophase.models import checkpoints, corpus
+from twophase.models.optimizer import MuonAdamW
+from twophase.models.pruning import healing
+
+TOKENS = torch.from_numpy(corpus.load("train")[:258].astype("int64")).view(2, 129)
+
+
+@pytest.fixture(scope="module")
+def room() -> healing.Classroom:
+    return healing.Classroom()
+
+
+def test_the_table_has_every_way_at_equal_tokens_with_as_many_seeds(room) -> None:
+    found = healing.result()
+    assert found["params"] == room.half.n_params
+    assert found["layers"] == room.kept
+    ways: dict[tuple[str, str], set[int]] = {}
+    for run in found["runs"]:
+        ways.setdefault((run["start"], run["way"]), set()).add(run["seed"])
+        assert [tokens for tokens, _ in run["curve"]] == [
+            tokens for tokens, _ in found["runs"][0]["curve"]
+        ]
+        assert run["curve"][-1][1] < run["curve"][0][1]
+    assert set(ways) == set(healing.WAYS)
+    assert len({frozenset(seeds) for seeds in ways.values()}) == 1
+    assert len(next(iter(ways.values()))) >= 3
+
+
+def test_a_table_of_other_weights_is_refused(tmp_path) -> None:
+    text = healing.RESULT.read_text(encoding="utf-8")
+    sha = healing.result()["source_sha256"]
+    (tmp_path / "healed.json").write_text(text.replace(sha, "0" * 64))
+    with pytest.raises(ValueError, match="made from other weights of gqa: run"):
+        healing.result(tmp_path / "healed.json")
+
+
+def test_half_a_model_is_half_a_model(room) -> None:
+    assert room.half.config.L == healing.LAYERS
+    assert room.half.config.F == healing.CHANNELS
+    assert room.half.n_params < 0.55 * room.teacher.n_params
+
+
+def test_lessons_are_the_losses_they_are_named_after(room) -> None:
+    half, teacher = room.half, room.teacher
+    logits, told = half(TOKENS[:, :-1]), teacher(TOKENS[:, :-1])
+    text = functional.cross_entropy(logits.flatten(0, 1), TOKENS[:, 1:].flatten())
+    found = {way: healing.lesson(half, teacher, room.kept, TOKENS, way) for _, way in healing.WAYS}
+    assert torch.allclose(found[healing.TEXT], text)
+    assert torch.allclose(found[healing.LOGITS], logits_loss(logits, told))
+    with healing.streams(half, [0, 1, 2]) as own, healing.streams(teacher, room.kept) as taught:
+        half(TOKENS[:, :-1]), teacher(TOKENS[:, :-1])
+    both = logits_loss(logits, told) + hidden_loss(own, taught)
+    assert torch.allclose(found[healing.BOTH], both)
+    assert not teacher.layers[0]._forward_hooks
+
+
+@pytest.mark.parametrize("way", [healing.TEXT, healing.LOGITS, healing.BOTH])
+def test_a_few_steps_of_each_lesson_lower_it(room, way) -> None:
+    student = copy.deepcopy(room.half).requires_grad_(True)
+    optimizer = MuonAdamW(student, 6e-3, 3e-3, 0.1)
+    losses = []
+    for _ in range(4):
+        loss = healing.lesson(student, room.teacher, room.kept, TOKENS, way)
+        optimizer.zero_grad(student)
+        loss.backward()
+        optimizer.step(1.0)
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+    before = checkpoints.load("gqa").state_dict()
+    assert all(torch.equal(p, before[name]) for name, p in room.teacher.state_dict().items())
