@@ -116,16 +116,15 @@ def test_calibration_sees_every_input_once() -> None:
     assert not any(m._forward_pre_hooks for m in model.modules())
 
 
-def test_on_a_trained_model_gptq_and_awq_lose_less_than_rounding_at_three_bits() -> None:
+def test_on_a_trained_model_gptq_loses_less_than_rounding_at_three_bits() -> None:
+    """AWQ's gain is smaller than the luck of one rounding here (`compared`)."""
     model, data = checkpoints.load("mha"), corpus.load("held_out")
     calibration, how = corpus_windows(16, 128), IntegerFormat(3, 64)
     loss = {
         method: bits_per_byte(quantize(model, method, how, calibration), data, every=300)
-        for method in METHODS
+        for method in ("nearest", "gptq")
     }
-    plain = bits_per_byte(model, data, every=300)
-    assert plain < loss["gptq"] < loss["nearest"]
-    assert plain < loss["awq"] < loss["nearest"]
+    assert bits_per_byte(model, data, every=300) < loss["gptq"] < loss["nearest"]
 
 
 def test_outliers_ruin_int8_activations_and_both_remedies_mend_them() -> None:

@@ -7,10 +7,13 @@ from fractions import Fraction
 
 import gguf
 import pytest
+import torch
 from draws import draws
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.models.quantize.adapters import Adapted
 from twophase.theory import quantization as theory
 from twophase.theory.arithmetic_intensity import critical_batch, time_overlapped_s
 from twophase.theory.two_phases import forward_flops
@@ -89,3 +92,23 @@ def test_blocks_that_do_not_divide_a_row_are_refused() -> None:
         theory.BLOCK_FORMATS["q4_k"].bytes(4, 128)
     with pytest.raises(ValueError, match="group must be"):
         theory.integer_bytes(2, 3, 4, 0)
+
+
+def test_the_largest_number_is_the_last_level_and_errors_are_those_of_even_numbers() -> None:
+    for bits in range(2, 9):
+        how = IntegerFormat(bits, "channel", scale_dtype=torch.float32)
+        scales, _ = how.grid(torch.tensor([[0.5, -3.0, 1.0]]))
+        assert float(scales[0, 0]) == pytest.approx(theory.absmax_step(3.0, bits))
+    x = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
+    step = theory.absmax_step(1.0, 5)
+    error = (step * (x / step).round() - x).pow(2).mean().sqrt()
+    assert float(error) == pytest.approx(theory.rounding_error(step), rel=1e-3)
+    with pytest.raises(ValueError, match="bits must be"):
+        theory.absmax_step(1.0, 1)
+
+
+def test_an_adapter_has_the_numbers_of_its_two_matrices() -> None:
+    linear = torch.nn.Linear(24, 40, bias=False)
+    made = Adapted(linear, 24, 40, rank=3, alpha=6)
+    n = sum(p.numel() for p in made.parameters() if p.requires_grad)
+    assert n == theory.adapter_params(40, 24, 3)

@@ -9,13 +9,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from twophase.theory._domain import Number, formula
-from twophase.theory._ops import ceil_div, maximum
+from twophase.theory._ops import ceil_div, maximum, sqrt
 
 
 @formula(zero_ok=("n",), whole=("n", "bits"))
 def packed_bytes(n: Number, bits: Number) -> Number:
     """Bytes of n codes of so many bits side by side."""
     return ceil_div(n * bits, 8)
+
+
+@formula(whole=("bits",), least={"bits": 2})
+def absmax_step(largest: Number, bits: Number) -> Number:
+    """From one level to the next where the largest magnitude of a group is the last of
+    2**(bits − 1) − 1 levels on its side."""
+    return largest / (2 ** (bits - 1) - 1)
+
+
+@formula()
+def rounding_error(step: Number) -> Number:
+    """Root mean square of what rounding to the nearest multiple of `step` takes from numbers that
+    are spread evenly between levels: step / √12. Wide of the mark once most numbers lie within
+    half a step of 0: these lose all they are."""
+    return step / sqrt(12)
 
 
 @formula(whole=("inputs", "group"))
@@ -104,6 +119,13 @@ def normal_float_bytes(
     blocks = ceil_div(n, block)
     beside = blocks + 4 * ceil_div(blocks, outer) + 4 if double else 4 * blocks
     return ceil_div(n, 2) + beside
+
+
+@formula(whole=("outputs", "inputs", "rank"))
+def adapter_params(outputs: Number, inputs: Number, rank: Number) -> Number:
+    """Numbers of a low-rank adapter beside a matrix [outputs, inputs]: [rank, inputs] and
+    [outputs, rank] (LoRA)."""
+    return rank * (outputs + inputs)
 
 
 @formula()

@@ -1,11 +1,18 @@
-"""What each method loses on trained models, against the bytes that are left: the table behind
-`compared.json`.
+"""What each method and each format loses on trained models, against the bytes that are left: the
+table behind `compared.json`.
 
-`python -m twophase.models.quantize.compared` makes it anew: two members of the family, every method
-at every format, judged on each 64th window of the held-out text (two minutes of one core). Weights
-that are quantized are counted: embedding and norms stay as they are, in bf16.
+`python -m twophase.models.quantize.compared` makes it anew (some minutes of one core). Two members
+of the family, every method at three formats; and one member, every number format, rounded to
+nearest. Judged on each 64th window of the held-out text. Weights that are quantized are counted:
+embedding and norms stay as they are.
+
+One rounding is one draw: a method that happens to lose less may only have been lucky. So every row
+says which draw it is. Draw 0 of `nearest` rounds the weights as they are; the others put random
+scales of about 5 % into the layers before, which changes nothing but the luck. GPTQ and AWQ draw
+other calibration windows. There is one set of weights per member.
 """
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +25,20 @@ from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints, corpus
 from twophase.models.checkpoints import write_card
 from twophase.models.evaluate import bits_per_byte
+from twophase.models.linear import linears
 from twophase.models.quantize.calibration import corpus_windows
+from twophase.models.quantize.folding import folds, scale_inputs
+from twophase.models.quantize.formats import FORMATS as NUMBER_FORMATS
+from twophase.models.quantize.formats import with_rounded_weights
 from twophase.models.quantize.linear import QuantizedLinear
 from twophase.models.quantize.methods import METHODS, quantize
 from twophase.models.transformer import Transformer
 
 TABLE = Path(__file__).with_name("compared.json")
 MEMBERS = ("gqa", "mha")
+OF_FORMATS = "gqa"  # its widths are multiples of 32, as blocks need
 FORMATS = tuple(IntegerFormat(*form, affine=True) for form in ((4, 64), (3, 64), (2, 32)))
+DRAWS = {"nearest": 4, "gptq": 2, "awq": 2}
 WINDOWS, EVERY = 32, 64
 
 
@@ -36,41 +49,81 @@ def bits_per_weight(model: Transformer) -> float:
     return 8 * sum(m.stored.nbytes for m in layers) / n
 
 
+@torch.no_grad()
+def with_random_scales(model: Transformer, draw: int) -> Transformer:
+    """A copy that computes the same: inputs scaled by about 5 %, each by its own factor, wherever
+    scales can be put into the layer before. Draw 0 is the model as it is."""
+    made = copy.deepcopy(model).requires_grad_(False)
+    generator = torch.Generator().manual_seed(draw)
+    layers = dict(linears(made))
+    for fold in folds(made) if draw else ():
+        drawn = torch.randn(layers[fold.readers[0]].in_features, generator=generator)
+        scale_inputs(made, fold, torch.exp(0.05 * drawn))
+    return made
+
+
+def quantized(model: Transformer, method: str, how: IntegerFormat, draw: int) -> Transformer:
+    """One draw of a method."""
+    if method == "nearest":
+        return quantize(with_random_scales(model, draw), method, how)
+    return quantize(model, method, how, corpus_windows(WINDOWS, model.config.context, draw))
+
+
 def rows(member: str, held_out: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The losses of one trained model, as it is and with each method at each format."""
+    """The losses of one trained model, as it is, with each method at each format, and in each
+    number format."""
     model = checkpoints.load(member)
-    calibration = corpus_windows(WINDOWS, model.config.context)
-    plain = {"member": member, "method": "none", "bits_per_weight": 16.0}
-    yield {**plain, "bits_per_byte": bits_per_byte(model, held_out, every=EVERY)}
+
+    def row(method: str, name: str, draw: int, bits: float, made: Transformer) -> dict[str, Any]:
+        loss = bits_per_byte(made, held_out, every=EVERY)
+        facts = {"member": member, "method": method, "format": name, "draw": draw}
+        return {**facts, "bits_per_weight": bits, "bits_per_byte": round(loss, 5)}
+
+    yield row("none", "bf16", 0, 16.0, model)
     for how in FORMATS:
         for method in METHODS:
-            made = quantize(model, method, how, calibration)
-            yield {
-                "member": member,
-                "method": method,
-                "bits": how.bits,
-                "group": how.group,
-                "bits_per_weight": bits_per_weight(made),
-                "bits_per_byte": bits_per_byte(made, held_out, every=EVERY),
-            }
+            for draw in range(DRAWS[method]):
+                made = quantized(model, method, how, draw)
+                yield row(method, format_name(how), draw, bits_per_weight(made), made)
+    for name in NUMBER_FORMATS if member == OF_FORMATS else ():
+        made, bits = with_rounded_weights(model, name)
+        yield row("format", name, 0, bits, made)
+
+
+def format_name(how: IntegerFormat) -> str:
+    """As the formats' own table calls it."""
+    return f"int{how.bits}, groups of {how.group}{', affine' if how.affine else ''}"
 
 
 def table() -> list[dict[str, Any]]:
-    """The rows of `compared.json`."""
-    return json.loads(TABLE.read_text(encoding="utf-8"))["rows"]  # type: ignore[no-any-return]
+    """The rows of `compared.json`. ValueError if they were made of other weights than those that
+    are committed."""
+    found = json.loads(TABLE.read_text(encoding="utf-8"))
+    if found["weights_sha256"] != _digests():
+        raise ValueError(f"{TABLE.name} is of other weights: run `{found['command']}` again.")
+    return found["rows"]  # type: ignore[no-any-return]
+
+
+def _digests() -> dict[str, str]:
+    return {member: checkpoints.card(member)["weights_sha256"] for member in MEMBERS}
 
 
 def main() -> None:
     """Make the table anew, and print it."""
+    torch.set_num_threads(1)
     held_out, found = corpus.load("held_out"), []
     for member in MEMBERS:
         for row in rows(member, held_out):
             found.append(row)
             print(json.dumps(row), flush=True)
-    facts = {"every": EVERY, "windows": WINDOWS, "torch": torch.__version__}
-    write_card(
-        TABLE, {"command": "python -m twophase.models.quantize.compared", **facts, "rows": found}
-    )
+    facts = {
+        "command": "python -m twophase.models.quantize.compared",
+        "every": EVERY,
+        "windows": WINDOWS,
+        "torch": torch.__version__,
+        "weights_sha256": _digests(),
+    }
+    write_card(TABLE, {**facts, "rows": found})
 
 
 if __name__ == "__main__":

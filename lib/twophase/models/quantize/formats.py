@@ -1,0 +1,108 @@
+"""Weights in every format of `kernels.quantization`, for models that are judged and not run fast: a
+copy of the model whose matrices are what their codes stand for."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+
+from twophase.kernels.quantization.floats import E4M3
+from twophase.kernels.quantization.gguf import CODECS
+from twophase.kernels.quantization.integers import IntegerFormat, encode
+from twophase.kernels.quantization.microscaling import encode_mx
+from twophase.kernels.quantization.normal_float import encode_nf4
+from twophase.kernels.quantization.nvfp4 import encode_nvfp4
+from twophase.models.linear import linears
+from twophase.models.quantize.calibration import body_linears
+from twophase.models.transformer import Transformer
+
+Rounded = tuple[torch.Tensor, int]  # a matrix as its codes have it, and their bytes
+Round = Callable[[torch.Tensor], Rounded]
+
+
+def _integers(bits: int, group: int | str, affine: bool = False) -> Round:
+    how = IntegerFormat(bits, group, affine)
+
+    def rounded(w: torch.Tensor) -> Rounded:
+        stored = encode(w, how)
+        return stored.decode(), stored.nbytes
+
+    return rounded
+
+
+def _e4m3(w: torch.Tensor) -> Rounded:
+    """A scale a tensor, so that its largest weight becomes the largest e4m3."""
+    scale = (w.abs().amax() / E4M3.largest).float()
+    codes = E4M3.encode(w.float() / scale, saturate=True)
+    return (E4M3.decode(codes) * scale).float(), w.numel() + scale.nbytes
+
+
+def _nvfp4(w: torch.Tensor) -> Rounded:
+    stored = encode_nvfp4(w)
+    return stored.decode(), stored.nbytes
+
+
+def _mx(element: str) -> Round:
+    def rounded(w: torch.Tensor) -> Rounded:
+        stored = encode_mx(w, element)
+        return stored.decode(), stored.nbytes
+
+    return rounded
+
+
+def _gguf(name: str) -> Round:
+    def rounded(w: torch.Tensor) -> Rounded:
+        packed = CODECS[name].encode(w.float())
+        return CODECS[name].decode(packed), packed.nbytes
+
+    return rounded
+
+
+def _nf4(double: bool) -> Round:
+    def rounded(w: torch.Tensor) -> Rounded:
+        stored = encode_nf4(w, double)
+        return stored.decode(), stored.nbytes
+
+    return rounded
+
+
+FORMATS: dict[str, Round] = {
+    "int8, a scale a tensor": _integers(8, "tensor"),
+    "int8, a scale a channel": _integers(8, "channel"),
+    "e4m3, a scale a tensor": _e4m3,
+    "q8_0": _gguf("q8_0"),
+    "mxfp8": _mx("mxfp8"),
+    "int4, a scale a tensor": _integers(4, "tensor"),
+    "int4, a scale a channel": _integers(4, "channel"),
+    "int4, groups of 64": _integers(4, 64),
+    "int4, groups of 64, affine": _integers(4, 64, affine=True),
+    "int4, groups of 32": _integers(4, 32),
+    "q4_0": _gguf("q4_0"),
+    "nf4": _nf4(double=False),
+    "nf4, double": _nf4(double=True),
+    "mxfp4": _mx("mxfp4"),
+    "nvfp4": _nvfp4,
+    "int3, groups of 64": _integers(3, 64),
+    "int3, groups of 64, affine": _integers(3, 64, affine=True),
+    "int2, groups of 32": _integers(2, 32),
+    "int2, groups of 32, affine": _integers(2, 32, affine=True),
+}
+
+
+@torch.no_grad()
+def with_rounded_weights(model: Transformer, name: str) -> tuple[Transformer, float]:
+    """A copy whose linear layers, the output matrix apart, have the weights of a format (a key of
+    FORMATS), rounded to nearest; and the bits of a weight, scales included.
+
+    ValueError for another format, or for widths that its blocks do not divide.
+    """
+    if name not in FORMATS:
+        raise ValueError(f"a format is one of {'; '.join(FORMATS)}; got {name!r}.")
+    made, n_bytes, n = copy.deepcopy(model).requires_grad_(False), 0, 0
+    wanted = set(body_linears(made))
+    for layer, linear in linears(made):
+        if layer in wanted:
+            weight, taken = FORMATS[name](linear.weight)
+            linear.weight.copy_(weight)
+            n_bytes, n = n_bytes + taken, n + weight.numel()
+    return made, 8 * n_bytes / n
