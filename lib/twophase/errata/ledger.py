@@ -25,6 +25,7 @@ from twophase.theory import (
     local_attention,
     mixture_of_experts,
     params,
+    quantization,
     sharding,
     speculative_decoding,
     two_phases,
@@ -43,6 +44,7 @@ MODULES = (
     collectives,
     sharding,
     mixture_of_experts,
+    quantization,
     speculative_decoding,
 )
 UNITS = {

@@ -18,6 +18,7 @@ TOPICS = {
     "local_attention": "7 Local attention",
     "sharding": "10 Sharding",
     "mixture_of_experts": "11 Mixture of experts",
+    "quantization": "12 Quantization",
     "speculative_decoding": "14 Speculative decoding",
 }
 Inputs = Mapping[str, str | float]

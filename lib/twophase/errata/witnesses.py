@@ -7,9 +7,10 @@ from itertools import product
 from math import log2
 from typing import TYPE_CHECKING
 
+from twophase.errata import rounding
 from twophase.errata.speculation import snippet_law_error, snippet_tokens
 
-__all__ = ["snippet_law_error", "snippet_tokens"]  # beside what is defined here
+__all__ = ["rounding", "snippet_law_error", "snippet_tokens"]  # beside what is defined here
 
 if TYPE_CHECKING:
     import torch
