@@ -135,7 +135,7 @@ def gptq_error_over_best() -> float:
         off = (codes - zero.float()) * found.scales - w
         total += output_error(found.decode() - w, hessian)
         least += float(((off @ hessian) * off).sum(1).min())
-    return total / least
+    return float(total / least)
 
 
 def quantize_group(weight: "torch.Tensor", bits: int = 4, group: int = GROUP) -> tuple:  # type: ignore[type-arg]
@@ -157,7 +157,8 @@ def snippet_worst_error(low: float, high: float, bits: int = 4) -> float:
     w = torch.linspace(low, high, GROUP)[None]
     codes, scales, zeros, _ = quantize_group(w, int(bits))
     error = (codes.float() * scales + zeros - w).abs().max()
-    return float(error) / ((high - low) / (2 ** int(bits) - 1))
+    step = (high - low) / (2 ** int(bits) - 1)
+    return float(error / step)
 
 
 def snippet_lost_codes(bits: int) -> int:
@@ -180,7 +181,7 @@ def snippet_bits_of_a_code() -> int:
     """Bits that a 4-bit code takes as the snippet returns it."""
     import torch
 
-    return 8 * quantize_group(torch.ones(1, GROUP))[0].element_size()
+    return 8 * int(quantize_group(torch.ones(1, GROUP))[0].element_size())
 
 
 def snippet_groups_across_rows(rows: int, width: int) -> int:
