@@ -1,5 +1,5 @@
-"""The verifiers of speculative_decoding-verifier_tests: a right one, and one broken in each way that
-its cases must catch."""
+"""The verifiers of speculative_decoding-verifier_tests: a right one, and one broken in each way
+that its cases must catch."""
 
 from __future__ import annotations
 
@@ -61,24 +61,32 @@ def goes_on(
 MUTANTS: dict[str, Verify] = {
     "draws from the target after a refusal": _broken(instead="choose(target[i])"),
     "does not normalize what is left": _broken(instead="choose(left_over(target[i], draft[i]))"),
-    "divides the draft by the target": _broken(ratio="draft[i][token] / max(target[i][token], 1e-9)"),
-    "draws from what the draft has too much of": _broken(instead="choose(residual(draft[i], target[i]))"),
+    "divides the draft by the target": _broken(
+        ratio="draft[i][token] / max(target[i][token], 1e-9)"
+    ),
+    "draws from what the draft has too much of": _broken(
+        instead="choose(residual(draft[i], target[i]))"
+    ),
     "draws from the distance of the two": _broken(instead="choose(distance(target[i], draft[i]))"),
     "strikes out the refused token only": _broken(instead="choose(without(target[i], token))"),
-    "takes the likeliest of what is left": _broken(instead="likeliest(residual(target[i], draft[i]))"),
+    "takes the likeliest of what is left": _broken(
+        instead="likeliest(residual(target[i], draft[i]))"
+    ),
     "keeps what the target finds likely": _broken(keep="(target[i][token] >= 0.3)"),
     "keeps only what the target likes more": _broken(keep="(target[i][token] >= draft[i][token])"),
     "keeps everything": _broken(keep="True"),
     "judges by the row after the token": _broken(ratio="target[i + 1][token] / draft[i][token]"),
     "judges all tokens by the first row": _broken(ratio="target[0][token] / draft[0][token]"),
-    "takes what is left from the first row": _broken(instead="choose(residual(target[0], draft[0]))"),
+    "takes what is left from the first row": _broken(
+        instead="choose(residual(target[0], draft[0]))"
+    ),
     "drops the last token": _broken(end="list(drafted)"),
     "draws the last token from the draft": _broken(bonus="choose((draft or target)[-1])"),
     "takes the target's likeliest for the last token": _broken(bonus="likeliest(target[-1])"),
     "says nothing after a refusal": _broken(refusal="list(drafted[:i])"),
     "goes on after a refusal": goes_on,
     "draws from the last row after a refusal": _broken(instead="choose(target[-1])"),
-}  # fmt: skip
+}
 
 
 def caught(verify: Verify, case: dict[str, object], expected: dict[str, float]) -> bool:

@@ -103,3 +103,34 @@ def tight(rng: random.Random, B: int, over: float) -> Situation:
 def slow_chip(situation: Situation, flops_per_s: float) -> Situation:
     target, machine, drafts, B = situation
     return target, machine | {"flops_per_s": flops_per_s}, drafts, B
+
+
+def one(
+    B: int,
+    share: float,
+    acceptances: list[float],
+    cache_shares: tuple[float, float] = (0.0, 0.0),
+    flops_per_byte: float = 1.0,
+    bytes_per_s: float = 2.0**41,
+) -> Situation:
+    """A target of 2^34 bytes and one draft of a share of it; the caches of each sequence are shares
+    of it, too; `flops_per_byte`: what the draft computes for a byte of its weights."""
+    weights = 2.0**34
+    target = {
+        "weight_bytes": weights,
+        "cache_bytes": cache_shares[0] * weights,
+        "token_flops": weights,
+    }
+    draft = {
+        "name": "the draft",
+        "weight_bytes": share * weights,
+        "cache_bytes": cache_shares[1] * weights,
+        "token_flops": flops_per_byte * share * weights,
+        "acceptances": acceptances,
+    }
+    machine = {
+        "memory_bytes": 1e13,
+        "bytes_per_s": bytes_per_s,
+        "flops_per_s": 256 * bytes_per_s,
+    }
+    return target, machine, [draft], B

@@ -43,11 +43,14 @@ def _by_rate(slug: str, seen: str, says: str) -> Callable[[Rate], Rate]:
     def record(rate: Rate) -> Rate:
         globals()[f"_{slug}"] = rate
         name = f"_{slug}(target, machine, "
-        old = {"d.rate(target, machine, d.N": name + "d.N", "d.rate(target, machine, dr": name + "dr"}
+        old = {
+            "d.rate(target, machine, d.N": name + "d.N",
+            "d.rate(target, machine, dr": name + "dr",
+        }
         wrong.add(slug, replaced(reference, old), seen, says)
         return rate
 
-    return record  # fmt: skip
+    return record
 
 
 _add(
@@ -58,10 +61,14 @@ _add(
 )
 _add(
     "draft_caches_left_out",
-    {"d.fits(target, machine, draft, B)": 'd.fits(target, machine, {**draft, "cache_bytes": 0}, B)'},
+    {
+        "d.fits(target, machine, draft, B)": (
+            'd.fits(target, machine, {**draft, "cache_bytes": 0}, B)'
+        )
+    },
     "plausible",
     "A draft has a cache of its own for every sequence: it takes room, too.",
-)  # fmt: skip
+)
 _add(
     "always_a_draft",
     {"d.rate(target, machine, d.NOTHING, B, 0)": "0.0"},
@@ -72,7 +79,9 @@ _add(
     "never_a_draft",
     {"rate > best_rate": "rate > best_rate and not drafts"},
     "plausible",
-    "You never draft, as if each verified token cost a step: one pass reads the weights once, and in"
+    "You never draft, as if each verified"
+    " token cost a step: one pass"
+    " reads the weights once, and in"
     " a small batch a draft may be worth a lot.",
 )
 
@@ -120,7 +129,9 @@ def for_one_sequence(target: Sizes, machine: Sizes, draft: Draft, B: int, gamma:
     "the formula for one alpha",
     "You take the first place's acceptance for all places: each has its own.",
 )
-def first_acceptance_for_all(target: Sizes, machine: Sizes, draft: Draft, B: int, gamma: int) -> float:  # fmt: skip
+def first_acceptance_for_all(
+    target: Sizes, machine: Sizes, draft: Draft, B: int, gamma: int
+) -> float:
     even = [draft["acceptances"][0]] * gamma if gamma else []
     return d.rate(target, machine, {**draft, "acceptances": even}, B, gamma)
 
@@ -146,7 +157,9 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     known = {(draft and draft["name"], gamma): draft for draft, gamma in d.options(drafts)}
     choice = tuple(found) if isinstance(found, list | tuple) and len(found) == 2 else ()
     if len(choice) != 2 or type(choice[1]) is not int or choice not in known:
-        said = "no pair of a draft's name and 1 to as many tokens as it has acceptances, or (None, 0)"
+        said = (
+            "no pair of a draft's name and 1 to as many tokens as it has acceptances, or (None, 0)"
+        )
         return dict(zip(FACTS, (said, False, False), strict=True))
     draft = known[choice] or d.NOTHING
     name, gamma = reference(target, machine, drafts, B)
@@ -174,6 +187,13 @@ def cases(rng: random.Random) -> list[Case]:
         ("little arithmetic, batch 1", d.slow_chip(d.made(r, 1), 8e12)),
         ("little arithmetic, batch 4", d.slow_chip(d.made(r, 4, eager=0.2), 2e13)),
         ("one small draft, much accepted", d.made(r, 1, sizes=(0.002,), eager=0.5)),
+        ("a draft that does not quite pay", d.one(1, 0.613, [0.5])),
+        ("a draft that pays a little", d.one(1, 0.38, [0.5])),
+        ("a draft with long caches", d.one(16, 0.01, [0.6, 0.6], (0.001, 0.05))),
+        ("a target with long caches", d.one(16, 0.2, [0.3, 0.3], (0.05, 0.0))),
+        ("a draft that computes much", d.one(4, 0.02, [0.8] * 4, flops_per_byte=1500.0)),
+        ("a draft that computes very much", d.one(32, 0.02, [0.8] * 4, flops_per_byte=300.0)),
+        ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
         ("a hundred small drafts", d.made(r, 1, sizes=tuple(0.001 * i for i in range(1, 101)))),
     ]
     fresh = [(f"fresh {i + 1}", d.made(rng, rng.choice((1, 16, 96)))) for i in range(4)]

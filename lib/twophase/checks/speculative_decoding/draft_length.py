@@ -82,10 +82,13 @@ _add(
 )
 _add(
     "always_drafting",
-    {"enumerate(verify_s)": "list(enumerate(verify_s))[1:]", "best, best_rate = 0": "best, best_rate = 1"},
+    {
+        "enumerate(verify_s)": "list(enumerate(verify_s))[1:]",
+        "best, best_rate = 0": "best, best_rate = 1",
+    },
     "plausible",
     "You always draft. No draft at all, gamma = 0, may be the quickest.",
-)  # fmt: skip
+)
 _add(
     "most_tokens",
     {"tokens / (gamma * draft_s + seconds)": "tokens"},
@@ -133,7 +136,10 @@ def cases(rng: random.Random) -> list[Case]:
     far = past(256)
     made = [
         Case("a draft at a tenth", ([0, 1, 2, 4, 4, 3, 4, 1], 0.1, [1.0, 1.05, 1.1, 1.15, 1.2])),
-        Case("the same draft at nine tenths", ([0, 1, 2, 4, 4, 3, 4, 1], 0.9, [1.0, 1.05, 1.1, 1.15, 1.2])),
+        Case(
+            "the same draft at nine tenths",
+            ([0, 1, 2, 4, 4, 3, 4, 1], 0.9, [1.0, 1.05, 1.1, 1.15, 1.2]),
+        ),
         Case("nothing is ever kept", ([0, 0, 0], 0.125, [1.0, 1.0, 1.0])),
         Case("everything is kept, and the draft is free", ([3, 3], 0.0, [1.0, 1.0, 1.0, 1.0])),
         Case("all or nothing", (bursts, 0.25, [1.0] * 9)),
@@ -145,11 +151,15 @@ def cases(rng: random.Random) -> list[Case]:
         Case("verification dearer with every token", ([4] * 5, 0.0, [1.0, 2.5, 3.5, 4.5, 5.6])),
         Case("only a plain step was measured", ([0, 0], 0.25, [1.0])),
         Case("one call", ([2], 0.25, [1.0, 1.125, 1.25, 1.375])),
+        Case("a draft that just pays", ([1] * 5 + [0] * 3, 0.35, [1.0, 1.25])),
         Case("milliseconds", ([0, 2, 1, 3], 0.0002, [0.004, 0.0041, 0.0043, 0.0052])),
-        Case("257 tokens drafted, all kept", ([far] * 3, 0.001, [1.0 + i / 4096 for i in range(far + 1)])),
+        Case(
+            "257 tokens drafted, all kept",
+            ([far] * 3, 0.001, [1.0 + i / 4096 for i in range(far + 1)]),
+        ),
         Case("300 calls, the last ones keep", ([0] * 200 + [2] * 100, 0.3, [1.0, 1.0, 1.0])),
         Case("300 calls, the first ones keep", ([2] * 200 + [0] * 100, 0.1, [1.0, 1.0, 1.0])),
-    ]  # fmt: skip
+    ]
     return [*made, *(_fresh(rng, f"fresh {i + 1}", i < 2) for i in range(6))]
 
 
@@ -166,15 +176,25 @@ EXERCISE = Exercise(
     misconceptions=tuple(wrong),
     hints=(
         "A call that kept 5 of 8 drafted tokens: how many would it have kept of 3? Of 7?",
-        "With gamma drafted tokens a call yields min(kept, gamma) + 1: take the mean over the calls.",
         (
-            "Tokens a second: that mean over gamma·draft_s + verify_s[gamma], for every gamma from 0"
+            "With gamma drafted tokens a call yields"
+            " min(kept, gamma) + 1: take"
+            " the mean over the calls."
+        ),
+        (
+            "Tokens a second: that mean over"
+            " gamma·draft_s + verify_s[gamma], for"
+            " every gamma from 0"
             " on. Take the first of the largest."
         ),
     ),
     recall=(
         "Why can the best draft length be 0?",
-        "A draft costs time whether it is kept or not: where little is kept a plain step is quicker.",
+        (
+            "A draft costs time whether it is kept or"
+            " not: where little is kept a"
+            " plain step is quicker."
+        ),
     ),
     withholds=("twophase.theory.speculative_decoding.best_draft_length",),
 )

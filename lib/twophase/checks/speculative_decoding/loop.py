@@ -1,5 +1,5 @@
-"""speculative_decoding-loop: draft, verify in one call, take back; the judge keeps the cache and the
-log of its calls."""
+"""speculative_decoding-loop: draft, verify in one call, take back; the judge keeps the cache and
+the log of its calls."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ class _Target:
             raise ValueError("model(tokens) wants a list of ints")
         if len(self.calls) > 3_000:
             raise ValueError("the model was called more than 3,000 times")
-        self.calls.append({"in the cache": list(self.cache), "fed": list(tokens)})
+        held = {"tokens in the cache": len(self.cache), "the last of them": self.cache[-6:]}
+        self.calls.append({**held, "fed": list(tokens)})
         said = []
         for token in tokens:
             self.cache.append(token)
@@ -150,7 +151,8 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """The tokens, what the cache had and got in every call, what was drafted, what is left in the
     cache."""
     prompt, n_new, gamma, V, rounds = case.args
-    target, asked = _Target(V), []
+    target = _Target(V)
+    asked: list[Any] = []
 
     def draft(text: Any, n: Any) -> Tokens:
         text, n = list(plain(text)), plain(n)
@@ -181,7 +183,15 @@ def cases(rng: random.Random) -> list[Case]:
     """Each round of a draft: how many of its tokens are right before a wrong one, and how many it
     falls short of what was asked."""
 
-    def case(name: str, n_prompt: int, n_new: int, gamma: int, rounds: list[tuple[int, int]], V: int = 11, public: bool = True) -> Case:  # fmt: skip
+    def case(
+        name: str,
+        n_prompt: int,
+        n_new: int,
+        gamma: int,
+        rounds: list[tuple[int, int]],
+        V: int = 11,
+        public: bool = True,
+    ) -> Case:
         prompt = [(5 * i + n_prompt) % V for i in range(n_prompt)]
         return Case(name, (prompt, n_new, gamma, V, rounds), public=public)
 

@@ -83,7 +83,16 @@ _add(
 )
 
 
-def _case(rng: random.Random, lengths: list[int], kept: list[list[int]], S_max: int, H: int, dtype: torch.dtype = torch.float32, public: bool = True, name: str = "") -> Case:  # fmt: skip
+def _case(
+    rng: random.Random,
+    lengths: list[int],
+    kept: list[list[int]],
+    S_max: int,
+    H: int,
+    dtype: torch.dtype = torch.float32,
+    public: bool = True,
+    name: str = "",
+) -> Case:
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
     cache = torch.rand(len(lengths), S_max, H, generator=generator) + 0.5
     called = name or f"lengths {lengths}, kept {kept}"
@@ -95,7 +104,7 @@ def cases(rng: random.Random) -> list[Case]:
     full to the last place; both ends of the widths."""
     fixed = random.Random(14)
     deep = past(256)
-    many = [i % 5 for i in range(past(32))]
+    many = [i % 5 for i in range(past(256))]
     return [
         _case(fixed, [2], [[0, 1]], 6, 3),
         _case(fixed, [2], [[0, 2]], 6, 3),
@@ -110,12 +119,27 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, [2, 4], [[0, 2], [1]], 8, 2, torch.float16, name="float16"),
         _case(fixed, [2, 4], [[0, 2], [1]], 8, 2, torch.bfloat16, name="bfloat16"),
         _case(fixed, [2, 4], [[0, 2], [1]], 8, 2, torch.float64, name="float64"),
-        _case(fixed, many, [[0, 2][: i % 3] for i in range(len(many))], 9, 2, name="37 sequences"),
+        _case(fixed, many, [[0, 2][: i % 3] for i in range(len(many))], 9, 2, name="257 sequences"),
         _case(fixed, [deep, 3], [[0, 3, 300], [2, 9]], deep + 302, 2, name="257 tokens and more"),
         _case(fixed, [2], [[0, 2]], 6, past(128), name="wide rows"),
-        _case(rng, [rng.randrange(1, 5) for _ in range(3)], [[0, 2, 3], [1], [0, 1]], 10, 4, name="fresh 1"),
-        _case(rng, [rng.randrange(1, 5) for _ in range(4)], [[0], [0, 3], [], [2, 3]], 9, 3, public=False, name="fresh 2"),
-    ]  # fmt: skip
+        _case(
+            rng,
+            [rng.randrange(1, 5) for _ in range(3)],
+            [[0, 2, 3], [1], [0, 1]],
+            10,
+            4,
+            name="fresh 1",
+        ),
+        _case(
+            rng,
+            [rng.randrange(1, 5) for _ in range(4)],
+            [[0], [0, 3], [], [2, 3]],
+            9,
+            3,
+            public=False,
+            name="fresh 2",
+        ),
+    ]
 
 
 EXERCISE = Exercise(

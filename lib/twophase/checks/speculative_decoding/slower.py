@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
@@ -11,7 +10,7 @@ from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
 
-Calls = list[dict[str, Any]]  # drafted, kept, draft_s, verify_s
+Calls = list[dict[str, float]]  # drafted, kept, draft_s, verify_s
 
 
 def reference(calls: Calls, step_s: float) -> str:
@@ -98,6 +97,8 @@ _add(
     "plausible",
     "You never leave out the first call: it may be alone to blame, compiling or loading.",
 )
+
+
 @wrong(
     "plausible",
     "Where a free draft or a cheap verification would do, the task asks for the draft first.",
@@ -139,7 +140,9 @@ _add(
 )
 
 
-def _calls(kept: list[int], drafted: int, draft_s: float, verify_s: float, first_s: float = 0.0) -> Calls:  # fmt: skip
+def _calls(
+    kept: list[int], drafted: int, draft_s: float, verify_s: float, first_s: float = 0.0
+) -> Calls:
     made = [{"drafted": drafted, "kept": n, "draft_s": draft_s, "verify_s": verify_s} for n in kept]
     made[0]["verify_s"] += first_s
     return made
@@ -190,7 +193,7 @@ EDGES: dict[str, tuple[Calls, float]] = {
         [*_calls([0] * 400, 4, 0.25, 1.0), *_calls([4] * 600, 4, 0.25, 1.0)],
         1.0,
     ),
-}  # fmt: skip
+}
 
 
 def _fresh(rng: random.Random) -> tuple[Calls, float]:

@@ -133,11 +133,21 @@ _repair(
 _repair(
     "rows_one_late",
     {"len(prompt) - 1": "len(prompt)", "choose(target_probs[k])": "choose(target_probs[-1])"}
-    | {"target_probs[i][token] / draft_probs[i][token]": "(target_probs + [target_probs[-1]])[i][token] / (draft_probs + [draft_probs[-1]])[i][token]"}
-    | {"residual(target_probs[i], draft_probs[i])": "residual(target_probs[i], draft_probs[i]) if target_probs[i] != draft_probs[i] else target_probs[i]"},
+    | {
+        ("target_probs[i][token] / draft_probs[i][token]"): (
+            "(target_probs + [target_probs[-1]])[i][token] / (draft_probs +"
+            " [draft_probs[-1]])[i][token]"
+        )
+    }
+    | {
+        ("residual(target_probs[i], draft_probs[i])"): (
+            "residual(target_probs[i], draft_probs[i]) if target_probs[i] !="
+            " draft_probs[i] else target_probs[i]"
+        )
+    },
     "plausible",
     "You are one row late: the row at a token's own place is the law of what follows it.",
-)  # fmt: skip
+)
 _repair(
     "resampled_from_the_target",
     {"choose(residual(target_probs[i], draft_probs[i]))": "choose(target_probs[i])"},
@@ -171,7 +181,11 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
         if said := next((p for p in map(_printed.problem, found) if p), ""):
             return _invalid(EXPOSED, said)
         differ = any(_printed.difference(x) > 1e-6 for x in found)
-        return dict(zip(EXPOSED, ("valid", differ, any(_printed.miss(x) >= 0.1 for x in found)), strict=True))  # fmt: skip
+        return dict(
+            zip(
+                EXPOSED, ("valid", differ, any(_printed.miss(x) >= 0.1 for x in found)), strict=True
+            )
+        )
     if case.args[0] == "harmless":
         found = plain(answer.call("harmless"))
         if said := _printed.problem(found):
@@ -215,7 +229,7 @@ def _repaired(
 
 def cases(rng: random.Random) -> list[Case]:
     """The two inputs, then the repaired function: prompts of one token and of several, from one to
-    four drafted."""
+    three drafted."""
 
     def case(name: str, n: int, k: int, V: int, r: random.Random, public: bool = True) -> Case:
         tables = [[_rule.drawn(r, V) for _ in range(V + 2)] for _ in range(2)]
@@ -229,7 +243,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("a prompt of one token, one drafted", 1, 1, 2, fixed),
         case("a prompt of three tokens, one drafted", 3, 1, 2, fixed),
         case("a prompt of three tokens, two drafted", 3, 2, 3, fixed),
-        case("a prompt of two tokens, four drafted", 2, 4, 2, fixed),
+        case("a prompt of two tokens, three drafted", 2, 3, 2, fixed),
         case("a prompt of 300 tokens, one drafted", 300, 1, 2, fixed),
         case("fresh 1", rng.randrange(2, 6), 2, 3, rng),
         case("fresh 2", rng.randrange(2, 6), 3, 2, rng, public=False),
@@ -260,7 +274,10 @@ EXERCISE = Exercise(
         ),
     ),
     recall=(
-        "A target reads a prompt of 7 tokens and 3 drafted ones. Which row judges the first of these?",
+        (
+            "A target reads a prompt of 7 tokens and 3 drafted ones. Which row"
+            " judges the first of these?"
+        ),
         "Row 6, counted from 0: the law after the prompt's last token.",
     ),
     withholds=(

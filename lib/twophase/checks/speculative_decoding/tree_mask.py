@@ -76,10 +76,15 @@ _add(
 )
 _add(
     "seen_from_above",
-    {"    return mask, positions": "    tree = mask[:, n_cached:].T.clone()\n    mask[:, n_cached:] = tree\n    return mask, positions"},
+    {
+        "    return mask, positions": (
+            "    tree = mask[:, n_cached:].T.clone()\n    mask[:, n_cached:] ="
+            " tree\n    return mask, positions"
+        )
+    },
     "rows and columns exchanged",
     "Parents see their children: row i says what token i sees.",
-)  # fmt: skip
+)
 
 
 def _tree(rng: random.Random, n: int) -> list[int]:

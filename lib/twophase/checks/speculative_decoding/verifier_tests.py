@@ -118,7 +118,11 @@ def _case(target: list[Probs], draft: list[Probs], drafted: list[int]) -> Writte
     return {"target": target, "draft": draft, "drafted": drafted, "law": law}
 
 
-FIRST, SECOND, LAST = [0.5, 0.25, 0.125, 0.125], [0.125, 0.25, 0.125, 0.5], [0.25, 0.5, 0.125, 0.125]  # fmt: skip
+FIRST, SECOND, LAST = (
+    [0.5, 0.25, 0.125, 0.125],
+    [0.125, 0.25, 0.125, 0.5],
+    [0.25, 0.5, 0.125, 0.125],
+)
 D_FIRST, D_SECOND = [0.25, 0.5, 0.0625, 0.1875], [0.5, 0.125, 0.0625, 0.3125]
 TWO = _case([FIRST, SECOND, LAST], [D_FIRST, D_SECOND], [1, 0])
 LIKED = _case([FIRST, LAST], [D_FIRST], [0])
@@ -195,7 +199,9 @@ def expects_the_target() -> list[Written]:
     "You expect nothing behind a draft that is kept whole: the target says one more token.",
 )
 def expects_no_bonus() -> list[Written]:
-    found = _rule.said_law(broken.MUTANTS["drops the last token"], TWO["target"], TWO["draft"], [1, 0])  # fmt: skip
+    found = _rule.said_law(
+        broken.MUTANTS["drops the last token"], TWO["target"], TWO["draft"], [1, 0]
+    )
     law = [[[int(x) for x in said.split()], p] for said, p in found.items()]
     return [{**TWO, "law": law}, LIKED]
 

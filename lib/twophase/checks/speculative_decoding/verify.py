@@ -103,7 +103,9 @@ def goes_on(
 def observe(answer: Answer, case: Case) -> dict[str, float]:
     """The probability of each list of tokens, by walking all branches of `choose`."""
 
-    def verify(target: list[Probs], draft: list[Probs], drafted: list[int], choose: Choose) -> list[int]:  # fmt: skip
+    def verify(
+        target: list[Probs], draft: list[Probs], drafted: list[int], choose: Choose
+    ) -> list[int]:
         said = plain(answer.call("verify", target, draft, drafted, choose))
         if isinstance(said, list | tuple) and all(type(token) is int for token in said):
             return list(said)
@@ -112,7 +114,9 @@ def observe(answer: Answer, case: Case) -> dict[str, float]:
     return _rule.said_law(verify, *case.args)
 
 
-def _case(rng: random.Random, name: str, V: int, gamma: int, zeros: int = 0, public: bool = True) -> Case:  # fmt: skip
+def _case(
+    rng: random.Random, name: str, V: int, gamma: int, zeros: int = 0, public: bool = True
+) -> Case:
     """Laws of 64ths, and tokens that the draft may draw, the first of them with a real chance to be
     refused and to be kept."""
     while True:
@@ -140,17 +144,26 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, "three tokens drafted, two in the vocabulary", 2, 3),
         Case("all certain, all kept", (certain, certain[:2], [1, 2])),
         Case("all certain, the second refused", (certain, refused, [1, 1])),
-        Case("the first never said by the target", ([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]], [[0.5, 0.5]] * 2, [0, 0])),
-        Case("the target likes all of them more", ([[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]], [[0.5, 0.5]] * 2, [0, 1])),
+        Case(
+            "the first never said by the target",
+            ([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]], [[0.5, 0.5]] * 2, [0, 0]),
+        ),
+        Case(
+            "the target likes all of them more",
+            ([[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]], [[0.5, 0.5]] * 2, [0, 1]),
+        ),
         _case(fixed, "zeros as top-k leaves them", 5, 2, zeros=2),
         _case(fixed, "five tokens drafted", 3, 5),
         _case(fixed, "a wide vocabulary", past(32), 1),
         Case("257 tokens drafted, all kept", long),
-        Case("257 tokens drafted, the last one perhaps refused", (late, long[1], [0] * (gamma - 1) + [1])),
+        Case(
+            "257 tokens drafted, the last one perhaps refused",
+            (late, long[1], [0] * (gamma - 1) + [1]),
+        ),
         _case(rng, "fresh 1", 4, 2),
         _case(rng, "fresh 2", 3, 3, public=False),
         _case(rng, "fresh 3", 4, 1, zeros=1, public=False),
-    ]  # fmt: skip
+    ]
 
 
 EXERCISE = Exercise(
@@ -169,13 +182,23 @@ EXERCISE = Exercise(
         "Go through the drafted tokens one by one; the first refusal ends everything.",
         (
             "At token i: kept with probability min(1, target_probs[i][token] /"
-            " draft_probs[i][token]). If not, return those before it and one drawn from what is left"
+            " draft_probs[i][token]). If not, return"
+            " those before it and one drawn"
+            " from what is left"
             " of row i."
         ),
-        "If the loop comes to its end, all were kept: return them and one drawn from target_probs[-1].",
+        (
+            "If the loop comes to its end, all were"
+            " kept: return them and one"
+            " drawn from target_probs[-1]."
+        ),
     ),
     recall=(
-        "Four tokens were drafted. How many can one call of the target yield, at least and at most?",
+        (
+            "Four tokens were drafted. How many can one"
+            " call of the target yield,"
+            " at least and at most?"
+        ),
         "One to five: the kept ones, and one more that the target says itself.",
     ),
     withholds=(

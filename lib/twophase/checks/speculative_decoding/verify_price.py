@@ -54,10 +54,14 @@ _add(
 )
 _add(
     "added",
-    {"max(reading, computing), max(reading, (gamma + 1) * computing)": "reading + computing, reading + (gamma + 1) * computing"},
+    {
+        ("max(reading, computing), max(reading, (gamma + 1) * computing)"): (
+            "reading + computing, reading + (gamma + 1) * computing"
+        )
+    },
     "plausible",
     "You add reading and computing. Here they overlap: the longer of the two counts.",
-)  # fmt: skip
+)
 _add(
     "one_cache",
     {"B * cache_bytes": "cache_bytes"},
@@ -72,11 +76,16 @@ _add(
 )
 _add(
     "cache_read_for_every_token",
-    {"verification = max(reading, computing), max(reading,": "verification = max(reading, computing), max((weight_bytes + (gamma + 1) * B * cache_bytes) / bytes_per_s,"},
+    {
+        ("verification = max(reading, computing), max(reading,"): (
+            "verification = max(reading, computing), max((weight_bytes + (gamma +"
+            " 1) * B * cache_bytes) / bytes_per_s,"
+        )
+    },
     "plausible",
     "You read a sequence's cache once for each of its tokens. They attend in one pass, which reads"
     " it once.",
-)  # fmt: skip
+)
 
 
 def plain_of(reading: float, computing: float) -> float:
@@ -132,7 +141,7 @@ def cases(rng: random.Random) -> list[Case]:
         *((f"300 sequences, {what}", new) for what, new in changed),
         *((f"fresh {i + 1}", new) for i, new in enumerate(fresh)),
     ]
-    return [Case(name, kwargs=sizes, public="fresh 3" > name) for name, sizes in named]
+    return [Case(name, kwargs=sizes, public=name < "fresh 3") for name, sizes in named]
 
 
 EXERCISE = Exercise(
