@@ -236,7 +236,7 @@ def test_every_trap_of_the_choice_catches_its_wrong_answer_and_has_a_right_one(s
         "the batch": "valid",
         "memory": "fits",
         "step": "in time",
-        "throughput": "within 5 % of the best",
+        "throughput": "within 5% of the best",
     }
     assert all(expected == right for expected in bench.expected)
     assert len(bench.cases) > len(TRAPS)

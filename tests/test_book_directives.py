@@ -20,13 +20,15 @@ PARTS = [
     "book_exercises",
     "book_figures",
     "book_glossary",
+    "book_math",
     "book_search",
     "book_tables",
 ]
 SETTINGS = {
-    "extensions": ["myst_nb", "sphinx.ext.mathjax", *PARTS],
+    "extensions": ["myst_nb", *PARTS],
     "myst_enable_extensions": ["colon_fence", "dollarmath"],
     "nb_execution_mode": "off",
+    "html_math_renderer": "mathml",
     "html_theme": "basic",
     "root_doc": "index",
 }

@@ -244,6 +244,7 @@ def said(text: str, unit: str) -> float:
     """The number that a text of the page stands for."""
     if text == "none":
         return NONE
+    text = re.sub(r"^10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "1×10", text)  # 10⁷
     power = POWER.search(text)
     factor = 10.0 ** int(power[1].translate(DIGITS)) if power else 1.0
     digits, _, after = POWER.sub("", text).replace(",", "").removesuffix("%").partition(" ")

@@ -32,9 +32,10 @@ from twophase.drawing import (
     Wiring,
     Words,
 )
-from twophase.drawing.block import Box, Line, Text
+from twophase.drawing.block import Block, Box, Line, Text
 from twophase.drawing.drawing import NARROW, WIDE
 from twophase.drawing.states import PATTERNS, State
+from twophase.drawing.svg import svg
 from twophase.drawing.text import ADVANCE, BOLD, SMALLEST, text_width
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -184,6 +185,14 @@ def test_an_svg_is_shown_in_its_own_size_so_that_its_text_keeps_its_own() -> Non
     assert re.findall(r' id="', html) == []  # any number of drawings may stand on a page
 
 
+def test_boxes_of_one_state_say_once_how_they_look_unless_one_lies_on_another() -> None:
+    apart = [Box(30.0 * i, 0, 20, 20, "read") for i in range(4)]
+    assert svg(Block(120, 20, tuple(apart)), ALT, "tp-any").count("<g ") == 1
+    over = [*apart, Box(5, 5, 10, 10, "read")]
+    assert svg(Block(120, 20, tuple(over)), ALT, "tp-any").count("<g ") == 2
+    assert svg(Block(120, 20, tuple(over)), ALT, "tp-any").count("<rect ") == 5
+
+
 def test_every_short_name_of_a_color_is_said_in_its_own_svg() -> None:
     for name, part in PARTS.items():
         for made in re.findall(r"<svg.*?</svg>", Drawing(part, alt=ALT)._repr_html_()):
@@ -251,6 +260,8 @@ def test_what_does_not_fit_says_so_and_by_how_much() -> None:
     assert FULL.fits
     assert "does not fit" not in said(FULL)
     assert "free | 14.0 GB" in said(FULL)
+    just = Bar([("weights", 2e9, "fixed")], 2e9, FULL.say)
+    assert "free" not in said(just)  # nothing is left, and nothing says so twice
 
 
 def test_the_key_explains_each_state_once_and_in_the_drawings_own_words() -> None:

@@ -255,3 +255,14 @@ def test_a_legend_of_the_whole_figure_goes_below_the_narrow_form_too() -> None:
     ]
     assert len(fig.legends) == 1
     assert "twophase-narrow" in both_forms(fig)
+
+
+def test_an_axis_whose_ticks_carry_their_unit_has_none_in_its_label() -> None:
+    _, ax = plots.figure()
+    ax.plot([1, 2], [0.001, 0.002])
+    plots.label(ax, "context [tokens]", "time of a step [s]")
+    plots.unit_axis(ax, "y", "s")
+    assert ax.get_ylabel() == "time of a step"
+    assert ax.get_xlabel() == "context [tokens]"
+    plots.unit_axis(ax, "x", "")  # prefixes without a unit: the label keeps it
+    assert ax.get_xlabel() == "context [tokens]"

@@ -248,7 +248,7 @@ def test_a_summary_of_a_thousand_submissions_fits_a_screen_and_counts_them() -> 
     said = console.export_text()
     assert len(said.splitlines()) < 25
     assert "1,000 submissions: 990 graded, 10 graded in part" in said
-    assert "250 (25 %)" in said
+    assert "250 (25%)" in said
     assert "slip_1 150" in said  # of each 20 numbers three end in 1 or 6 and are no multiple of 4
     assert "5.00" in said  # 250 have 8 points, 750 have 4
 

@@ -186,7 +186,7 @@ def test_score_writes_everything_and_twice_the_same(
     graded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, said = run(capsys, "score", "grades")
-    assert (code, "8 of 8" in said, "100 %" in said) == (0, True, True)
+    assert (code, "8 of 8" in said, "100%" in said) == (0, True, True)
     names = ["grades.csv", "report.html", "results.jsonl"]
     assert sorted(p.name for p in (graded / "grades").iterdir()) == names
     first = {n: (graded / "grades" / n).read_bytes() for n in names}
@@ -324,7 +324,7 @@ def test_the_documented_example_scores_a_class(
     # 9, of 20
     assert found["ann"][at] == "23.33"
     assert "extended to 2026-11-02 23:59 (ill)" in found["ann"][-1]
-    # bob has no extension of his own: two days and 23 hours late, 30 %
+    # bob has no extension of his own: two days and 23 hours late, 30%
     assert found["bob"][at] == "16.33"
     # dee: essay 3 of 5; max_batch is excused, and the essay dropped: 4 + 2 of 4, and a day late
     assert found["dee"][at] == "27"

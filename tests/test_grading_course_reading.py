@@ -55,12 +55,12 @@ T = "assignments: {t: {}}\n"
         ("assignments: {t: {due: 2026-10-02}}", "time_zone: is missing"),
         (
             T + "late: {per_day: 10}",
-            "late.per_day: '10' is no percentage; write it with its sign, such as 10 %",
+            "late.per_day: '10' is no percentage; write it with its sign, such as 10%",
         ),
-        (T + "late: {per_day: 110 %}", "late.per_day: 110 % is more than 100 %"),
-        (T + "late: {per_day: -1 %}", "late.per_day: '-1 %' is no percentage"),
+        (T + "late: {per_day: 110%}", "late.per_day: 110% is more than 100%"),
+        (T + "late: {per_day: -1%}", "late.per_day: '-1%' is no percentage"),
         (
-            T + "late: {per_dya: 10 %}",
+            T + "late: {per_dya: 10%}",
             "late.per_dya: there is no such key; did you mean 'per_day'?",
         ),
         (T + "late: {grace: 15}", "late.grace: '15' is no duration"),
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_there_or_no_text_is_one_sentence(tmp_path: Path) -> 
 
 def test_an_assignments_late_rule_replaces_the_courses_as_a_whole(tmp_path: Path) -> None:
     text = (
-        "time_zone: UTC\nlate: {per_day: 10 %, grace: 1 h}\nassignments: {t: {late: {per_day: 20"
+        "time_zone: UTC\nlate: {per_day: 10%, grace: 1 h}\nassignments: {t: {late: {per_day: 20"
         " %}}, u: {}}"
     )
     scheme = load(tmp_path, text)

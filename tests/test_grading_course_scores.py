@@ -15,7 +15,7 @@ from twophase.grading.exports import safe
 A, B, C = "t-a", "t-b", "t-c"
 PLAIN = "assignments: {t: {}}"
 DUE = (
-    "time_zone: Europe/Berlin\nlate: {per_day: 10 %, cutoff: 5 days}\nassignments: {t: {due:"
+    "time_zone: Europe/Berlin\nlate: {per_day: 10%, cutoff: 5 days}\nassignments: {t: {due:"
     " 2026-10-02 23:59}}\n"
 )
 ON_TIME, DAY_LATE, TOO_LATE = (
@@ -70,19 +70,19 @@ def test_extra_credit_adds_points_and_not_to_the_maximum(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("partial", "answer", "hidden", "expected"),
     [
-        ("cases: 50 %", "wrong", (True, False), 1),
-        ("cases: 50 %", "wrong", (True, True), 2),
-        ("cases: 50 %", "wrong", (), 0),
+        ("cases: 50%", "wrong", (True, False), 1),
+        ("cases: 50%", "wrong", (True, True), 2),
+        ("cases: 50%", "wrong", (), 0),
         (
-            "cases: 50 %",
+            "cases: 50%",
             "failed",
             (True, True),
             0,
         ),  # it died or ran out of time: the cases after that are not known
-        ("cases: 50 %", "right", (True, True), 4),
-        ("misconceptions: {off_by_one: 75 %}", "off_by_one", (False, False), 3),
-        ("misconceptions: {off_by_one: 75 %}", "another", (False, False), 0),
-        ("cases: 100 %, misconceptions: {off_by_one: 25 %}", "off_by_one", (True, False), 2),
+        ("cases: 50%", "right", (True, True), 4),
+        ("misconceptions: {off_by_one: 75%}", "off_by_one", (False, False), 3),
+        ("misconceptions: {off_by_one: 75%}", "another", (False, False), 0),
+        ("cases: 100%, misconceptions: {off_by_one: 25%}", "off_by_one", (True, False), 2),
     ],
 )
 def test_partial_credit_is_the_better_of_hidden_cases_and_the_named_misconception(
@@ -609,7 +609,7 @@ def test_a_misspelt_misconception_is_told_since_it_would_give_nobody_anything(
     tmp_path: Path,
 ) -> None:
     course = (
-        "partial: {misconceptions: {weights_left_out: 50 %, wieghts_left_out: 50 %}}\nassignments:"
+        "partial: {misconceptions: {weights_left_out: 50%, wieghts_left_out: 50%}}\nassignments:"
         " {kv_cache: {exercises: {kv_cache-max_batch: {partial: {misconceptions: {nonsense: 10"
         " %}}}}}, t: {}}"
     )

@@ -140,7 +140,7 @@ def test_no_student_is_named(tmp_path: Path) -> None:
 
 def test_points_lost_are_counted_by_exercise_and_by_misconception(tmp_path: Path) -> None:
     """In points of the course: the assignment's 8 are worth 16 there."""
-    course = "partial: {misconceptions: {half: 50 %}}\nassignments: {t: {points: 16}}"
+    course = "partial: {misconceptions: {half: 50%}}\nassignments: {t: {points: 16}}"
     found = [
         record("ann/a.ipynb", {A: "half", B: "right"}),
         record("bob/a.ipynb", {A: "half", B: "right"}),

@@ -290,7 +290,7 @@ def test_the_tokenizer_of_another_model_is_refused_or_named_and_padding_is_toler
     size = rules.get_vocab_size(with_added_tokens=True)
     folder = tmp_path
     rules.save(str(folder / "tokenizer.json"))
-    for V in (size, size + 1, round(size / 0.95)):  # published models: up to 2.3 %
+    for V in (size, size + 1, round(size / 0.95)):  # published models: up to 2.3%
         assert Tokenizer(folder, V).notes == []
     assert "it may be the tokenizer of another model" in Tokenizer(folder, 2 * size).notes[0]
     with pytest.raises(

@@ -301,7 +301,7 @@ def test_bf16_stays_within_its_rounding_of_the_fp32_result(training, options, T,
     expected = naive_attention(*(x.float() for x in parts), **options)
     out = causal_attention(*(x.requires_grad_(training) for x in parts), **options)
     assert out.dtype == torch.bfloat16
-    # Scores of size up to 5 rounded to 8 bits shift a weight by 2 %; outputs are averages of
+    # Scores of size up to 5 rounded to 8 bits shift a weight by 2%; outputs are averages of
     # numbers up to 4.
     torch.testing.assert_close(out.float(), expected, rtol=0, atol=4e-2)
 

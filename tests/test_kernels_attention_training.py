@@ -58,7 +58,7 @@ def test_training_in_bf16_takes_this_path_and_learns_what_fp32_learns(window):
     theirs = torch.autograd.grad(wide.square().sum(), (q, k, v))
     for a, b in zip(
         ours, theirs, strict=True
-    ):  # bf16 rounds every number by up to 0.4 %, and sums of forty of them
+    ):  # bf16 rounds every number by up to 0.4%, and sums of forty of them
         assert float((a.float() - b).norm() / b.norm()) < 0.03
 
 

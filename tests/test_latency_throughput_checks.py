@@ -145,7 +145,7 @@ def test_a_choice_within_five_percent_of_the_best_is_right_and_one_beyond_is_not
         seen = deployment.observe(
             LocalAnswer({"choose": lambda w, m, b=batch: {**best, "batch": b}}), case
         )
-        assert (seen["price"] == "within 5 % of the best") == near
+        assert (seen["price"] == "within 5% of the best") == near
 
 
 @pytest.mark.parametrize(

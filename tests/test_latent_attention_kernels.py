@@ -98,7 +98,7 @@ def test_both_forms_agree_in_fp32_where_blocks_of_fused_kernels_begin_and_end(T,
 def test_in_bf16_each_form_errs_by_no_more_than_a_few_roundings(attend, T):
     rounded = inputs(2, T, 40, N=4, R=64, rope_dim=16, nope_dim=32, v_dim=32, dtype=torch.bfloat16)
     exact = expanded_attention(*(x.double() for x in rounded))
-    # One rounding is 2⁻⁹ = 0.2 %; keys (or queries), scores, weights, values (or sums) and the
+    # One rounding is 2⁻⁹ = 0.2%; keys (or queries), scores, weights, values (or sums) and the
     # output are rounded once each.
     assert (attend(*rounded) - exact).abs().max() < 0.02 * exact.abs().max()
 

@@ -367,7 +367,7 @@ def test_a_new_model_starts_with_experts_of_the_deviation_that_other_matrices_ha
         .layers[0]
         .mlp
     )
-    # 32,768 numbers each: the deviation of a sample is within 2 % of the law's
+    # 32,768 numbers each: the deviation of a sample is within 2% of the law's
     for weight in (mlp.experts.gate_proj, mlp.experts.up_proj):
         assert weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert mlp.experts.down_proj.std().item() == pytest.approx(0.02 / 4, rel=0.02)

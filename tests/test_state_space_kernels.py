@@ -474,7 +474,7 @@ def test_a_new_model_starts_as_mamba_does():
     uniform = -3 + 2 * torch.arange(0.5, 4000) / 4000
     assert (
         float((steps - uniform).abs().max()) < 0.05
-    )  # Kolmogorov: 1.6/sqrt(4000) of the range of 2, at the 1 % level
+    )  # Kolmogorov: 1.6/sqrt(4000) of the range of 2, at the 1% level
     assert torch.allclose(mixer.A_log.detach().exp(), torch.arange(1.0, 6).expand(4000, 5))
     assert torch.equal(mixer.D.detach(), torch.ones(4000))
     assert 0.45 < float(mixer.dt_proj.weight.detach().abs().max()) <= 4**-0.5

@@ -198,7 +198,7 @@ def test_unknown_names_list_the_known_and_the_closest() -> None:
 
 
 def test_memory_is_what_the_driver_reports() -> None:
-    """Totals of nvidia-smi and rocm-smi, rounded by hand; the decimal reading is 6 % too small."""
+    """Totals of nvidia-smi and rocm-smi, rounded by hand; the decimal reading is 6% too small."""
     reported = {"a100": 85.9, "a100 40gb": 42.9, "h100": 85.5, "h200": 150.8, "mi300x": 206.1}
     for name, gigabytes in reported.items():
         assert catalog.hardware(name).hbm_bytes / 1e9 == pytest.approx(gigabytes, abs=0.06)

@@ -5,6 +5,7 @@ from sphinx.application import Sphinx
 
 PARTS = [
     "book_offline",
+    "book_math",
     "book_question",
     "book_sources_say",
     "book_numbers",
@@ -17,6 +18,7 @@ PARTS = [
     "book_api",
     "book_icons",
     "book_search",
+    "book_trim",  # last: it reads the pages as they are
 ]
 
 

@@ -41,7 +41,9 @@ def _menu(item: Input, box: str) -> str:
     return (
         '<div class="tp-control"><label'
         f' for="{box}-{item.name}">{html.escape(item.label)}</label><select id="{box}-{item.name}"'
-        f' data-input="{item.name}" autocomplete="off">{options}</select></div>'
+        f' data-input="{item.name}" autocomplete="off">{options}</select><span'
+        f' class="tp-value tp-chosen" aria-hidden="true">{html.escape(str(item.value))}</span>'
+        "</div>"
     )
 
 

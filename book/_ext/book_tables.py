@@ -8,6 +8,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+LONG = 16  # letters: a first column with more is not squeezed, on a phone, to a word a line
 TABLE = re.compile(
     r'(?P<theme><div class="pst-scrollable-table-container">)?<table\b(?P<head>[^>]*)>\s*'
     r"(?:<caption\b[^>]*>(?P<caption>.*?)</caption>)?(?P<body>.*?</table>)(?(theme)\s*</div>)",
@@ -26,8 +27,11 @@ def in_boxes(page: str) -> str:
             name = f"tp-caption-{next(numbers)}"
             said = f'<p class="tp-table-caption" id="{name}">{caption.strip()}</p>\n'
             head += f' aria-labelledby="{name}"'
+        first = re.findall(r"<tr\b[^>]*>\s*<t[hd]\b[^>]*>(.*?)</t[hd]>", found["body"], re.DOTALL)
+        long = any(len(re.sub(r"<[^>]*>", "", cell).strip()) > LONG for cell in first)
+        kind = "tp-tabular tp-long-first" if long else "tp-tabular"
         return (
-            f'<div class="tp-tabular">{said}<div class="tp-scroll"><table{head}>'
+            f'<div class="{kind}">{said}<div class="tp-scroll"><table{head}>'
             f"{found['body']}</div></div>"
         )
 

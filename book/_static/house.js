@@ -103,9 +103,9 @@
 
   // What scrolls sideways can be scrolled with the keyboard, and has a name.
   function scrollers() {
-    const name = { "TABLE": "table", "PRE": "code", "MJX-CONTAINER": "formula" };
+    const name = { "TABLE": "table", "PRE": "code", "math": "formula" };
     function mark() {
-      for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article mjx-container[display='true'], article .tp-plot, article .cell_output .output")) {
+      for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article .tp-plot, article .cell_output .output")) {
         const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
         const canScroll = scrolls && getComputedStyle(box).overflowX !== "visible";
         if (canScroll && !box.hasAttribute("tabindex")) {
@@ -119,9 +119,7 @@
     }
     mark();
     window.addEventListener("resize", mark);
-    window.addEventListener("load", () => {
-      (window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => setTimeout(mark, 100)); // formulas stand only then
-    });
+    document.fonts.ready.then(mark); // formulas have their size only then
   }
 
   // The contents at the right say where a sitting begins.

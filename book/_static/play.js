@@ -28,7 +28,8 @@
     const after = unit === "" || unit === "%" ? unit : " " + unit;
     if (value !== 0 && (Math.abs(value) >= 1e7 || Math.abs(value) < 1e-3)) {
       const exponent = Math.floor(Math.log10(Math.abs(value)));
-      return `${significant(value / 10 ** exponent, digits)}×10${superscript(exponent)}${after}`;
+      const times = significant(value / 10 ** exponent, digits);
+      return `${times === "1" ? "" : `${times}×`}10${superscript(exponent)}${after}`;
     }
     if (Math.abs(value) >= 999.5) return String(Math.floor(value + 0.5)).replace(/\B(?=(\d{3})+$)/g, ",") + after;
     return significant(value, digits) + after;

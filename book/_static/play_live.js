@@ -49,7 +49,12 @@
     for (const control of section.querySelectorAll("[data-input]")) {
       const item = play.inputOf(spec, control.dataset.input);
       if (control.tagName === "SELECT") {
-        control.addEventListener("input", () => { Object.assign(state, item.options[control.value]); show(); tell(); });
+        control.addEventListener("input", () => {
+          Object.assign(state, item.options[control.value]);
+          control.nextElementSibling.textContent = control.value; // what paper shows
+          show();
+          tell();
+        });
         continue;
       }
       control.addEventListener("keydown", (event) => {

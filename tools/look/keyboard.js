@@ -18,7 +18,7 @@
     const hit = document.elementFromPoint(x, y);
     if (hit && !at.contains(hit) && !hit.contains(seen)) found.push("has the focus under " + hit.tagName.toLowerCase() + "." + hit.className);
   }
-  if (at.closest("mjx-container, div.math") && at.scrollWidth <= at.clientWidth + 1 && at.scrollHeight <= at.clientHeight + 1 && at.tagName !== "A")
+  if (at.closest("div.math") && at.scrollWidth <= at.clientWidth + 1 && at.scrollHeight <= at.clientHeight + 1 && at.tagName !== "A")
     found.push("is a formula that does not scroll, and a stop");
   return { name, again: Boolean(again), found };
 })()

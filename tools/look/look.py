@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HTML = ROOT / "_build" / "html"
@@ -42,6 +43,7 @@ VIEWS = {
     "print": (718, 1000, "light"),  # A4 between its margins; a PDF instead of screenshots
     "print-dark": (718, 1000, "dark"),  # the same, printed by somebody who reads in the dark
 }
+HEAVIEST = 1_500_000  # bytes of a chapter with all that it asks for
 TALLEST = 4000  # pixels of one screenshot
 CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, article pre')]
   .filter(box => box.scrollWidth > box.clientWidth + 1 && box.clientWidth)
@@ -66,8 +68,13 @@ RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.str
   id: v.id, impact: v.impact, help: v.help,
   nodes: v.nodes.slice(0, 4).map(n => n.html.slice(0, 160) + '  <-  ' + (n.any[0] || n.all[0] || n.none[0] || {}).message)
 }))))"""
-SETTLE = """(window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve())
-  .then(() => document.fonts.ready).then(() => new Promise(r => setTimeout(r, 150)))"""
+SETTLE = """document.fonts.ready.then(() => new Promise(r => setTimeout(r, 150)))"""
+
+
+def weight(asked: Iterable[str]) -> int:
+    """How many bytes the files have that a page asked for, each once, as they lie on the disk."""
+    files = {Path(unquote(urlsplit(url).path)) for url in asked if url.startswith("file:")}
+    return sum(path.stat().st_size for path in files if path.is_file())
 
 
 class Browser:
@@ -96,6 +103,7 @@ class Browser:
         self._last = 0
         self.errors: list[str] = []
         self.outside: list[str] = []
+        self.asked: list[str] = []  # of this page, itself included
         self.loaded = False
         target = self._send("Target.getTargets", {}, None)["targetInfos"]
         page = next(item["targetId"] for item in target if item["type"] == "page")
@@ -144,6 +152,7 @@ class Browser:
             )
         elif method == "Network.requestWillBeSent":
             url = params["request"]["url"]
+            self.asked.append(url)
             if not url.startswith(
                 ("file:", "data:", "about:", "blob:", "http://127.0.0.1", "http://localhost")
             ):
@@ -167,6 +176,7 @@ class Browser:
             features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
         self.loaded = False
+        self.asked.clear()
         self.send("Page.navigate", url=url)
         while not self.loaded:
             self._event(self._read())
@@ -253,6 +263,8 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     if out:
         tab.picture(out / f"{name.replace('/', '-')}-{view}", view)
     found = [f"asks for {url}" for url in tab.outside] + [f"error: {text}" for text in tab.errors]
+    if view == "light" and (heavy := weight(tab.asked)) > HEAVIEST:
+        found.append(f"weighs {heavy / 1e6:.2f} MB with all that it asks for")
     wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")

@@ -13,7 +13,7 @@
   const walker = document.createTreeWalker(document.querySelector("article") || document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const text = walker.currentNode, at = text.parentElement;
-    if (!text.data.trim() || at.closest("svg, script, style, mjx-assistive-mml, .headerlink") || !shown(at)) continue;
+    if (!text.data.trim() || at.closest("svg, script, style, .headerlink") || !shown(at)) continue;
     let ground = [255, 255, 255];
     for (let e = at; e; e = e.parentElement) {
       const back = numbers(getComputedStyle(e).backgroundColor);

@@ -194,5 +194,5 @@ def _exercises(topic: str, found: TopicTally) -> Table:
         named = ", ".join(
             f"{plain(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS)
         )
-        table.add_row(plain(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f} %)", named)
+        table.add_row(plain(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f}%)", named)
     return table

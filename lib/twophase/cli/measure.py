@@ -74,7 +74,7 @@ def _calibrate(fresh: bool, quiet: bool) -> Any:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
     )
     with Progress(

@@ -120,7 +120,7 @@ def _cell(o: Outcome) -> Text:
 def _total(t: Total) -> tuple[Text, str]:
     if t.percent is None:
         return Text("pending" if t.status == "pending" else "–", style=COLORS[t.status]), ""
-    return Text(f"{number(t.points)} of {number(t.out_of)}"), f"{number(t.percent)} %"
+    return Text(f"{number(t.points)} of {number(t.out_of)}"), f"{number(t.percent)}%"
 
 
 def _lines(book: Gradebook) -> list[Text]:

@@ -49,6 +49,15 @@ class Box:
         if self.state not in STATES:
             raise ValueError(f"there is no state {self.state!r}: take one of {', '.join(STATES)}.")
 
+    def meets(self, other: "Box") -> bool:
+        """Whether the two share more than an edge."""
+        return (
+            self.x < other.x + other.width
+            and other.x < self.x + self.width
+            and self.y < other.y + other.height
+            and other.y < self.y + self.height
+        )
+
 
 @dataclass(frozen=True)
 class Line:

@@ -42,7 +42,7 @@ class Bar:
         marks: list[Mark] = []
         x = 0.0
         rows = list(self.parts)
-        if self.fits:
+        if self.total < self.capacity:
             rows.append((self.free, self.capacity - self.total, "empty"))
         for _, amount, state in rows:
             if amount:

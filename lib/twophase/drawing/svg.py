@@ -2,7 +2,7 @@
 number of drawings live on one page."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from .block import Block, Box, Line, Mark, Text
@@ -15,7 +15,7 @@ def svg(block: Block, alt: str, css_class: str) -> str:
     """The drawing of a block, in its own size, named `alt` for those who cannot see it."""
     wide, high = f"{block.width + 2:.0f}", f"{block.height + 2:.0f}"
     order = sorted(block.marks, key=lambda mark: isinstance(mark, Text))  # nothing covers a text
-    body, colors = _shortened("".join(map(_drawn, order)))
+    body, colors = _shortened("".join(_drawn(order)))
     return (
         f'<svg class="{css_class}" role="img" aria-label="{escape(alt)}" width="{wide}"'
         f' height="{high}" viewBox="-1 -1 {wide} {high}" style="{colors}'
@@ -25,6 +25,7 @@ def svg(block: Block, alt: str, css_class: str) -> str:
 
 def _shortened(body: str) -> tuple[str, str]:
     """The marks with a short name for each color, and the style that says what the names mean."""
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d)\.0(?!\d)", "", tag[0]), body)
     found = dict.fromkeys(re.findall(r'(?:fill|stroke)="((?:var|color-mix)\([^"]*)"', body))
     style = ""
     for number, color in enumerate(found):
@@ -33,31 +34,51 @@ def _shortened(body: str) -> tuple[str, str]:
     return body, style
 
 
-def _drawn(mark: Mark) -> str:
-    if isinstance(mark, Text):
-        anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
-        weight = ' font-weight="600"' if mark.bold else ""
-        return (
-            f'<text x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"{anchor}{weight}'
-            f' fill="{VARIABLES[mark.tone]}">{escape(mark.text)}</text>'
-        )
-    return _box(mark) if isinstance(mark, Box) else _line(mark)
+def _drawn(marks: Sequence[Mark]) -> Iterator[str]:
+    """The marks in their order; boxes of one state that follow each other say once how they look,
+    as long as none lies on another."""
+    run: list[Box] = []
+    for mark in marks:
+        if isinstance(mark, Box):
+            if run and (mark.state != run[0].state or any(map(mark.meets, run))):
+                yield _boxes(run)
+                run = []
+            run.append(mark)
+            continue
+        if run:
+            yield _boxes(run)
+            run = []
+        yield _text(mark) if isinstance(mark, Text) else _line(mark)
+    if run:
+        yield _boxes(run)
 
 
-def _box(box: Box) -> str:
-    state = STATES[box.state]
+def _text(mark: Text) -> str:
+    anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
+    weight = ' font-weight="600"' if mark.bold else ""
+    return (
+        f'<text x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"{anchor}{weight}'
+        f' fill="{VARIABLES[mark.tone]}">{escape(mark.text)}</text>'
+    )
+
+
+def _boxes(boxes: Sequence[Box]) -> str:
+    """Boxes of one state, and over them their pattern."""
+    state = STATES[boxes[0].state]
     dashes = ' stroke-dasharray="3 2"' if state.dashed else ""
-    pattern = _pattern(box, state.pattern)
+    pattern = "".join(_pattern(box, state.pattern) for box in boxes)
     lines = (
         f'<path d="{pattern}" fill="none" stroke="{state.trace}" stroke-width="1.3"/>'
         if pattern
         else ""
     )
-    return (
+    look = f'fill="{state.fill}" stroke="{VARIABLES[state.hue]}"{dashes}'
+    drawn = [
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"'
-        f' height="{box.height:.1f}" rx="2" fill="{state.fill}"'
-        f' stroke="{VARIABLES[state.hue]}"{dashes}/>{lines}'
-    )
+        f' height="{box.height:.1f}" rx="2"/>'
+        for box in boxes
+    ]
+    return f"<g {look}>{''.join(drawn)}</g>{lines}"
 
 
 def _pattern(box: Box, pattern: str) -> str:

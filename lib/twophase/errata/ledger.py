@@ -221,7 +221,7 @@ def _pairs(claim: Claim, plain: Outcome) -> Iterator[tuple[float, float]]:
 def _times(factor: float) -> tuple[str, str]:
     severity = next(name for limit, name in SEVERITIES if factor < limit)
     if factor < 1.1:
-        return f"{amount_in_words(100 * (factor - 1))} %", severity
+        return f"{amount_in_words(100 * (factor - 1))}%", severity
     return f"{amount_in_words(factor)} times", severity
 
 

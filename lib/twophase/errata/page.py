@@ -77,7 +77,7 @@ def severities() -> Html:
     (_, slight), (twice, notable), (_, grave) = SEVERITIES
     percent = 100 * (SEVERITIES[0][0] - 1)
     items = (
-        f"<dt>{slight}</dt><dd>off by less than {percent:.0f} %</dd>"
+        f"<dt>{slight}</dt><dd>off by less than {percent:.0f}%</dd>"
         f"<dt>{notable}</dt><dd>off by more, up to a factor of {twice:g}; or by a difference</dd>"
         f"<dt>{grave}</dt><dd>off by a factor of {twice:g} or more; or code that does harm</dd>"
     )

@@ -46,7 +46,7 @@ def page(book: Gradebook) -> str:
 
 
 def _percent(value: Fraction) -> str:
-    return f"{float(value):.0f} %"
+    return f"{float(value):.0f}%"
 
 
 def _summary(book: Gradebook, stats: ClassStats) -> str:

@@ -48,7 +48,7 @@ def spread(values: Iterable[Fraction]) -> Spread | None:
 
 
 def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:
-    """How many in each tenth, 100 % in the last one; what is above (extra credit) in one more, if
+    """How many in each tenth, 100% in the last one; what is above (extra credit) in one more, if
     there is any."""
     counts = [0] * 11
     for p in percents:

@@ -159,16 +159,16 @@ def whole(value: Value) -> int:
 
 
 def percent(value: Value) -> Fraction:
-    """`10 %`, from 0 to 100. The sign is required: 0.1 and 10 could both be meant."""
+    """`10%`, from 0 to 100. The sign is required: 0.1 and 10 could both be meant."""
     said = text(value)
     if not said.endswith("%"):
-        raise ValueError(f"{said!r} is no percentage; write it with its sign, such as 10 %")
+        raise ValueError(f"{said!r} is no percentage; write it with its sign, such as 10%")
     try:
         found = number(said.removesuffix("%").strip()) / 100
     except ValueError:
-        raise ValueError(f"{said!r} is no percentage; write one such as 10 %") from None
+        raise ValueError(f"{said!r} is no percentage; write one such as 10%") from None
     if found > 1:
-        raise ValueError(f"{said} is more than 100 %")
+        raise ValueError(f"{said} is more than 100%")
     return found
 
 

@@ -60,6 +60,11 @@ def text(value: object) -> str:
     return html.escape(CONTROL.sub("�", str(value)), quote=True)
 
 
+def prose(value: object) -> str:
+    """A sentence with code between backticks, as HTML; as safe as `text`."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", text(value))
+
+
 def page_name(file: str) -> str:
     """A file name for a submission's page that no submission's name can choose."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", file.removesuffix(".ipynb")).strip("-")[:60]
@@ -118,7 +123,7 @@ def page(record: Record, mark: str = "") -> str:
     if not record["official"]:
         parts.append(f"<p class=flag><strong>{text(unofficial(record))}</strong></p>")
     if record["message"]:
-        parts.append(f"<p class=failed>{text(record['message'])}</p>")
+        parts.append(f"<p class=failed>{prose(record['message'])}</p>")
     parts += [_question(q) for q in record["questions"]]
     if record["flags"]:
         rows = "".join(f"<tr><td>{text(f['where'])}<td>{text(f['says'])}" for f in record["flags"])
@@ -163,9 +168,9 @@ def _question(q: Record) -> str:
             if q["misconception"]
             else ""
         )
-        parts.append(f"<p>{named}{text(q['message'])}</p>")
+        parts.append(f"<p>{named}{prose(q['message'])}</p>")
         if q["hint"] and q["status"] in ("wrong", "failed"):
-            parts.append(f"<p>A hint: {text(q['hint'])}</p>")
+            parts.append(f"<p>A hint: {prose(q['hint'])}</p>")
         shown = [c for c in q["cases"] if c["public"]]
         if q["status"] == "failed":  # what broke the process, and no case after it
             shown = [c for c in shown if c.get("inputs")]
@@ -207,7 +212,7 @@ def _case(c: Record) -> str:
     verdict = (
         "<span class=right>right</span>"
         if c["right"]
-        else f"<span class=wrong>{text(c['message'])}</span>"
+        else f"<span class=wrong>{prose(c['message'])}</span>"
     )
     asked = c.get("inputs", "")
     ran = f"<tr><td colspan=2><pre tabindex=0>{text(asked)}</pre>" if asked else ""

@@ -84,7 +84,7 @@ def _how(found: Report) -> str:
         " What the course gives out or publishes is taken out first: the released cells, the model"
         " solution, the chapter, the library. Of what is left, a fragment (a few steps of one"
         " statement) counts the more the fewer others wrote it, and not at all once"
-        f" {100 * COMMON:.0f} % of them did. A pair is listed if at least {100 * found.least:.3g}"
+        f" {100 * COMMON:.0f}% of them did. A pair is listed if at least {100 * found.least:.3g}"
         " %, by weight, of the rarer fragments of one answer are in the other; of the two, the one"
         " that has less. How often independent answers agree as much in your class is not known,"
         " so no probability is given. In the code, “=” marks a line whose rarer fragments are in"
@@ -119,7 +119,7 @@ def _pair_row(a: Agreement, i: int) -> str:
     p = a.pairs[i]
     return (
         f"<tr><td>{text(a.exercise.title)}<td>{text(p.a.file)}<br>{text(p.b.file)}<td"
-        f" class=n>{p.same} of {p.rarer}<br>{100 * p.share:.0f} % by weight<td"
+        f" class=n>{p.same} of {p.rarer}<br>{100 * p.share:.0f}% by weight<td"
         f" class=n>{a.others[i]}"
     )
 

@@ -7,6 +7,7 @@ their narrow form (`figure_forms`).
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -109,7 +110,7 @@ def unit_axis(ax: Axes, which: str, unit: str) -> None:
     """Write an axis' ticks with SI prefixes (`unit="s"`: 10 ms; `"B"`: 2 GB; `"tokens/s"`), or
     binary ones for `"GiB"`.
 
-    `which` is `x` or `y`. Ticks carry the unit, so the label need not.
+    `which` is `x` or `y`. Ticks carry the unit, so the label that is there loses its own.
     """
     if which not in ("x", "y"):
         raise ValueError(f"An axis is 'x' or 'y', not {which!r}.")
@@ -117,7 +118,10 @@ def unit_axis(ax: Axes, which: str, unit: str) -> None:
     def text(value: float, _: int) -> str:
         return binary(value) if unit == "GiB" else si(value, unit)
 
-    (ax.xaxis if which == "x" else ax.yaxis).set_major_formatter(FuncFormatter(text))
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_major_formatter(FuncFormatter(text))
+    if unit:
+        axis.set_label_text(re.sub(r" \[[^\]]*\]$", "", axis.get_label_text()))
 
 
 def line_and_points(

@@ -35,7 +35,7 @@ class SelectiveStateSpace(nn.Module):
         self.in_proj = Linear(config.D, 2 * s.d_inner)  # channels, gate
         self.conv1d = nn.Conv1d(s.d_inner, s.d_inner, s.conv_width, groups=s.d_inner)
         self.x_proj = Linear(s.d_inner, s.dt_rank + 2 * s.d_state)  # low-rank dt, B, C
-        # The bias is near -7 where the step is 1e-3, and bf16 would round the step by 3 %.
+        # The bias is near -7 where the step is 1e-3, and bf16 would round the step by 3%.
         self.dt_proj = BiasInFloat32(s.dt_rank, s.d_inner)
         self.A_log = nn.Parameter(torch.empty(s.d_inner, s.d_state))
         self.D = nn.Parameter(torch.empty(s.d_inner))

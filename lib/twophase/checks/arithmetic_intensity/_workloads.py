@@ -99,7 +99,7 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
     exactly, where one sequence more or fewer is no near miss; every limit at its last place."""
 
     def case(name: str, batch: int, w: Workload, m: Machine, far: tuple[int, ...] = ()) -> Case:
-        """Promises that this batch is the best, and that no other is allowed within 5 % of it: no
+        """Promises that this batch is the best, and that no other is allowed within 5% of it: no
         other at all of a few, none of those in `far` of many."""
         w, m = {**workload, **w}, {**machine, **m}
         every = np.arange(1, w["max_batch"] + 1)

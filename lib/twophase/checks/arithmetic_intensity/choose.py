@@ -22,7 +22,7 @@ SLACK = 1 + 1e-6  # sums in another order, perhaps in float32
 
 
 def observe(answer: Answer, case: Case) -> dict[str, str]:
-    """Whether the batch is one, fits, is in time, and gives at least 95 % of the best
+    """Whether the batch is one, fits, is in time, and gives at least 95% of the best
     throughput."""
     w, m = case.args
     batch = plain(answer.call("choose", w, m))
@@ -45,7 +45,7 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
             else f"takes {took * 1e3:.6g} ms of {limit * 1e3:.6g} ms"
         ),
         "throughput": (
-            "within 5 % of the best" if share * SLACK >= NEAR else f"{share:.4f} of the best"
+            "within 5% of the best" if share * SLACK >= NEAR else f"{share:.4f} of the best"
         ),
     }
 

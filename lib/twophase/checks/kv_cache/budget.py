@@ -148,7 +148,7 @@ def _fitted(percent: int, tokens: int, spare_bytes: int = 0) -> Case:
     sizes = (6_738_415_616, 2, 1, 524_288, 500_000_000, percent)
     fits = "to the last byte" if spare_bytes == 0 else "but for one byte"
     return Case(
-        f"{tokens:,} tokens fit {fits}, {percent} % overhead",
+        f"{tokens:,} tokens fit {fits}, {percent}% overhead",
         (used // 100 + spare_bytes, *sizes),
     )
 
@@ -189,7 +189,7 @@ def cases(rng: random.Random) -> list[Case]:
             "tiny: 100 bytes of memory, 20 of weights, 4 of activations, no overhead",
             (100, 10, 2, 2, 2, 4, 0),
         ),
-        Case("the same with 15 % overhead", (100, 10, 2, 2, 2, 4, 15)),
+        Case("the same with 15% overhead", (100, 10, 2, 2, 2, 4, 15)),
         Case("the same with one parameter more", (100, 11, 2, 2, 2, 4, 0)),
         Case("the same for three sequences", (100, 10, 2, 3, 2, 4, 0)),
         Case("the same for a token of three bytes", (100, 10, 2, 2, 3, 4, 0)),
@@ -199,9 +199,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one token each for two sequences, to the last byte", (28, 10, 2, 2, 2, 4, 0)),
         Case("weights and activations fill the memory", (24, 10, 2, 2, 2, 4, 0)),
         Case("one token of one byte, to the last byte", (25, 10, 2, 1, 1, 4, 0)),
-        Case("26 bytes and 15 %, 29.9 in all, in 29 bytes", (29, 18, 1, 2, 2, 4, 15)),
-        Case("26 bytes and 15 %, 29.9 in all, in 30 bytes", (30, 18, 1, 2, 2, 4, 15)),
-        Case("an overhead of 150 %", (125, 10, 2, 2, 2, 4, 150)),
+        Case("26 bytes and 15%, 29.9 in all, in 29 bytes", (29, 18, 1, 2, 2, 4, 15)),
+        Case("26 bytes and 15%, 29.9 in all, in 30 bytes", (30, 18, 1, 2, 2, 4, 15)),
+        Case("an overhead of 150%", (125, 10, 2, 2, 2, 4, 150)),
         *(Case(f"{w} bytes per parameter", (1_000, 50, w, 3, 7, 90, 12)) for w in (1, 2, 4)),
         Case(f"{many:,} sequences", (10**9, 10**6, 2, many, 50, 10**6, 8)),
         Case(f"{long:,} tokens", (3 * long + 10**9, 10**8, 2, 1, 3, 8 * 10**8, 0)),
@@ -247,7 +247,7 @@ EXERCISE = Exercise(
     ),
     ranges={"overhead_percent": (0, 150), "bytes_per_param": (1, 4)},
     recall=(
-        "A chip has 10 % less room than its label says. Which term of the budget shrinks?",
+        "A chip has 10% less room than its label says. Which term of the budget shrinks?",
         "Only the cache can: weights are fixed, so the context or the batch gives way.",
     ),
     withholds=("twophase.theory.kv_cache.max_context", "twophase.theory.kv_cache.max_batch"),

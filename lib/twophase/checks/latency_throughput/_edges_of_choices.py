@@ -1,5 +1,5 @@
 """Workloads at the edges of latency_throughput-deployment: just full, just in time, the last chip,
-the last batch, each machine in turn. Whoever is near at one of them is off by more than 5 %."""
+the last batch, each machine in turn. Whoever is near at one of them is off by more than 5%."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def machine(name: str = "plain", **given: Any) -> Machine:
 
 
 SMALL: Machine = {"memory_bytes": 1000}
-# weights of 2^20 bytes, 2^9 for each sequence: one sequence more or fewer moves the step by 0.05 %
+# weights of 2^20 bytes, 2^9 for each sequence: one sequence more or fewer moves the step by 0.05%
 BIG = 2**19
 ROOMY: Machine = {"memory_bytes": 2**22}
 
@@ -240,7 +240,7 @@ def _machines() -> list[Edge]:
             ("first", 1, "bf16", 8),
         ),
         (
-            "the second costs 5.15 % less",
+            "the second costs 5.15% less",
             w,
             [machine("first", price_per_hour=1.0515, **fits), machine("second", **fits)],
             ("second", 1, "bf16", 8),

@@ -35,7 +35,7 @@ RIGHT = {
     "the choice": "valid",
     "memory": "fits",
     "step": "in time",
-    "price": "within 5 % of the best",
+    "price": "within 5% of the best",
 }
 
 
@@ -75,7 +75,7 @@ def _sizes(choice: Choice, machines: list[Machine]) -> tuple[Machine, int, str, 
 
 
 def observe(answer: Answer, case: Case) -> dict[str, str]:
-    """Whether the choice is one, fits, is fast enough, and is within 5 % of the best."""
+    """Whether the choice is one, fits, is fast enough, and is within 5% of the best."""
     w, machines = case.args
     choice = plain(answer.call("choose", w, machines))
     found = _problem(choice, w, machines)

@@ -72,7 +72,7 @@ def _weights_only(es: Events, s: Server) -> bool:
 
 @wrong(
     "plausible",
-    "At exactly 5 %, exactly 2 or exactly half a label does not apply yet: the rules say “more"
+    "At exactly 5%, exactly 2 or exactly half a label does not apply yet: the rules say “more"
     " than” and “above”.",
 )
 def thresholds_included(events: Events, server: Server) -> str:
@@ -133,7 +133,7 @@ wrong.add(
     "any_preemption",
     _diagnosis(preempting=lambda es, s: any(e["preempted"] for e in es)),
     "plausible",
-    "One preempted step is nothing to act on: it must happen in more than 5 % of the steps.",
+    "One preempted step is nothing to act on: it must happen in more than 5% of the steps.",
 )
 wrong.add(
     "sequences_counted",

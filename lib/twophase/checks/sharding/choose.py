@@ -169,7 +169,7 @@ _add(
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """The times as they are; whether the choice has room, and is within 5 % of the best."""
+    """The times as they are; whether the choice has room, and is within 5% of the best."""
     model, workload, machine = case.args
     pair = plain(answer.call("choose", model, workload, machine))
     if not isinstance(pair, list | tuple) or len(pair) != 2:
@@ -251,7 +251,7 @@ def cases(rng: random.Random) -> list[Case]:
 
 
 def clear(p: Problem) -> bool:
-    """Whether each layout is the best but for 2 %, or more than 10 % slower: none is near 5 %."""
+    """Whether each layout is the best but for 2%, or more than 10% slower: none is near 5%."""
     times = [step_s(layout, p) for layout in LAYOUTS if fits(layout, p)]
     return not any(1.02 < t / min(times) < 1.1 for t in times)
 

@@ -17,7 +17,7 @@ from twophase.theory.hugging_face.values import flag
 
 CONTEXT = 6  # tokens of the prompt that the first new ones are decoded with
 LONGEST = 8  # more tokens than any one character takes
-FEWEST = 0.9  # of a vocabulary; published models pad theirs by up to 2.3 %
+FEWEST = 0.9  # of a vocabulary; published models pad theirs by up to 2.3%
 INCOMPLETE = "\ufffd"  # what decoders write for bytes that are no character, or not yet
 
 

@@ -1,0 +1,148 @@
+"""Formulas are MathML when the page is written: nothing has to run in the browser to show them.
+
+docutils turns TeX into MathML and refuses what it does not know; here its result gets the details
+that readers of TeX expect. `tools/math_font.py` made the font, which holds CHARACTERS alone.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.locale import _
+from sphinx.util import logging
+from sphinx.util.math import get_node_equation_number
+from sphinx.writers.html import HTML5Translator
+
+logger = logging.getLogger(__name__)
+Element = ElementTree.Element
+FONT = Path(__file__).parent.parent / "_static" / "math.woff2"
+# Letters, digits and signs, a line for each of Unicode's blocks.
+CHARACTERS = {
+    *map(chr, range(0x20, 0x7F)),  # ASCII
+    *"\u00a0¬±×÷·†‡…′″‖⟨⟩⌈⌉⌊⌋⏞⏟⏜⏝\u2061\u2062\u2063\u2064\u200b",
+    *map(chr, (*range(0x391, 0x3AA), *range(0x3B1, 0x3CA), 0x3D1, 0x3D5, 0x3F1, 0x3F5)),  # Greek
+    *"←↑→↓↔↦⇐⇒⇔⟵⟶⟷⟸⟹⟺",
+    *"∀∂∃∅∇∈∉∋∏∑−∓∕∖∗∘∙√∝∞∠∣∥∧∨∩∪∫∼≃≅≈≠≡≤≥≪≫≺≻⊂⊃⊆⊇⊕⊗⊙⊤⊥⋅⋆⋮⋯⋱⪯⪰",
+    *"ℎℓℝℕℤℚℂ𝔼ℙ𝟙ℒℋ𝒩𝒪𝒟𝒱",
+    *map(chr, range(0x1D434, 0x1D468)),  # italic
+    *map(chr, (*range(0x1D400, 0x1D434), *range(0x1D7CE, 0x1D7D8))),  # bold
+    *map(chr, (*range(0x1D6FC, 0x1D71C), *range(0x1D6E2, 0x1D6FC))),  # italic Greek
+    *"¯ˉˆˇ˜˙¨µ\u0302\u0303\u0304\u0307\u20d7",
+} - {chr(0x1D455), chr(0x3A2)}  # an italic h is ℎ; no letter stands there
+FUNCTIONS = {"max", "min", "argmax", "argmin", "lim", "sup", "inf", "det", "gcd", "Pr"}
+# What docutils calls otherwise.
+SPELLINGS = {
+    r"\\\\\s*\[[^\]]*\]": r"\\\\",  # the room between two lines is the style sheet's
+    r"\\dots(?![a-zA-Z])": r"\\ldots",
+    r"\\iff(?![a-zA-Z])": r"\\;\\Longleftrightarrow\\;",
+    r"(?<=\{)gathered(?=\})": "aligned",
+    r"(?<=\d)\{,\}(?=\d)": r"\\text{,}",
+    r"(\\[td]?frac)\s*(\d)\s*(\d)": r"\1{\2}{\3}",
+}
+ENVIRONMENT = re.compile(
+    r"\s*\\begin\{(align|equation|gather|multline)(\*?)\}(.*)\\end\{\1\2\}\s*", re.S
+)
+
+
+def mathml(tex: str, block: bool = False) -> str:
+    """The formula as one `<math>`. MathError for what is not TeX, or more than docutils knows."""
+    for theirs, docutils_own in SPELLINGS.items():
+        tex = re.sub(theirs, docutils_own, tex)
+    if found := ENVIRONMENT.fullmatch(tex):
+        tex = found[3]
+    text = tex2mathml(tex.strip(), as_block=block).replace(
+        ' xmlns="http://www.w3.org/1998/Math/MathML"', ""
+    )
+    text = text.replace("&ApplyFunction;", "\u2061")
+    root = ElementTree.fromstring(re.sub(r">\s*\n\s*<", "><", text))
+    for parent in list(root.iter()):
+        _refine(parent)
+    foreign = set("".join(root.itertext())) - CHARACTERS
+    if foreign:
+        said = ", ".join(f"{c} ({unicodedata.name(c, 'without a name')})" for c in sorted(foreign))
+        raise MathError(
+            f"the font of formulas has no {said}: add it in book_math.CHARACTERS, and make it anew"
+        )
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+def _refine(parent: Element) -> None:
+    """The children of one element as TeX would set them."""
+    if parent.tag == "msub" and parent[0].tag == "munder" and parent[0][-1].text == "⏟":
+        parent.tag = "munder"  # what stands at a brace stands below it
+    if parent.tag == "msup" and parent[0].tag == "mover" and parent[0][-1].text == "⏞":
+        parent.tag = "mover"
+    if parent.get("class") == "ams-align":
+        parent.set("displaystyle", "true")
+    _join_thousands(parent)
+    for place, (child, after) in enumerate(zip_longest(list(parent), list(parent)[1:])):
+        core = _core(child)
+        if core.text == "'":
+            core.text = "′"
+        if core.tag == "mo" and core.text in FUNCTIONS:
+            opens = after is None or after.tag in ("mrow", "mspace") or after.text == "("
+            core.set("lspace", "0.1667em" if place else "0")
+            core.set("rspace", "0" if opens else "0.1667em")
+
+
+def _core(element: Element) -> Element:
+    """What carries scripts or limits: the operator of `max_i`."""
+    while element.tag in ("munder", "mover", "munderover", "msub", "msup", "msubsup") and len(
+        element
+    ):
+        element = element[0]
+    return element
+
+
+def _join_thousands(parent: Element) -> None:
+    """`500{,}500` is one number."""
+    children = list(parent)
+    for left, comma, right in zip(children, children[1:], children[2:], strict=False):
+        if (left.tag, comma.tag, right.tag, comma.text) == ("mn", "mtext", "mn", ","):
+            right.text = f"{left.text},{right.text}"
+            parent.remove(left)
+            parent.remove(comma)
+
+
+def characters_of(page: str) -> Iterator[str]:
+    """The characters of all formulas of a page."""
+    for formula in re.findall(r"<math.*?</math>", page, re.S):
+        yield from re.sub(r"<[^>]*>", "", formula)
+
+
+def _written(self: HTML5Translator, node: nodes.math | nodes.math_block, block: bool) -> str:
+    parts = [part for part in node.astext().split("\n\n") if part.strip()]
+    try:
+        return mathml(r" \\ ".join(parts), block)
+    except (MathError, ElementTree.ParseError) as error:
+        logger.warning("this formula cannot be shown: %s", error, location=node, type="math")
+        return f"<code>{self.encode(node.astext())}</code>"
+
+
+def visit_math(self: HTML5Translator, node: nodes.math) -> None:
+    self.body.append(self.starttag(node, "span", "", CLASS="math notranslate nohighlight"))
+    self.body.append(_written(self, node, False) + "</span>")
+    raise nodes.SkipNode
+
+
+def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
+    self.body.append(self.starttag(node, "div", CLASS="math notranslate nohighlight"))
+    if node["number"]:
+        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})')
+        self.add_permalink_ref(node, _("Link to this equation"))
+        self.body.append("</span>")
+    self.body.append(_written(self, node, True) + "</div>\n")
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

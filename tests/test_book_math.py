@@ -1,0 +1,82 @@
+"""Formulas are MathML, in the font that the book brings along, and read as their TeX."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from docutils.utils.math import MathError
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import book_math  # noqa: E402
+
+BLOCK = re.compile(r"^```\{math\}\n((?:.|\n)*?)^```", re.M)
+
+
+def text(tex: str, block: bool = False) -> str:
+    return re.sub(r"<[^>]*>", "", book_math.mathml(tex, block))
+
+
+def blocks() -> list[str]:
+    found = [m for p in (ROOT / "book").glob("*.md") for m in BLOCK.findall(p.read_text("utf8"))]
+    return [re.sub(r"^:label:.*\n", "", tex) for tex in found]
+
+
+def test_every_display_formula_of_the_chapters_can_be_shown() -> None:
+    assert len(blocks()) > 30
+    for tex in blocks():
+        assert book_math.mathml(tex, True).startswith('<math display="block">')
+
+
+def test_a_formula_that_cannot_be_shown_says_what_is_wrong() -> None:
+    with pytest.raises(MathError, match=r"\\nosuch"):
+        book_math.mathml(r"\nosuch x")
+    with pytest.raises(MathError, match="HIRAGANA LETTER A"):
+        book_math.mathml("あ")
+
+
+@pytest.mark.parametrize(
+    ("tex", "means"),
+    [
+        (r"500{,}500", "500,500"),
+        (r"\tfrac12", "12"),
+        (r"1 + \dots", "1+…"),
+        (r"a \iff b", "a⟺b"),
+        (r"m'", "m′"),
+        (r"a \\[.4em] b", "ab"),
+    ],
+)
+def test_what_docutils_writes_otherwise_reads_as_tex_does(tex: str, means: str) -> None:
+    assert text(tex, r"\\" in tex) == means
+
+
+def test_a_number_with_thousands_is_one_number() -> None:
+    assert "<mn>24,576</mn>" in book_math.mathml("F = 24{,}576")
+
+
+def test_the_words_at_a_brace_stand_below_it() -> None:
+    made = book_math.mathml(r"\underbrace{a + b}_{\text{read}}")
+    assert re.search(r"<munder><munder>.*</munder><mtext>read</mtext></munder>", made)
+
+
+@pytest.mark.parametrize(
+    ("tex", "left", "right"), [(r"x\max(a, b)", "0.1667em", "0"), (r"\max_i a", "0", "0.1667em")]
+)
+def test_a_function_has_room_on_the_side_of_its_neighbor_only(
+    tex: str, left: str, right: str
+) -> None:
+    assert f'lspace="{left}" rspace="{right}">max<' in book_math.mathml(tex)
+
+
+def test_lines_of_a_numbered_block_stand_in_rows() -> None:
+    tex = "\\begin{align}\na &= b \\\\\nc &= d\n\\end{align}"
+    assert book_math.mathml(tex, True).count("<mtr>") == 2
+
+
+def test_the_font_is_a_small_woff2_with_its_license_beside_it() -> None:
+    assert book_math.FONT.read_bytes()[:4] == b"wOF2"
+    assert book_math.FONT.stat().st_size < 60_000
+    license_text = (book_math.FONT.parent / "math-font-license.txt").read_text("utf8")
+    assert "STIX Fonts Project" in license_text
+    assert "SIL OPEN FONT LICENSE" in license_text.upper()
