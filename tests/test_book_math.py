@@ -61,7 +61,7 @@ def test_the_words_at_a_brace_stand_below_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tex", "left", "right"), [(r"x\max(a, b)", "0.1667em", "0"), (r"\max_i a", "0", "0.1667em")]
+    ("tex", "left", "right"), [(r"x\max(a, b)", "0.1667em", "0"), (r"=\max_i a", "0", "0.1667em")]
 )
 def test_a_function_has_room_on_the_side_of_its_neighbor_only(
     tex: str, left: str, right: str

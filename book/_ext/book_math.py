@@ -83,14 +83,18 @@ def _refine(parent: Element) -> None:
     if parent.get("class") == "ams-align":
         parent.set("displaystyle", "true")
     _join_thousands(parent)
-    for place, (child, after) in enumerate(zip_longest(list(parent), list(parent)[1:])):
+    children = list(parent)
+    for place, (child, after) in enumerate(zip_longest(children, children[1:])):
         core = _core(child)
         if core.text == "'":
             core.text = "′"
         if core.tag == "mo" and core.text in FUNCTIONS:
             opens = after is None or after.tag in ("mrow", "mspace") or after.text == "("
-            core.set("lspace", "0.1667em" if place else "0")
+            apart = place > 0 and _core(children[place - 1]).tag != "mo"
+            core.set("lspace", "0.1667em" if apart else "0")
             core.set("rspace", "0" if opens else "0.1667em")
+    if parent.tag == "mtd" and len(children) > 1 and children[0].text == "+":
+        children[0].set("form", "infix")  # a line goes on here
 
 
 def _core(element: Element) -> Element:
