@@ -158,7 +158,7 @@ def test_letters_meet_in_the_order_they_were_sent_each_pair_by_itself():
 
 def test_layouts_are_priced_by_what_their_decode_steps_send():
     fitted = FittedLink(SLOW, (Point("all_reduce", 2, 1, 1.0, (1.0, 1.0)),), 0.0, 0.0)
-    (found,) = price_layouts(2, "gqa", ["tensor"], n_new=2, fitted=fitted)
+    (found,) = price_layouts(2, "gqa", ["tensor"], n_new=2, here=fitted.link)
     c = Config(L=4, D=128, F=256, N=4, K=2, H=32)
     stream, logits = 2 * c.D * 4, 2 * c.V * 4
     assert found.sent_bytes == (2 * c.L + 1) * 2 * stream + logits
@@ -167,4 +167,4 @@ def test_layouts_are_priced_by_what_their_decode_steps_send():
     assert found.clock_s > 0
     assert "Ethernet 100G" in str(table([found]))
     with pytest.raises(ValueError, match="has none to deal out"):
-        price_layouts(2, "gqa", ["experts"], n_new=2, fitted=fitted)
+        price_layouts(2, "gqa", ["experts"], n_new=2, here=fitted.link)

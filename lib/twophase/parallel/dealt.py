@@ -9,7 +9,7 @@ import torch
 
 from twophase.kernels.collectives import Comm
 from twophase.kernels.span import span_counts
-from twophase.models.blank import blank
+from twophase.models.blank import WithoutInitialization, blank
 from twophase.models.cache import Cache, Counts
 from twophase.models.hugging_face.names import layer_of
 from twophase.models.mixture_of_experts import Experts, MixtureOfExperts
@@ -125,7 +125,7 @@ def expert_parallel(
     if comm.size > c.moe.E:
         raise ValueError(f"{c.moe.E} experts cannot be dealt out to {comm.size} ranks.")
     own, model = share(c.moe.E, comm.rank, comm.size), blank(c)
-    with torch.device("meta"):
+    with torch.device("meta"), WithoutInitialization():
         for block in model.layers:
             if isinstance(mlp := block.get_submodule("mlp"), MixtureOfExperts):
                 mlp.experts = ExpertShare(c.moe.E, c.moe.F, c.D, c.activation, comm)

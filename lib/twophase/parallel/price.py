@@ -18,13 +18,16 @@ from twophase.measure.collectives import sent_bytes
 from twophase.measure.links import FittedLink, fit_link, price_s, sending_s
 from twophase.measure.tables import Table, si
 from twophase.models.generate import complete_batch
+from twophase.parallel.formulas import FORMULAS
+from twophase.parallel.formulas import sent_bytes as told_bytes
 from twophase.parallel.layouts import LAYOUTS, build
 from twophase.parallel.run import run_ranks
 from twophase.parallel.weights import source_of
-from twophase.theory.links import LINKS
+from twophase.theory.links import LINKS, Link
 
 SIZES_BYTES = tuple(4**power for power in range(4, 12))  # 256 B to 4 MB
 REPEATS = 9
+PROMPT = 32
 
 
 def calibrate(
@@ -45,11 +48,15 @@ def calibrate(
 
 @dataclass(frozen=True)
 class Priced:
-    """The decode steps of one layout: bytes of all ranks a token step, seconds a step of messages
-    as predicted and by the clock on this machine, and on other links."""
+    """One pass of a layout: calls of a rank, bytes of all ranks as traced and as the theory has
+    them (None where a router decides), seconds of messages as predicted and by the clock on this
+    machine, and on other links."""
 
     layout: str
+    phase: str
+    calls: float
     sent_bytes: float
+    told_bytes: float | None
     predicted_s: float
     clock_s: float
     elsewhere_s: dict[str, float]
@@ -60,16 +67,20 @@ def price_layouts(
     checkpoint: str = "gqa",
     layouts: Sequence[str] | None = None,
     n_new: int = 8,
-    fitted: FittedLink | None = None,
+    here: Link | None = None,
 ) -> list[Priced]:
-    """Run `n_new` decode steps of a batch of as many sequences as ranks in each layout that takes
-    the model, and price what its ranks sent. ValueError for a layout that is named and does not."""
-    fitted = calibrate(n_ranks) if fitted is None else fitted
+    """Run a prompt of PROMPT tokens and `n_new` decode steps of a batch of as many sequences as
+    ranks in each layout that takes the model, and price what its ranks sent in a decode step; of
+    "sequence", which sends nothing there, in prefill. `here`: the links of this machine, fitted now
+    if not given. ValueError for a layout that is named and
+    does not take it."""
+    here = calibrate(n_ranks).link if here is None else here
     source, found = source_of(checkpoint), []
 
     def rank(comm: Comm, layout: str) -> None:
         model = build(layout, source, comm)
-        complete_batch(model, [[65 + b, 66, 67, 68] for b in range(comm.size)], n_new + 1)
+        prompts = [[65 + (b + t) % 60 for t in range(PROMPT)] for b in range(comm.size)]
+        complete_batch(model, prompts, n_new + 1)
 
     for layout in layouts or LAYOUTS:
         try:
@@ -78,19 +89,26 @@ def price_layouts(
             if layouts or not error.says.startswith("ValueError"):
                 raise ValueError(error.says.removeprefix("ValueError: ")) from None
             continue  # this model cannot be cut so
-        decode = [e for e in log if e["phase"] == "decode"]
-        elsewhere = {link.name: price_s(decode, link) / n_new for link in LINKS}
-        times = price_s(decode, fitted.link) / n_new, sending_s(decode) / n_new
-        found.append(Priced(layout, sent_bytes(decode) / n_new, *times, elsewhere))
+        phase, T, n = ("prefill", PROMPT, 1) if layout == "sequence" else ("decode", 1, n_new)
+        events = [e for e in log if e["phase"] == phase]
+        told = None
+        if layout in FORMULAS:
+            told = told_bytes(layout, source.config, n_ranks, T, n_ranks)
+        times = price_s(events, here) / n, sending_s(events) / n
+        elsewhere = {link.name: price_s(events, link) / n for link in LINKS}
+        calls = len([e for e in events if e["rank"] == 0]) / n
+        bytes_ = sent_bytes(events) / n, told
+        found.append(Priced(layout, phase, calls, *bytes_, *times, elsewhere))
     return found
 
 
 def table(found: Sequence[Priced]) -> Table:
-    """A row for each layout: bytes and seconds of one decode step's messages."""
+    """A row for each layout: bytes and seconds of one pass's messages."""
     names = [link.name for link in LINKS]
     rows = [
         [
             priced.layout,
+            priced.phase,
             si(priced.sent_bytes, "B"),
             si(priced.predicted_s, "s"),
             si(priced.clock_s, "s"),
@@ -98,7 +116,7 @@ def table(found: Sequence[Priced]) -> Table:
         ]
         for priced in found
     ]
-    return Table(rows, ["layout", "sent a step", "predicted here", "clock here", *names])
+    return Table(rows, ["layout", "pass", "sent", "predicted here", "clock here", *names])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f" misses its own points by {fitted.worst:.0%} at worst, and points that it was not"
             f" fitted to by {fitted.worst_held_out:.0%}."
         )
-        print(table(price_layouts(options.ranks, options.checkpoint, fitted=fitted)))
+        print(table(price_layouts(options.ranks, options.checkpoint, here=fitted.link)))
     except (ValueError, CollectiveError, RankError) as error:
         print(f"twophase.parallel.price: {error}", file=sys.stderr)
         return 2

@@ -20,6 +20,7 @@ from twophase.kernels.mlp import ACTIVATIONS
 from twophase.kernels.rope import apply_rope, rope_tables
 from twophase.kernels.span import Span, span_counts
 from twophase.measure.collectives import Tracer
+from twophase.models.blank import WithoutInitialization
 from twophase.models.cache import Counts
 from twophase.models.config import Config
 from twophase.models.step import Step, among_real
@@ -84,7 +85,7 @@ class WeightStationary:
         self.F_sizes = sizes(len(share(c.F, mesh.yz.rank, mesh.yz.size)), mesh.x.size)
         self.D_sizes = sizes(len(share(c.D, mesh.x.rank, mesh.x.size)), mesh.yz.size)
         own_V = share(c.V, comm.rank, comm.size)
-        with torch.device("meta"):
+        with torch.device("meta"), WithoutInitialization():
             self.embed_tokens = VocabularyRows(own_V, c.V, c.D, comm)
             self.lm_head = VocabularyColumns(own_V, c.D, sizes(c.V, comm.size), comm)
         rows = (0, own_V.start, own_V.stop)

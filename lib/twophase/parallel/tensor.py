@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from twophase.kernels.collectives import Comm
 from twophase.measure.collectives import Tracer
-from twophase.models.blank import blank
+from twophase.models.blank import WithoutInitialization, blank
 from twophase.models.linear import Linear
 from twophase.models.transformer import Transformer
 from twophase.parallel.shares import Shares, sizes
@@ -47,7 +47,7 @@ def tensor_parallel(
 def split_vocabulary(model: Transformer, shares: Shares, comm: Comm) -> None:
     """Put a blank rank's rows of the embedding, and its logits, in the place of the whole."""
     D, own = model.config.D, shares.vocabulary
-    with torch.device("meta"):
+    with torch.device("meta"), WithoutInitialization():
         model.embed_tokens = VocabularyRows(own, model.config.V, D, comm)
         model.lm_head = VocabularyColumns(own, D, sizes(model.config.V, comm.size), comm)
 
