@@ -40,6 +40,26 @@ KINDS: dict[str, dict[str, str]] = {
     "absorb": {"call": "int", "layer": "int", "queries": "int"},
     # The generation loop drew a token for a sequence; reason is null while it goes on.
     "token": {"row": "int", "token": "int", "reason": "text?"},
+    # An engine's requests, by number. One arrives, with so many answers wanted to its prompt; is
+    # admitted, and finds `shared` of its tokens in blocks of others; gives its blocks back and
+    # waits again ("recompute", "swap"); a second sequence parts from a first; it ends.
+    "arrive": {"request": "int", "n_prompt": "int", "answers": "int"},
+    "admit": {"request": "int", "shared": "int"},
+    "preempt": {"request": "int", "how": "text"},
+    "split": {"parent": "int", "child": "int"},
+    "finish": {"request": "int", "reason": "text"},
+    # A block is copied before somebody writes to it.
+    "copy_block": {"source": "int", "target": "int"},
+    # A pass of an engine begins: n_new[i] tokens of requests[i] come behind starts[i] that its
+    # blocks, tables[i], hold; `waiting` requests do not run, and `free_blocks` are nobody's.
+    "pass": {
+        "requests": "ints",
+        "starts": "ints",
+        "n_new": "ints",
+        "tables": "rows",
+        "waiting": "int",
+        "free_blocks": "int",
+    },
     # Attention made the scores of a block of queries, from `query` on, with a block of keys, from
     # `start` on; `masked` of them are hidden.
     "block": {

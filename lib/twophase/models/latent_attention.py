@@ -113,6 +113,8 @@ class LatentAttention(nn.Module):
         m = self.sizes
         if not hasattr(self.kv_b_proj, "absorb"):
             return False
+        if step.in_pages:  # unfolded keys of ragged sequences would have to be padded
+            return True
         if self.absorbed is not None or step.cache is None:
             return bool(self.absorbed)
         return T == 1 or absorbing_is_cheaper(T, S, m.R, m.nope_dim, m.rope_dim, m.v_dim)

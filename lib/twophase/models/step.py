@@ -51,6 +51,7 @@ class Step:
     cache: Cache | None = None
     causal: bool = True
     shared: dict[int, PassKV] = field(default_factory=dict)  # without a cache: what is read again
+    in_pages: bool = False  # the sequences lie in one row, and their keys in blocks
 
     def latents(self, layer: int) -> LatentCache | None:
         """The store of a layer of latents; None without a cache."""

@@ -26,16 +26,23 @@ def new_store(
     c, kind = config.at(layer), config.mixers[layer]
     if kind == "mla" and c.mla is not None:
         return LatentCache(B, S_max, c.mla.R, c.mla.rope_dim, dtype, device)
-    # A state is a running sum, in fp32 always: bf16 would stop counting at 256 tokens.
-    if kind == "linear" and c.linear is not None:
-        sums = sums_shape(c.N, c.linear.feature_dim, c.H)
-        return State(B, [sums], device=device, rollback=rollback)
-    if kind == "ssm" and c.ssm is not None:
-        inputs, memory = (c.ssm.d_inner, c.ssm.conv_width), (c.ssm.d_inner, c.ssm.d_state)
-        return State(B, [inputs, memory], device=device, rollback=rollback)
+    if shapes := state_shapes(c, kind):
+        return State(B, shapes, device=device, rollback=rollback)
     if kind == "sliding" and c.window is not None and c.window + rollback < S_max:
         return RingKVCache(B, c.window, c.K, c.H, dtype, device, spare=rollback)
     return KVCache(B, S_max, c.K, c.H, dtype, device)  # a ring of S_max slots never goes round
+
+
+def state_shapes(config: Config, kind: str) -> list[tuple[int, ...]]:
+    """Of what a layer's state consists, for one sequence; nothing for a layer that keeps tokens.
+
+    A state is a running sum, in fp32 always: bf16 would stop counting at 256 tokens.
+    """
+    if kind == "linear" and config.linear is not None:
+        return [sums_shape(config.N, config.linear.feature_dim, config.H)]
+    if kind == "ssm" and (s := config.ssm) is not None:
+        return [(s.d_inner, s.conv_width), (s.d_inner, s.d_state)]
+    return []
 
 
 def new_cache(

@@ -1,0 +1,204 @@
+"""Keys and values in blocks: paged attention (Kwon et al., 2023, arXiv 2309.06180, section 4).
+
+A pool holds `blocks` blocks of `block_size` tokens for each layer. A sequence owns a list of
+blocks, its block table: token p lies in block `table[p // block_size]` at place `p % block_size`.
+So a sequence grows by a block at a time, wherever one is free, and two that begin alike can share.
+
+Sequences of one pass lie one after the other in a single row of n tokens (Yu et al., 2022, Orca,
+section 3.2, "selective batching"): products and norms take the row as it is, with no padding;
+attention and states, which must know whose a token is, go sequence by sequence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from twophase.kernels.attention import causal_attention
+from twophase.kernels.compiled.attention import compiled_paged_attention
+from twophase.kernels.compiled.loops import STORED
+from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.latent_attention import LatentCache, attend_latents
+from twophase.kernels.state import Advance, State, Tensors
+
+
+@dataclass(frozen=True)
+class FlatSpan:
+    """The n new tokens of a pass over several sequences, in one row: sequence i holds `starts[i]`
+    tokens, and its `n_new[i]` ≥ 1 new ones follow those of the sequence before it.
+
+    `tables[i]` lists its blocks, `slots[i]` its place among states. ValueError if a table ends
+    before its sequence does, or the lists are not of one length.
+    """
+
+    starts: tuple[int, ...]
+    n_new: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...]
+    slots: tuple[int, ...]
+    block_size: int
+    device: torch.device | str | None = None
+    # what layers ask of a pass that is padded: here nothing pads, and nothing branches
+    real: None = field(default=None, init=False)
+    tree: None = field(default=None, init=False)
+    B: int = field(default=1, init=False)
+
+    def __post_init__(self) -> None:
+        if len({len(self.starts), len(self.n_new), len(self.tables), len(self.slots)}) != 1:
+            raise ValueError("a flat span needs a start, a count, a table and a slot a sequence.")
+        if not self.n_new or min(self.n_new) < 1 or min(self.starts) < 0:
+            raise ValueError(f"each sequence of a pass brings at least one token; got {self.n_new}")
+        for end, table in zip(self.ends, self.tables, strict=True):
+            if end > len(table) * self.block_size:
+                raise ValueError(
+                    f"a sequence of {end} tokens does not fit into its {len(table)} blocks of"
+                    f" {self.block_size}: allocate more before the pass."
+                )
+
+    @property
+    def T(self) -> int:
+        """New tokens of all sequences."""
+        return sum(self.n_new)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """How long each sequence is after the pass."""
+        return tuple(start + n for start, n in zip(self.starts, self.n_new, strict=True))
+
+    @property
+    def end(self) -> int:
+        """The length of the longest sequence after the pass."""
+        return max(self.ends)
+
+    @property
+    def parts(self) -> list[slice]:
+        """Where in the row the tokens of each sequence are."""
+        behind = 0
+        found = []
+        for n in self.n_new:
+            found.append(slice(behind, behind + n))
+            behind += n
+        return found
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """The position of each token in its own sequence: int64 [1, n]."""
+        counted = [
+            p for start, end in zip(self.starts, self.ends, strict=True) for p in range(start, end)
+        ]
+        return torch.tensor(counted, device=self.device)[None]  # [1, n]
+
+    @property
+    def slot_mapping(self) -> torch.Tensor:
+        """Where each token's keys go, counted in tokens from the first block's first: int64 [n]."""
+        size = self.block_size
+        places = [
+            table[p // size] * size + p % size
+            for start, end, table in zip(self.starts, self.ends, self.tables, strict=True)
+            for p in range(start, end)
+        ]
+        return torch.tensor(places, device=self.device)  # [n]
+
+    def blocks(self, i: int) -> torch.Tensor:
+        """The blocks that sequence i fills, if only in part, after the pass: int64."""
+        n = -(-self.ends[i] // self.block_size)
+        return torch.tensor(self.tables[i][:n], device=self.device)  # [blocks]
+
+
+class PagedKV(KVCache):
+    """One layer's pool of keys and values, [blocks, block_size, K, H] each."""
+
+    def write(self, first: torch.Tensor, second: torch.Tensor, span: Any) -> None:
+        """Put the keys and values [1, n, K, H] of a flat span's tokens where it says."""
+        places = span.slot_mapping  # [n]
+        for held, new in zip(self.held, (first, second), strict=True):
+            held.flatten(0, 1)[places] = new[0].to(held.dtype)  # [blocks·block_size, K, H]
+
+    def attend(
+        self, q: torch.Tensor, span: Any, *, window: int | None = None, **options: Any
+    ) -> torch.Tensor:
+        """What the queries q [1, n, N, H] of a flat span find, each in its own sequence.
+
+        Sequences with one new token read their blocks where they lie, all in one call; those with
+        more gather theirs first: T queries share that copy.
+        """
+        out = q.new_empty(*q.shape[:3], self.values.shape[3])  # [1, n, N, Hv]
+        reads_in_place = q.device.type == "cpu" and self.keys.dtype in STORED
+        alone = [i for i, n in enumerate(span.n_new) if n == 1 and reads_in_place]
+        parts = span.parts
+        if alone:
+            rows = [parts[i].start for i in alone]
+            queries = q[0, rows][:, None]  # [decoding, 1, N, H]
+            found = compiled_paged_attention(
+                queries,
+                self.keys,
+                self.values,
+                _padded([span.tables[i] for i in alone]),  # [decoding, most]
+                torch.tensor([span.ends[i] for i in alone]),
+                window=window,
+                **options,
+            )  # [decoding, 1, N, Hv]
+            out[0, rows] = found[:, 0].to(out.dtype)
+        for i in set(range(len(span.n_new))) - set(alone):
+            keys, values = (self.gather(held, span, i).to(q.dtype) for held in self.held)
+            out[:, parts[i]] = causal_attention(
+                q[:, parts[i]], keys, values, window=window, **options
+            )  # [1, T, N, Hv]
+        return out
+
+    @staticmethod
+    def gather(held: torch.Tensor, span: Any, i: int) -> torch.Tensor:
+        """A copy of what sequence i holds, in order: [1, S, ...]."""
+        return held[span.blocks(i)].flatten(0, 1)[None, : span.ends[i]]  # [1, S, ...]
+
+
+class PagedLatents(LatentCache):
+    """One layer's pool of latents [blocks, block_size, R] and rotated keys [blocks, block_size,
+    rope_dim]."""
+
+    def write(self, first: torch.Tensor, second: torch.Tensor, span: Any) -> None:
+        """Put the latents [1, n, R] and keys [1, n, rope_dim] where a flat span says."""
+        PagedKV.write(self, first, second, span)  # type: ignore[arg-type]  # same two tensors
+
+    def read(self, span: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """ValueError: sequences of different lengths lie in no one tensor."""
+        raise ValueError(
+            "latents in pages are read in the absorbed form: the layer cannot absorb its"
+            " up-projections."
+        )
+
+    def attend(
+        self, q_latent: torch.Tensor, q_rope: torch.Tensor, span: Any, *, scale: float
+    ) -> torch.Tensor:
+        """What absorbed queries [1, n, N, R] and [1, n, N, rope_dim] find, each in its own
+        sequence: [1, n, N, R]."""
+        found = []
+        for i, part in enumerate(span.parts):
+            latent, key = (PagedKV.gather(held, span, i) for held in self.held)
+            latent, key = latent.to(q_latent.dtype), key.to(q_latent.dtype)
+            found.append(
+                attend_latents(q_latent[:, part], q_rope[:, part], latent, key, scale=scale)
+            )  # [1, T, N, R]
+        return torch.cat(found, dim=1)
+
+
+class SlotStates(State):
+    """One layer's states, one slot for each sequence that is served: [slots, 1, ...]."""
+
+    def run(self, span: Any, advance: Advance) -> torch.Tensor:
+        """What the tokens of a flat span give, [1, n, ...]; each sequence continues its own state,
+        which is replaced at once."""
+        outs = []
+        for part, slot in zip(span.parts, span.slots, strict=True):
+            before: Tensors = tuple(past[slot : slot + 1, -1] for past in self.held)
+            out, after = advance(part, before)
+            for past, state in zip(self.held, after, strict=True):
+                past[slot, -1] = state[0]
+            outs.append(out)
+        return torch.cat(outs, dim=1)
+
+
+def _padded(tables: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Block tables as one tensor, int64 [sequences, most]; what is behind an end is 0."""
+    most = max(map(len, tables))
+    return torch.tensor([[*table, *[0] * (most - len(table))] for table in tables])

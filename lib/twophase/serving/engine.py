@@ -1,0 +1,294 @@
+"""The loop: schedule, run, sample, hand out (`step`), until nobody is left.
+
+It knows no time but what `clock` says. A clock that a test or a simulation moves makes the same
+engine reproducible; the default is that of the machine, from the moment the engine was made.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from twophase.kernels.sampling import sample
+from twophase.measure.events import EventLog
+from twophase.models.transformer import Transformer
+from twophase.serving.block_manager import BlockManager
+from twophase.serving.model_runner import ModelRunner
+from twophase.serving.policy import Policy
+from twophase.serving.request import Request, SamplingParams, Status, check_prompt
+from twophase.serving.scheduler import CopyBlock, EngineConfig, Scheduled, Scheduler, SwapOut
+
+
+class Runner(Protocol):
+    """What an engine needs of whoever runs its passes."""
+
+    @property
+    def has_states(self) -> bool:
+        """Whether layers keep states."""
+
+    def seat(self, seq: int) -> None:
+        """A sequence begins to run."""
+
+    def unseat(self, seq: int) -> None:
+        """It does not run any more."""
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy a block."""
+
+    def copy_state(self, source: int, target: int) -> None:
+        """Copy the states of a sequence."""
+
+    def save(self, seq: int, table: Sequence[int]) -> list[torch.Tensor]:
+        """What a sequence holds."""
+
+    def restore(self, seq: int, table: Sequence[int], saved: Sequence[torch.Tensor]) -> None:
+        """Put it back."""
+
+    def run(
+        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+    ) -> dict[Request, torch.Tensor]:
+        """Logits [V] of each request whose tokens are all read after this pass."""
+
+
+class Engine:
+    """Serves requests that may come at any time.
+
+    `log`: events of `measure.events`, if one is given. `runner`: who runs the passes, if not the
+    model here. Raises ValueError for prefix caching on a model with states, whose past is in no
+    block.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        config: EngineConfig | None = None,
+        *,
+        policy: Policy | None = None,
+        log: EventLog | None = None,
+        clock: Callable[[], float] | None = None,
+        runner: Runner | None = None,
+    ) -> None:
+        self.model, self.config = model, config or EngineConfig()
+        c = self.config
+        self.runner: Runner = runner or ModelRunner(
+            model, c.n_blocks, c.block_size, c.max_seqs, batch_invariant=c.batch_invariant
+        )
+        if c.prefix_caching and self.runner.has_states:
+            raise ValueError(
+                "layers of this model keep a state, which no block holds: a shared prefix would"
+                " leave it empty. Take prefix_caching=False."
+            )
+        self.blocks = BlockManager(c.n_blocks, c.block_size, prefix_caching=c.prefix_caching)
+        self.scheduler = Scheduler(c, self.blocks, policy)
+        self.log, self.clock = log, clock or _since_now()
+        self.requests: dict[int, Request] = {}
+        self._aside: dict[Request, list[torch.Tensor]] = {}  # what a swap put aside
+        self._next_id = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody waits or runs."""
+        return bool(self.scheduler.waiting or self.scheduler.running)
+
+    def add(
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams | None = None,
+        arrival_s: float | None = None,
+    ) -> int:
+        """Take a request, and give its number (its further answers have those that follow).
+
+        ValueError, in one sentence, for a prompt that is none, or more than this engine could ever
+        hold.
+        """
+        params = params or SamplingParams()
+        tokens = check_prompt(prompt, self.model.config.V)
+        table = self.model.config.learned_positions
+        if table and len(tokens) + params.max_tokens > table:
+            raise ValueError(
+                f"this model has learned {table} positions: a prompt of {len(tokens)} tokens leaves"
+                f" room for {max(0, table - len(tokens))}, not {params.max_tokens}."
+            )
+        request = self._new_request(
+            tokens, params, self.clock() if arrival_s is None else arrival_s
+        )
+        request.n_forks = params.n - 1
+        if params.max_tokens:
+            self.scheduler.add(request)
+        for i in range(1, params.n):
+            self._new_request(tokens, _seeded(params, i), request.arrival_s, request.id)
+        self._note("arrive", request=request.id, n_prompt=len(tokens), answers=params.n)
+        for answer in range(request.id, self._next_id):
+            if not params.max_tokens:
+                self._finish(self.requests[answer], "length")
+        return request.id
+
+    def _new_request(
+        self,
+        prompt: tuple[int, ...],
+        params: SamplingParams,
+        arrival_s: float,
+        parent: int | None = None,
+    ) -> Request:
+        request = Request(self._next_id, prompt, params, arrival_s, parent)
+        seed = request.id if params.seed is None else params.seed
+        request.generator = torch.Generator().manual_seed(seed)
+        self.requests[request.id] = request
+        self._next_id += 1
+        return request
+
+    def abort(self, request_id: int) -> None:
+        """End a request, wherever it is; one that has ended stays as it is. KeyError for a number
+        that was never given."""
+        request = self.requests[request_id]
+        if request.status is not Status.FINISHED:
+            if request.n_forks:
+                self._pass_on(request)
+            self._finish(request, "abort")
+
+    def step(self) -> list[Request]:
+        """One pass: read what the scheduler says, draw a token for each request that is read to its
+        end, and give those that have ended now."""
+        made = self.scheduler.schedule(self.clock())
+        self._note_schedule(made)
+        try:
+            self._move(made)
+            logits = self.runner.run(made.n_new, self.blocks.tables) if made.n_new else {}
+        except BaseException:  # what is half written is read again
+            self._start_over(made)
+            raise
+        now_s = self.clock()
+        for request, n in made.n_new.items():
+            request.n_computed += n
+            self.blocks.remember(request.id, request.all_tokens[: request.n_computed])
+        ended = []
+        for request, row in logits.items():
+            for one in self._answers(request):
+                if self._draw(one, row, now_s):
+                    ended.append(one)
+        for request in ended:
+            self._finish(request)
+        return ended
+
+    def run(self) -> list[Request]:
+        """Step until nobody waits or runs; all requests, in the order of their numbers."""
+        while self.busy:
+            self.step()
+        return [self.requests[i] for i in sorted(self.requests)]
+
+    def fork(self, request_id: int, params: SamplingParams | None = None) -> int:
+        """A second sequence that goes on from where a running one stands, and its number: it has
+        the same tokens and blocks, and parts with the next one. ValueError if the first does not
+        run, or there is no seat."""
+        parent = self.requests[request_id]
+        if parent.status is not Status.RUNNING or parent.n_missing != 1:
+            raise ValueError(f"request {request_id} is not decoding: only a running one can fork.")
+        if self.scheduler.seats_taken >= self.config.max_seqs:
+            raise ValueError(f"all {self.config.max_seqs} seats are taken.")
+        child = self._new_request(
+            parent.prompt, params or parent.params, parent.arrival_s, parent.id
+        )
+        child.tokens, child.times_s = list(parent.tokens), list(parent.times_s)
+        self._split(parent, child)
+        return child.id
+
+    def _split(self, parent: Request, child: Request) -> None:
+        self.scheduler.fork(parent, child)
+        self.runner.seat(child.id)
+        self.runner.copy_state(parent.id, child.id)
+        self._note("split", parent=parent.id, child=child.id)
+
+    def _answers(self, request: Request) -> list[Request]:
+        """The request, and those that part from it now that its prompt is read."""
+        children = [self.requests[request.id + i] for i in range(1, request.n_forks + 1)]
+        request.n_forks = 0
+        going = [child for child in children if child.status is not Status.FINISHED]
+        for child in going:
+            self._split(request, child)
+        return [request, *going]
+
+    def _draw(self, request: Request, logits: torch.Tensor, now_s: float) -> bool:
+        """Draw a request's next token; whether it was the last."""
+        p = request.params
+        drawn = sample(logits, p.temperature, p.top_k, p.top_p, generator=request.generator)
+        request.take(drawn, now_s)
+        self._note("token", row=request.id, token=drawn, reason=request.finish_reason)
+        return request.finish_reason is not None
+
+    def _move(self, made: Scheduled) -> None:
+        """What happens to blocks and seats before a pass."""
+        for request in made.admitted:
+            self.runner.seat(request.id)
+        for move in made.moves:
+            if isinstance(move, CopyBlock):
+                self.runner.copy_block(*move)
+            elif isinstance(move, SwapOut):
+                self._aside[move.request] = self.runner.save(move.request.id, move.table)
+            else:
+                saved = self._aside.pop(move.request)
+                self.runner.restore(move.request.id, move.table, saved)
+        for request in made.preempted:
+            self.runner.unseat(request.id)
+
+    def _start_over(self, made: Scheduled) -> None:
+        """After a pass that was broken off: those in it wait again, and are read from the start."""
+        for request in (*made.n_new, *made.preempted):
+            self.runner.unseat(request.id)
+        for request in reversed(made.n_new):
+            self.scheduler.requeue(request)
+        for request in set(self.scheduler.saved) - set(self._aside):
+            del self.scheduler.saved[request]  # nobody has put it aside
+
+    def _finish(self, request: Request, reason: str | None = None) -> None:
+        self.runner.unseat(request.id)
+        self.scheduler.stop(request)
+        self.scheduler.saved.pop(request, None)
+        self._aside.pop(request, None)
+        request.status, request.finish_reason = Status.FINISHED, reason or request.finish_reason
+        self._note("finish", request=request.id, reason=str(request.finish_reason))
+
+    def _pass_on(self, request: Request) -> None:
+        """Let the next answer to a prompt read it, since the first does not."""
+        last = request.id + request.n_forks
+        request.n_forks = 0
+        for heir in (self.requests[i] for i in range(request.id + 1, last + 1)):
+            if heir.status is not Status.FINISHED:
+                heir.n_forks = last - heir.id
+                self.scheduler.waiting.append(heir)
+                return
+
+    def _note_schedule(self, made: Scheduled) -> None:
+        """Write down what was decided."""
+        for request in made.preempted:
+            self._note("preempt", request=request.id, how=self.config.preemption)
+        for request in made.admitted:
+            self._note("admit", request=request.id, shared=request.n_shared)
+        for move in made.moves:
+            if isinstance(move, CopyBlock):
+                self._note("copy_block", source=move.source, target=move.target)
+        if made.n_new:
+            self._note(
+                "pass",
+                requests=[request.id for request in made.n_new],
+                starts=[request.n_computed for request in made.n_new],
+                n_new=list(made.n_new.values()),
+                tables=[list(self.blocks.tables[request.id]) for request in made.n_new],
+                waiting=len(self.scheduler.waiting),
+                free_blocks=self.blocks.n_free,
+            )
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        if self.log is not None:
+            self.log.write(kind, **fields)
+
+
+def _seeded(params: SamplingParams, i: int) -> SamplingParams:
+    """What the i-th answer is drawn with."""
+    return params if params.seed is None else replace(params, seed=params.seed + i)
+
+
+def _since_now() -> Callable[[], float]:
+    started = time.perf_counter()
+    return lambda: time.perf_counter() - started

@@ -1,0 +1,211 @@
+"""Runs a pass: tokens of many requests through the model in one row, keys and values in blocks.
+
+Layers are those of the plain model. They ask their `Step` where keys and values go, and get pools
+of blocks in place of a cache; so whatever a model is made of, it is served.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+
+from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.latent_attention import LatentCache
+from twophase.kernels.paging import FlatSpan, PagedKV, PagedLatents, SlotStates
+from twophase.kernels.span import Span
+from twophase.kernels.state import State
+from twophase.kernels.store import Store
+from twophase.models.config import Config
+from twophase.models.step import Step
+from twophase.models.stores import state_shapes
+from twophase.models.transformer import Transformer
+from twophase.serving.request import Request
+
+Pools = dict[int, Store]
+
+
+@dataclass
+class PagedStep(Step):
+    """A step whose layers write to and read from pools."""
+
+    pools: Pools = field(default_factory=dict)
+    in_pages: bool = True
+
+    def latents(self, layer: int) -> LatentCache:
+        """The pool of a layer of latents."""
+        return cast(LatentCache, self.pools[layer])
+
+    def state(self, layer: int) -> State:
+        """The states of a layer."""
+        return cast(State, self.pools[layer])
+
+    def keys_values(self, layer: int, read_later: bool) -> KVCache:
+        """The pool of a layer of keys and values."""
+        return cast(KVCache, self.pools[layer])
+
+
+class ModelRunner:
+    """A model and its pools: `n_blocks` blocks of `block_size` tokens for each layer that keeps
+    tokens, `max_seqs` slots for each that keeps a state.
+
+    `dtype`: of keys, values and latents; that of the weights if not said. `batch_invariant`: each
+    token in calls of its own. ValueError for a model that reads both ways.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        n_blocks: int,
+        block_size: int,
+        max_seqs: int,
+        *,
+        dtype: torch.dtype | None = None,
+        batch_invariant: bool = False,
+    ) -> None:
+        if not model.config.causal:
+            raise ValueError("a model that reads both ways fills in masks: it cannot be served.")
+        self.model, self.config, self.block_size = model, model.config, block_size
+        self.batch_invariant = batch_invariant
+        dtype = dtype or model.embed_tokens.weight.dtype
+        sizes = n_blocks, block_size, max_seqs
+        self.pools = new_pools(model.config, *sizes, dtype, model.device)
+        self.slots: dict[int, int] = {}  # of sequences that run
+        self._free_slots = list(range(max_seqs))
+
+    @property
+    def has_states(self) -> bool:
+        """Whether a layer keeps a state, which belongs to one sequence at one moment."""
+        return any(isinstance(pool, SlotStates) for pool in self.pools.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pools."""
+        return sum(pool.nbytes for pool in self.pools.values())
+
+    def seat(self, seq: int) -> None:
+        """Give a sequence a slot, with states at zero."""
+        slot = self.slots[seq] = self._free_slots.pop()
+        for pool in self._of_kind(SlotStates):
+            pool.clear(slot)
+
+    def unseat(self, seq: int) -> None:
+        """Take a sequence's slot back, if it has one."""
+        if seq in self.slots:
+            self._free_slots.append(self.slots.pop(seq))
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy what lies in a block, in all layers."""
+        for pool in self._of_kind(PagedKV, PagedLatents):
+            pool.copy_row(source, target)
+
+    def copy_state(self, source: int, target: int) -> None:
+        """Copy the states of one sequence to another."""
+        for pool in self._of_kind(SlotStates):
+            pool.copy_row(self.slots[source], self.slots[target])
+
+    def save(self, seq: int, table: Sequence[int]) -> list[torch.Tensor]:
+        """What a sequence holds in its blocks and its slot, as copies."""
+        rows = list(table)
+        saved = [held[rows] for pool in self._of_kind(PagedKV, PagedLatents) for held in pool.held]
+        slot = self.slots[seq]
+        return saved + [held[slot].clone() for p in self._of_kind(SlotStates) for held in p.held]
+
+    def restore(self, seq: int, table: Sequence[int], saved: Sequence[torch.Tensor]) -> None:
+        """Put back what `save` gave, into these blocks and the sequence's slot."""
+        copies = iter(saved)
+        for pool in self._of_kind(PagedKV, PagedLatents):
+            for held in pool.held:
+                blocks = next(copies)  # [blocks, block_size, ...]
+                held[list(table)[: len(blocks)]] = blocks
+        for pool in self._of_kind(SlotStates):
+            for held in pool.held:
+                held[self.slots[seq]] = next(copies)
+
+    def _of_kind(self, *kinds: type[Store]) -> list[Store]:
+        return [pool for pool in self.pools.values() if isinstance(pool, kinds)]
+
+    @torch.inference_mode()
+    def run(
+        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+    ) -> dict[Request, torch.Tensor]:
+        """Read `n_new` of the missing tokens of each request, and give the logits [V] after the
+        last one of those whose tokens are all read then."""
+        if self.batch_invariant:
+            return self._one_by_one(n_new, tables)
+        requests = list(n_new)
+        span = self._span(requests, [r.n_computed for r in requests], list(n_new.values()), tables)
+        tokens = [t for r, n in n_new.items() for t in _next(r, r.n_computed, n)]
+        x = self._stream(span, tokens)  # [1, n, D]
+        last = [i for i, r in enumerate(requests) if r.n_missing == n_new[r]]
+        rows = [span.parts[i].stop - 1 for i in last]
+        logits = self.model.logits(x[:, rows])[0] if rows else ()  # [finishing, V]
+        return {requests[i]: row for i, row in zip(last, logits, strict=True)}
+
+    def _one_by_one(
+        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+    ) -> dict[Request, torch.Tensor]:
+        """The same, each token in calls of its own, as if it were alone."""
+        logits = {}
+        for request, n in n_new.items():
+            for start in range(request.n_computed, request.n_computed + n):
+                span = self._span([request], [start], [1], tables)
+                x = self._stream(span, _next(request, start, 1))  # [1, 1, D]
+            if request.n_missing == n:
+                logits[request] = self.model.logits(x)[0, 0]  # [V]
+        return logits
+
+    def _span(
+        self,
+        requests: Sequence[Request],
+        starts: Sequence[int],
+        n_new: Sequence[int],
+        tables: dict[int, list[int]],
+    ) -> FlatSpan:
+        return FlatSpan(
+            tuple(starts),
+            tuple(n_new),
+            tuple(tuple(tables[r.id]) for r in requests),
+            tuple(self.slots[r.id] for r in requests),
+            self.block_size,
+            self.model.device,
+        )
+
+    def _stream(self, span: FlatSpan, tokens: Sequence[int]) -> torch.Tensor:
+        """The stream after the last norm, [1, n, D]."""
+        positions = span.positions  # [1, n]
+        step = PagedStep(cast(Span, span), self.model.rope(positions), pools=self.pools)
+        x = self.model.embed(torch.tensor([list(tokens)], device=self.model.device), positions)
+        for block in self.model.layers:
+            x = block(x, step)  # [1, n, D]
+        return self.model.norm(x)  # type: ignore[no-any-return]
+
+
+def new_pools(
+    config: Config,
+    n_blocks: int,
+    block_size: int,
+    max_seqs: int,
+    dtype: torch.dtype,
+    device: torch.device | str | None,
+) -> Pools:
+    """An empty pool for each layer that keeps something of its own. A layer with a window keeps
+    every token: its blocks are those of the others."""
+    pools: Pools = {}
+    for layer, kind in enumerate(config.mixers):
+        c = config.at(layer)
+        if config.source(layer) != layer:
+            continue
+        if shapes := state_shapes(c, kind):
+            pools[layer] = SlotStates(max_seqs, shapes, device=device)
+        elif kind == "mla" and c.mla is not None:
+            rows = n_blocks, block_size, c.mla.R, c.mla.rope_dim
+            pools[layer] = PagedLatents(*rows, dtype, device)
+        else:
+            pools[layer] = PagedKV(n_blocks, block_size, c.K, c.H, dtype, device)
+    return pools
+
+
+def _next(request: Request, start: int, n: int) -> tuple[int, ...]:
+    """Tokens of a request from `start` on."""
+    return request.all_tokens[start : start + n]

@@ -1,0 +1,138 @@
+"""Blocks are conserved under any operations, and what a sequence reads is what it wrote."""
+
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from twophase.serving import BlockManager, NoFreeBlocks
+from twophase.serving.block_manager import check_conserved, prefix_keys
+
+SIZE = 3
+
+
+class Blocks(RuleBasedStateMachine):
+    """Sequences of tokens in blocks, beside what they should hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.manager = BlockManager(7, SIZE, prefix_caching=True)
+        self.cells: dict[tuple[int, int], int] = {}  # (block, place) -> token
+        self.held: dict[int, list[int]] = {}
+        self.n = 0
+
+    def _write(self, seq: int, tokens: Sequence[int]) -> None:
+        start = len(self.held[seq])
+        for source, target in self.manager.append(seq, start, len(tokens)):
+            for place in range(SIZE):
+                self.cells[target, place] = self.cells.get((source, place), -1)
+        table = self.manager.tables[seq]
+        for i, token in enumerate(tokens, start):
+            assert self.manager.ref_count[table[i // SIZE]] == 1  # nobody else's
+            self.cells[table[i // SIZE], i % SIZE] = token
+        self.held[seq] += tokens
+        self.manager.remember(seq, self.held[seq])
+
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=8))
+    def begin(self, tokens: list[int]) -> None:
+        shared = self.manager.match(tokens)
+        assert len(shared) * SIZE < len(tokens)
+        before = self.manager.n_free
+        try:
+            self.manager.allocate(self.n, len(tokens), shared)
+        except NoFreeBlocks:
+            assert self.manager.n_free == before
+            assert self.n not in self.manager.tables
+            return
+        self.held[self.n] = tokens[: len(shared) * SIZE]
+        self._write(self.n, tokens[len(shared) * SIZE :])
+        self.n += 1
+
+    @rule(data=st.data(), tokens=st.lists(st.integers(0, 1), min_size=1, max_size=4))
+    def grow(self, data: st.DataObject, tokens: list[int]) -> None:
+        if self.held:
+            seq = data.draw(st.sampled_from(sorted(self.held)))
+            needed = self.manager.blocks_to_append(seq, len(self.held[seq]), len(tokens))
+            free = self.manager.n_free
+            if self.manager.can_allocate(needed):
+                self._write(seq, tokens)
+                assert free - self.manager.n_free == needed
+            else:
+                with pytest.raises(NoFreeBlocks):
+                    self.manager.append(seq, len(self.held[seq]), len(tokens))
+                assert self.manager.n_free == free
+
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        if self.held:
+            seq = data.draw(st.sampled_from(sorted(self.held)))
+            self.manager.fork(seq, self.n)
+            self.held[self.n] = list(self.held[seq])
+            self.n += 1
+
+    @rule(data=st.data())
+    def free(self, data: st.DataObject) -> None:
+        if self.held:
+            seq = data.draw(st.sampled_from(sorted(self.held)))
+            self.manager.free(seq)
+            del self.held[seq]
+
+    @invariant()
+    def conserved(self) -> None:
+        check_conserved(self.manager)
+
+    @invariant()
+    def read(self) -> None:
+        for seq, tokens in self.held.items():
+            table = self.manager.tables[seq]
+            found = [self.cells[table[i // SIZE], i % SIZE] for i in range(len(tokens))]
+            assert found == tokens
+
+
+TestBlocks = Blocks.TestCase
+TestBlocks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.more
+def test_a_hundred_thousand_operations_conserve_blocks() -> None:
+    many = type("Many", (Blocks.TestCase,), {})
+    many.settings = settings(max_examples=1000, stateful_step_count=100, deadline=None)
+    many().runTest()
+
+
+def test_what_was_free_longest_is_forgotten_first_and_ends_before_beginnings() -> None:
+    manager = BlockManager(4, 1, prefix_caching=True)
+    for seq, tokens in ((0, [5, 6]), (1, [7, 8])):
+        manager.allocate(seq, 2)
+        manager.remember(seq, tokens)
+    manager.free(0)
+    manager.free(1)
+    manager.allocate(2, 1)  # takes the block of 6
+    assert [len(manager.match([*t, 0])) for t in ([5, 6], [7, 8])] == [1, 2]
+    manager.allocate(3, 1)  # takes that of 5
+    assert [len(manager.match([*t, 0])) for t in ([5, 6], [7, 8])] == [0, 2]
+
+
+def test_equal_blocks_behind_different_beginnings_are_not_shared() -> None:
+    a, b = (list(prefix_keys(tokens, 2)) for tokens in ([1, 2, 9, 9], [1, 3, 9, 9]))
+    assert a[1] != b[1]
+    assert len(list(prefix_keys([1, 2, 3], 2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("deed", "sentence"),
+    [
+        (lambda m: m.free(1), "sequence 1 has no blocks"),
+        (lambda m: m.allocate(0, 1), "sequence 0 has blocks"),
+        (lambda m: m.fork(0, 0), "cannot become a fork"),
+        (lambda m: m.append(5, 0, 1), "sequence 5 has no blocks"),
+        (lambda m: BlockManager(0, 4), "number of blocks is a whole number of at least 1"),
+    ],
+)
+def test_wrong_orders_are_refused_in_a_sentence(deed: object, sentence: str) -> None:
+    manager = BlockManager(4, 2)
+    manager.allocate(0, 3)
+    with pytest.raises(ValueError, match=sentence):
+        deed(manager)
