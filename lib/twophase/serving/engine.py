@@ -7,7 +7,7 @@ engine reproducible; the default is that of the machine, from the moment the eng
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -16,65 +16,38 @@ from twophase.measure.events import EventLog
 from twophase.models.transformer import Transformer
 from twophase.serving.block_manager import BlockManager
 from twophase.serving.model_runner import ModelRunner
+from twophase.serving.notes import note_schedule
 from twophase.serving.policy import Policy
 from twophase.serving.request import Request, SamplingParams, Status, check_prompt
+from twophase.serving.runner import Runner
 from twophase.serving.scheduler import CopyBlock, EngineConfig, Scheduled, Scheduler, SwapOut
 
-
-class Runner(Protocol):
-    """What an engine needs of whoever runs its passes."""
-
-    @property
-    def has_states(self) -> bool:
-        """Whether layers keep states."""
-
-    def seat(self, seq: int) -> None:
-        """A sequence begins to run."""
-
-    def unseat(self, seq: int) -> None:
-        """It does not run any more."""
-
-    def copy_block(self, source: int, target: int) -> None:
-        """Copy a block."""
-
-    def copy_state(self, source: int, target: int) -> None:
-        """Copy the states of a sequence."""
-
-    def save(self, seq: int, table: Sequence[int]) -> list[torch.Tensor]:
-        """What a sequence holds."""
-
-    def restore(self, seq: int, table: Sequence[int], saved: Sequence[torch.Tensor]) -> None:
-        """Put it back."""
-
-    def run(
-        self, n_new: dict[Request, int], tables: dict[int, list[int]]
-    ) -> dict[Request, torch.Tensor]:
-        """Logits [V] of each request whose tokens are all read after this pass."""
+IDLE_S = 0.001
 
 
 class Engine:
     """Serves requests that may come at any time.
 
-    `log`: events of `measure.events`, if one is given. `runner`: who runs the passes, if not the
-    model here. Raises ValueError for prefix caching on a model with states, whose past is in no
-    block.
+    `model`: a Transformer, or whoever else runs passes (`Runner`). `log`: events of
+    `measure.events`, if one is given. Raises ValueError for prefix caching on a model with states,
+    whose past is in no block.
     """
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | Runner,
         config: EngineConfig | None = None,
         *,
         policy: Policy | None = None,
         log: EventLog | None = None,
         clock: Callable[[], float] | None = None,
-        runner: Runner | None = None,
     ) -> None:
-        self.model, self.config = model, config or EngineConfig()
-        c = self.config
-        self.runner: Runner = runner or ModelRunner(
-            model, c.n_blocks, c.block_size, c.max_seqs, batch_invariant=c.batch_invariant
-        )
+        c = self.config = config or EngineConfig()
+        if isinstance(model, Transformer):
+            model = ModelRunner(
+                model, c.n_blocks, c.block_size, c.max_seqs, batch_invariant=c.batch_invariant
+            )
+        self.runner: Runner = model
         if c.prefix_caching and self.runner.has_states:
             raise ValueError(
                 "layers of this model keep a state, which no block holds: a shared prefix would"
@@ -104,8 +77,8 @@ class Engine:
         hold.
         """
         params = params or SamplingParams()
-        tokens = check_prompt(prompt, self.model.config.V)
-        table = self.model.config.learned_positions
+        tokens = check_prompt(prompt, self.runner.V)
+        table = self.runner.most_positions
         if table and len(tokens) + params.max_tokens > table:
             raise ValueError(
                 f"this model has learned {table} positions: a prompt of {len(tokens)} tokens leaves"
@@ -152,7 +125,8 @@ class Engine:
         """One pass: read what the scheduler says, draw a token for each request that is read to its
         end, and give those that have ended now."""
         made = self.scheduler.schedule(self.clock())
-        self._note_schedule(made)
+        if self.log is not None:
+            note_schedule(self.log, made, self.scheduler)
         try:
             self._move(made)
             logits = self.runner.run(made.n_new, self.blocks.tables) if made.n_new else {}
@@ -176,6 +150,8 @@ class Engine:
         """Step until nobody waits or runs; all requests, in the order of their numbers."""
         while self.busy:
             self.step()
+            if not self.scheduler.running:
+                time.sleep(IDLE_S)  # a policy lets them wait
         return [self.requests[i] for i in sorted(self.requests)]
 
     def fork(self, request_id: int, params: SamplingParams | None = None) -> int:
@@ -258,26 +234,6 @@ class Engine:
                 heir.n_forks = last - heir.id
                 self.scheduler.waiting.append(heir)
                 return
-
-    def _note_schedule(self, made: Scheduled) -> None:
-        """Write down what was decided."""
-        for request in made.preempted:
-            self._note("preempt", request=request.id, how=self.config.preemption)
-        for request in made.admitted:
-            self._note("admit", request=request.id, shared=request.n_shared)
-        for move in made.moves:
-            if isinstance(move, CopyBlock):
-                self._note("copy_block", source=move.source, target=move.target)
-        if made.n_new:
-            self._note(
-                "pass",
-                requests=[request.id for request in made.n_new],
-                starts=[request.n_computed for request in made.n_new],
-                n_new=list(made.n_new.values()),
-                tables=[list(self.blocks.tables[request.id]) for request in made.n_new],
-                waiting=len(self.scheduler.waiting),
-                free_blocks=self.blocks.n_free,
-            )
 
     def _note(self, kind: str, **fields: Any) -> None:
         if self.log is not None:

@@ -65,7 +65,8 @@ class ModelRunner:
     ) -> None:
         if not model.config.causal:
             raise ValueError("a model that reads both ways fills in masks: it cannot be served.")
-        self.model, self.config, self.block_size = model, model.config, block_size
+        self.model, self.block_size = model, block_size
+        self.V, self.most_positions = model.config.V, model.config.learned_positions
         self.batch_invariant = batch_invariant
         dtype = dtype or model.embed_tokens.weight.dtype
         sizes = n_blocks, block_size, max_seqs

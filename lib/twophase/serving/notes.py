@@ -1,0 +1,25 @@
+"""A scheduler's decision as events of the log."""
+
+from twophase.measure.events import EventLog
+from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler
+
+
+def note_schedule(log: EventLog, made: Scheduled, scheduler: Scheduler) -> None:
+    """Write down who gives way, who joins, which blocks are copied, and who reads what."""
+    for request in made.preempted:
+        log.write("preempt", request=request.id, how=scheduler.config.preemption)
+    for request in made.admitted:
+        log.write("admit", request=request.id, shared=request.n_shared)
+    for move in made.moves:
+        if isinstance(move, CopyBlock):
+            log.write("copy_block", source=move.source, target=move.target)
+    if made.n_new:
+        log.write(
+            "pass",
+            requests=[request.id for request in made.n_new],
+            starts=[request.n_computed for request in made.n_new],
+            n_new=list(made.n_new.values()),
+            tables=[list(scheduler.blocks.tables[request.id]) for request in made.n_new],
+            waiting=len(scheduler.waiting),
+            free_blocks=scheduler.blocks.n_free,
+        )

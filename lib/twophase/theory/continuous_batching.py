@@ -1,0 +1,91 @@
+"""What a pass over many requests takes, and how long they wait for it.
+
+A pass of an engine reads new tokens of several sequences: one each of those that decode, a chunk of
+a prompt, or both. Waiting: the mean of a queue with one server (Pollaczek and Khinchine), which a
+batch of requests is not; where it fits and where it does not is for a chapter to show.
+"""
+
+from collections.abc import Sequence
+
+from twophase.theory._domain import Number, at_most, formula
+from twophase.theory._ops import divide_or_infinity
+from twophase.theory.deployment import Deployment
+from twophase.theory.latency_throughput import step_time_s
+
+
+def pass_s(
+    d: Deployment, starts: Sequence[int], n_new: Sequence[int], overlap: bool = True
+) -> float:
+    """Seconds of a pass that reads `n_new[i]` tokens of sequence i behind the `starts[i]` it holds.
+
+    Weights are read once for all, each cache once, and every token is multiplied. With one new
+    token each it is the planner's decode step, with one sequence from 0 on its prefill. ValueError
+    for lists of different lengths, or a pass without tokens.
+    """
+    if len(starts) != len(n_new) or not n_new or min(n_new) < 1 or min(starts) < 0:
+        raise ValueError(
+            "a pass needs a start of at least 0 and a count of at least 1 for each sequence; got"
+            f" {list(starts)} and {list(n_new)}."
+        )
+    parts = list(zip(starts, n_new, strict=True))
+    seconds: float = step_time_s(
+        d.step_weight_bytes(sum(n_new)),
+        1,
+        sum(float(d.cache_bytes(start + n)) for start, n in parts if start),
+        sum(chunk_flops(d, start, n) for start, n in parts),
+        d.chip.hbm_bytes_per_s,
+        d.chip.peak_flops_per_s(d.w.compute),
+        overlap=overlap,
+    )
+    return seconds
+
+
+def chunk_flops(d: Deployment, start: int, n: int) -> float:
+    """FLOPs of n new tokens behind `start`; the head runs at the last of a prompt, or of a chunk of
+    one token."""
+    if start and n == 1:
+        return d.step_flops(1, start + 1)
+    return d.prefill_flops(start + n) - (d.prefill_flops(start) if start else 0.0)
+
+
+def static_steps(lengths: Sequence[int], seats: int) -> int:
+    """Steps that static batches take: in each batch of `seats`, in order, as many as its longest
+    answer has tokens. ValueError for no seat, or an answer without tokens."""
+    _check_lengths(lengths, seats)
+    return sum(max(lengths[i : i + seats]) for i in range(0, len(lengths), seats))
+
+
+def least_steps(lengths: Sequence[int], seats: int) -> int:
+    """No schedule of these answers on so many seats takes fewer: every seat busy in every step, and
+    no answer faster than its length. ValueError as in `static_steps`."""
+    _check_lengths(lengths, seats)
+    return max(-(-sum(lengths) // seats), max(lengths))
+
+
+@formula(zero_ok=("per_s", "mean_square_s2"))
+def mean_wait_s(per_s: Number, mean_s: Number, mean_square_s2: Number) -> Number:
+    """How long a request waits on average for the one server of a queue, M/G/1: requests arrive at
+    random, `per_s` of them a second, and take `mean_s` seconds each, whose squares are
+    `mean_square_s2` on average (Pollaczek and Khinchine, 1930 and 1932).
+
+    Infinite where the server is busy all the time.
+    """
+    idle = 1 - per_s * mean_s
+    waiting = per_s * mean_square_s2 / 2
+    return divide_or_infinity(waiting, idle)
+
+
+@formula(zero_ok=("per_s",))
+def busy_share(per_s: Number, mean_s: Number) -> Number:
+    """The share of time that a server is busy. ValueError above 1: the queue then grows for
+    ever."""
+    at_most("the arrivals", per_s, "what the server can do", 1 / mean_s)
+    return per_s * mean_s
+
+
+def _check_lengths(lengths: Sequence[int], seats: int) -> None:
+    if seats < 1 or not lengths or min(lengths) < 1:
+        raise ValueError(
+            f"answers have at least one token, and there is at least one seat; got {list(lengths)}"
+            f" on {seats}."
+        )
