@@ -22,7 +22,8 @@ FORMATS = [
     INT8,
     IntegerFormat(4, 32),
     IntegerFormat(4, 32, affine=True),
-    IntegerFormat(4, 4, scale_dtype=torch.bfloat16),
+    IntegerFormat(4, 8, scale_dtype=torch.bfloat16),
+    IntegerFormat(8, 16, affine=True, scale_dtype=torch.bfloat16),
     IntegerFormat(4, "channel", affine=True, scale_dtype=torch.float32),
 ]
 # one row, rows that leave a tile unfinished, whole tiles
@@ -92,7 +93,7 @@ def test_a_product_reads_the_bytes_that_the_format_has() -> None:
     [
         IntegerFormat(3, 32),
         IntegerFormat(8, 32),
-        IntegerFormat(8, "channel", affine=True),
+        IntegerFormat(8, "tensor"),
         IntegerFormat(4, "tensor"),
         IntegerFormat(4, 6),
         IntegerFormat(4, 40),

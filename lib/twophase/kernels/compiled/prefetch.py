@@ -20,33 +20,33 @@ SECOND_LEVEL = 2  # of llvm.prefetch's localities: 3 the first level, 2 the seco
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _prefetch(context: Any, array: Any, token: Any, k: Any, h: Any) -> Any:
-    """llvm.prefetch of the line that holds array[token, k, h]."""
+def _prefetch(context: Any, array: Any, offset: Any) -> Any:
+    """llvm.prefetch of the line that holds the byte at an offset from an array's first."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.args[0]
-        view = context.make_array(kind)(context, builder, arguments[0])
-        address = cgutils.get_item_pointer(context, builder, kind, view, arguments[1:])
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.gep(builder.bitcast(view.data, byte), [arguments[1]])
         function = cgutils.get_or_insert_function(
             builder.module,
             ir.FunctionType(ir.VoidType(), [byte, word, word, word]),
             "llvm.prefetch.p0",
         )
         read, data = word(0), word(1)
-        builder.call(function, [builder.bitcast(address, byte), read, word(SECOND_LEVEL), data])
+        builder.call(function, [address, read, word(SECOND_LEVEL), data])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.intp, types.intp), build
+    return types.void(array, types.intp), build
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def prefetch(array: np.ndarray, token: int, begin: int, end: int) -> None:
-    """Ask for the numbers `begin` to `end` from array[token] on, of a contiguous [tokens, K, H];
-    goes on at once, changes nothing.
+def prefetch(array: np.ndarray, row: int, begin: int, end: int) -> None:
+    """Ask for the numbers `begin` to `end` from array[row] on, of a contiguous array; goes on at
+    once, changes nothing.
 
     Few lines at a time, between arithmetic: what a long burst asks for is dropped. Numbers beyond
     the array are no error: nothing is read there.
     """
-    for h in range(begin, end, LINE_BYTES // array.itemsize):
-        _prefetch(array, token, 0, h)
+    first = row * array.strides[0]
+    for offset in range(begin * array.itemsize, end * array.itemsize, LINE_BYTES):
+        _prefetch(array, first + offset)

@@ -2,14 +2,16 @@
 matrix.
 
 Fewer bytes are less time only if a loop reads them as fast as memory delivers, and the layout
-decides that. Codes of 8 bits lie as the matrix does: a row is a dot product, its scale is applied
-once, at the end. Codes of 4 bits lie in tiles of 128 rows: for each input, 64 bytes, of which byte
-r holds rows r (lower half) and r + 64. So the loop runs over rows, side by side in vector
-registers, for four inputs at a time; a group of inputs needs its scales once, at its end, and no
-sum runs across a register. In the natural layout, where a group is a short run of a row, each group
-ends in such a sum.
+decides that. Codes lie in tiles of 128 rows. A word of 32 bits has codes of one row: those of eight
+inputs (4 bits), or of four (8 bits); the words of the 128 rows lie side by side. So a loop runs
+over rows, which fill vector registers, and reads eight numbers of x for all of them; a group of
+inputs needs its scales once, at its end, and no sum runs across a register. In the natural layout
+each group of a row ends in such a sum, and a wide x is read again for every row.
 
-    Σ_i s_g·(c_i − z_g)·x_i  =  s_g·(Σ_i c_i·x_i − z_g·Σ_i x_i)    for the inputs i of a group g
+A code becomes a float without a conversion: its bits, put at the top of a fraction below the
+exponent of 1, are 1 + c / 2**b. What that adds to the sum goes with the zero point:
+
+    Σ_i s·(c_i − z)·x_i  =  s·(2**b·Σ_i (1 + c_i / 2**b)·x_i − (2**b + z)·Σ_i x_i)    in a group
 """
 
 from dataclasses import dataclass
@@ -23,12 +25,16 @@ from numba.extending import overload
 from twophase.kernels.compiled.linear import activate, normalize, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
+from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 from twophase.kernels.quantization.integers import Integers
 
-_f32, _i32 = np.float32, np.int32
+_f32, _u32 = np.float32, np.uint32
 TILE = 128  # rows of a tile
-HALF = TILE // 2
+STEP = 8  # inputs that a loop takes at a time
+# How far ahead memory is asked for codes. Arithmetic keeps a core from asking for enough by itself.
+AHEAD = 8192 // 4  # words
+BITS_OF_1 = _u32(0x3F800000)
 Array = np.ndarray
 
 
@@ -36,8 +42,9 @@ Array = np.ndarray
 class Packed:
     """A matrix [outputs, inputs] as loops read it: `arrays` are codes, scales, zero points.
 
-    8 bits: int8 [outputs, inputs], fp32 [outputs], empty. 4 bits: uint8 [tiles, inputs, 64], fp32
-    or bf16 bits [tiles, groups, 128], uint8 [tiles, groups, 128] (empty without: then it is 8).
+    Codes: uint32 [tiles, inputs / 8, 128] of 4 bits, [tiles, inputs / 8, 2, 128] of 8; scales: fp32
+    or bf16 bits [tiles, groups, 128]; zero points: uint8 [tiles, groups, 128], empty where all are
+    the middle of the codes.
     """
 
     outputs: int
@@ -51,57 +58,55 @@ class Packed:
 
     def sums(self) -> Array:
         """Room for the sum of each group's inputs, fp32 [groups]."""
-        groups = self.arrays[1].shape[1] if self.arrays[0].ndim == 3 else 0
-        return np.empty(groups, np.float32)
+        return np.empty(self.arrays[1].shape[1], np.float32)
 
 
 def pack_for_loops(*matrices: Integers) -> Packed:
     """Quantized matrices of the same inputs, one below the other, as loops read them (a copy).
 
-    Raises ValueError for what has no loop: other than absmax of 8 bits with a scale a channel, or 4
-    bits in groups of a multiple of 4 that divide the inputs; and for a mixture of these.
+    Raises ValueError for what has no loop: other than 4 or 8 bits, a scale a tensor, groups that
+    are no multiple of 8 or do not divide the inputs; and for a mixture of formats.
     """
     first = matrices[0]
     f = first.format
     if any(m.format != f or m.inputs != first.inputs for m in matrices):
         raise ValueError("matrices that one loop reads have one format and the same inputs.")
-    if f.bits == 8 and f.group == "channel" and not f.affine:
-        return _rows_of_bytes(matrices)
     size = f.group_of(first.inputs)
-    if f.bits != 4 or f.group == "tensor" or size % 4 or first.inputs % size:
+    if f.bits not in (4, 8) or f.group == "tensor" or size % STEP or first.inputs % size:
         raise ValueError(
-            "loops read absmax int8 with a scale a channel, and int4 in groups of a multiple of 4"
-            f" that divide the inputs; got {f.bits} bits, groups of {f.group}, {first.inputs}"
-            " inputs."
+            f"loops read codes of 4 or 8 bits in groups of a multiple of {STEP} that divide the"
+            f" inputs; got {f.bits} bits, groups of {f.group}, {first.inputs} inputs."
         )
     unpacked = [m.unpacked() for m in matrices]
-    codes = torch.cat([codes for codes, _ in unpacked])
-    outputs, groups = len(codes), first.inputs // size
-    # rows that fill the last tile have scale 0
-    tiles = _tiles(codes)  # [tiles, 128, inputs]
-    halves = tiles[:, :HALF] | tiles[:, HALF:] << 4  # [tiles, 64, inputs]
-    scales = _tiles(torch.cat([m.scales for m in matrices]))  # [tiles, 128, groups]
-    zeros = torch.empty(0, groups, TILE, dtype=torch.uint8)
+    scales = _tiles(torch.cat([m.scales for m in matrices]))  # [tiles, groups, 128]
+    zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8)
     if f.affine:
-        zeros = _tiles(torch.cat([z for _, z in unpacked if z is not None])).transpose(1, 2)
+        zeros = _tiles(torch.cat([z for _, z in unpacked if z is not None]))
     bits = scales.dtype == torch.bfloat16
-    lanes = (scales.view(torch.uint16) if bits else scales.float()).transpose(1, 2)
-    arrays = (halves.transpose(1, 2), lanes, zeros)
-    return Packed(outputs, first.inputs, tuple(a.contiguous().numpy() for a in arrays))  # type: ignore[arg-type]
+    arrays = (
+        _words(torch.cat([codes for codes, _ in unpacked]), f.bits),
+        (scales.view(torch.uint16) if bits else scales.float()).numpy(),
+        zeros.numpy(),
+    )
+    return Packed(sum(len(m.codes) for m in matrices), first.inputs, arrays)
 
 
-def _rows_of_bytes(matrices: tuple[Integers, ...]) -> Packed:
-    codes = torch.cat([m.unpacked()[0] for m in matrices])  # [outputs, inputs]
-    scales = torch.cat([m.scales[:, 0].float() for m in matrices])  # [outputs]
-    signed = (codes.to(torch.int16) - matrices[0].format.half).to(torch.int8)
-    arrays = signed.numpy(), scales.numpy(), np.empty(0, np.uint8)
-    return Packed(len(codes), codes.shape[1], arrays)
+def _words(codes: torch.Tensor, bits: int) -> Array:
+    """Codes uint8 [O, I] as words, that of the first input in the lowest bits."""
+    codes = _tiles(codes)  # [tiles, I, 128]
+    tiles, inputs = codes.shape[:2]
+    if bits == 4:
+        pairs = codes.view(tiles, inputs // 2, 2, TILE)  # [tiles, I/2, 2, 128]
+        codes = pairs[:, :, 0] | pairs[:, :, 1] << 4  # [tiles, I/2, 128]
+    fours = codes.view(tiles, -1, 4, TILE).transpose(2, 3).contiguous()  # [tiles, words, 128, 4]
+    words = fours.numpy().view(np.uint32)[..., 0]  # [tiles, words, 128]
+    return words if bits == 4 else words.reshape(tiles, -1, 2, TILE)  # [tiles, I/8, 2, 128]
 
 
 def _tiles(rows: torch.Tensor) -> torch.Tensor:
-    """[O, n] as [tiles, 128, n], zeros at the end."""
+    """[O, n] as [tiles, n, 128]; zeros fill the last tile: its scales make them nothing."""
     padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % TILE))
-    return padded.view(-1, TILE, rows.shape[1])
+    return padded.view(-1, TILE, rows.shape[1]).transpose(1, 2).contiguous()  # [tiles, n, 128]
 
 
 def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
@@ -126,9 +131,7 @@ def n_tiles(outputs: int) -> int:
 
 @inner
 def sum_groups(x: Array, sums: Array) -> None:
-    """The sum of each group of inputs; nothing where there are no groups."""
-    if len(sums) == 0:
-        return
+    """The sum of each group of inputs."""
     size = len(x) // len(sums)
     for g in range(len(sums)):
         total = _f32(0)
@@ -137,59 +140,78 @@ def sum_groups(x: Array, sums: Array) -> None:
         sums[g] = total
 
 
-def multiply_tile(w: Any, tile: int, x: Array, sums: Array, out: Array) -> None:
+def multiply_tile(matrix: Any, tile: int, x: Array, sums: Array, out: Array) -> None:
     """out [128] = the rows of one tile times x; behind the matrix's last row it means nothing. Only
-    compiled code calls it: `w` is `Packed.arrays`."""
+    compiled code calls it: `matrix` is `Packed.arrays`."""
     raise NotImplementedError("multiply_tile is for compiled code.")
 
 
 @overload(multiply_tile)
-def _multiply_tile(w, tile, x, sums, out):  # type: ignore[no-untyped-def]
-    return _int4_tile if w[0].ndim == 3 else _int8_tile
+def _multiply_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
+    return _int4_tile if matrix[0].ndim == 3 else _int8_tile
 
 
-def _int8_tile(w, tile, x, sums, out):  # type: ignore[no-untyped-def]
-    codes, scales = w[0], w[1]
-    for row in range(tile * TILE, min(len(codes), (tile + 1) * TILE)):
-        total = _f32(0)
-        for i in range(codes.shape[1]):
-            total += _f32(codes[row, i]) * x[i]
-        out[row - tile * TILE] = total * scales[row]
-
-
-def _int4_tile(w, tile, x, sums, out):  # type: ignore[no-untyped-def]
-    codes, scales, zeros = w
-    size = codes.shape[1] // scales.shape[1]
-    low, high = np.empty(HALF, _f32), np.empty(HALF, _f32)  # of rows r and r + 64
+def _int4_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
+    codes, scales, zeros = matrix
+    steps, found = codes.shape[1] // scales.shape[1], np.empty(TILE, _f32)
     out[:] = _f32(0)
-    out_low, out_high = out[:HALF], out[HALF:]
-    for g in range(scales.shape[1]):
-        low[:], high[:] = _f32(0), _f32(0)
-        for i in range(g * size, (g + 1) * size, 4):
+    for group in range(scales.shape[1]):
+        found[:] = _f32(0)
+        for j in range(group * steps, (group + 1) * steps):
+            i = STEP * j
             a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
-            for r in range(HALF):
-                p, q = _i32(codes[tile, i, r]), _i32(codes[tile, i + 1, r])
-                u, v = _i32(codes[tile, i + 2, r]), _i32(codes[tile, i + 3, r])
-                low[r] += a * lower(p) + b * lower(q) + c * lower(u) + d * lower(v)
-                high[r] += a * upper(p) + b * upper(q) + c * upper(u) + d * upper(v)
-        for r in range(HALF):
-            zero = _f32(zeros[tile, g, r]) if len(zeros) else _f32(8)
-            out_low[r] += value_of(scales[tile, g, r]) * (low[r] - zero * sums[g])
-        for r in range(HALF):
-            zero = _f32(zeros[tile, g, HALF + r]) if len(zeros) else _f32(8)
-            out_high[r] += value_of(scales[tile, g, HALF + r]) * (high[r] - zero * sums[g])
+            e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
+            prefetch(codes, tile, j * TILE + AHEAD, (j + 1) * TILE + AHEAD)
+            for r in range(TILE):
+                w = codes[tile, j, r]
+                first = a * int4(w << 19) + b * int4(w << 15) + c * int4(w << 11) + d * int4(w << 7)
+                last = e * int4(w << 3) + f * int4(w >> 1) + g * int4(w >> 5) + h * int4(w >> 9)
+                found[r] += first + last
+        end_group(tile, group, found, sums[group], 16, scales, zeros, out)
+
+
+def _int8_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
+    codes, scales, zeros = matrix
+    steps, found = codes.shape[1] // scales.shape[1], np.empty(TILE, _f32)
+    out[:] = _f32(0)
+    for group in range(scales.shape[1]):
+        found[:] = _f32(0)
+        for j in range(group * steps, (group + 1) * steps):
+            i = STEP * j
+            a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
+            e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
+            prefetch(codes, tile, 2 * j * TILE + AHEAD, 2 * (j + 1) * TILE + AHEAD)
+            for r in range(TILE):
+                w, v = codes[tile, j, 0, r], codes[tile, j, 1, r]
+                first = a * int8(w << 15) + b * int8(w << 7) + c * int8(w >> 1) + d * int8(w >> 9)
+                last = e * int8(v << 15) + f * int8(v << 7) + g * int8(v >> 1) + h * int8(v >> 9)
+                found[r] += first + last
+        end_group(tile, group, found, sums[group], 256, scales, zeros, out)
 
 
 @inner
-def lower(p: np.int32) -> np.float32:
-    """The code in the lower half of a byte. In int32 throughout: int64 would halve the lanes."""
-    return _f32(_i32(p & _i32(15)))
+def int4(word: np.uint64) -> np.float32:
+    """1 + c / 16, where the code c stands in the four highest bits of the fraction."""
+    return _u32(_u32(word) & _u32(0x780000) | BITS_OF_1).view(_f32)  # type: ignore[no-any-return]
 
 
 @inner
-def upper(p: np.int32) -> np.float32:
-    """The code in the upper half of a byte."""
-    return _f32(_i32(p >> _i32(4)))
+def int8(word: np.uint64) -> np.float32:
+    """1 + c / 256, where the code c stands in the eight highest bits of the fraction."""
+    return _u32(_u32(word) & _u32(0x7F8000) | BITS_OF_1).view(_f32)  # type: ignore[no-any-return]
+
+
+@inner
+def end_group(
+    tile: int, group: int, found: Array, x_sum: np.float32, levels: int, scales: Array,
+    zeros: Array, out: Array,
+) -> None:  # fmt: skip
+    """What a group adds to the rows of its tile, once its sums are found."""
+    middle = _f32(levels // 2)
+    for r in range(TILE):
+        zero = _f32(zeros[tile, group, r]) if len(zeros) else middle
+        total = _f32(levels) * found[r] - (_f32(levels) + zero) * x_sum
+        out[r] += value_of(scales[tile, group, r]) * total
 
 
 @inner
