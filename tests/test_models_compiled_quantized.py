@@ -58,8 +58,8 @@ def test_a_trained_model_in_four_bits_writes_the_same_text_on_both_paths() -> No
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        (IntegerFormat(3, 8), "loops read absmax int8"),
-        (IntegerFormat(4, 7), "groups of a multiple of 4"),
+        (IntegerFormat(3, 8), "codes of 4 or 8 bits"),
+        (IntegerFormat(4, 7), "groups of a multiple of 8"),
     ],
 )
 def test_formats_without_loops_run_in_torch_and_are_named(how: IntegerFormat, why: str) -> None:

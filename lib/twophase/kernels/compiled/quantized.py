@@ -192,13 +192,13 @@ def _int8_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
 @inner
 def int4(word: np.uint64) -> np.float32:
     """1 + c / 16, where the code c stands in the four highest bits of the fraction."""
-    return _u32(_u32(word) & _u32(0x780000) | BITS_OF_1).view(_f32)  # type: ignore[no-any-return]
+    return _u32(_u32(word) & _u32(0x780000) | BITS_OF_1).view(_f32)
 
 
 @inner
 def int8(word: np.uint64) -> np.float32:
     """1 + c / 256, where the code c stands in the eight highest bits of the fraction."""
-    return _u32(_u32(word) & _u32(0x7F8000) | BITS_OF_1).view(_f32)  # type: ignore[no-any-return]
+    return _u32(_u32(word) & _u32(0x7F8000) | BITS_OF_1).view(_f32)
 
 
 @inner

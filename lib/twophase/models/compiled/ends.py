@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from twophase.kernels.span import Span
-from twophase.models.compiled.products import NormProjection
+from twophase.models.compiled.products import norm_projection
 from twophase.models.compiled.token import Token, Workspace
-from twophase.models.compiled.weights import biases, check_kind, matrix, norm, stored
+from twophase.models.compiled.weights import check_kind, norm, stored
 from twophase.models.transformer import Transformer
 
 
@@ -55,8 +55,7 @@ class Head:
 
     def __init__(self, model: Transformer, work: Workspace) -> None:
         c, self.cap = model.config, model.config.logit_cap
-        w, bias = matrix(model.lm_head, c.V, c.D), biases(model.lm_head)
-        self.project = NormProjection(norm(model.norm), [w], bias, work, "logits")
+        self.project = norm_projection(norm(model.norm), [model.lm_head], [c.V], work, "logits")
 
     def __call__(self, token: Token) -> torch.Tensor:
         """Logits fp32 [1, V]."""

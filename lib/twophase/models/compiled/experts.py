@@ -6,7 +6,7 @@ from twophase.kernels.compiled.experts import Choice, visit_experts
 from twophase.kernels.mlp import ACTIVATIONS as TORCH_ACTIVATIONS
 from twophase.models.compiled.halves import MLP, activation_number
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.products import NormProjection
+from twophase.models.compiled.products import NormProjection, three
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, check_kind, norm, stored, zeros
 from twophase.models.mixture_of_experts import Experts as PlainExperts
@@ -25,7 +25,7 @@ class Experts:
             raise NoKernel("a norm follows its experts")
         E, F, D = layer.experts.gate_proj.shape
         router = stored(layer.gate.weight, E, D)
-        self.project = NormProjection(norm(half.before), [router], zeros(E), work)
+        self.project = NormProjection(norm(half.before), three([router]), zeros(E), work)
         self.given = (
             self.project.y, choice(layer, E), self.project.h.reshape(1, D),  # [1, D]
             stored(layer.experts.gate_proj, E, F, D), stored(layer.experts.up_proj, E, F, D),

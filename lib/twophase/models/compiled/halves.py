@@ -16,7 +16,7 @@ from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.mlp import ACTIVATIONS as TORCH_ACTIVATIONS
 from twophase.models.attention import GroupedQueryAttention
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.products import activation_of, norm_projection, output_of
+from twophase.models.compiled.products import Activation, Output, norm_projection
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NONE, NoKernel, check_kind, norm, rms_norm
 from twophase.models.linear import Linear
@@ -51,7 +51,7 @@ class Attention:
         self.queries = qkv[: c.N * c.H].reshape(1, c.N, c.H)  # [1, N, H]
         self.found = work.scratch("found", 1, c.N, c.H)
         self.cap, self.attend = float(c.score_cap or 0), work.choose(parts.attend)
-        self.output = output_of(layer.o_proj, self.found, c.D, half.after, work)
+        self.output = Output(layer.o_proj, self.found, c.D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds among the tokens before it."""
@@ -77,8 +77,8 @@ class MLP:
         F, D = layer.up_proj.out_features, len(before.scale)
         gate = layer.gate_proj if isinstance(layer, GatedMLP) else None
         between, activation = work.scratch("between", F), activation_number(layer.activation)
-        self.activate = activation_of(before, gate, layer.up_proj, activation, between, work)
-        self.down = output_of(layer.down_proj, between, D, half.after, work)
+        self.activate = Activation(before, gate, layer.up_proj, activation, between, work)
+        self.down = Output(layer.down_proj, between, D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the MLP makes of it."""

@@ -5,13 +5,11 @@ import numpy as np
 from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.latent import absorb, append_latent, unfold
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.products import NormProjection, Output
+from twophase.models.compiled.products import Output, norm_projection
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import (
     NoKernel,
-    biases,
     check_kind,
-    matrix,
     norm,
     rms_norm,
     stored,
@@ -32,15 +30,13 @@ class AbsorbedAttention:
         c, m = layer.config, layer.sizes
         self.layer, q_width = layer.layer, c.N * (m.nope_dim + m.rope_dim)
         low, self.project_q = layer.q_proj if m.q_rank is None else layer.q_a_proj, None
-        first = matrix(low, m.q_rank or q_width, c.D)
-        second = matrix(layer.kv_a_proj_with_mqa, m.R + m.rope_dim, c.D)
-        bias = biases(low, layer.kv_a_proj_with_mqa)
-        self.project = NormProjection(norm(half.before), [first, second], bias, work)
-        self.q, self.latent = self.project.y[: len(first)], self.project.y[len(first) :]
+        outputs = [m.q_rank or q_width, m.R + m.rope_dim]
+        down = [low, layer.kv_a_proj_with_mqa]
+        self.project = norm_projection(norm(half.before), down, outputs, work)
+        self.q, self.latent = self.project.y[: outputs[0]], self.project.y[outputs[0] :]
         if m.q_rank is not None:
-            up, bias = matrix(layer.q_b_proj, q_width, m.q_rank), biases(layer.q_b_proj)
-            self.q_low = self.q
-            self.project_q = NormProjection(norm(layer.q_a_layernorm), [up], bias, work, "queries")
+            before, self.q_low = norm(layer.q_a_layernorm), self.q
+            self.project_q = norm_projection(before, [layer.q_b_proj], [q_width], work, "queries")
             self.q = self.project_q.y
         self.kv_norm = rms_norm(layer.kv_a_layernorm, m.R)
         self.w_up = stored(layer.kv_b_proj.weight, c.N * (m.nope_dim + m.v_dim), m.R)

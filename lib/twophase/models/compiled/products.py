@@ -4,8 +4,8 @@ Between two loops memory waits for Python, and finds Python's own numbers driven
 by the weights. So a call hands over one tuple, and looks nothing up.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,68 @@ from twophase.kernels.compiled.linear import (
     project_add,
     project_norm_add,
 )
-from twophase.models.compiled.quantized import (
-    QuantizedActivation,
-    QuantizedNormProjection,
-    QuantizedOutput,
-    is_quantized,
+from twophase.kernels.compiled.loops import Loop
+from twophase.kernels.compiled.quantized import (
+    add_product,
+    norm_activate_product,
+    norm_add_product,
+    norm_product,
 )
+from twophase.models.compiled.quantized import is_quantized, packed
 from twophase.models.compiled.token import Token, Workspace
-from twophase.models.compiled.weights import Norm, biases, matrix, norm
+from twophase.models.compiled.weights import NoKernel, Norm, biases, matrix, norm
+
+
+class Loops(NamedTuple):
+    """The products that a layer is made of: after a norm; with an activation; added to the stream,
+    and added through a norm."""
+
+    project: Loop
+    activate: Loop
+    add: Loop
+    norm_add: Loop
+
+
+NUMBERS = Loops(norm_project, norm_activate, project_add, project_norm_add)
+CODES = Loops(norm_product, norm_activate_product, add_product, norm_add_product)
+
+
+class Weights(NamedTuple):
+    """Matrices of the same inputs: the loops that read them, what these take for them, and room for
+    what they want to know of the vector (sums of its groups)."""
+
+    loops: Loops
+    matrices: tuple[Any, ...]
+    sums: tuple[np.ndarray, ...] = ()
+
+
+def weights_of(
+    linears: Sequence[Any], outputs: Sequence[int], inputs: int, work: Workspace
+) -> Weights:
+    """Up to three layers, one below the other, plain or quantized. Raises NoKernel where they have
+    no loop."""
+    if any(map(is_quantized, linears)):
+        w = packed(linears, outputs, inputs, work)
+        return Weights(CODES, (w.arrays,), (w.sums(),))
+    return three([matrix(linear, n, inputs) for linear, n in zip(linears, outputs, strict=True)])
+
+
+def three(matrices: Sequence[np.ndarray]) -> Weights:
+    """Up to three matrices, one below the other."""
+    none = matrices[0][:0]
+    return Weights(NUMBERS, (*matrices, *[none] * (3 - len(matrices))))
+
+
+def weights_of_gated(gate: Any, up: Any, F: int, D: int, work: Workspace) -> Weights:
+    """The first two layers of an MLP, plain or quantized; `gate` None: one. Raises NoKernel where
+    they have no loop, as quantized ones without a gate."""
+    if gate is None or not is_quantized(up):
+        w_up = matrix(up, F, D)
+        return Weights(NUMBERS, (w_up[:0] if gate is None else matrix(gate, F, D), w_up))
+    gates, ups = packed([gate], [F], D, work), packed([up], [F], D, work)
+    if gates.sums().shape != ups.sums().shape:
+        raise NoKernel("gate and up have groups of different sizes")
+    return Weights(CODES, (gates.arrays, ups.arrays), (ups.sums(),))
 
 
 class NormProjection:
@@ -30,26 +84,35 @@ class NormProjection:
     norm; both are scratch, under the name of what is projected."""
 
     def __init__(
-        self, before: Norm, matrices: Sequence[np.ndarray], bias: np.ndarray, work: Workspace,
-        name: str = "projected",
-    ) -> None:  # fmt: skip
-        none = matrices[0][:0]
-        self.project = work.choose(norm_project)
+        self, before: Norm, w: Weights, bias: np.ndarray, work: Workspace, name: str = "projected"
+    ) -> None:
+        self.project = work.choose(w.loops.project)
         self.h, self.y = work.scratch("normed", len(before.scale)), work.scratch(name, len(bias))
-        self.given = (*before, *matrices, *[none] * (3 - len(matrices)), bias, self.h, self.y)
+        self.given = (*before, *w.matrices, bias, self.h, *w.sums, self.y)
 
     def __call__(self, x: np.ndarray, workers: int) -> None:
         """Of x, into y."""
         self.project(x, *self.given, workers)
 
 
+def norm_projection(
+    before: Norm, linears: Sequence[Any], outputs: Sequence[int], work: Workspace,
+    name: str = "projected",
+) -> NormProjection:  # fmt: skip
+    """Of layers with the same inputs. Raises NoKernel where they have no loop."""
+    w = weights_of(linears, outputs, len(before.scale), work)
+    return NormProjection(before, w, biases(*linears), work, name)
+
+
 class Output:
     """The last product of a half, added to the stream; with `after`, through a norm (Gemma)."""
 
     def __init__(self, linear: Any, h: np.ndarray, D: int, after: Any, work: Workspace) -> None:
-        self.add = work.choose(project_add if after is None else project_norm_add)
-        self.given: tuple[Any, ...] = (matrix(linear, D, h.size), biases(linear), h.reshape(-1))
+        w = weights_of([linear], [D], h.size, work)
+        self.add: Callable[..., Any] = work.choose(w.loops.add)
+        self.given: tuple[Any, ...] = (w.matrices[0], biases(linear), h.reshape(-1), *w.sums)
         if after is not None:
+            self.add = work.choose(w.loops.norm_add)
             self.given += (*norm(after), work.scratch("product", D))
 
     def __call__(self, token: Token) -> None:
@@ -61,50 +124,16 @@ class Activation:
     """The first half of an MLP, into `between`; `gate` None: a plain MLP."""
 
     def __init__(
-        self,
-        before: Norm,
-        gate: Any,
-        up: Any,
-        activation: int,
-        between: np.ndarray,
+        self, before: Norm, gate: Any, up: Any, activation: int, between: np.ndarray,
         work: Workspace,
-    ) -> None:
+    ) -> None:  # fmt: skip
         F, D = len(between), len(before.scale)
-        w_up, gates = matrix(up, F, D), [] if gate is None else [gate]
-        w_gate = matrix(gate, F, D) if gates else w_up[:0]
-        self.run = work.choose(norm_activate)
-        self.given = (
-            *before, w_gate, w_up, biases(*gates, up), activation, work.scratch("normed", D),
-            between,
-        )  # fmt: skip
+        w = weights_of_gated(gate, up, F, D, work)
+        bias = biases(up) if gate is None else biases(gate, up)
+        self.run = work.choose(w.loops.activate)
+        h = work.scratch("normed", D)
+        self.given = (*before, *w.matrices, bias, activation, h, *w.sums, between)
 
     def __call__(self, x: np.ndarray, workers: int) -> None:
         """Of x, into `between`."""
         self.run(x, *self.given, workers)
-
-
-def norm_projection(
-    before: Norm, linears: Sequence[Any], outputs: Sequence[int], work: Workspace
-) -> NormProjection | QuantizedNormProjection:
-    """Layers of the same inputs, plain or quantized. Raises NoKernel where they have no loop."""
-    if any(is_quantized(linear) for linear in linears):
-        return QuantizedNormProjection(before, linears, outputs, work)
-    D = len(before.scale)
-    matrices = [matrix(linear, n, D) for linear, n in zip(linears, outputs, strict=True)]
-    return NormProjection(before, matrices, biases(*linears), work)
-
-
-def output_of(
-    linear: Any, h: np.ndarray, D: int, after: Any, work: Workspace
-) -> Output | QuantizedOutput:
-    """The last product of a half, plain or quantized. Raises NoKernel where it has no loop."""
-    return (QuantizedOutput if is_quantized(linear) else Output)(linear, h, D, after, work)
-
-
-def activation_of(
-    before: Norm, gate: Any, up: Any, activation: int, between: np.ndarray, work: Workspace
-) -> Activation | QuantizedActivation:
-    """The first half of an MLP, plain or quantized. Raises NoKernel where it has no loop, as a
-    quantized one without a gate."""
-    kind = QuantizedActivation if is_quantized(up) and gate is not None else Activation
-    return kind(before, gate, up, activation, between, work)

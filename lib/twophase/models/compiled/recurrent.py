@@ -12,7 +12,7 @@ from twophase.kernels.compiled.recurrence import convolve, linear_attention_step
 from twophase.kernels.linear_attention import sums_shape
 from twophase.kernels.state import Tensors
 from twophase.models.compiled.plain import PlainHalf
-from twophase.models.compiled.products import NormProjection, Output
+from twophase.models.compiled.products import Output, norm_projection
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, biases, check_kind, matrix, norm, stored
 from twophase.models.linear import BiasInFloat32
@@ -46,9 +46,8 @@ class LinearState:
         check_kind(layer, LinearAttention)
         self.layer, self.f = layer.layer, layer.f
         D, keys, values = len(before.scale), layer.N * layer.f, layer.N * layer.H
-        q, k = matrix(layer.q_proj, keys, D), matrix(layer.k_proj, keys, D)
-        bias = biases(layer.q_proj, layer.k_proj, layer.v_proj)
-        self.project = NormProjection(before, [q, k, matrix(layer.v_proj, values, D)], bias, work)
+        linears = [layer.q_proj, layer.k_proj, layer.v_proj]
+        self.project = norm_projection(before, linears, [keys, keys, values], work)
         self.qkv, self.out = self.project.y, work.scratch("found", values)
         self.shapes = (sums_shape(layer.N, layer.f, layer.H),)
         self.attend = work.choose(linear_attention_step)
@@ -75,8 +74,7 @@ class StateSpaceState:
             raise NoKernel("its x_proj has a bias, or its convolution none")
         s, self.layer = layer.sizes, layer.layer
         D, wide = len(before.scale), s.d_inner
-        w_in = matrix(layer.in_proj, 2 * wide, D)
-        self.project = NormProjection(before, [w_in], biases(layer.in_proj), work)
+        self.project = norm_projection(before, [layer.in_proj], [2 * wide], work)
         self.u, self.gate = self.project.y[:wide], self.project.y[wide:]
         self.w_x = matrix(layer.x_proj, s.dt_rank + 2 * s.d_state, wide)
         self.w_dt = stored(layer.dt_proj.weight, wide, s.dt_rank)

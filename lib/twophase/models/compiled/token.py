@@ -32,6 +32,7 @@ class Workspace:
 
     def __init__(self, model: Transformer, parallel: bool) -> None:
         self.model, self.parallel, self.workers = model, parallel, 1
+        self.codes: list[torch.Tensor] = []  # of quantized layers, as loops read them
         self._scratch: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
         self._tables: dict[str, Rows] = {}
         self._known = 0  # positions in these tables

@@ -62,6 +62,7 @@ class CompiledTransformer:
             self._halves += self._of_block(i, block)
         self._embed = self._in_loops("embedding", Embedding, PlainEmbedding)
         self._head = self._in_loops("head", Head, PlainHead)
+        use_large_pages(*self._work.codes)
 
     @property
     def device(self) -> torch.device:
