@@ -1,5 +1,6 @@
 """A decode step of a whole model: ours (plain and compiled), transformers and llama.cpp on the same
-random weights, in one run.
+random weights, in one run. In int8 and int4, ours compiled and llama.cpp's Q8_0 and Q4_0, with the
+step in bf16 beside them.
 
 All take turns, with reads of as many bytes as the step has to read; so ratios are taken within a
 round. `--layers` makes the model smaller, `--clock cpu` counts processor time, which a busy machine
@@ -16,11 +17,20 @@ import torch
 from decode_peers import Missing, llama_cpp_step, transformers_step
 from reading import at_least_1, reads, rested, seconds
 
+from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.measure import Table, race, si
+from twophase.measure.yardsticks import gemm
 from twophase.models.compiled import CompiledTransformer
+from twophase.models.quantize import quantize
+from twophase.models.quantize.linear import QuantizedLinear, weight_bytes
 from twophase.models.transformer import Config, Transformer
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+# Ours, with as many bits for a weight as llama.cpp's: blocks of 32 with a scale of 16 bits.
+FORMATS = {
+    "int8": (IntegerFormat(8, 32, scale_dtype=torch.bfloat16), "Q8_0"),
+    "int4": (IntegerFormat(4, 32, scale_dtype=torch.bfloat16), "Q4_0"),
+}
 PEERS = {"transformers": transformers_step, "llama.cpp": llama_cpp_step}
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
@@ -45,45 +55,85 @@ def our_step(model: Transformer, run: Callable[..., torch.Tensor], S: int, B: in
     return step
 
 
+def rounded(model: Transformer, how: IntegerFormat) -> Transformer:
+    """The model with all matrices but the embedding in codes."""
+    made = quantize(model, "nearest", how)
+    made.lm_head = QuantizedLinear(encode(model.lm_head.weight, how))
+    return made
+
+
 def step_bytes(model: Transformer, S: int, B: int) -> int:
     """What a step has to read: every matrix once but the embedding, and the cache."""
-    weights = sum(p.nbytes for p in model.parameters()) - model.embed_tokens.weight.nbytes
-    c, size = model.config, model.embed_tokens.weight.element_size()
-    return weights + B * S * 2 * c.L * c.K * c.H * size
+    table = model.embed_tokens.weight
+    cache = B * S * 2 * model.config.L * model.config.K * model.config.H * table.element_size()
+    return weight_bytes(model) - table.nbytes + cache
 
 
-def run(model: Transformer, S: int, B: int, options: argparse.Namespace) -> Table:
-    """Race all steps that are there for one context and batch."""
+def ways(
+    model: Transformer, S: int, B: int, name: str, without: list[str]
+) -> dict[str, tuple[Callable[[], object], int]]:
+    """The steps that are there, each with the bytes that it has to read."""
     n_bytes = step_bytes(model, S, B)
-    steps = reads(n_bytes)
-    steps["ours, compiled"] = our_step(model, CompiledTransformer(model), S, B)
-    steps["ours, plain"] = our_step(model, model, S, B)
-    for name, make in PEERS.items():
-        if name not in options.without:
-            try:
-                steps[name] = make(model, S, B)
-            except Missing as reason:
-                print(reason)
+    found: dict[str, tuple[Callable[[], object], int]] = {}
+
+    def add(way: str, make: Callable[[], Callable[[], object]], size: int) -> None:
+        try:
+            found[way] = make(), size
+        except Missing as reason:
+            print(reason)
+
+    if name in FORMATS:
+        how, theirs = FORMATS[name]
+        small = rounded(model, how)
+        size = step_bytes(small, S, B)
+        run = CompiledTransformer(small)
+        add(f"ours, compiled, {name}", lambda: our_step(small, run, S, B), size)
+        if "llama.cpp" not in without:
+            add(f"llama.cpp, {theirs}", lambda: llama_cpp_step(model, S, B, theirs), size)
+    compiled = CompiledTransformer(model)
+    add("ours, compiled", lambda: our_step(model, compiled, S, B), n_bytes)
+    if name in DTYPES:
+        add("ours, plain", lambda: our_step(model, model, S, B), n_bytes)
+    for peer, make in PEERS.items():
+        if peer not in without and (name in DTYPES or peer == "llama.cpp"):
+            add(peer, lambda make=make: make(model, S, B), n_bytes)
+    return found
+
+
+def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespace) -> Table:
+    """Race all steps that are there for one context and batch."""
+    found = ways(model, S, B, name, options.without)
+    n_bytes = next(iter(found.values()))[1]
+    multiply, flops = gemm("fp32" if name == "fp32" else "bf16", "cpu")
+    limits = reads(n_bytes)
+    steps = {way: step for way, (step, _) in found.items()}
     result = race(
-        rested(steps), budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
-        clock=CLOCKS[options.clock],
+        rested(limits | {"a square product": multiply} | steps), budget_s=options.seconds,
+        warmup=1, min_rounds=options.rounds, clock=CLOCKS[options.clock],
     )  # fmt: skip
-    fastest = min((name for name in steps if name.startswith("read")),
-                  key=lambda name: result[name].median_s)  # fmt: skip
+    fastest = min(limits, key=lambda way: result[way].median_s)
+    bytes_per_s = n_bytes / result[fastest].median_s
+    flops_per_s = flops / result["a square product"].median_s
+    weights = model.n_params - model.embed_tokens.weight.numel()
+    peer = next((way for way in steps if way.startswith("llama.cpp")), None)
     rows: list[list[object]] = []
-    for name in steps:
-        row: list[object] = [name, si(result[name].median_s, "s"), result.ratio(fastest, name)]
-        if "llama.cpp" in steps:
-            row.append(result.ratio(name, "llama.cpp"))
-        rows.append(row)
-    columns = ["step", f"median ({options.clock})", "share of the fastest read"]
+    for way, size in [
+        *((way, n_bytes) for way in limits),
+        *((w, s) for w, (_, s) in found.items()),
+    ]:
+        predicted_s = size / bytes_per_s
+        if way in steps:
+            predicted_s = max(predicted_s, 2 * B * weights / flops_per_s)
+        row: list[object] = [way, si(result[way].median_s, "s"), si(predicted_s, "s"),
+                             result.ratio(fastest, way) * size / n_bytes]  # fmt: skip
+        rows.append([*row, result.ratio(way, peer)] if peer else row)
+    columns = ["step", f"median ({options.clock})", "predicted", "share of the fastest read"]
     caption = (
-        f"one decode step, {model.n_params / 1e6:.0f}M parameters in"
-        f" {model.embed_tokens.weight.dtype}, B = {B}, {S:,} cached tokens,"
-        f" {torch.get_num_threads()} threads, {result[fastest].count} rounds"
+        f"one decode step, {model.n_params / 1e6:.0f}M parameters in {name}, B = {B}, {S:,} cached"
+        f" tokens, {torch.get_num_threads()} threads, {result[fastest].count} rounds; read"
+        f" {si(bytes_per_s, 'B/s')}, product {si(flops_per_s, 'FLOP/s')}"
     )
-    more = ["time over llama.cpp's"] if "llama.cpp" in steps else []
-    return Table(rows, [*columns, *more], caption, digits=3)
+    return Table(rows, [*columns, *([f"time over {peer}'s"] if peer else [])], caption, digits=3)
 
 
 def main() -> None:
@@ -92,7 +142,7 @@ def main() -> None:
     parser.add_argument("--layers", type=at_least_1, default=24, help="default 24: 349M parameters")
     parser.add_argument("--contexts", type=at_least_1, nargs="+", default=[256, 2048])
     parser.add_argument("--batches", type=at_least_1, nargs="+", default=[1, 16])
-    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
+    parser.add_argument("--dtypes", nargs="+", choices=[*DTYPES, *FORMATS], default=list(DTYPES))
     parser.add_argument("--threads", type=at_least_1, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument(
@@ -102,11 +152,11 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", choices=PEERS, default=[], help="to leave out")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    for dtype in options.dtypes:
-        model = random_llama(options.layers, DTYPES[dtype])
+    for name in options.dtypes:
+        model = random_llama(options.layers, DTYPES.get(name, torch.bfloat16))
         for B in options.batches:
             for S in options.contexts:
-                print(run(model, S, B, options), end="\n\n", flush=True)
+                print(run(model, S, B, name, options), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import torch
 from twophase.models.transformer import Config, Transformer
 
 Step = Callable[[], object]
+GGUF_FORMS = {"Q4_0": 2, "Q8_0": 7}  # llama.cpp's numbers for files that mostly hold these
 
 
 class Missing(Exception):
@@ -58,9 +59,10 @@ def _their_name(name: str) -> str:
     return name if name.startswith("lm_head") else f"model.{name}"
 
 
-def llama_cpp_step(model: Transformer, S: int, B: int) -> Step:
-    """A step of llama.cpp, with a cache in the dtype of the weights. Raises Missing without its
-    Python binding or the `gguf` package."""
+def llama_cpp_step(model: Transformer, S: int, B: int, form: str | None = None) -> Step:
+    """A step of llama.cpp, with a cache in the dtype of the weights. `form`: "Q8_0" or "Q4_0", to
+    which its own quantizer rounds all matrices. Raises Missing without its Python binding or the
+    `gguf` package."""
     try:
         import gguf  # noqa: F401
         import llama_cpp as llama
@@ -70,12 +72,7 @@ def llama_cpp_step(model: Transformer, S: int, B: int) -> Step:
             " pip install gguf and pip install --no-binary llama-cpp-python llama-cpp-python."
         ) from None
     llama.llama_log_set(_quiet(llama), None)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.gguf"
-        write_gguf(model, path)
-        options = llama.llama_model_default_params()
-        options.use_mmap = False
-        loaded = llama.llama_model_load_from_file(str(path).encode(), options)
+    loaded = _load(llama, model, form)
     settings = llama.llama_context_default_params()
     settings.n_ctx, settings.n_batch, settings.n_seq_max = B * (S + 16), 512, B
     settings.n_threads = settings.n_threads_batch = torch.get_num_threads()
@@ -97,6 +94,23 @@ def llama_cpp_step(model: Transformer, S: int, B: int) -> Step:
         return llama.llama_get_logits_ith(context, B - 1)[0]
 
     return step
+
+
+def _load(llama: Any, model: Transformer, form: str | None) -> Any:
+    """The weights as llama.cpp holds them, in their own dtype or rounded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        write_gguf(model, path)
+        if form:
+            how = llama.llama_model_quantize_default_params()
+            how.ftype, how.pure = GGUF_FORMS[form], True
+            rounded = Path(folder) / "rounded.gguf"
+            if llama.llama_model_quantize(str(path).encode(), str(rounded).encode(), how):
+                raise Missing(f"llama.cpp does not round the weights to {form}.")
+            path = rounded
+        options = llama.llama_model_default_params()
+        options.use_mmap = False
+        return llama.llama_model_load_from_file(str(path).encode(), options)
 
 
 @cache
