@@ -7,24 +7,14 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-import torch
-
-from twophase.kernels.compiled.pages import use_large_pages
-from twophase.measure.yardsticks import ROW, readers
+from twophase.measure.yardsticks import readers
 
 REST_S = 0.01
 
 
 def reads(n_bytes: int) -> dict[str, Callable[[], object]]:
-    """Reads of so many bytes: those that calibrate a machine, and torch's from large pages, in
-    which compiled models have their weights and caches."""
-    found = {f"read, {name}": read for name, (read, _) in readers(n_bytes, "cpu").items()}
-    buffer = torch.ones(max(1, n_bytes // (4 * ROW)), ROW)  # [rows, ROW]
-    use_large_pages(buffer)
-    return found | {
-        "read, sum, large pages": buffer.sum,
-        "read, max, large pages": buffer.amax,
-    }
+    """Reads of so many bytes: those that calibrate a machine."""
+    return {f"read, {name}": read for name, (read, _) in readers(n_bytes, "cpu").items()}
 
 
 def rested(ways: Mapping[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:

@@ -44,12 +44,18 @@ def supported_dtypes(device: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _buffer(n_bytes: int, device: str) -> torch.Tensor:
-    return torch.ones(max(1, n_bytes // (4 * ROW)), ROW, device=device)
+    buffer = torch.ones(max(1, n_bytes // (4 * ROW)), ROW, device=device)  # [rows, ROW]
+    if device == "cpu":
+        from twophase.kernels.compiled.pages import use_large_pages
+
+        use_large_pages(buffer)
+    return buffer
 
 
 def readers(n_bytes: int, device: str) -> dict[str, Work]:
     """Ways to read a buffer once: torch's sum and maximum (which waits for no sum before it); on a
-    CPU also our matrix times vector, with as many threads as torch has.
+    CPU also our matrix times vector, with as many threads as torch has. There the buffer lies in
+    large pages, as the weights and caches of compiled models do.
 
     Which is fastest differs from machine to machine, by a factor of up to 1.3; a ceiling is the
     fastest of them, or some kernel comes out above it.
