@@ -19,6 +19,7 @@ TOPICS = {
     "sharding": "10 Sharding",
     "mixture_of_experts": "11 Mixture of experts",
     "quantization": "12 Quantization",
+    "pruning": "13 Pruning",
     "speculative_decoding": "14 Speculative decoding",
 }
 Inputs = Mapping[str, str | float]

@@ -216,3 +216,16 @@ def steps_kept_for_a_backward_pass(steps: int, without_gradients: bool) -> int:
         writes += 1
         node = node.next_functions[0][0]
     return writes
+
+
+def healed_bits(start: str, way: str, at: int = -1) -> float:
+    """Bits per held-out byte of half a model, mean over seeds, from the table of the chapter on
+    pruning: from its "cut" weights or "new" ones, taught by "text" or "logits", at a place of the
+    curve."""
+    import json
+
+    from twophase.models.pruning.healing import RESULT
+
+    runs = json.loads(RESULT.read_text(encoding="utf-8"))["runs"]
+    found = [run["curve"][at][1] for run in runs if (run["start"], run["way"]) == (start, way)]
+    return float(sum(found) / len(found))
