@@ -19,6 +19,7 @@ from twophase.theory import collectives, kv_cache, latent_attention, sharding, t
 from twophase.theory import latency_throughput as lt
 from twophase.theory import local_attention as local
 from twophase.theory import mixture_of_experts as moe
+from twophase.theory import speculative_decoding as spec
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import largest
 from twophase.theory.params import (
@@ -227,6 +228,36 @@ def two_ways(D: int, F: int, n_axes: int, n_in: int) -> Any:
     return {"chips": chips, "X": sharding.weight_stationary_best_x(D, F, chips, n_axes, n_in)}
 
 
+def tokens_per_call(acceptances: list[float]) -> Any:
+    """Wasted is what was drafted and is not among the tokens said; the target's own was not."""
+    tokens = spec.expected_tokens_by_place(acceptances)
+    return {
+        "tokens": tokens,
+        "all": math.prod(acceptances),
+        "wasted": len(acceptances) + 1 - tokens,
+    }
+
+
+def price_of_verification(
+    weight_bytes: float,
+    cache_bytes: float,
+    token_flops: float,
+    B: int,
+    gamma: int,
+    bytes_per_s: float,
+    flops_per_s: float,
+) -> Any:
+    sizes = weight_bytes, B, cache_bytes
+    plain = lt.step_time_s(*sizes, B * token_flops, bytes_per_s, flops_per_s)
+    ratio = spec.verification_ratio(*sizes, token_flops, gamma, bytes_per_s, flops_per_s)
+    return {"plain_s": plain, "verify_s": ratio * plain, "ratio": ratio}
+
+
+def draft_length(kept: list[int], draft_s: float, verify_s: list[float]) -> Any:
+    tokens = [sum(min(n, gamma) + 1 for n in kept) / len(kept) for gamma in range(len(verify_s))]
+    return spec.best_draft_length(tokens, draft_s, verify_s)
+
+
 THEORY: dict[str, Callable[..., Any]] = {
     "two_phases-forward_flops": forward_flops,
     "two_phases-generation_flops": generation_flops,
@@ -258,6 +289,9 @@ THEORY: dict[str, Callable[..., Any]] = {
     "sharding-collective_time": collective_s,
     "sharding-sent_bytes": sent_by_layouts,
     "sharding-crossover": two_ways,
+    "speculative_decoding-expected": tokens_per_call,
+    "speculative_decoding-verify_price": price_of_verification,
+    "speculative_decoding-draft_length": draft_length,
 }
 
 
