@@ -225,6 +225,8 @@ LABELS = (  # no number in them
     "mixture_of_experts-load_log",
     "local_attention-ring_log",
     "sharding-which_layout",
+    "quantization-activation_log",
+    "quantization-choose",
 )
 
 

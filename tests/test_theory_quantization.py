@@ -12,7 +12,7 @@ from draws import draws
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.models.quantize.adapters import Adapted
 from twophase.theory import quantization as theory
 from twophase.theory.arithmetic_intensity import critical_batch, time_overlapped_s
@@ -58,6 +58,17 @@ def test_bits_per_weight_are_the_bytes_where_everything_divides(
 
 def test_rows_that_do_not_fill_their_last_byte_round_up_each() -> None:
     assert theory.integer_bytes(2, 3, 3, 2, scale_bytes=2, zero_bits=3) == 2 * (2 + 2 * 2 + 1)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_no_number_is_rounded_further_than_half_a_step_and_one_is_as_far(affine: bool) -> None:
+    """Against the kernels' grid, on every multiple of a small step between the ends."""
+    for bits in (2, 3, 4):
+        w = torch.linspace(-0.6, 1.0, 20001)[None]
+        how = IntegerFormat(bits, "channel", affine, torch.float32)
+        found = float((encode(w, how).decode() - w).abs().max())
+        bound = (theory.affine_step(1.6, bits) if affine else theory.absmax_step(1.0, bits)) / 2
+        assert found == pytest.approx(bound, abs=1e-4)
 
 
 @draws(40)

@@ -15,7 +15,14 @@ from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.exercise import Case
 from twophase.theory import arithmetic_intensity as ai
-from twophase.theory import collectives, kv_cache, latent_attention, sharding, two_phases
+from twophase.theory import (
+    collectives,
+    kv_cache,
+    latent_attention,
+    quantization,
+    sharding,
+    two_phases,
+)
 from twophase.theory import latency_throughput as lt
 from twophase.theory import local_attention as local
 from twophase.theory import mixture_of_experts as moe
@@ -258,6 +265,42 @@ def draft_length(kept: list[int], draft_s: float, verify_s: list[float]) -> Any:
     return spec.best_draft_length(tokens, draft_s, verify_s)
 
 
+def rounding_errors(low: float, high: float, bits: int) -> Any:
+    """Half a step: the formulas want something to round."""
+    largest, span = max(-low, high), max(high, 0) - min(low, 0)
+    return {
+        "absmax": largest and quantization.absmax_step(largest, bits) / 2,
+        "affine": span and quantization.affine_step(span, bits) / 2,
+    }
+
+
+def quantized_checkpoint(model: Sizes, bits: int, group: int, zero_bits: int) -> Any:
+    """Matrices one by one; what is left of all parameters is plain, and so are the norms."""
+    L, D, F = model["L"], model["D"], model["F"]
+    q, kv = model["N"] * model["H"], model["K"] * model["H"]
+    shapes = [(q, D), (kv, D), (kv, D), (D, q), (F, D), (F, D), (D, F)]
+    matrices = sum(quantization.integer_bytes(*s, bits, group, 2, zero_bits) for s in shapes)
+    in_layers = L * sum(O * I for O, I in shapes)
+    plain = transformer_params(**model) - in_layers + (2 * L + 1) * D
+    return {"quantized": L * matrices, "plain": 2 * plain}
+
+
+def qlora_bytes(matrices: list[list[int]], rank: int) -> Any:
+    base = sum(quantization.normal_float_bytes(O * I) for O, I in matrices)
+    trained = sum(quantization.adapter_params(O, I, rank) for O, I in matrices)
+    return {"base": base, "adapters": 12 * trained}
+
+
+def quantized_step_s(B: int, n: int, bits: int, group: int, W: float, C: float) -> Any:
+    each = quantization.integer_bits_per_weight(bits, group)
+    return quantization.weights_step_s(B, n, each, W, C)
+
+
+def stops_paying(bits: int, group: int, C: int, W: int) -> Any:
+    each = quantization.integer_bits_per_weight(Fraction(bits), group)
+    return math.ceil(quantization.tokens_where_it_stops_paying(each, C, W))
+
+
 THEORY: dict[str, Callable[..., Any]] = {
     "two_phases-forward_flops": forward_flops,
     "two_phases-generation_flops": generation_flops,
@@ -292,6 +335,11 @@ THEORY: dict[str, Callable[..., Any]] = {
     "speculative_decoding-expected": tokens_per_call,
     "speculative_decoding-verify_price": price_of_verification,
     "speculative_decoding-draft_length": draft_length,
+    "quantization-error_bound": rounding_errors,
+    "quantization-checkpoint_bytes": quantized_checkpoint,
+    "quantization-qlora_bytes": qlora_bytes,
+    "quantization-step_time": quantized_step_s,
+    "quantization-stops_paying": stops_paying,
 }
 
 

@@ -25,6 +25,13 @@ def absmax_step(largest: Number, bits: Number) -> Number:
     return largest / (2 ** (bits - 1) - 1)
 
 
+@formula(whole=("bits",), least={"bits": 2})
+def affine_step(span: Number, bits: Number) -> Number:
+    """From one level to the next where a range (0 is always in it) has its ends on the first and
+    the last of 2**bits levels."""
+    return span / (2**bits - 1)
+
+
 @formula()
 def rounding_error(step: Number) -> Number:
     """Root mean square of what rounding to the nearest multiple of `step` takes from numbers that
