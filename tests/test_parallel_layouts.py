@@ -16,6 +16,7 @@ from twophase.measure.collectives import Tracer, sent_bytes
 from twophase.measure.events import EventLog
 from twophase.models.generate import complete_batch, encode
 from twophase.models.mixture_of_experts import Experts
+from twophase.parallel.combined import tensor_pipeline, tensor_replicas
 from twophase.parallel.formulas import FORMULAS
 from twophase.parallel.formulas import sent_bytes as told_bytes
 from twophase.parallel.layouts import LAYOUTS, build
@@ -61,6 +62,8 @@ def both(
         ("stationary", "local_global"),
         ("pipeline", "ssm_attention"),
         ("replicas", "mla"),
+        ("tensor-replicas", "mla"),
+        ("tensor-pipeline", "mla"),
         ("experts", "moe"),
     ],
 )
@@ -89,6 +92,13 @@ def test_experts_that_are_dealt_out_unevenly_say_the_same(n):
 def test_every_mesh_says_the_same(n, X):
     model = random_model(odd(K=2, D=29, F=23, qkv_bias=False, gated_mlp=X != 3))
     both(lambda comm: WeightStationary(InMemory(model), comm, X=X), model, n)
+
+
+@pytest.mark.parametrize("layout", [tensor_pipeline, tensor_replicas])
+@pytest.mark.parametrize(("n", "Y"), [(4, 4), (6, 2), (6, 3)])
+def test_every_size_of_a_group_says_the_same(layout, n, Y):
+    model = random_model(odd(L=3, attention=("gqa", "sliding", "gqa"), window=5))
+    both(lambda comm: layout(InMemory(model), comm, Y=Y), model, n)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +230,8 @@ def test_too_many_ranks_are_refused_in_a_sentence(layout, name, n, says):
 def test_there_is_no_other_layout_and_no_crooked_mesh():
     with pytest.raises(RankError, match=r"the layouts are tensor, batch-split, .*; got 'ring'"):
         simulate(1, lambda comm: build("ring", CourseFile("gqa"), comm))
+    with pytest.raises(RankError, match="4 ranks form no groups of 3: take a divisor"):
+        simulate(4, lambda comm: tensor_replicas(CourseFile("gqa"), comm, Y=3))
     with pytest.raises(RankError, match="4 ranks form no mesh of 3 by others"):
         simulate(4, lambda comm: WeightStationary(CourseFile("gqa"), comm, X=3))
 

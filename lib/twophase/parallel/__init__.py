@@ -6,6 +6,7 @@
   columns and rows are divided.
 - Layouts, by name in `layouts`: `tensor`; `cut_caches` (its cache cut by sequence or position);
   `sequence` (prefill by positions); `stationary` (matrices cut both ways); `pipeline`; `dealt`
-  (replicas, experts).
+  (replicas, experts); `combined` (a pipeline or replicas of tensor-parallel groups).
+- `formulas`: what each sends in a pass.
 - `price`: what the messages of each layout take here and on other links.
 """

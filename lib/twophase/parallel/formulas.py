@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twophase.models.config import Config
+from twophase.parallel.combined import group_size
 from twophase.parallel.stationary import best_x
 from twophase.theory import messages
 from twophase.theory.messages import Collective, Messages
@@ -57,6 +58,22 @@ def replicas(c: Config, B: int, T: int, n: int) -> Messages:
     return messages.logits_part(B, c.V, (n,))
 
 
+def tensor_replicas(c: Config, B: int, T: int, n: int) -> Messages:
+    """`tensor` of a group's sequences inside each group, and the logits of all."""
+    Y = group_size(n)
+    return tensor(c, B // (n // Y), T, Y) + messages.logits_part(B, c.V, (n // Y,))
+
+
+def tensor_pipeline(c: Config, B: int, T: int, n: int) -> Messages:
+    """Sums in each group, its stream and the logits once for each of its ranks."""
+    Y = group_size(n)
+    X = n // Y
+    a_stages_mean = tuple(
+        Collective(m.kind, m.array_bytes / X, m.sides, m.what, m.times) for m in tensor(c, B, T, Y)
+    )
+    return a_stages_mean + pipeline(c, B, T, X)
+
+
 def stationary(c: Config, B: int, T: int, n: int) -> Messages:
     """Eight collectives a layer, each over some of the ranks; norms of a stream in pieces."""
     X = best_x(c, n)
@@ -82,6 +99,8 @@ FORMULAS: dict[str, Formula] = {
     "stationary": stationary,
     "pipeline": pipeline,
     "replicas": replicas,
+    "tensor-pipeline": tensor_pipeline,
+    "tensor-replicas": tensor_replicas,
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from twophase.kernels.collectives import Comm
+from twophase.parallel.combined import tensor_pipeline, tensor_replicas
 from twophase.parallel.cut_caches import batch_split, length_split
 from twophase.parallel.dealt import expert_parallel, replicas
 from twophase.parallel.pipeline import pipeline
@@ -27,6 +28,8 @@ LAYOUTS: dict[str, Build] = {
     "pipeline": pipeline,  # layers dealt out
     "experts": expert_parallel,  # experts and sequences dealt out
     "replicas": replicas,  # sequences dealt out, weights whole
+    "tensor-pipeline": tensor_pipeline,  # a pipeline whose stages are groups of `tensor`
+    "tensor-replicas": tensor_replicas,  # sequences dealt out to groups of `tensor`
 }
 
 

@@ -24,7 +24,8 @@ from twophase.models.hugging_face.plan import layers_of
 from twophase.models.step import Step, among_real
 from twophase.models.stores import new_cache
 from twophase.parallel.shares import share, sizes
-from twophase.parallel.weights import Source, fill
+from twophase.parallel.tensor import tensor_part
+from twophase.parallel.weights import Renamed, Source, fill
 
 
 class StageCache:
@@ -43,7 +44,8 @@ class Pipeline:
     """A rank's layers; all ranks together are what `generate` runs as a Transformer.
 
     `n_microbatches`: into how many parts a batch is cut; as many as there are ranks, if not said,
-    or as there are sequences, where these are fewer.
+    or as there are sequences, where these are fewer. `inside`: a group of ranks that share this
+    stage, tensor parallel.
     """
 
     def __init__(
@@ -53,19 +55,12 @@ class Pipeline:
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         n_microbatches: int | None = None,
+        inside: Comm | None = None,
     ) -> None:
         self.comm, self.n_microbatches = comm, n_microbatches or comm.size
         self.config, self.device = source.config, torch.device(device)
         self.dtype, self._step = dtype or source.dtype, 0
         layers = share(self.config.L, comm.rank, comm.size)
-        self.model = blank(stage_config(self.config, layers))
-        self.first, self.last = comm.rank == 0, comm.rank == comm.size - 1
-        if not self.first:
-            self.model.embed_tokens = nn.Module()  # type: ignore[assignment]
-            if self.config.learned_positions:
-                self.model.embed_positions = nn.Module()  # type: ignore[assignment]
-        if not self.last:
-            self.model.norm, self.model.lm_head = nn.Module(), nn.Module()  # type: ignore[assignment]
 
         def rename(name: str) -> str:
             number = layer_of(name)
@@ -73,7 +68,24 @@ class Pipeline:
                 return name
             return name.replace(f"layers.{number}.", f"layers.{number + layers.start}.", 1)
 
-        fill(self.model, source, lambda name: [], dtype, device, rename)
+        stage = Renamed(source, stage_config(self.config, layers), rename)
+        self.first, self.last = comm.rank == 0, comm.rank == comm.size - 1
+        if inside is None:
+            self.model = blank(stage.config)
+            self._keep_own_ends()
+            fill(self.model, stage, lambda name: [], dtype, device)
+        else:
+            self.model = tensor_part(stage, inside, dtype, device)
+            self._keep_own_ends()
+
+    def _keep_own_ends(self) -> None:
+        """Only the first stage embeds, only the last has the final norm and the head."""
+        if not self.first:
+            self.model.embed_tokens = nn.Module()  # type: ignore[assignment]
+            if self.config.learned_positions:
+                self.model.embed_positions = nn.Module()  # type: ignore[assignment]
+        if not self.last:
+            self.model.norm, self.model.lm_head = nn.Module(), nn.Module()  # type: ignore[assignment]
 
     def new_cache(
         self, B: int, S_max: int, *, rollback: int = 0, dtype: torch.dtype | None = None

@@ -31,13 +31,21 @@ def tensor_parallel(
 ) -> Transformer:
     """This rank's part of a model, ready to run on all ranks together; only its own boxes of the
     weights are read. Logits are the same on every rank. ValueError as in `Shares`."""
+    model = tensor_part(source, comm, dtype, device)
+    mark_places(model, comm)
+    return model
+
+
+def tensor_part(
+    source: Source, comm: Comm, dtype: torch.dtype | None, device: torch.device | str
+) -> Transformer:
+    """The same, of which a traced Comm does not learn where its calls are."""
     shares = Shares(source.config, comm.rank, comm.size)
     model = blank(shares.part())
     split_vocabulary(model, shares, comm)
     fill(model, source, shares.box, dtype, device)
     if model.config.tied:
         model.lm_head.weight = model.embed_tokens.weight
-    mark_places(model, comm)
     for layer in model.layers:
         for part in (layer.get_submodule("self_attn"), layer.get_submodule("mlp")):
             part.register_forward_hook(lambda module, args, out: comm.all_reduce(out))

@@ -90,6 +90,24 @@ class CourseFile:
             return stored[_slices(tuple(stored.get_shape()), parts)].to(self.dtype)  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True)
+class Renamed:
+    """Another source whose parameters have other names here, such as those of a stage's layers."""
+
+    source: Source
+    config: Config
+    rename: Callable[[str], str]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """As the other stores them."""
+        return self.source.dtype
+
+    def read(self, name: str, *parts: Slice | None) -> torch.Tensor:
+        """A box of a parameter."""
+        return self.source.read(self.rename(name), *parts)
+
+
 def source_of(checkpoint: str) -> Source:
     """A Hugging Face directory, if there is one of that name, or a checkpoint of the course.
     ValueError if it is neither."""
@@ -109,17 +127,16 @@ def fill(
     cut: Cut,
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
-    rename: Callable[[str], str] = lambda name: name,
 ) -> None:
-    """Give a blank model the boxes of its parameters that `cut` says, by the names that `rename`
-    gives them in the whole model; `eval`, no gradients. Zeros take no reading."""
+    """Give a blank model the boxes of its parameters that `cut` says; `eval`, no gradients. Zeros
+    take no reading."""
     state: dict[str, torch.Tensor] = {}
     for name, blank_value in model.state_dict().items():
-        box = cut(rename(name))
+        box = cut(name)
         if box is None:
             state[name] = torch.zeros(blank_value.shape, dtype=dtype or source.dtype, device=device)
             continue
-        value = source.read(rename(name), *box)
+        value = source.read(name, *box)
         kept = torch.float32 if name.endswith("e_score_correction_bias") else dtype or source.dtype
         state[name] = value.to(device=device, dtype=kept)
     model.load_state_dict(state, assign=True)
