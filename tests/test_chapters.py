@@ -247,3 +247,10 @@ def test_the_box_on_groups_starts_below_the_ridge_and_crosses_it_in_two_ways() -
         now = values(box, **crossing)
         assert now["found"] > now["ridge"]
         assert now["group"] < crossing["G"]
+
+
+def test_the_box_on_outliers_starts_with_thirteen_levels_for_the_others() -> None:
+    box = play("12_quantization", "outlier-grid")
+    first, alone = values(box), values(box, largest=3, bits=4)
+    assert first["left"] == 13 < alone["left"]  # the caption's claim
+    assert first["error"] > alone["error"]
