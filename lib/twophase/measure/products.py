@@ -8,6 +8,7 @@ token while their bytes do not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from twophase.kernels.compiled.quantized import Packed, pack_for_loops, quantize
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 
-from .stopwatch import race
+from .stopwatch import Clock, race
 from .yardsticks import buffer_bytes, readers
 
 FORMATS: dict[str, torch.dtype | IntegerFormat] = {
@@ -57,12 +58,14 @@ def product_times(
     batches: Iterable[int] = (1,),
     formats: Iterable[str] = tuple(FORMATS),
     budget_s: float = 3.0,
+    clock: Clock = time.perf_counter,
 ) -> list[Product]:
     """Race the products of a random matrix [outputs, inputs] with so many tokens, in each of these
     formats (names in FORMATS), within about `budget_s` for each number of tokens.
 
-    Reads of a large buffer run between them, so that matrices come from memory. Raises ValueError
-    for a format that is not known.
+    Reads of a large buffer run between them, so that matrices come from memory. `clock` as in
+    `race`: on one thread of a busy machine, processor time. Raises ValueError for a format that is
+    not known.
     """
     formats = list(formats)
     if unknown := set(formats) - set(FORMATS):
@@ -76,7 +79,7 @@ def product_times(
     for B in batches:
         x = torch.randn(B, inputs)
         ways = {form: _way(matrices[form], x) for form in formats}
-        result = race(limits | ways, budget_s=budget_s, warmup=1)
+        result = race(limits | ways, budget_s=budget_s, warmup=1, clock=clock)
         fastest = min(limits, key=lambda name: result[name].median_s)
         for form in formats:
             n_bytes = matrices[form][0].nbytes
