@@ -7,7 +7,8 @@ import pytest
 from twophase.measure.events import EventLog
 from twophase.models import checkpoints
 from twophase.serving import Engine, EngineConfig, SamplingParams
-from twophase.serving.simulation import Arrival, SimulatedRunner, VirtualClock, replay
+from twophase.serving.simulation import SimulatedRunner, VirtualClock, replay
+from twophase.serving.workload import Arrival
 from twophase.theory import catalog
 from twophase.theory.continuous_batching import (
     busy_share,

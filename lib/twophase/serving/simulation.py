@@ -14,8 +14,10 @@ import torch
 
 from twophase.serving.engine import IDLE_S, Engine
 from twophase.serving.request import Request, SamplingParams
+from twophase.serving.workload import Arrival
 
 VOCABULARY = 2
+PATIENCE_STEP_S = 1e-3  # how often a policy that lets them wait is asked again
 PassTime = Callable[[Sequence[int], Sequence[int]], float]
 
 
@@ -67,15 +69,6 @@ class SimulatedRunner:
         return {request: logits for request, n in n_new.items() if request.n_missing == n}
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """A request of a trace: when it comes, what it brings, and how long its answer is."""
-
-    at_s: float
-    prompt: tuple[int, ...]
-    n_output: int
-
-
 def replay(
     engine: Engine, trace: Iterable[Arrival], clock: VirtualClock | None = None
 ) -> list[Request]:
@@ -108,6 +101,3 @@ def _next_s(engine: Engine, arrivals: Sequence[Arrival], now_s: float) -> float:
     if not engine.busy and arrivals:
         return max(now_s, arrivals[0].at_s)
     return min([now_s + PATIENCE_STEP_S, *(one.at_s for one in arrivals[:1])])
-
-
-PATIENCE_STEP_S = 1e-3

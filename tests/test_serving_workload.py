@@ -1,0 +1,84 @@
+"""Traces come as they were asked for, and are summed up as they went."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twophase.serving import EngineConfig
+from twophase.serving.engine import Engine
+from twophase.serving.simulation import SimulatedRunner, VirtualClock, replay
+from twophase.serving.workload import (
+    Arrival,
+    Lengths,
+    arrivals,
+    load_trace,
+    percentiles,
+    save_trace,
+    summarize,
+)
+
+PROMPTS, OUTPUTS = Lengths(20, 2.0, 100), Lengths(10, 1.5, 40)
+
+
+@pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
+def test_gaps_have_the_rate_and_the_burstiness_that_were_asked_for(burstiness: float) -> None:
+    """20,000 of them: within 5 % and 15 %, some five standard errors each."""
+    trace = arrivals(5.0, 20_000, Lengths(1, 1.0, 1), Lengths(1, 1.0, 1), burstiness=burstiness)
+    gaps = np.diff([0.0, *(one.at_s for one in trace)])
+    assert gaps.mean() == pytest.approx(1 / 5, rel=0.05)
+    assert gaps.var() / gaps.mean() ** 2 == pytest.approx(burstiness, rel=0.15)
+
+
+def test_lengths_lie_about_their_median() -> None:
+    trace = arrivals(1.0, 4000, PROMPTS, OUTPUTS)
+    found = np.array([len(one.prompt) for one in trace])
+    assert np.median(found) == pytest.approx(20, abs=1)
+    assert np.mean((found >= 10) & (found <= 40)) == pytest.approx(0.68, abs=0.04)
+    assert found.min() >= 1
+    assert found.max() == 100
+    assert arrivals(1.0, 9, PROMPTS, OUTPUTS) == trace[:9]
+
+
+def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
+    trace = arrivals(1.0, 9, PROMPTS, OUTPUTS)
+    save_trace(trace, tmp_path / "trace.jsonl")
+    assert load_trace(tmp_path / "trace.jsonl") == trace
+    (tmp_path / "short.jsonl").write_text('{"at_s": 1, "n_prompt": 3, "n_output": 2}')
+    assert load_trace(tmp_path / "short.jsonl") == [Arrival(1.0, (0, 0, 0), 2)]
+
+
+@pytest.mark.parametrize("line", ["{}", "7", "{", '{"at_s": 1, "n_prompt": 0, "n_output": 1}'])
+def test_a_line_that_is_no_arrival_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
+    (tmp_path / "t.jsonl").write_text('{"at_s": 1, "n_prompt": 3, "n_output": 2}\n' + line)
+    with pytest.raises(ValueError, match=r"line 2 of t\.jsonl is no arrival"):
+        load_trace(tmp_path / "t.jsonl")
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    assert percentiles(list(range(1, 101))) == {50: 50, 95: 95, 99: 99}
+    assert percentiles([3.0]) == {50: 3.0, 95: 3.0, 99: 3.0}
+    assert percentiles([2.0, 1.0]) == {50: 1.0, 95: 2.0, 99: 2.0}
+    assert all(math.isnan(value) for value in percentiles([]).values())
+    values = np.random.default_rng(0).normal(size=997)
+    for p, found in percentiles(values.tolist()).items():
+        assert found == np.percentile(values, p, method="inverted_cdf")
+
+
+def test_a_summary_is_what_a_person_would_count() -> None:
+    clock = VirtualClock()
+    engine = Engine(SimulatedRunner(lambda s, n: 1.0, clock), EngineConfig(8, 4, 2, 8), clock=clock)
+    requests = replay(engine, [Arrival(0.0, (0,), 3), Arrival(0.0, (0,), 1)], clock)
+    found = summarize(requests)
+    assert (found.tokens_per_s, found.requests_per_s) == (4 / 3, 2 / 3)
+    assert found.ttft_s[99] == 1.0
+    assert found.latency_s[99] == 3.0
+    with pytest.raises(ValueError, match="no request has a token"):
+        summarize([])
+
+
+@pytest.mark.parametrize("wrong", [{"per_s": 0.0}, {"per_s": 1.0, "burstiness": 0.0}])
+def test_a_rate_that_is_none_is_refused(wrong: dict) -> None:
+    with pytest.raises(ValueError, match="a rate and a burstiness are positive"):
+        arrivals(n=3, prompts=PROMPTS, outputs=OUTPUTS, **wrong)
