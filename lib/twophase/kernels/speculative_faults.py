@@ -1,10 +1,10 @@
 """Ways to verify a draft that were published, or shipped, and are wrong: each is called as `verify`
 is, says something at every step, and looks right until its law is enumerated.
 
-Where they were seen: reference notes that draw again from the target after a refusal, or that swap
-the two laws; samplers that take the likeliest of the residual; loops that read the target's rows
-one late (gpt-fast); acceptance by a threshold, which Medusa calls typical acceptance (Cai et al.
-2024, arXiv 2401.10774) and which gives up the target's law on purpose.
+Notes and loops draw again from the target after a refusal, swap the two laws, take the likeliest of
+the residual, or judge by another place's row. A threshold in place of the ratio is the simplest form
+of what Medusa calls typical acceptance (Cai et al. 2024, arXiv 2401.10774), which gives up the
+target's law on purpose.
 """
 
 from collections.abc import Sequence
