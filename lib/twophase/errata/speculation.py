@@ -1,6 +1,8 @@
 """What the deep dive's speculative_decode does when it runs: its steps, in our words, with every
 branch of its draws."""
 
+from collections.abc import Sequence
+
 Law = tuple[float, float, float]
 
 
@@ -41,3 +43,23 @@ def snippet_tokens(kept: int, drafted: int) -> int:
         if i == kept:
             break
     return len(accepted)
+
+
+def error_of_drawing_again(last: int) -> float:
+    """Total variation if a refused token is replaced by a draw from the target's whole law."""
+    return _error(int(last), target_law((int(last),)))
+
+
+def error_of_the_residual(last: int) -> float:
+    """The same if it is replaced by a draw from what the target has and the draft had not."""
+    laws = zip(target_law((int(last),)), draft_law((int(last),)), strict=True)
+    left = [max(0.0, t - d) for t, d in laws]
+    return _error(int(last), [x / sum(left) for x in left])
+
+
+def _error(last: int, correction: Sequence[float]) -> float:
+    """Total variation from the target's law after this token, with a law for refused tokens."""
+    target, draft = target_law((last,)), draft_law((last,))
+    kept = [min(t, d) for t, d in zip(target, draft, strict=True)]
+    said = [k + (1 - sum(kept)) * c for k, c in zip(kept, correction, strict=True)]
+    return round(sum(abs(s - t) for s, t in zip(said, target, strict=True)) / 2, 12)

@@ -8,9 +8,21 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from twophase.errata import rounding
-from twophase.errata.speculation import snippet_law_error, snippet_tokens
+from twophase.errata.speculation import (
+    error_of_drawing_again,
+    error_of_the_residual,
+    snippet_law_error,
+    snippet_tokens,
+)
 
-__all__ = ["rounding", "snippet_law_error", "snippet_tokens"]  # beside what is defined here
+# beside what is defined here
+__all__ = [
+    "error_of_drawing_again",
+    "error_of_the_residual",
+    "rounding",
+    "snippet_law_error",
+    "snippet_tokens",
+]
 
 if TYPE_CHECKING:
     import torch

@@ -2,8 +2,8 @@
 is, says something at every step, and looks right until its law is enumerated.
 
 Notes and loops draw again from the target after a refusal, swap the two laws, take the likeliest of
-the residual, or judge by another place's row. A threshold in place of the ratio is the simplest form
-of what Medusa calls typical acceptance (Cai et al. 2024, arXiv 2401.10774), which gives up the
+the residual, or judge by another place's row. A threshold in place of the ratio is the simplest
+form of what Medusa calls typical acceptance (Cai et al. 2024, arXiv 2401.10774), which gives up the
 target's law on purpose.
 """
 
@@ -51,6 +51,18 @@ def takes_the_likeliest_of_the_residual(
     return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
 
 
+def does_not_normalize_the_residual(
+    target_probs: torch.Tensor, draft_probs: torch.Tensor, drafted: Sequence[int], choose: Choose
+) -> Verified:
+    """Drawn by a running sum that never reaches 1: what is missing falls to the last token."""
+    for i, token in enumerate(drafted):
+        if not _kept(acceptance_probability(target_probs[i], draft_probs[i], token), choose):
+            left = (target_probs[i] - draft_probs[i]).clamp(min=0)  # [V]
+            left[-1] += 1 - left.sum()
+            return Verified(tuple(range(i)), choose(left))
+    return Verified(tuple(range(len(drafted))), choose(target_probs[-1]))
+
+
 def reads_the_target_one_row_late(
     target_probs: torch.Tensor, draft_probs: torch.Tensor, drafted: Sequence[int], choose: Choose
 ) -> Verified:
@@ -83,6 +95,7 @@ FAULTS = {
     "draws again from the target": draws_again_from_the_target,
     "swaps the two laws": swaps_the_two_laws,
     "takes the likeliest of the residual": takes_the_likeliest_of_the_residual,
+    "does not normalize the residual": does_not_normalize_the_residual,
     "reads the target one row late": reads_the_target_one_row_late,
     "keeps what the target finds likely": keeps_what_the_target_finds_likely,
 }
