@@ -22,6 +22,7 @@ from twophase.theory import latency_throughput as lt
 from twophase.theory import latent_attention as mla
 from twophase.theory import local_attention as local
 from twophase.theory import mixture_of_experts as moe
+from twophase.theory import speculative_decoding as speculation
 from twophase.theory.catalog import HARDWARE, MODELS
 from twophase.theory.hardware import bytes_per_value
 
@@ -199,6 +200,24 @@ def experts_touched(B: int, E: int, k: int) -> Numbers:
     }
 
 
+def draft_length(gamma: int, kept: float, dear: float, B: int, S: int) -> Numbers:
+    a, chip = MODELS["llama-3-8b"], HARDWARE["H100 SXM"]
+    price = speculation.verification_ratio(
+        a.step_weight_bytes(B, 2),
+        B,
+        a.cache_bytes(S),
+        a.decode_step_flops(1, S),
+        gamma,
+        chip.hbm_bytes_per_s,
+        chip.peak_flops_per_s("bf16"),
+    )
+    return {
+        "tokens": speculation.expected_tokens(kept / 100, gamma),
+        "price": price,
+        "gain": speculation.speedup(kept / 100, gamma, dear / 100, price),
+    }
+
+
 def _only_if(fits: bool, numbers: Numbers) -> Numbers:
     return numbers if fits else dict.fromkeys(numbers, "does not fit")
 
@@ -214,6 +233,7 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "experts-touched": experts_touched,
     "sharding-hops": sharding_hops,
     "hybrid-stack": hybrid_stack,
+    "draft-length": draft_length,
 }
 boxes = pytest.mark.parametrize("box", BOXES)
 
