@@ -77,6 +77,14 @@ def one(q, k, latent, scale):
     q = q * scale * H**0.5
     return torch.stack([decode_by_head(a[0], b, b) for a, b in zip(q, k)])[:, None, :, :R]
 """,
+    ("speculative_decoding-accept", "the verdict on a tree of one token"): """
+from twophase.kernels.speculative_decoding import ROOT, verify_tree
+def judge_token(target_probs, draft_probs, token, choose):
+    target = torch.tensor([target_probs, target_probs], dtype=torch.float64)
+    draft = torch.tensor([draft_probs], dtype=torch.float64)
+    found = verify_tree(target, draft, [token], [ROOT], choose)
+    return (True, token) if found.kept else (False, found.token)
+""",
     ("local_attention-mask", "weights of identity values"): """
 from twophase.kernels.attention import causal_attention
 def window_mask(T, S, window):

@@ -108,7 +108,7 @@ EXERCISE = Exercise(
         "Two tokens are drafted, each kept with probability 1/2 if it is reached. Tokens per call?",
         "1 + 1/2 + 1/4 = 1.75.",
     ),
-    ranges={"acceptances": (0.0, 1.0)},
+    ranges={"acceptances[]": (0.0, 1.0)},
     withholds=(
         "twophase.theory.speculative_decoding.expected_tokens_by_place",
         "twophase.theory.speculative_decoding.expected_tokens",
