@@ -72,6 +72,23 @@ def read_headers(
     return found
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold a directory's weights. ValueError where one is missing, the index is
+    damaged, or there are only files of another format."""
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if not (folder / INDEX).is_file():
+        raise ValueError(_no_weights(folder))
+    files = [folder / name for name in sorted(set(_weight_map(folder / INDEX).values()))]
+    for file in files:
+        if not file.is_file():
+            raise ValueError(
+                f"{folder / INDEX} names the shard {file.name}, which is not there: download it"
+                " again."
+            )
+    return files
+
+
 def stamp_of(file: Path | int) -> tuple[int, int]:
     """Size and time of the last change, ns: a file that was written to has another."""
     status = os.stat(file)
