@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from test_speculative_decoding_loop import PROMPTS, model, spoken
@@ -11,6 +12,7 @@ from test_speculative_decoding_loop import PROMPTS, model, spoken
 from twophase.checks.law import law
 from twophase.models.checkpoints import load
 from twophase.models.generate import complete, complete_batch, encode, generate
+from twophase.models.recipe import Recipe
 from twophase.models.speculative_decoding import (
     FeatureDrafter,
     FeatureHead,
@@ -22,6 +24,8 @@ from twophase.models.speculative_decoding import (
     ModelDrafter,
     speculate,
     speculation_log,
+    train_heads,
+    trained,
 )
 from twophase.models.speculative_decoding.features import head_config
 from twophase.models.speculative_decoding.trained import NAMES, card, drafter, fits
@@ -111,6 +115,49 @@ def test_pairs_are_a_token_and_the_stream_before_it():
     found = spoken(target, FeatureDrafter(Oracle(target, texts), target), PROMPTS, 16, gamma=4)
     assert [prompt + r.tokens for prompt, r in zip(PROMPTS, found, strict=True)] == texts
     assert [r.acceptance for r in found] == [1, 1, 1]
+
+
+def test_medusas_heads_stand_at_the_place_before_the_last_token():
+    target = model(4)
+    drafter, seen = heads(target), []
+    own = drafter.propose
+
+    def checked(texts, *args):
+        for b, text in enumerate(texts):
+            if text is not None:
+                stream = target.hidden(torch.tensor([text[:-1]]))[0, -1]  # [D]
+                torch.testing.assert_close(drafter.last[b], stream)
+                seen.append(b)
+        return own(texts, *args)
+
+    drafter.propose = checked
+    spoken(target, drafter, PROMPTS, 8, gamma=3)
+    assert set(seen) == {0, 1, 2}
+
+
+def test_training_teaches_each_head_and_a_saved_head_is_the_one_that_was_trained(
+    tmp_path, monkeypatch
+):
+    target = model(7)
+    text = np.random.default_rng(1).integers(0, 11, 2000).astype(np.uint8)
+    monkeypatch.setattr(train_heads.corpus, "load", lambda split: text)
+    monkeypatch.setattr(trained, "HEAD_F", 12)
+    recipe = Recipe(n_tokens=4 * 64 * 40, B=4, warmup_steps=5, autocast=False)
+    tokens = torch.tensor([text[:65].tolist()])
+    stream = target.hidden(tokens)
+    torch.manual_seed(recipe.seed)
+    before = {name: trained.make(name, target) for name in NAMES}
+    for name, head in train_heads.train(target, recipe).items():
+        losses = [
+            train_heads.loss_of(one, target, tokens, stream).item() for one in (before[name], head)
+        ]
+        assert losses[1] < 0.95 * losses[0], (name, losses)
+        details = {"target": "tiny", "target_sha256": ""}
+        trained.save(head, name, details, tmp_path)
+        loaded = trained.drafter(name, target, "tiny", tmp_path)
+        own = loaded.heads if name == "heads" else loaded.head
+        for key, value in head.state_dict().items():  # fp16 has eleven bits
+            torch.testing.assert_close(own.state_dict()[key], value, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
