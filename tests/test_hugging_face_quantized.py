@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
+from twophase.cli.main import build as build_app
 from twophase.models import hugging_face
 from twophase.models.linear import linears
 from twophase.models.quantize.linear import QuantizedLinear
@@ -263,6 +265,20 @@ def test_what_is_not_read_is_refused_with_a_sentence(name: str, tmp_path: Path) 
     save_file({k: v.contiguous() for k, v in tensors.items()}, packed / "model.safetensors")
     with pytest.raises(ValueError, match=says):
         hugging_face.load(packed)
+
+
+@pytest.mark.parametrize("path", ["plain", "compiled"])
+def test_the_command_says_what_the_weights_say(path: str, tmp_path: Path) -> None:
+    """Both directories without a tokenizer, by tokens."""
+    said = []
+    for folder in directories(tmp_path, "gptq"):
+        asked = f"--checkpoint {folder} --token-ids --tokens 6 --temperature 0 --path {path}"
+        run = CliRunner().invoke(
+            build_app(["generate"]), ["generate", "1 5 9", *asked.split(), "--json"]
+        )
+        assert run.exit_code == 0, run.output
+        said.append(json.loads(run.stdout)["text"])
+    assert said[0] == said[1]
 
 
 def test_layers_of_quantized_weights_are_loaded_together(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from twophase.kernels.quantization.integers import IntegerFormat, Integers, from_codes
 from twophase.kernels.quantization.published import from_awq, from_gptq
 from twophase.models.blank import blank
+from twophase.models.config import Config
 from twophase.models.hugging_face.config import read_config
 from twophase.models.hugging_face.names import COMPUTED, EMBEDDING, HEAD, places
 from twophase.models.hugging_face.shards import read_json, weight_files
@@ -43,6 +44,12 @@ def is_published(folder: Path) -> bool:
     return read_json(folder / "config.json").get(KEY) is not None
 
 
+def published_config(folder: Path) -> Config:
+    """The model that config.json describes, quantized or not. ValueError as `read_config`."""
+    said = read_json(folder / "config.json")
+    return read_config({key: value for key, value in said.items() if key != KEY})
+
+
 def load_published(
     folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> Transformer:
@@ -52,10 +59,9 @@ def load_published(
     Raises ValueError, in one sentence, for a method or layout that is not built here, for files
     that are missing or damaged, and for tensors that do not fit each other or the model.
     """
-    said = read_json(folder / "config.json")
-    how = said.pop(KEY)
+    how = read_json(folder / "config.json")[KEY]
     method = _method(how, folder)
-    model = blank(read_config(said))
+    model = blank(published_config(folder))
     tensors = _read(folder)
     layers = {
         place: _layer(prefix, tensors, how, method, folder)
