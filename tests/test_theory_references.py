@@ -26,6 +26,7 @@ from twophase.theory import (
 from twophase.theory import latency_throughput as lt
 from twophase.theory import local_attention as local
 from twophase.theory import mixture_of_experts as moe
+from twophase.theory import pruning
 from twophase.theory import speculative_decoding as spec
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import largest
@@ -235,6 +236,27 @@ def two_ways(D: int, F: int, n_axes: int, n_in: int) -> Any:
     return {"chips": chips, "X": sharding.weight_stationary_best_x(D, F, chips, n_axes, n_in)}
 
 
+def after_the_cut(model: Sizes, kept: Sizes, B: int, S: int, width: int, bytes_per_s: float) -> Any:
+    left = pruning.pruned(Architecture("exercise", **model, tied_embeddings=True), **kept)
+    sizes = {name: getattr(left, name) for name in "LDFNKHV"}
+    params = transformer_params(**sizes, tied=True)
+    weights = kv_cache.weight_bytes(params, width)
+    cache = left.cache_bytes(S, width)
+    step_s = lt.memory_step_time_s(weights, B, cache, bytes_per_s)
+    return {"params": params, "bytes": weights, "step_s": step_s}
+
+
+def stored(n: int, n_zero: int, width: int, index_width: int) -> Any:
+    """Fractions are exact where floats are not."""
+    density = Fraction(n - n_zero, n)
+    return {
+        "dense": n * width,
+        "bitmap": pruning.bitmap_bytes(n, density, width),
+        "indexed": pruning.indexed_bytes(n, density, width, index_width),
+        "two_four": pruning.two_four_bytes(n, width),
+    }
+
+
 def tokens_per_call(acceptances: list[float]) -> Any:
     """Wasted is what was drafted and is not among the tokens said; the target's own was not."""
     tokens = spec.expected_tokens_by_place(acceptances)
@@ -332,6 +354,8 @@ THEORY: dict[str, Callable[..., Any]] = {
     "sharding-collective_time": collective_s,
     "sharding-sent_bytes": sent_by_layouts,
     "sharding-crossover": two_ways,
+    "pruning-predict": after_the_cut,
+    "pruning-stored": stored,
     "speculative_decoding-expected": tokens_per_call,
     "speculative_decoding-verify_price": price_of_verification,
     "speculative_decoding-draft_length": draft_length,

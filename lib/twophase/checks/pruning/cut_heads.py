@@ -131,6 +131,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, 4, 2, wide, 2, [1, 3]),
         _case(fixed, 2 * wide, wide, 1, 2, [2, 3, 2 * wide - 1]),
         _case(fixed, 4, 2, 2, wide, [1, 2]),
+        _case(fixed, 2 * wide, wide, 1, 2, [*range(3, 2 * wide)]),
         _case(rng, 8, 2, 3, 5, [*fresh, *(n + 4 for n in fresh)]),
         _case(rng, 8, 2, 3, 5, fresh, public=False),
     ]

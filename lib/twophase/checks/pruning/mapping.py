@@ -212,7 +212,7 @@ def cases(rng: random.Random) -> list[Case]:
         ([0, 7, 8, 9, 10, 11, 14], 16, 4),
         ([1, 2 * wide - 1], 2 * wide, wide),
         ([0, wide, wide + 1, 3 * wide - 1], 3 * wide, 3),
-        (sorted({*range(0, 640, 3), *range(300, 330)}), 640, 80),
+        (sorted({*range(0, 640, 2), *range(300, 330)}), 640, 80),
     ]
     fresh = []
     for i in range(4):
