@@ -19,6 +19,7 @@ from twophase.theory import (
     collectives,
     kv_cache,
     latent_attention,
+    pruning,
     quantization,
     sharding,
     two_phases,
@@ -26,7 +27,6 @@ from twophase.theory import (
 from twophase.theory import latency_throughput as lt
 from twophase.theory import local_attention as local
 from twophase.theory import mixture_of_experts as moe
-from twophase.theory import pruning
 from twophase.theory import speculative_decoding as spec
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import largest
