@@ -165,5 +165,10 @@ EXERCISE = Exercise(
         "No: attention, embedding and above all the caches are read as before.",
     ),
     ranges={"bytes_per_number": (1, 4)},
-    withholds=(),
+    withholds=(
+        "twophase.theory.architecture.Architecture",
+        "twophase.theory.params.transformer_params",
+        "twophase.theory.params.moe_transformer_params",
+        "twophase.theory.latency_throughput.memory_step_time_s",
+    ),
 )
