@@ -157,12 +157,12 @@ def cases(rng: random.Random) -> list[Case]:
     made: list[tuple[str, Config, dict[str, Any]]] = [
         ("width of a Llama 3 8B", LLAMA, {"width": 3072}),
         ("its channels", LLAMA, {"channels": 9216}),
-        ("its KV heads", LLAMA, {"kv_heads": 6}),
+        ("its KV heads", LLAMA, {"kv_heads": 4}),
         ("its layers", LLAMA, {"layers": list(range(16))}),
         (
             "everything at once",
             LLAMA,
-            {"width": 3072, "channels": 9216, "kv_heads": 4, "layers": [0, 1, 31]},
+            {"width": 3072, "channels": 9216, "kv_heads": 2, "layers": [0, 1, 31]},
         ),
         ("as many KV as query heads, not said", OLD, {"kv_heads": 9}),
         ("the same, and half the width", OLD, {"kv_heads": 6, "width": 384}),

@@ -1,0 +1,91 @@
+"""The exercises of pruning beside the library: references say what the library says, and the
+printed code is what the check takes it for."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+from twophase.checks.pruning import _removals, choose, config, cut_heads, distill, mapping, two_four
+from twophase.kernels.pruning import logits_loss, wanda
+from twophase.kernels.pruning import two_four as two_of_four
+from twophase.models.blank import blank
+from twophase.models.config import Config
+from twophase.models.pruning import Kept, cut
+
+NOTEBOOK = Path(__file__).resolve().parent.parent / "solutions" / "13_pruning.ipynb"
+
+
+def test_the_reference_of_cut_heads_is_what_the_library_cuts() -> None:
+    c = Config(L=1, D=24, F=16, N=6, K=3, H=4, V=11)
+    model = blank(c)
+    model.load_state_dict(
+        {k: torch.randn(v.shape) for k, v in model.state_dict().items()}, assign=True
+    )
+    names = [f"layers.0.self_attn.{x}_proj.weight" for x in "qkvo"]
+    for kept in ([0, 1, 4, 5], [1, 2, 5], [0, 1], [3]):
+        smaller = cut(model, Kept(heads={0: kept})).state_dict()
+        found = cut_heads.reference(*(model.state_dict()[n] for n in names), c.H, kept)
+        assert all(torch.equal(x, smaller[n]) for x, n in zip(found, names, strict=True))
+
+
+def test_the_configs_of_the_exercise_give_the_shapes_that_are_left() -> None:
+    transformers = pytest.importorskip("transformers")
+    for case in config.cases(random.Random(0)):
+        old, kept = case.args
+        if old is not config.LLAMA:
+            continue
+        new = transformers.LlamaConfig(**config.reference(old, kept))
+        with torch.device("meta"):
+            layer = transformers.models.llama.modeling_llama.LlamaDecoderLayer(new, 0)
+        K = kept.get("kv_heads", 8)
+        assert layer.self_attn.q_proj.weight.shape == (K * 4 * 128, kept.get("width", 4096))
+        assert layer.self_attn.k_proj.weight.shape == (K * 128, kept.get("width", 4096))
+        assert layer.mlp.up_proj.weight.shape[0] == kept.get("channels", 14336)
+
+
+def test_the_printed_mapping_is_the_one_that_the_check_knows() -> None:
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    (text,) = (c.source for c in cells if c.id == "pruning-mapping-task")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.S)
+    names: dict[str, object] = {}
+    exec(code, names)
+    for case in mapping.cases(random.Random(1)):
+        if isinstance(case.args[0], list):
+            assert names["kv_of"](*case.args) == mapping.printed(*case.args)  # type: ignore[operator]
+
+
+def test_the_reference_of_distill_is_the_kernels_loss() -> None:
+    for case in distill.cases(random.Random(1)):
+        own = float(distill.reference(*case.args))
+        assert float(logits_loss(*case.args)) == pytest.approx(own, rel=1e-4, abs=1e-5), case.name
+
+
+def test_the_reference_of_two_four_is_the_kernels_mask() -> None:
+    for case in two_four.cases(random.Random(1)):
+        assert torch.equal(two_four.reference(*case.args), two_of_four(wanda(*case.args)))
+
+
+def test_what_the_names_of_tiny_models_promise() -> None:
+    """A trap for each way to rank: the named model is lost by it, and by more than 5 %."""
+
+    def over(name: str, answer) -> float:  # type: ignore[no-untyped-def]
+        m = _removals.EDGES[name]
+        gone = answer(lambda s: _removals.loss_of(m, set(s)), m["sizes"], m["budget"])
+        return _removals.loss_of(m, set(gone)) / _removals.best_loss(m)
+
+    assert over("two that stand in for each other", choose.ranked_once) > choose.NEAR
+    assert over("two of one circuit", choose.greedy) > choose.NEAR
+    assert over("a trap for one step at a time", choose.greedy) > choose.NEAR
+    assert (
+        over("the cheapest by the byte leaves too much over", choose.ranked_by_byte) > choose.NEAR
+    )
+    for m in _removals.EDGES.values():
+        n = len(m["sizes"])
+        assert 1 <= n <= 10
+        assert 2**n <= _removals.MOST_CALLS
