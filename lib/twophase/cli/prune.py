@@ -170,7 +170,9 @@ class Bar:
 
     def __init__(self) -> None:
         columns = TextColumn("leaving out {task.description}"), BarColumn(), MofNCompleteColumn()
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar = Progress(
+            *columns, console=Console(stderr=True, force_jupyter=False), transient=True
+        )
         self._task = self._bar.add_task("parts", total=None)
 
     def __call__(self, unit: str, done: int, total: int) -> None:
