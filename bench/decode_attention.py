@@ -25,7 +25,17 @@ from twophase.theory.arithmetic_intensity import attention_bytes
 
 N, K, H = 32, 8, 128  # Llama-3 8B
 G = N // K
+PAGES = {f"our compiled_paged_attention, blocks of {size}": size for size in (64, 16)}
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+def paged(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, size: int
+) -> Callable[[], torch.Tensor]:
+    """Our way over pages of a cache that is as large, in any order."""
+    numbers = torch.randperm(k.shape[1] // size)[None]  # [1, blocks]
+    pages = [x.view(-1, size, K, H) for x in (k, v)]  # [blocks, size, K, H]
+    return lambda: compiled_paged_attention(q, *pages, numbers, lengths).view(N, H)
 
 
 def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
@@ -41,15 +51,8 @@ def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
     use_large_pages(by_head_k, by_head_v)
     queries, folded = q.transpose(1, 2), q.view(1, K, G, H)  # [1, N, 1, H] and [1, K, G, H]
     lengths = torch.tensor([S])
-    paged = {}
-    for size in (64, 16):  # pages of a cache that is as large, in any order
-        numbers = torch.randperm(S // size)[None]  # [1, blocks]
-        pages = [x.view(S // size, size, K, H) for x in (k, v)]
-        paged[f"our compiled_paged_attention, blocks of {size}"] = lambda pages=pages, n=numbers: (
-            compiled_paged_attention(q, *pages, n, lengths).view(N, H)
-        )
     attend = functional.scaled_dot_product_attention
-    return paged | {
+    return {size: paged(q, k, v, lengths, blocks) for size, blocks in PAGES.items()} | {
         "SDPA, enable_gqa": (
             lambda: attend(queries, by_head_k, by_head_v, enable_gqa=True).view(N, H)
         ),

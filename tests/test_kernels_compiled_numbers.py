@@ -1,10 +1,14 @@
 """bf16 bits and the exponential of compiled loops, against torch."""
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
+import pytest
 import torch
 
 from twophase.kernels.compiled import numbers
+from twophase.kernels.compiled.compiling import compiled
 
 
 # The loops allow what kernels allow at most: no promise about NaN and inf, sums in any order.
@@ -69,3 +73,11 @@ def test_exp_of_nothing_and_of_nan():
     x = np.array([0, -0.0, -87.7, -88, -1e30, -np.inf, np.nan], np.float32)
     found = run(exponentials, x, np.float32)
     np.testing.assert_array_equal(found, np.array([1, 1, 0, 0, 0, 0, np.nan], np.float32))
+
+
+def test_where_no_folder_can_be_written_functions_are_compiled_without_a_cache() -> None:
+    found: dict[str, Callable[[float], float]] = {}
+    exec(compile("def half(x):\n    return x / 2", "/no/such/file.py", "exec"), found)
+    with pytest.raises(RuntimeError, match="cannot cache"):
+        numba.njit(cache=True)(found["half"])
+    assert compiled()(found["half"])(3.0) == 1.5

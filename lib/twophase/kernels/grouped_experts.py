@@ -12,13 +12,14 @@ import numba
 import numpy as np
 import torch
 
+from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.mixture_of_experts import by_expert, check_shapes
 
 # Sums in any order and fused with products; NaN and inf are respected.
 FLAGS = {"reassoc", "contract", "nsz"}
 
 
-@numba.njit(parallel=True, fastmath=FLAGS, error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
+@compiled(parallel=True, fastmath=FLAGS, error_model="numpy")
 def _grouped_mlp(
     x: np.ndarray,
     touched: np.ndarray,
@@ -82,8 +83,8 @@ def run_grouped(
     whose = order.div(k, rounding_mode="floor")  # [n·k]: visit i is of token i // k
     rows = x.index_select(0, whose)  # [n·k, D]
     between, y = torch.empty(n * k, w_gate.shape[1]), torch.empty_like(rows)
-    matrices = [t.detach().numpy() for t in (w_gate, w_up, w_down)]
-    _grouped_mlp(rows.detach().numpy(), touched, starts, *matrices, between.numpy(), y.numpy())
+    gate, up, down = (t.detach().numpy() for t in (w_gate, w_up, w_down))
+    _grouped_mlp(rows.detach().numpy(), touched, starts, gate, up, down, between.numpy(), y.numpy())
     back = torch.empty_like(y)
     back[order] = y  # [n·k, D]
     return (back.view(n, k, -1) * weights[..., None]).sum(dim=1).to(x.dtype)  # [n, D]

@@ -10,8 +10,10 @@ import numba
 import numpy as np
 import torch
 
+from twophase.kernels.compiled.compiling import compiled
 
-@numba.njit(parallel=True, fastmath=True, cache=True)  # type: ignore[untyped-decorator]
+
+@compiled(parallel=True, fastmath=True)
 def _matvec_float32(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     for row in numba.prange(w.shape[0]):
         total = np.float32(0)
@@ -20,7 +22,7 @@ def _matvec_float32(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
         y[row] = total
 
 
-@numba.njit(parallel=True, fastmath=True, cache=True)  # type: ignore[untyped-decorator]
+@compiled(parallel=True, fastmath=True)
 def _matvec_int8(w: np.ndarray, scales: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     for row in numba.prange(w.shape[0]):
         total = np.float32(0)

@@ -8,10 +8,10 @@ idea of keeping few states and computing the others again is the paper's (Gu and
 
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 
+from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.state_space import Pair, prepare
 
 
@@ -110,10 +110,10 @@ def _run(
 
 # Sums may be taken in any order and fused with products, so that the loops use whole vectors. NaN
 # and inf are respected.
-_loop = numba.njit(fastmath={"reassoc", "contract", "nsz"}, cache=True, nogil=True)
+_loop = compiled(fastmath={"reassoc", "contract", "nsz"}, nogil=True)
 
 
-@_loop  # type: ignore[untyped-decorator]
+@_loop
 def _advance(fade: np.ndarray, u: np.ndarray, B_in: np.ndarray, states: np.ndarray) -> None:
     """h_t = exp(dt_t·A)·h_(t-1) + B_t·u_t."""
     T, B, d_state, d_inner = fade.shape
@@ -126,7 +126,7 @@ def _advance(fade: np.ndarray, u: np.ndarray, B_in: np.ndarray, states: np.ndarr
                     after[d] = fades[d] * before[d] + write * us[d]
 
 
-@_loop  # type: ignore[untyped-decorator]
+@_loop
 def _read(states: np.ndarray, C: np.ndarray, y: np.ndarray) -> None:
     """y_t = C_t·h_t."""
     T, B, d_inner = y.shape
@@ -138,7 +138,7 @@ def _read(states: np.ndarray, C: np.ndarray, y: np.ndarray) -> None:
                     out[d] += weight * h[d]
 
 
-@_loop  # type: ignore[untyped-decorator]
+@_loop
 def _back(
     fade: np.ndarray,
     states: np.ndarray,

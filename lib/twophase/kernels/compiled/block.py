@@ -19,13 +19,15 @@ from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import prefetch
 
 _f32, _i32 = np.float32, np.int32
+# How far ahead keys are asked for: those of a task's first block nobody else has asked for.
+AHEAD_BYTES = 8192
 Array = np.ndarray
 
 
 @inner
 def score(q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array) -> None:
-    """p[i, s] += q[i] · keys[first + s, i // G] for the n tokens from `first` on, and ask for what
-    `upcoming` holds of the same tokens meanwhile: their values.
+    """p[i, s] += q[i] · keys[first + s, i // G] for the n tokens from `first` on. Meanwhile ask for
+    keys some tokens ahead, and for what `upcoming` holds of the same tokens: their values.
 
     q: fp32 [N, H], the scale included. Two tokens a pass: p has an even width, and where n is odd
     the last token fills two columns, of which the second means nothing.
@@ -33,39 +35,72 @@ def score(q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array) 
     K, H = keys.shape[1], keys.shape[2]
     Hv = upcoming.shape[2]
     G = len(q) // K
+    ahead = max(2, AHEAD_BYTES // (K * H * keys.itemsize))
     for s in range(0, n, 2):
         t, u = first + s, first + min(s + 1, n - 1)
         for k in range(K):
+            prefetch(keys, t + ahead, k * H, (k + 1) * H)
+            prefetch(keys, u + ahead, k * H, (k + 1) * H)
             prefetch(upcoming, t, k * Hv, (k + 1) * Hv)
             prefetch(upcoming, u, k * Hv, (k + 1) * Hv)
-            fours = k * G + G // 4 * 4
+            fours, twos = k * G + G // 4 * 4, k * G + G // 2 * 2
             for i in range(k * G, fours, 4):
-                a = b = c = d = e = f = g = j = _f32(0)
-                for h in range(H):
-                    x, y = value_of(keys[t, k, h]), value_of(keys[u, k, h])
-                    a += x * q[i, h]
-                    b += x * q[i + 1, h]
-                    c += x * q[i + 2, h]
-                    d += x * q[i + 3, h]
-                    e += y * q[i, h]
-                    f += y * q[i + 1, h]
-                    g += y * q[i + 2, h]
-                    j += y * q[i + 3, h]
-                p[i, s] += a
-                p[i + 1, s] += b
-                p[i + 2, s] += c
-                p[i + 3, s] += d
-                p[i, s + 1] += e
-                p[i + 1, s + 1] += f
-                p[i + 2, s + 1] += g
-                p[i + 3, s + 1] += j
-            for i in range(fours, k * G + G):
-                a = e = _f32(0)
-                for h in range(H):
-                    a += value_of(keys[t, k, h]) * q[i, h]
-                    e += value_of(keys[u, k, h]) * q[i, h]
-                p[i, s] += a
-                p[i, s + 1] += e
+                score_four(q, i, keys, t, u, k, p, s)
+            for i in range(fours, twos, 2):
+                score_two(q, i, keys, t, u, k, p, s)
+            for i in range(twos, k * G + G):
+                score_one(q, i, keys, t, u, k, p, s)
+
+
+@inner
+def score_four(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s: int) -> None:
+    """Scores of the heads i to i + 3, which read KV head k, with the tokens t and u."""
+    a = b = c = d = e = f = g = j = _f32(0)
+    for h in range(keys.shape[2]):
+        x, y = value_of(keys[t, k, h]), value_of(keys[u, k, h])
+        a += x * q[i, h]
+        b += x * q[i + 1, h]
+        c += x * q[i + 2, h]
+        d += x * q[i + 3, h]
+        e += y * q[i, h]
+        f += y * q[i + 1, h]
+        g += y * q[i + 2, h]
+        j += y * q[i + 3, h]
+    p[i, s] += a
+    p[i + 1, s] += b
+    p[i + 2, s] += c
+    p[i + 3, s] += d
+    p[i, s + 1] += e
+    p[i + 1, s + 1] += f
+    p[i + 2, s + 1] += g
+    p[i + 3, s + 1] += j
+
+
+@inner
+def score_two(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s: int) -> None:
+    """Scores of the heads i and i + 1."""
+    a = b = e = f = _f32(0)
+    for h in range(keys.shape[2]):
+        x, y = value_of(keys[t, k, h]), value_of(keys[u, k, h])
+        a += x * q[i, h]
+        b += x * q[i + 1, h]
+        e += y * q[i, h]
+        f += y * q[i + 1, h]
+    p[i, s] += a
+    p[i + 1, s] += b
+    p[i, s + 1] += e
+    p[i + 1, s + 1] += f
+
+
+@inner
+def score_one(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s: int) -> None:
+    """Scores of the head i."""
+    a = e = _f32(0)
+    for h in range(keys.shape[2]):
+        a += value_of(keys[t, k, h]) * q[i, h]
+        e += value_of(keys[u, k, h]) * q[i, h]
+    p[i, s] += a
+    p[i, s + 1] += e
 
 
 @inner

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 import torch
 from numba.core import types
 from numba.extending import overload
 
+from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.numbers import narrow
 
 # Sums may be taken in any order and fused with products, so that loops use whole vectors. NaN and
@@ -28,7 +28,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def inner(function: _Function) -> _Function:
     """Compile what is a part of loops, and runs on the core that calls it."""
-    return numba.njit(fastmath=FLAGS, error_model="numpy", cache=True)(function)  # type: ignore[no-any-return]
+    return compiled(fastmath=FLAGS, error_model="numpy")(function)
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,8 @@ def _compile(function: Callable[..., Any], parallel: bool) -> Callable[..., Any]
     twin = FunctionType(function.__code__, function.__globals__, function.__name__)
     twin.__module__, twin.__doc__ = function.__module__, function.__doc__
     twin.__qualname__ = f"{function.__qualname__}_{'parallel' if parallel else 'serial'}"
-    compiled = numba.njit(
-        parallel=parallel, fastmath=FLAGS, error_model="numpy", cache=True, nogil=True
-    )
-    return compiled(twin)  # type: ignore[no-any-return]
+    options: dict[str, Any] = {"fastmath": FLAGS, "error_model": "numpy", "nogil": True}
+    return compiled(parallel=parallel, **options)(twin)
 
 
 def as_stored(x: np.float32, target: np.ndarray) -> Any:

@@ -15,6 +15,8 @@ import numba
 import numba.extending
 import numpy as np
 
+from twophase.kernels.compiled.compiling import compiled
+
 _u16, _u32, _i32, _f32 = np.uint16, np.uint32, np.int32, np.float32
 
 LOG2_E = _f32(1.4426950408889634)
@@ -31,13 +33,13 @@ T_3, T_5, T_7 = _f32(-1 / 3), _f32(2 / 15), _f32(-17 / 315)
 C_5, C_6, C_7 = _f32(8.3334519073e-3), _f32(1.3981999507e-3), _f32(1.9875691500e-4)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@compiled()
 def widen(bits: np.uint16) -> np.float32:
     """The fp32 of the same value as the bf16 with these 16 bits (exact, NaN and inf as well)."""
     return _u32(_u32(bits) << _u32(16)).view(_f32)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@compiled()
 def narrow(x: np.float32) -> np.uint16:
     """The 16 bits of the bf16 nearest to the fp32 x, to even in the middle; NaN stays NaN.
 
@@ -50,7 +52,7 @@ def narrow(x: np.float32) -> np.uint16:
     return _u16(_u32(bits + _u32(0x7FFF) + odd) >> _u32(16))
 
 
-@numba.njit(fastmath={"contract"}, cache=True)  # type: ignore[untyped-decorator]
+@compiled(fastmath={"contract"})
 def exp(x: np.float32) -> np.float32:
     """e**x for x ≤ 0 in fp32, with a relative error below 1e-7 down to -87.3; from there on, where
     fp32 runs out of normal numbers, next to 0, and then 0.
@@ -66,7 +68,7 @@ def exp(x: np.float32) -> np.float32:
     return (p * (r * r) + r + _f32(1)) * power  # type: ignore[no-any-return]
 
 
-@numba.njit(fastmath={"contract"}, cache=True)  # type: ignore[untyped-decorator]
+@compiled(fastmath={"contract"})
 def tanh(x: np.float32) -> np.float32:
     """The hyperbolic tangent in fp32, with a relative error below 4e-7."""
     square = x * x

@@ -10,6 +10,7 @@ import numpy as np
 from twophase.kernels.compiled.block import add_values, score, soften
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
+from twophase.kernels.compiled.rope import turn_append
 
 _f32 = np.float32
 LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
@@ -33,6 +34,39 @@ def attend(
     `first_task` as in `tables`; softcap 0: none. A sequence without blocks gets zeros.
     """
     n, N, Hv = len(tasks), out.shape[1], out.shape[2]
+    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    for task in numba.prange(n):
+        _attend_task(
+            tasks[task], q, keys, values, table, softcap, outs[task], tops[task], totals[task]
+        )
+    _merge(first_task, outs, tops, totals, out)
+
+
+@loop
+def turn_append_attend(
+    qkv: Array,
+    N: int,
+    q_scale: Array,
+    k_scale: Array,
+    eps: np.float32,
+    interleaved: bool,
+    q_factor: np.float32,
+    cos: Array,
+    sin: Array,
+    keys: Array,
+    values: Array,
+    slot: int,
+    table: Array,
+    tasks: Array,
+    first_task: Array,
+    softcap: float,
+    out: Array,
+) -> None:
+    """What a token's own query finds, once its key and value lie in the cache: `rope.turn_append`
+    of qkv, then `attend` with its queries; out [1, N, Hv]."""
+    turn_append(qkv, N, q_scale, k_scale, eps, interleaved, q_factor, cos, sin, keys, values, slot)
+    q = qkv[: N * keys.shape[2]].reshape(1, N, keys.shape[2])  # [1, N, H]
+    n, Hv = len(tasks), out.shape[2]
     outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
     for task in numba.prange(n):
         _attend_task(

@@ -9,11 +9,12 @@ cache (locality 3) it gains nothing: there is room for few lines under way.
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from twophase.kernels.compiled.compiling import compiled
 
 LINE_BYTES = 64
 SECOND_LEVEL = 2  # of llvm.prefetch's localities: 3 the first level, 2 the second
@@ -39,7 +40,7 @@ def _prefetch(context: Any, array: Any, offset: Any) -> Any:
     return types.void(array, types.intp), build
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@compiled()
 def prefetch(array: np.ndarray, row: int, begin: int, end: int) -> None:
     """Ask for the numbers `begin` to `end` from array[row] on, of a contiguous array; goes on at
     once, changes nothing.

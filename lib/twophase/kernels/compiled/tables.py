@@ -10,15 +10,15 @@ A table [blocks, 2] lists the blocks of sequence 0, then those of sequence 1, an
 [B + 1] says where each begins. Both int64.
 """
 
-import numba
 import numpy as np
+
+from twophase.kernels.compiled.compiling import compiled
 
 Array = np.ndarray
 Table = tuple[Array, Array]
 
 # A block of keys and one of values lie in the second-level cache while they are worked on.
 BLOCK_BYTES = 2**17
-compiled = numba.njit(error_model="numpy", cache=True, nogil=True)
 
 
 def block_tokens(token_bytes: int) -> int:
@@ -28,7 +28,7 @@ def block_tokens(token_bytes: int) -> int:
     return int(min(256, max(16, 2 ** (fits.bit_length() - 1))))
 
 
-@compiled  # type: ignore[untyped-decorator]
+@compiled(error_model="numpy", nogil=True)
 def slot_table(lengths: Array, slots: int, window: int, size: int) -> Table:
     """The table of stores [B, slots, ...] whose token at position p lies in slot p mod slots, in
     blocks of at most `size` tokens.
@@ -59,7 +59,7 @@ def slot_table(lengths: Array, slots: int, window: int, size: int) -> Table:
     return table, starts
 
 
-@compiled  # type: ignore[untyped-decorator]
+@compiled(error_model="numpy", nogil=True)
 def paged_table(block_table: Array, lengths: Array, window: int, size: int) -> Table:
     """The table of a paged store [blocks, size, ...]: token p of sequence b lies in block
     `block_table[b, p // size]`.
@@ -83,7 +83,7 @@ def paged_table(block_table: Array, lengths: Array, window: int, size: int) -> T
     return table, starts
 
 
-@compiled  # type: ignore[untyped-decorator]
+@compiled(error_model="numpy", nogil=True)
 def share_out(starts: Array, workers: int) -> Table:
     """Cuts the blocks of each sequence into tasks of about the same size, for so many workers.
 

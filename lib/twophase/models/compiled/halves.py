@@ -4,7 +4,6 @@ A half is made once, of what it is in torch, and then called with a token: it ad
 stream. What has no loops here, or was replaced by somebody, raises NoKernel when it is made.
 """
 
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import nn
 
 from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.linear import ACTIVATIONS
-from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.mlp import ACTIVATIONS as TORCH_ACTIVATIONS
 from twophase.models.attention import GroupedQueryAttention
 from twophase.models.compiled.plain import PlainHalf
@@ -45,26 +43,17 @@ class Attention:
         self.project = norm_projection(norm(half.before), [layer.q_proj, *own], outputs, work)
         qkv, factor = self.project.y, c.H**-0.5 if c.score_scale is None else c.score_scale
         interleaved = c.rope_pairing == "interleaved"
-        self.turn_append = partial(
-            turn_append, qkv, c.N, *head_norms(layer), interleaved, np.float32(factor)
-        )
-        self.queries = qkv[: c.N * c.H].reshape(1, c.N, c.H)  # [1, N, H]
+        self.given = (qkv, c.N, *head_norms(layer), interleaved, np.float32(factor))
         self.found = work.scratch("found", 1, c.N, c.H)
-        self.cap, self.attend = float(c.score_cap or 0), work.choose(parts.attend)
+        self.cap, self.attend = float(c.score_cap or 0), work.choose(parts.turn_append_attend)
         self.output = Output(layer.o_proj, self.found, c.D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds among the tokens before it."""
         self.project(token.x, token.workers)
-        self._find(token)
+        cache = token.keys_values(self.store)  # keys, values, slot, tables
+        self.attend(*self.given, *token.rope(self.kind), *cache, self.cap, self.found)
         self.output(token)
-
-    def _find(self, token: Token) -> None:
-        """RoPE, the new key and value into the cache, and attention over it."""
-        keys, values, slot, tables = token.keys_values(self.store)
-        cos, sin = token.rope(self.kind)
-        self.turn_append(cos, sin, keys, values, slot)
-        self.attend(self.queries, keys, values, *tables, self.cap, self.found)
 
 
 class MLP:

@@ -121,17 +121,15 @@ class Token:
             self._tables[key] = table, *share_out(starts, self.work.workers)
         return self._tables[key]  # type: ignore[return-value]
 
-    def keys_values(
-        self, wanted: Shape
-    ) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:
+    def keys_values(self, wanted: Shape) -> tuple[Any, ...]:
         """Keys and values [slots, K, H] of a layer, the slot of this token, and the blocks that it
-        sees, for attention. ValueError if the cache was made for another model."""
+        sees (three arrays), as attention takes them. ValueError if the cache was made for another model."""
         found = self._checked.get(wanted)
         if found is None or found[0] is not self.cache.stores.get(wanted[0]):
             found = self._checked[wanted] = self._find_keys_values(*wanted)
         store, keys, values = found
         window, token_bytes = wanted[3], keys.strides[0]
-        return keys, values, store.slot(self.span), self.tables(len(keys), window, token_bytes)
+        return keys, values, store.slot(self.span), *self.tables(len(keys), window, token_bytes)
 
     def _find_keys_values(
         self, layer: int, K: int, H: int, window: int | None
