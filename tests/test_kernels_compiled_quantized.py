@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from twophase.kernels.compiled.codes import Packed, pack_for_loops
 from twophase.kernels.compiled.linear import ACTIVATIONS
 from twophase.kernels.compiled.quantized import (
-    Packed,
     add_product,
     norm_activate_product,
     norm_product,
-    pack_for_loops,
     quantized_matvec,
 )
+from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.kernels.quantization.integers import IntegerFormat, Integers, encode
 
 INT8 = IntegerFormat(8, "channel", scale_dtype=torch.float32)
@@ -47,7 +47,11 @@ def test_a_product_is_that_of_the_decoded_matrix(
     outputs: int, inputs: int, how: IntegerFormat
 ) -> None:
     w, x = matrix(outputs, inputs, how), torch.randn(inputs)
-    close(quantized_matvec(pack_for_loops(w), x), w.decode().double() @ x.double())
+    packed = pack_for_loops(w)
+    close(quantized_matvec(packed, x), w.decode().double() @ x.double())
+    for B in (1, 6):  # tokens that leave a four unfinished
+        x = torch.randn(B, inputs)
+        close(quantized_product(packed, x), x.double() @ w.decode().double().T)
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)

@@ -10,6 +10,7 @@ from test_models_quantize import KINDS, made
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints
 from twophase.models.compiled import CompiledTransformer
+from twophase.models.compiled.quantized import CodesLinear
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
 from twophase.models.transformer import Transformer
@@ -46,6 +47,20 @@ def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, paral
     run = CompiledTransformer(model, parallel=parallel)
     assert not run.plain
     check_same(model, run, KINDS[kind].V)
+
+
+@pytest.mark.parametrize("how", [INT8, AFFINE], ids=str)
+def test_a_batch_reads_codes_in_loops_and_finds_the_same(how: IntegerFormat) -> None:
+    model = quantize(made("gated"), "nearest", how)
+    run = CompiledTransformer(model, parallel=False)
+    ids = torch.randint(0, KINDS["gated"].V, (3, 9), generator=torch.Generator().manual_seed(2))
+    caches = [model.new_cache(3, 12) for _ in range(2)]
+    for part in (ids[:, :6], *ids[:, 6:].split(1, dim=1)):
+        expected, found = (
+            m(part, cache, at=-1) for m, cache in zip((model, run), caches, strict=True)
+        )
+        assert float((found - expected).abs().max()) < TOLERANCE * float(expected.std())
+    assert any(isinstance(module, CodesLinear) for module in run._of_batches().modules())
 
 
 def test_a_trained_model_in_four_bits_writes_the_same_text_on_both_paths() -> None:

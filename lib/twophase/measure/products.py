@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from twophase.kernels.compiled.codes import Packed, pack_for_loops
 from twophase.kernels.compiled.linear import project_add
 from twophase.kernels.compiled.loops import as_numpy
 from twophase.kernels.compiled.pages import use_large_pages
-from twophase.kernels.compiled.quantized import Packed, pack_for_loops, quantized_matvec
+from twophase.kernels.compiled.quantized import quantized_matvec
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 

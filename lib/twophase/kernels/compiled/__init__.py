@@ -6,7 +6,8 @@ read, and the oracle of the tests.
 - `numbers`: bf16 bits to fp32 and back; exp and tanh that run on vectors.
 - `loops`: how a loop is compiled, for one core and for all; what it reads and stores.
 - `linear`: products with what stands before and after them: norm, activation, residual.
-  `quantized`: the same of int8 and int4 codes.
+  `quantized`: the same of int8 and int4 codes, which `codes` lays out; `quantized_tokens`: of
+  several tokens.
 - `rope`: norms of heads, RoPE, and a new token's place in the cache.
 - `latent`, `recurrence`, `experts`: a token through latent attention, through layers with a state,
   and through the experts that it visits.
@@ -15,7 +16,8 @@ read, and the oracle of the tests.
   a task, and the merge. `block`: scores, softmax and values of one block. `prefetch`: asking memory
   for what comes next.
 - `pages`: large pages for weights and caches.
-- `threads`: how many, and on what. `compiling`: says what takes so long.
+- `threads`: how many, and on what. `compiling`: keeps machine code, and says what takes so
+  long.
 
 Numba keeps what it compiled beside the source and compiles again when *that* file changes. After a
 change in one that others call, delete `__pycache__/*.nb*` of this folder; the tests do so.

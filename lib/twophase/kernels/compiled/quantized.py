@@ -14,7 +14,6 @@ exponent of 1, are 1 + c / 2**b. What that adds to the sum goes with the zero po
     Σ_i s·(c_i − z)·x_i  =  s·(2**b·Σ_i (1 + c_i / 2**b)·x_i − (2**b + z)·Σ_i x_i)    in a group
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -22,91 +21,18 @@ import numpy as np
 import torch
 from numba.extending import overload
 
+from twophase.kernels.compiled.codes import STEP, TILE, Packed
 from twophase.kernels.compiled.linear import activate, normalize, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
-from twophase.kernels.quantization.integers import Integers
 
 _f32, _u32 = np.float32, np.uint32
-TILE = 128  # rows of a tile
-STEP = 8  # inputs that a loop takes at a time
 # How far ahead memory is asked for codes. Arithmetic keeps a core from asking for enough by itself.
 AHEAD = 8192 // 4  # words
 BITS_OF_1 = _u32(0x3F800000)
 Array = np.ndarray
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A matrix [outputs, inputs] as loops read it: `arrays` are codes, scales, zero points.
-
-    Codes: uint32 [tiles, inputs / 8, 128] of 4 bits, [tiles, inputs / 8, 2, 128] of 8; scales: fp32
-    or bf16 bits [tiles, groups, 128]; zero points: uint8 [tiles, groups, 128], empty where all are
-    the middle of the codes.
-    """
-
-    outputs: int
-    inputs: int
-    arrays: tuple[Array, Array, Array]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that a product reads."""
-        return sum(array.nbytes for array in self.arrays)
-
-    def sums(self) -> Array:
-        """Room for the sum of each group's inputs, fp32 [groups]."""
-        return np.empty(self.arrays[1].shape[1], np.float32)
-
-
-def pack_for_loops(*matrices: Integers) -> Packed:
-    """Quantized matrices of the same inputs, one below the other, as loops read them (a copy).
-
-    Raises ValueError for what has no loop: other than 4 or 8 bits, a scale a tensor, groups that
-    are no multiple of 8 or do not divide the inputs; and for a mixture of formats.
-    """
-    first = matrices[0]
-    f = first.format
-    if any(m.format != f or m.inputs != first.inputs for m in matrices):
-        raise ValueError("matrices that one loop reads have one format and the same inputs.")
-    size = f.group_of(first.inputs)
-    if f.bits not in (4, 8) or f.group == "tensor" or size % STEP or first.inputs % size:
-        raise ValueError(
-            f"loops read codes of 4 or 8 bits in groups of a multiple of {STEP} that divide the"
-            f" inputs; got {f.bits} bits, groups of {f.group}, {first.inputs} inputs."
-        )
-    unpacked = [m.unpacked() for m in matrices]
-    scales = _tiles(torch.cat([m.scales for m in matrices]))  # [tiles, groups, 128]
-    zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8)
-    if f.affine:
-        zeros = _tiles(torch.cat([z for _, z in unpacked if z is not None]))
-    bits = scales.dtype == torch.bfloat16
-    arrays = (
-        _words(torch.cat([codes for codes, _ in unpacked]), f.bits),
-        (scales.view(torch.uint16) if bits else scales.float()).numpy(),
-        zeros.numpy(),
-    )
-    return Packed(sum(len(m.codes) for m in matrices), first.inputs, arrays)
-
-
-def _words(codes: torch.Tensor, bits: int) -> Array:
-    """Codes uint8 [O, I] as words, that of the first input in the lowest bits."""
-    codes = _tiles(codes)  # [tiles, I, 128]
-    tiles, inputs = codes.shape[:2]
-    if bits == 4:
-        pairs = codes.view(tiles, inputs // 2, 2, TILE)  # [tiles, I/2, 2, 128]
-        codes = pairs[:, :, 0] | pairs[:, :, 1] << 4  # [tiles, I/2, 128]
-    fours = codes.view(tiles, -1, 4, TILE).transpose(2, 3).contiguous()  # [tiles, words, 128, 4]
-    words = fours.numpy().view(np.uint32)[..., 0]  # [tiles, words, 128]
-    return words if bits == 4 else words.reshape(tiles, -1, 2, TILE)  # [tiles, I/8, 2, 128]
-
-
-def _tiles(rows: torch.Tensor) -> torch.Tensor:
-    """[O, n] as [tiles, n, 128]; zeros fill the last tile: its scales make them nothing."""
-    padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % TILE))
-    return padded.view(-1, TILE, rows.shape[1]).transpose(1, 2).contiguous()  # [tiles, n, 128]
 
 
 def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:

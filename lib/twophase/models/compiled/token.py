@@ -123,7 +123,8 @@ class Token:
 
     def keys_values(self, wanted: Shape) -> tuple[Any, ...]:
         """Keys and values [slots, K, H] of a layer, the slot of this token, and the blocks that it
-        sees (three arrays), as attention takes them. ValueError if the cache was made for another model."""
+        sees (three arrays), as attention takes them. ValueError if the cache was made for another
+        model."""
         found = self._checked.get(wanted)
         if found is None or found[0] is not self.cache.stores.get(wanted[0]):
             found = self._checked[wanted] = self._find_keys_values(*wanted)

@@ -20,6 +20,7 @@ from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, Plain
 from twophase.models.compiled.halves import Half
 from twophase.models.compiled.make import make_half
 from twophase.models.compiled.plain import PlainBlock, halves_of
+from twophase.models.compiled.quantized import is_quantized, with_codes_in_loops
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
 from twophase.models.quantize.linear import weight_bytes
@@ -57,6 +58,7 @@ class CompiledTransformer:
         self.plain: dict[str, str] = {}  # what runs in torch, and why
         self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
         self._ran = False
+        self._batched: Transformer | None = None  # with codes in loops, once it is wanted
         self._halves: list[Half] = []
         for i, block in enumerate(model.layers):
             self._halves += self._of_block(i, block)
@@ -138,10 +140,19 @@ class CompiledTransformer:
                 logits = self._careful_step(tokens, cache)
             else:
                 self._work.checked(cache)
-                logits = batch_step(self.model, tokens, cache, n_new)
+                logits = batch_step(self._of_batches(), tokens, cache, n_new)
             if commit:
                 cache.commit()
         return logits[:, None] if at is None else logits  # [B, 1, V] or [B, V]
+
+    def _of_batches(self) -> Transformer:
+        """What runs steps of several sequences: the model, or one that reads its codes in loops."""
+        if not any(map(is_quantized, self.model.modules())):
+            return self.model
+        self._version.check()
+        if self._batched is None:
+            self._batched = with_codes_in_loops(self.model)
+        return self._batched
 
     def _careful_step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
         """A step, one at a time, where a first one may compile. Numba makes a SystemError of a
