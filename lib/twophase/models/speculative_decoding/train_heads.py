@@ -4,8 +4,8 @@ own pass over the text serves them all.
 `python -m twophase.models.speculative_decoding.train_heads` writes `heads/`, five minutes or so of
 one core. The target stands still. All learn its law after each place, not the text's next byte: of
 a short training that leaves more. EAGLE learns its stream as well (smooth L1, the law at a tenth,
-noise on what it reads; Li et al. 2024, section 4.2), Medusa's guesses count less the further they
-reach (0.8 a place; Cai et al. 2024, section 2.2).
+noise on what it reads; Li et al. 2024), Medusa's guesses count less the further they
+reach (0.8 a place; Cai et al. 2024).
 """
 
 import argparse
