@@ -232,8 +232,8 @@ def latency_best_chips(read_s: Number, n_all_reduces: Number, hop_s: Number) -> 
 
 @formula(whole=("n_stages", "n_microbatches"))
 def pipeline_idle_share(n_stages: Number, n_microbatches: Number) -> Number:
-    """The share of a pipeline's time that a stage waits, filling and draining: (p - 1)/(m + p - 1)
-    (Huang et al. 2019)."""
+    """The share of a pipeline's time that a stage waits, filling and draining (Huang et al.
+    2019)."""
     return (n_stages - 1) / (n_microbatches + n_stages - 1)
 
 

@@ -9,5 +9,6 @@ ORDER = (
     "expert_bytes",
     "critical",
     "load_log",
+    "seat_tests",
     "choose",
 )

@@ -115,6 +115,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     def case(n: int, E: int, k: int, spread: float = 1.0, public: bool = True) -> list[Case]:
         made = logits_of(rng, n, E, spread)
+        best = made.softmax(-1).sort(-1, descending=True).values[:, : k + 1]
+        assert (best.diff(dim=-1) < 0).all()  # nor are two scores equal that decide who is chosen
         return [
             Case(f"{n} tokens, k={k} of E={E}, normalize={way}", (made, k, way), public=public)
             for way in (True, False)
