@@ -80,3 +80,10 @@ def test_the_font_is_a_small_woff2_with_its_license_beside_it() -> None:
     license_text = (book_math.FONT.parent / "math-font-license.txt").read_text("utf8")
     assert "STIX Fonts Project" in license_text
     assert "SIL OPEN FONT LICENSE" in license_text.upper()
+
+
+def test_a_formula_stays_on_one_line_with_the_sign_beside_it() -> None:
+    formula = '<span class="math notranslate nohighlight"><math><mi>t</mi></math></span>'
+    assert book_math.glued(f"a {formula} b") == f"a {formula} b"
+    for text in (f"{formula},", f"({formula}", f"({formula})."):
+        assert book_math.glued(f"a {text} b") == f'a <span class="tp-glued">{text}</span> b'

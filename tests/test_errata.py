@@ -198,7 +198,7 @@ def test_a_stated_value_off_by_a_tenth_no_longer_holds() -> None:
         (1945.7, "1920 tokens", "3 digits", False),
         (33.55, "33 MB", "about", True),
         (8.59, "8 GB", "about", False),
-        (1.83, "2 times", "about 10%", True),
+        (1.83, "2 times", "about 10 %", True),
         ([16.2, 16.9], "16 to 17 GB", "within", True),
         ([16.2, 17.9], "16 to 17 GB", "within", False),
         (7, "7 sequences", "exactly", True),

@@ -6,7 +6,6 @@ that readers of TeX expect. `tools/math_font.py` made the font, which holds CHAR
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -88,6 +87,9 @@ def _refine(parent: Element) -> None:
         core = _core(child)
         if core.text == "'":
             core.text = "′"
+        if core.text == "/":  # no room beside it, as in TeX
+            core.set("lspace", "0")
+            core.set("rspace", "0")
         if core.tag == "mo" and core.text in FUNCTIONS:
             opens = after is None or after.tag in ("mrow", "mspace") or after.text == "("
             apart = place > 0 and _core(children[place - 1]).tag != "mo"
@@ -116,10 +118,29 @@ def _join_thousands(parent: Element) -> None:
             parent.remove(comma)
 
 
-def characters_of(page: str) -> Iterator[str]:
-    """The characters of all formulas of a page."""
-    for formula in re.findall(r"<math.*?</math>", page, re.S):
-        yield from re.sub(r"<[^>]*>", "", formula)
+INLINE = re.compile(
+    r'[(\[“]?<span class="math notranslate nohighlight">(?:(?!</span>).)*</span>[.,;:!?)\]”’…]*',
+    re.S,
+)
+
+
+def glued(page: str) -> str:
+    """The page's HTML with every formula on one line with the comma or bracket beside it."""
+    return INLINE.sub(
+        lambda m: m[0] if m[0][0] + m[0][-1] == "<>" else f'<span class="tp-glued">{m[0]}</span>',
+        page,
+    )
+
+
+def glue(
+    app: Sphinx,
+    pagename: str,
+    template: str,
+    context: dict[str, Any],
+    doctree: nodes.document | None,
+) -> None:
+    if "body" in context:
+        context["body"] = glued(context["body"])
 
 
 def _written(self: HTML5Translator, node: nodes.math | nodes.math_block, block: bool) -> str:
@@ -149,4 +170,5 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.connect("html-page-context", glue)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

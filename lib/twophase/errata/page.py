@@ -87,7 +87,8 @@ def severities() -> Html:
 def agreement() -> Html:
     """The rules of tolerance, as a list."""
     items = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in RULES.items()
+        f"<dt>{escape(name.replace(' %', '%'))}</dt><dd>{escape(text)}</dd>"
+        for name, text in RULES.items()
     )
     return Html(f"<dl>{items}</dl>")
 

@@ -16,7 +16,7 @@ RULES = {
     "digits": "agrees to the stated digits: rounded, or cut off where that loses less than 1%",
     "N digits": "agrees to the first N digits (the zeros behind them only fill up)",
     "about": f"what is printed is approximate: within {DEFAULT_ABOUT:g}%",
-    "about N %": "what is printed is approximate: within N %",
+    "about N %": "what is printed is approximate: within N%",
     "exactly": "equal, but for floating point",
     "within": "every recomputed value lies in the stated range",
     "truth": "the statement, as a condition on numbers, is true",
@@ -87,7 +87,7 @@ def _close(computed: float, wanted: float, stated: Stated, rule: str) -> bool:
         if wanted == 0:
             return computed == 0
         return _to_digits(computed, wanted, int(found[1]) - 1 - math.floor(math.log10(abs(wanted))))
-    if found := re.fullmatch(r"about(?: ([\d.]+) ?%)?", rule):
+    if found := re.fullmatch(r"about(?: ([\d.]+) %)?", rule):
         return abs(computed - wanted) <= float(found[1] or DEFAULT_ABOUT) / 100 * abs(wanted)
     raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}.")
 
