@@ -271,7 +271,14 @@ def test_embeddings_of_narrow_checkpoints_stay_wide_and_groups_have_scales() -> 
     parts = a.breakdown()
     wide = parts["embedding"] + parts["head"] + parts["norms"]
     narrow = parts["attention"] + parts["mlp"]
-    for weights, bits, more in (("int8", 8, []), ("int4", 4.125, []), ("fp4", 4.25, [])):
+    for weights, bits, more in (
+        ("int8", 8, []),
+        ("int4", 4.125, []),
+        ("fp4", 4.25, []),
+        ("int4", 4 + (16 + 4) / 64, ["--group", "64", "--zero-bits", "4"]),
+        ("int3", 3 + 16 / 32, ["--group", "32"]),
+        ("int8", 8.5, ["--group", "32"]),
+    ):
         found = as_json("--model", "llama-3-8b", "--weights", weights, *more)
         assert found["weight_bytes"] == wide * 2 + narrow * bits / 8
         assert "embedding, head, norms and router in bf16" in found["assumptions"][0]
@@ -502,6 +509,29 @@ def test_weights_have_the_format_that_a_quantized_config_says_unless_it_is_given
     assert weights(None) == "fp32"
 
 
+@pytest.mark.parametrize(
+    ("how", "group", "zero_bits"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 64}, 64, 4),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 32, "sym": True}, 32, 8),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, 64, 4),  # a row: the model's width
+        ({"quant_method": "gptq", "bits": 4, "group_size": "x"}, None, 0),
+        ({"load_in_8bit": True}, None, 0),
+    ],
+)
+def test_groups_and_zero_points_are_those_of_a_quantized_config_unless_given(
+    how: object, group: int | None, zero_bits: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(TINY | {"quantization_config": how}))
+    found = as_json("--config", str(file))["workload"]
+    assert (found["group"], found["zero_bits"]) == (group, zero_bits)
+    given = as_json("--config", str(file), "--group", "16", "--zero-bits", "0")["workload"]
+    assert (given["group"], given["zero_bits"]) == (16, 0)
+    other = as_json("--config", str(file), "--weights", "bf16")["workload"]
+    assert (other["group"], other["zero_bits"]) == (None, 0)
+
+
 def test_the_name_in_a_config_is_shown_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(TINY | {"_name_or_path": "[red]a[/nope]\x1b[31m"}))
@@ -515,6 +545,9 @@ BAD = [
     (["--model", "llama-2-7b", "--hardware", "cray"], "Known: A100 80GB SXM"),
     ([], "Give either --model or --config"),
     (["--model", "gpt-3", "--config", "x"], "Give either --model or --config"),
+    (["--model", "gpt-3", "--group", "64"], "Groups and zero points are of integers"),
+    (["--model", "gpt-3", "--weights", "int4", "--group", "0"], "group must be a whole number"),
+    (["--model", "gpt-3", "--weights", "int4", "--zero-bits", "-1"], "zero_bits must be from 0"),
     (["--model", "gpt-3", "--batch", "0"], "batch must be a whole number from 1"),
     (["--model", "gpt-3", "--batch", str(10**400)], "batch must be a whole number from 1"),
     (["--model", "gpt-3", "--context", "-4"], "context must be a whole number"),

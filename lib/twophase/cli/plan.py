@@ -14,7 +14,7 @@ from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.plan import plan_deployment
 from twophase.theory.sharded_layouts import LAYOUTS
-from twophase.theory.weight_format import read_dtype
+from twophase.theory.weight_format import read_dtype, read_groups
 from twophase.theory.workload import Workload
 
 EXIT_DOES_NOT_FIT = 1
@@ -75,6 +75,13 @@ def plan(
         str | None,
         typer.Option(help="Format of embedding and head. Default: bf16 beside narrower weights."),
     ] = None,
+    group: Annotated[
+        int | None,
+        typer.Option(help="Weights that share a scale. Default: the config's, or 128 below int8."),
+    ] = None,
+    zero_bits: Annotated[
+        int | None, typer.Option(help="Bits of a group's zero point. Default: the config's, or 0.")
+    ] = None,
     kv: Annotated[str, typer.Option(help="Format of the cache.")] = "bf16",
     compute: Annotated[str, typer.Option(help="Format the products run in.")] = "bf16",
     split_cache: Annotated[
@@ -100,7 +107,7 @@ def plan(
     Example: twophase plan --model llama-2-13b --hardware h100 --batch 32 --prompt 924 --output 100
     """
     try:
-        arch, weights = _architecture(model, config, weights)
+        arch, weights, stored = _architecture(model, config, weights)
         workload = Workload(
             batch=batch,
             context=_context(context, prompt, output),
@@ -111,6 +118,8 @@ def plan(
             kv=kv,
             compute=compute,
             embeddings=embeddings,
+            group=stored[0] if group is None else group,
+            zero_bits=stored[1] if zero_bits is None else zero_bits,
             split_cache=split_cache,
             activation_bytes=_bytes(activations_gb),
             overhead_bytes=_bytes(overhead_gb),
@@ -148,21 +157,23 @@ def _context(context: int | None, prompt: int | None, output: int | None) -> int
 
 def _architecture(
     model: str | None, config: Path | None, weights: str | None
-) -> tuple[Architecture, str]:
-    """The sizes that --model or --config gives, and the format of the weights: `weights`, else the
-    config's, else bf16."""
+) -> tuple[Architecture, str, tuple[int | None, int]]:
+    """The sizes that --model or --config gives, the format of the weights (`weights`, else the
+    config's, else bf16), and, if it is the config's, its group and bits of a zero point."""
     if (model is None) == (config is None):
         raise ValueError(
             f"Give either --model or --config. Known models: {', '.join(catalog.MODELS)}."
         )
     if model is not None:
-        return catalog.model(model), weights or "bf16"
+        return catalog.model(model), weights or "bf16", (None, 0)
     assert config is not None
     content = _read_json(config / "config.json" if config.is_dir() else config)
     name = str(content.get("_name_or_path") or config)
     arch = Architecture.from_hf(content, name="".join(c if c.isprintable() else "�" for c in name))
     try:
-        return arch, weights or read_dtype(content)
+        if weights is not None:
+            return arch, weights, (None, 0)
+        return arch, read_dtype(content), read_groups(content)
     except ValueError as error:
         raise ValueError(f"{error} Give the format of the weights with --weights.") from None
 

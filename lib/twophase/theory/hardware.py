@@ -20,11 +20,6 @@ BYTES_PER_VALUE: dict[str, float] = {
 }
 
 
-# Scales of formats that store one for a group: 16 bits for 128 integers, 8 bits for 32 fp4 (MX).
-# One for a row or a block of 128 x 128 (int8, fp8) is too little to count.
-SCALE_BYTES_PER_VALUE = {"int4": 2 / 128, "int3": 2 / 128, "int2": 2 / 128, "fp4": 1 / 32}
-
-
 def bytes_per_value(dtype: str) -> float:
     """Bytes of one value of a format, scales not counted. ValueError for an unknown one, listing
     the known."""

@@ -50,8 +50,9 @@ def _formats(w: Workload) -> str:
     line = f"weights in {w.weights}, cache in {w.kv}"
     if w.kept != w.weights:
         line += f"; embedding, head, norms and router in {w.kept} (--embeddings)"
-    if w.weights in ("int4", "int3", "int2"):
-        line += "; a 16-bit scale for 128 weights counted"
+    if w.scale_group:
+        zero = f" and a {w.zero_bits}-bit zero point" * (w.zero_bits > 0)
+        line += f"; a 16-bit scale{zero} for {w.scale_group:,} weights counted"
     if w.weights == "fp4":
         line += "; an 8-bit scale for 32 weights counted"
     return line

@@ -39,6 +39,22 @@ def read_dtype(config: Mapping[str, Any]) -> str:
     return PLAIN[plain]
 
 
+def read_groups(config: Mapping[str, Any]) -> tuple[int | None, int]:
+    """The weights that share a scale, and the bits of a zero point, of a quantized config: (None,
+    0) if it does not say. A group of −1 is a row, of which the width of the model stands here; GPTQ
+    and AWQ store zero points also where all are the same."""
+    inner = config.get("text_config")
+    parts = [inner, config] if isinstance(inner, Mapping) else [config]
+    how = next((p["quantization_config"] for p in parts if p.get("quantization_config")), None)
+    if not isinstance(how, Mapping) or how.get("quant_method") not in ("gptq", "awq"):
+        return None, 0
+    size, bits = how.get("group_size"), how.get("bits")
+    width = next((p["hidden_size"] for p in parts if p.get("hidden_size")), None)
+    group = width if size == -1 else size
+    counts = type(group) is int and group >= 1
+    return (group, bits) if counts and type(bits) is int and 1 <= bits <= 8 else (None, 0)
+
+
 def _quantized(how: Any) -> str:
     found = how if isinstance(how, Mapping) else {}
     method, bits = str(found.get("quant_method")), found.get("bits")

@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from twophase.theory._ops import exact
-from twophase.theory.hardware import SCALE_BYTES_PER_VALUE, bytes_per_value
+from twophase.theory.hardware import bytes_per_value
+from twophase.theory.quantization import BLOCK_FORMATS, integer_bits_per_weight
 
 LARGEST = 10**12
 SPLITS = ("heads", "evenly")
-WHOLE = ("batch", "n_prompt", "n_output", "context", "n_chips")
+INTEGERS = {"int8": 8, "int4": 4, "int3": 3, "int2": 2}
+GROUP = 128  # of integers of fewer than 8 bits, if nothing else is said
+WHOLE = ("batch", "n_prompt", "n_output", "context", "n_chips", "group")
+OPTIONAL = ("n_prompt", "n_output", "group")
 SIZES = {
     "activation_bytes": 10**24,
     "overhead_bytes": 10**24,
@@ -27,6 +31,10 @@ class Workload:
     `activation_bytes` and `overhead_bytes` are set aside on each chip, `overhead_fraction` on top
     of everything else; an engine uses `usable_fraction` of a chip's memory.
 
+    Integers have an fp16 scale, and a zero point of `zero_bits`, for each `group` weights; without
+    a group those of fewer than 8 bits have 128 in one, and int8 a scale for a row, which is too
+    little to count.
+
     `split_cache`: "heads" gives each chip the KV heads of its query heads (a latent has no heads:
     every chip keeps all of it); "evenly" cuts by position or by sequence.
 
@@ -43,6 +51,8 @@ class Workload:
     kv: str = "bf16"
     compute: str = "bf16"
     embeddings: str | None = None
+    group: int | None = None
+    zero_bits: int = 0
     split_cache: str = "heads"
     activation_bytes: float = 0
     overhead_bytes: float = 0
@@ -55,7 +65,7 @@ class Workload:
     def __post_init__(self) -> None:
         for name in WHOLE:
             value = getattr(self, name)
-            missing = value is None and name in ("n_prompt", "n_output")
+            missing = value is None and name in OPTIONAL
             if not missing and (
                 isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST
             ):
@@ -66,6 +76,11 @@ class Workload:
             value = getattr(self, name)
             if not (name == "price_per_chip_hour" and value is None):
                 _check(name, value, 0, most, f"zero or more and at most {most:.0e}")
+        _check("zero_bits", self.zero_bits, 0, 16, "from 0 to 16")
+        if (self.group or self.zero_bits) and self.weights not in INTEGERS:
+            raise ValueError(
+                f"Groups and zero points are of integers, but the weights are {self.weights!r}."
+            )
         _check("usable_fraction", self.usable_fraction, 1e-3, 1, "from 0.001 to 1")
         if self.prompt < 1 or self.prompt + (self.n_output or 0) > self.context:
             prompt = f"the prompt has {self.n_prompt} and " if self.n_prompt is not None else ""
@@ -108,9 +123,22 @@ class Workload:
         return "bf16" if bytes_per_value(self.weights) < bytes_per_value("bf16") else self.weights
 
     def bytes_per_weight(self) -> Fraction:
-        """Bytes of a parameter of attention and MLP, its share of a group's scale included."""
-        scale = SCALE_BYTES_PER_VALUE.get(self.weights, 0)
-        return Fraction(bytes_per_value(self.weights)) + Fraction(scale)
+        """Bytes of a parameter of attention and MLP, its share of a group's scale and zero point
+        included."""
+        if self.weights == "fp4":  # MX: a power of two for 32
+            return BLOCK_FORMATS["mxfp4"].bits_per_weight / 8
+        group = self.scale_group
+        if group is None:
+            return Fraction(bytes_per_value(self.weights))
+        bits = Fraction(INTEGERS[self.weights])
+        return Fraction(integer_bits_per_weight(bits, group, 2, self.zero_bits)) / 8
+
+    @property
+    def scale_group(self) -> int | None:
+        """How many weights share an integer scale that is counted; None if there is none."""
+        if self.group is not None or self.weights not in INTEGERS:
+            return self.group
+        return GROUP if self.weights != "int8" else None
 
     def exact(self, name: str) -> Fraction:
         """One of the sizes as the decimal that it is written as."""
