@@ -35,7 +35,7 @@ from twophase.models.transformer import Transformer
 RESULT = Path(__file__).with_name("healed.json")
 SOURCE = "gqa"
 LAYERS, CHANNELS = 3, 128  # that stay, of 4 and 256
-RECIPE = Recipe(n_tokens=150_000, warmup_steps=10)  # a twentieth of the source's tokens
+RECIPE = Recipe(n_tokens=150_000, warmup_steps=10)
 CUT, NEW = "cut", "new"
 TEXT, LOGITS, BOTH = "text", "logits", "logits and streams"
 WAYS = ((CUT, TEXT), (CUT, LOGITS), (CUT, BOTH), (NEW, TEXT), (NEW, LOGITS))
