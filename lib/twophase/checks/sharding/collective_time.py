@@ -199,5 +199,9 @@ EXERCISE = Exercise(
     withholds=(
         "twophase.theory.links.Link",
         "twophase.theory.messages.Collective",
+        "twophase.theory.collectives.all_gather_s",
+        "twophase.theory.collectives.all_reduce_s",
+        "twophase.theory.collectives.all_to_all_s",
+        "twophase.theory.collectives.ring_hops",
     ),
 )

@@ -189,6 +189,13 @@ EXERCISE = Exercise(
     ),
     withholds=(
         "twophase.theory.messages.sent_bytes",
+        "twophase.theory.collectives.all_gather_sent_bytes",
+        "twophase.theory.collectives.all_reduce_sent_bytes",
+        "twophase.theory.collectives.all_to_all_sent_bytes",
+        "twophase.theory.messages.tensor_part",
+        "twophase.theory.messages.batch_split_attention",
+        "twophase.theory.messages.length_split_attention",
+        "twophase.theory.messages.gathered_part",
         "twophase.measure.collectives.Tracer",
     ),
 )
