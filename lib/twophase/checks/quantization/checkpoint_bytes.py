@@ -160,6 +160,7 @@ def cases(rng: random.Random) -> list[Case]:
             for name, values in edges.one_changed(TINY, **OTHERS)
         ),
         case("groups of one", dict(TINY), 4, 1, 4),
+        case("rows one bit over a byte", {**TINY, "D": 3, "F": 11}, 3, 1, 3),
         *(case("Llama 3 8B", dict(LLAMA), b, g, z) for b, g, z in ((4, 128, 4), (8, 14336, 0))),
         case("groups past any constant", dict(LLAMA), 3, edges.past(2048), 3),
         case("sizes past any constant", {**large, "tied": True}, 5, 64, 8),
