@@ -1,5 +1,5 @@
 """Parts of the library put together, or asked one query at a time, are no answer to an exercise of
-attention: the official worker has none of them."""
+attention or quantization: the official worker has none of them."""
 
 from __future__ import annotations
 
@@ -92,6 +92,14 @@ def window_mask(T, S, window):
     q = torch.zeros(1, S, 1, S, dtype=torch.bfloat16, requires_grad=True)
     v = torch.eye(S, dtype=torch.bfloat16)[None, :, None]
     return causal_attention(q, q.detach(), v, window=window)[0, S - T :, 0] > 0
+""",
+    ("quantization-groups", "GPTQ of independent inputs"): """
+from twophase.kernels.quantization import gptq
+def quantize(w, group, bits):
+    how = gptq.IntegerFormat(bits, group)
+    found = gptq.gptq(w, torch.eye(w.shape[1]), how)
+    codes, _ = found.unpacked()
+    return (codes.short() - how.half).to(torch.int8), found.scales
 """,
     ("local_attention-mask", "the mask of the training kernel"): """
 from twophase.kernels import attention_training
