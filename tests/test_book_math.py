@@ -34,6 +34,8 @@ def test_a_formula_that_cannot_be_shown_says_what_is_wrong() -> None:
         book_math.mathml(r"\nosuch x")
     with pytest.raises(MathError, match="HIRAGANA LETTER A"):
         book_math.mathml("あ")
+    with pytest.raises(MathError, match="closes in another"):
+        book_math.mathml(r"\begin{aligned} a \Bigl( & b \\ & c \Bigr) \end{aligned}", True)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,10 @@ def mathml(tex: str, block: bool = False) -> str:
     text = text.replace("&ApplyFunction;", "\u2061")
     root = ElementTree.fromstring(re.sub(r">\s*\n\s*<", "><", text))
     for parent in list(root.iter()):
+        if parent.tag in ("mtd", "mtr") and parent.find(parent.tag) is not None:
+            raise MathError(
+                "a bracket opens in one cell and closes in another: close it in its own"
+            )
         _refine(parent)
     foreign = set("".join(root.itertext())) - CHARACTERS
     if foreign:
