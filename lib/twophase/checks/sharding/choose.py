@@ -289,8 +289,7 @@ EXERCISE = Exercise(
     ranges={"machine['n_chips']": (1, 32)},
     recall=(
         "Eight KV heads, thirty-two chips, long contexts: which cut of the cache, and why?",
-        "By sequence or by position: by head each of the 32 would keep a whole head, the cache four"
-        " times.",
+        "By sequence or position: by head each chip would keep a whole head, the cache four times.",
     ),
     withholds=(
         "twophase.theory.sharded_step.tensor",
