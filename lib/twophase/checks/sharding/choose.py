@@ -16,8 +16,6 @@ wrong = Misconceptions()
 
 Problem = dict[str, Any]
 NEAR = 1.05
-
-
 Choice = tuple[str | None, dict[str, float]]
 
 
