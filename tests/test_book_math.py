@@ -89,3 +89,8 @@ def test_a_formula_stays_on_one_line_with_the_sign_beside_it() -> None:
     assert book_math.glued(f"a {formula} b") == f"a {formula} b"
     for text in (f"{formula},", f"({formula}", f"({formula})."):
         assert book_math.glued(f"a {text} b") == f'a <span class="tp-glued">{text}</span> b'
+
+
+def test_the_index_of_a_letter_with_a_bar_stands_beside_it() -> None:
+    made = book_math.mathml(r"\bar t_\text{latency}")
+    assert re.search(r"<msub><mover><mi>t</mi>.*</mover><mtext>latency</mtext></msub>", made)

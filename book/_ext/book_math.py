@@ -36,6 +36,7 @@ CHARACTERS = {
     *map(chr, (*range(0x1D6FC, 0x1D71C), *range(0x1D6E2, 0x1D6FC))),  # italic Greek
     *"¯ˉˆˇ˜˙¨µ\u0302\u0303\u0304\u0307\u20d7",
 } - {chr(0x1D455), chr(0x3A2)}  # an italic h is ℎ; no letter stands there
+ACCENTS = {"ˉ", "¯", "ˆ", "^", "˜", "~", "˙", "→"}
 FUNCTIONS = {"max", "min", "argmax", "argmin", "lim", "sup", "inf", "det", "gcd", "Pr"}
 # What docutils calls otherwise.
 SPELLINGS = {
@@ -83,6 +84,12 @@ def _refine(parent: Element) -> None:
         parent.tag = "munder"  # what stands at a brace stands below it
     if parent.tag == "msup" and parent[0].tag == "mover" and parent[0][-1].text == "⏞":
         parent.tag = "mover"
+    if parent.tag == "munderover" and parent[2].text in ACCENTS:  # an index beside its letter
+        letter, index, accent = list(parent)
+        over = Element("mover")
+        over.extend([letter, accent])
+        parent.tag = "msub"
+        parent[:] = [over, index]
     if parent.get("class") == "ams-align":
         parent.set("displaystyle", "true")
     _join_thousands(parent)
