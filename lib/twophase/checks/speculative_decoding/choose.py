@@ -197,6 +197,7 @@ def cases(rng: random.Random) -> list[Case]:
             "a slow disk, a draft that does not quite pay",
             d.one(1, 0.613, [0.5], bytes_per_s=2.0**33),
         ),
+        ("a tiny draft, forty places", d.one(1, 0.001, [0.97] * 40)),
         ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
         ("a hundred small drafts", d.made(r, 1, sizes=tuple(0.001 * i for i in range(1, 101)))),
     ]

@@ -96,6 +96,17 @@ _add(
     "You take the most tokens a call. What counts is tokens a second.",
 )
 _add(
+    "stops_at_the_first_that_is_slower",
+    {
+        "best, best_rate = gamma, rate": (
+            "best, best_rate = gamma, rate\n        elif rate < best_rate:\n            break"
+        )
+    },
+    "hill climbing",
+    "You stop at the first length that is slower. Verification is priced in steps: a longer draft"
+    " may be quicker again.",
+)
+_add(
     "longest_of_equals",
     {"rate > best_rate": "rate >= best_rate"},
     "plausible",
@@ -147,6 +158,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the first two places keep, the third never", ([2, 2, 2, 2, 1], 0.0625, [1.0] * 6)),
         Case("two lengths equally quick", ([1, 1], 0.0, [1.0, 2.0])),
         Case("three equally quick", ([2, 2], 0.5, [1.0, 1.5, 2.0])),
+        Case("worse before it is better", ([3] * 4, 0.0625, [1.0, 2.0, 2.0, 2.0])),
+        Case("better by a thousandth", ([1] * 4, 0.0, [1.0, 1.998])),
+        Case("worse by a thousandth", ([1] * 4, 0.0, [1.0, 2.002])),
         Case("a dip in the price", ([1, 3, 4, 2], 0.05, [1.0, 1.6, 1.5, 1.1, 1.7])),
         Case("verification dearer with every token", ([4] * 5, 0.0, [1.0, 2.5, 3.5, 4.5, 5.6])),
         Case("only a plain step was measured", ([0, 0], 0.25, [1.0])),

@@ -86,6 +86,7 @@ def cases(rng: random.Random) -> list[Case]:
     run = [4] * 6
     far = [7, 8, 9, 1, *range(10, past(512)), 7, 8, 9]
     cut = [1, 2, 3, 4, 5, 9, 2, 3, 4, 6, 1, 2, 3, 4]
+    six = [0, 1, 2, 3, 4, 5, 7, 9, 1, 2, 3, 4, 5, 8, 0, 1, 2, 3, 4, 5]
     fresh = [[rng.randrange(4) for _ in range(rng.randrange(12, 30))] for _ in range(4)]
     return [
         Case("one match", ([1, 2, 3, 9, 1, 2], 2, 3)),
@@ -108,6 +109,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a match 500 tokens back", (far, 5, 8)),
         Case("much drafted", (far, past(512), 8)),
         Case("a match of 300 tokens", ([*range(300), 7, *range(300)], 2, past(256))),
+        Case("digits that are alike in a row", ([11, 2, 5, 1, 12], 2, 2)),
+        Case("a match of six tokens, and a later one of five", (six, 2, 8)),
+        Case("a match 2,000 tokens back", ([1, 2, 9, *[3] * past(2048), 1, 2], 1, 4)),
         Case("token 0", ([0, 4, 0, 0, 4], 2, 2)),
         *(Case(f"fresh {i + 1}", (t, 3, 4), public=i < 2) for i, t in enumerate(fresh)),
     ]

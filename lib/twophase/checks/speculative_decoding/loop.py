@@ -212,6 +212,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("drafts of different lengths", 3, 16, 5, [(99, 3), (1, 1), every, (99, 5)]),
         case("kept to the last place", 3, 10, 4, [(3, 0)]),
         case("long drafts", 2, 200, past(64), [(40, 0), every, (65, 0)], past(256)),
+        case("very long drafts", 2, 600, past(256), [every, (258, 0)], past(512)),
         case("a long prompt", past(512), 12, 3, [(1, 0), every]),
         case("fresh 1", rng.randrange(2, 6), rng.randrange(12, 20), 4, drawn),
         case("fresh 2", rng.randrange(2, 6), rng.randrange(12, 20), 5, drawn[::-1], public=False),

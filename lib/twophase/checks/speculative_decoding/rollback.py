@@ -94,7 +94,8 @@ def _case(
     name: str = "",
 ) -> Case:
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
-    cache = torch.rand(len(lengths), S_max, H, generator=generator) + 0.5
+    shape = len(lengths), S_max, H
+    cache = torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5
     called = name or f"lengths {lengths}, kept {kept}"
     return Case(called, (cache.to(dtype), lengths, kept), public=public)
 
@@ -104,6 +105,7 @@ def cases(rng: random.Random) -> list[Case]:
     full to the last place; both ends of the widths."""
     fixed = random.Random(14)
     deep = past(256)
+    unwritten = torch.tensor([0.5, 1.5, 2.5, 3.5, torch.nan, torch.inf]).reshape(1, 6, 1)
     many = [i % 5 for i in range(past(256))]
     return [
         _case(fixed, [2], [[0, 1]], 6, 3),
@@ -122,6 +124,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, many, [[0, 2][: i % 3] for i in range(len(many))], 9, 2, name="257 sequences"),
         _case(fixed, [deep, 3], [[0, 3, 300], [2, 9]], deep + 302, 2, name="257 tokens and more"),
         _case(fixed, [2], [[0, 2]], 6, past(128), name="wide rows"),
+        Case("a place that nobody wrote holds NaN", (unwritten, [1], [[0, 2]])),
         _case(
             rng,
             [rng.randrange(1, 5) for _ in range(3)],

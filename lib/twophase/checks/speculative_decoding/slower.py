@@ -175,6 +175,15 @@ EDGES: dict[str, tuple[Calls, float]] = {
     "few kept, and yet faster": (_calls([1, 1, 2], 8, 0.0625, 1.125), 1.0),
     "few kept of many, a dear draft": (_calls([1, 1, 2], 8, 1.5, 1.125), 1.0),
     "the draft dearer than verification, verification to blame": (_calls([4, 4], 4, 3.0, 2.5), 1.0),
+    "without the first, not with a second in its place": (
+        [*_calls([4], 4, 0.0, 9.0), *_calls([4], 4, 0.0, 1.0), *_calls([0, 0], 4, 0.0, 3.5)],
+        1.0,
+    ),
+    "verification once cheaper than a step": (
+        [*_calls([0] * 3, 4, 0.25, 0.25), *_calls([1], 4, 0.375, 4.75)],
+        1.0,
+    ),
+    "microseconds": (_calls([1, 1], 4, 2.0**-22, 1.5 * 2.0**-20), 2.0**-20),
     "milliseconds": (_calls(GOOD, 4, 0.0025, 0.0045), 0.001),
     "a slow machine": (_calls(GOOD, 4, 25.0, 112.5), 100.0),
     "drafts of different lengths": (

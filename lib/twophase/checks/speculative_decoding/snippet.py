@@ -229,14 +229,14 @@ def _repaired(
 
 def cases(rng: random.Random) -> list[Case]:
     """The two inputs, then the repaired function: prompts of one token and of several, from one to
-    three drafted."""
+    forty drafted."""
 
     def case(name: str, n: int, k: int, V: int, r: random.Random, public: bool = True) -> Case:
         tables = [[_rule.drawn(r, V) for _ in range(V + 2)] for _ in range(2)]
         prompt = [r.randrange(V) for _ in range(n)]
         return Case(name, (prompt, k, *tables), public=public)
 
-    fixed = random.Random(14)
+    fixed, certain = random.Random(14), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     return [
         Case("inputs that show the fault", ("expose",)),
         Case("an input that hides it", ("harmless",)),
@@ -245,6 +245,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("a prompt of three tokens, two drafted", 3, 2, 3, fixed),
         case("a prompt of two tokens, three drafted", 2, 3, 2, fixed),
         case("a prompt of 300 tokens, one drafted", 300, 1, 2, fixed),
+        Case("40 drafted, all of them certain", ([0, 1], 40, certain, certain)),
         case("fresh 1", rng.randrange(2, 6), 2, 3, rng),
         case("fresh 2", rng.randrange(2, 6), 3, 2, rng, public=False),
     ]

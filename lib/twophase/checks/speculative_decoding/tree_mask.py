@@ -108,6 +108,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("257 tokens in a tree", (_tree(fixed, n), 2)),
         Case("257 tokens in a chain", ([*range(-1, n - 1)], 1)),
         Case("a text of 2,053 tokens", ([-1, 0, 0], past(2048))),
+        Case("a text of 65,537 tokens", ([-1, 0], past(65536))),
         Case("fresh 1", (_tree(rng, 7), rng.randrange(1, 6))),
         Case("fresh 2", (_tree(rng, 12), rng.randrange(1, 6)), public=False),
     ]
@@ -136,7 +137,7 @@ EXERCISE = Exercise(
         "Two drafted tokens have the same parent. At which positions do they stand?",
         "At the same one, right behind their parent: neither sees the other.",
     ),
-    ranges={"n_cached": (0, 2053)},
+    ranges={"n_cached": (0, 65_550)},
     withholds=(
         "twophase.kernels.speculative_decoding.tree_mask",
         "twophase.kernels.speculative_decoding.depths",
