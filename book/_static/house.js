@@ -106,7 +106,8 @@
     const name = { "TABLE": "table", "PRE": "code", "math": "formula" };
     function mark() {
       for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article .tp-plot, article .cell_output .output")) {
-        const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
+        const down = !box.matches("div.math") && box.scrollHeight > box.clientHeight + 1; // a tall formula is not cut
+        const scrolls = box.scrollWidth > box.clientWidth + 1 || down;
         const canScroll = scrolls && getComputedStyle(box).overflowX !== "visible";
         if (canScroll && !box.hasAttribute("tabindex")) {
           box.tabIndex = 0;
