@@ -17,7 +17,7 @@ import yaml
 from twophase.models.family import FAMILY
 from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import grouped_query_attention as gqa
-from twophase.theory import kv_cache, sharding, two_phases
+from twophase.theory import kv_cache, pruning, quantization, sharding, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import latent_attention as mla
 from twophase.theory import local_attention as local
@@ -218,6 +218,25 @@ def draft_length(gamma: int, kept: float, dear: float, B: int, S: int) -> Number
     }
 
 
+def outlier_grid(largest: float, bits: int) -> Numbers:
+    step = quantization.absmax_step(largest, bits)
+    return {
+        "step": step,
+        "left": 1 + 2 * sum((level - 0.5) * step <= 3 for level in range(1, 2 ** (bits - 1))),
+        "error": quantization.rounding_error(step),
+    }
+
+
+def zeros_in_a_file(kept: float, size: int) -> Numbers:
+    n = 1_000_000
+    return {
+        "dense": n * size,
+        "bitmap": pruning.bitmap_bytes(n, kept, size),
+        "indexed": pruning.indexed_bytes(n, kept, size),
+        "fixed": pruning.two_four_bytes(n, size),
+    }
+
+
 def _only_if(fits: bool, numbers: Numbers) -> Numbers:
     return numbers if fits else dict.fromkeys(numbers, "does not fit")
 
@@ -233,6 +252,8 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "experts-touched": experts_touched,
     "sharding-hops": sharding_hops,
     "hybrid-stack": hybrid_stack,
+    "outlier-grid": outlier_grid,
+    "zeros-in-a-file": zeros_in_a_file,
     "draft-length": draft_length,
 }
 boxes = pytest.mark.parametrize("box", BOXES)
