@@ -94,3 +94,8 @@ def test_a_formula_stays_on_one_line_with_the_sign_beside_it() -> None:
 def test_the_index_of_a_letter_with_a_bar_stands_beside_it() -> None:
     made = book_math.mathml(r"\bar t_\text{latency}")
     assert re.search(r"<msub><mover><mi>t</mi>.*</mover><mtext>latency</mtext></msub>", made)
+
+
+def test_a_sign_between_words_has_room_on_both_sides() -> None:
+    made = book_math.mathml(r"\text{memory} - \text{weights} + -x")
+    assert '<mo form="infix">−</mo><mtext>weights</mtext><mo form="infix">+</mo><mo>−</mo>' in made

@@ -106,6 +106,8 @@ def _refine(parent: Element) -> None:
             apart = place > 0 and _core(children[place - 1]).tag != "mo"
             core.set("lspace", "0.1667em" if apart else "0")
             core.set("rspace", "0" if opens else "0.1667em")
+        if core.text in ("+", "−") and place and children[place - 1].tag == "mtext":
+            core.set("form", "infix")  # words count as room, after which a sign would be a prefix
     if parent.tag == "mtd" and len(children) > 1 and children[0].text == "+":
         children[0].set("form", "infix")  # a line goes on here
 
