@@ -118,22 +118,26 @@
 
   function drawMarks(spec, formulas, state, { low, high, left, right, bottom, xAt, yAt }) {
     const { axis, marks } = spec.plot;
-    let made = "", line = 0; // labels of upright marks stand below each other, above the data
-    marks.forEach((mark, index) => {
-      const value = evaluate(formulas["mark" + index], state), upright = mark.axis === "x", label = escape(mark.label);
+    const values = marks.map((mark, index) => evaluate(formulas["mark" + index], state));
+    // Labels of upright marks stand below each other, above the data: the rightmost on top, so that a lower one ends left of its line.
+    const order = marks.map((_, index) => index).sort((a, b) => (values[b] || 0) - (values[a] || 0) || a - b);
+    let made = "", line = 0, end = right + RIGHT;
+    for (const index of order) {
+      const mark = marks[index], value = values[index], upright = mark.axis === "x", label = escape(mark.label);
       const [from, to] = upright ? [axis.low, axis.high] : [low, high], y = 12 + 16 * line;
       if (upright) line++; // the others keep their places where one is out of the frame
-      if (!(from <= value && value <= to)) return;
+      if (!(from <= value && value <= to)) continue;
       if (upright) {
-        const at = xAt(value), half = 3.8 * mark.label.length, middle = Math.min(right + RIGHT - half, Math.max(half, at)); // 12 pixels high, bold
+        const at = xAt(value), half = 3.8 * mark.label.length, middle = Math.max(half, Math.min(end - half, at)); // 12 pixels high, bold
         made += `<line class="tp-mark" x1="${fixed(at)}" x2="${fixed(at)}" y1="${y + 4}" y2="${bottom}"/>`
           + `<text class="tp-mark-label" x="${fixed(middle)}" y="${y}" text-anchor="middle">${label}</text>`;
+        end = at - 4;
       } else {
         const at = yAt(value);
         made += `<line class="tp-mark" x1="${left}" x2="${right}" y1="${fixed(at)}" y2="${fixed(at)}"/>`
           + `<text class="tp-mark-label" x="${right - 6}" y="${fixed(at - 6)}" text-anchor="end">${label}</text>`;
       }
-    });
+    }
     return made;
   }
 
