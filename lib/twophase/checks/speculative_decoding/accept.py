@@ -181,5 +181,9 @@ EXERCISE = Exercise(
         "twophase.kernels.speculative_decoding.residual",
         "twophase.kernels.speculative_decoding.verify",
         "twophase.kernels.speculative_decoding.verify_tree",
+        "twophase.kernels.speculative_faults.FAULTS",
+        "twophase.kernels.speculative_faults.swaps_the_two_laws",
+        "twophase.kernels.speculative_faults.reads_the_target_one_row_late",
+        "twophase.kernels.speculative_faults.leaves_out_the_bonus",
     ),
 )
