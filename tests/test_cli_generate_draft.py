@@ -79,6 +79,27 @@ def test_pairs_of_directories_draft_if_they_have_one_tokenizer(tmp_path: Path):
     assert "cannot draft for this model: its token" in refused.stderr
 
 
+def test_what_was_quantized_drafts_for_what_it_was_made_of(tmp_path: Path):
+    folder = save(build("llama"), tmp_path / "llama", byte_level())
+    texts = tmp_path / "text.py"
+    texts.write_bytes(b"def f(x):\n    return x\n" * 200)
+    for source, name, target in ((folder, "few", ("--checkpoint", str(folder))), ("gqa", "g", ())):
+        words = [source, "--out", tmp_path / name, "--method", "nearest", "--bits", 8]
+        words += ["--text", texts, "--held-out", texts]
+        app = build_app(["quantize"])
+        done = CliRunner().invoke(app, ["quantize", *map(str, words)])
+        assert done.exit_code == 0, done.output
+        found = facts(*target, "--draft", str(tmp_path / name), *GREEDY)
+        assert found["text"] == facts(*target, *GREEDY)["text"]
+        assert found["draft"]["acceptance"] > 0.5  # 8 bits of the same
+    crossed = run("--checkpoint", str(folder), "--draft", str(tmp_path / "g"), *GREEDY)
+    assert crossed.exit_code == 2
+    assert "its tokens are bytes, the model's are a tokenizer's" in crossed.stderr
+    crossed = run("--draft", str(folder), *GREEDY)
+    assert crossed.exit_code == 2
+    assert "its tokens are a tokenizer's, the model's are bytes" in crossed.stderr
+
+
 def test_tokens_that_one_of_them_lacks_are_no_difference():
     check_tokenizers({"a": 0, "b": 1}, {"a": 0, "b": 1, "<pad>": 2}, "small")
     with pytest.raises(ValueError, match="its token 1 is 'c', the model's is 'b'"):

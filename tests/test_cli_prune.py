@@ -133,6 +133,8 @@ def test_damage_is_a_sentence(tmp_path: Path) -> None:
         (["gpa", "--keep", "layers=2"], "neither a directory nor one of"),
         (["moe", "--keep", "channels=2"], "has no channels that can be cut"),
         (["mla", "--keep", "width=90"], "a part that is not cut here"),
+        (["mla", "--keep", "kv_heads=1"], "has no heads that can be cut"),
+        (["diffusion", "--keep", "layers=3"], "reads both ways (masked diffusion)"),
         (["gqa", "--keep", "layers=2", "--windows", "0"], "at least one window"),
         (["gqa", "--keep", "layers=2", "--calibrate", "none.txt"], "none.txt cannot be read"),
     ],

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from twophase.cli.main import build as build_app
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
+from twophase.models.pruning.directory import load as read_pruned
 from twophase.models.quantize import weight_bytes
 from twophase.models.quantize.directory import load
 from twophase.models.quantize.texts import text_bits_per_byte
@@ -113,5 +114,34 @@ def test_a_directory_with_other_files_is_left_alone(text: Path, tmp_path: Path) 
 
 
 def test_a_window_of_text_is_needed_to_judge_by() -> None:
-    with pytest.raises(ValueError, match="does not fill a window"):
+    with pytest.raises(ValueError, match="has 5 tokens, and a window takes 257"):
         text_bits_per_byte(checkpoints.load("gqa", torch.float32), b"short", None, 256)
+
+
+def test_experts_are_left_as_they_are_and_the_sentence_says_so(text: Path, tmp_path: Path) -> None:
+    texts = "--text", text, "--held-out", text, "--windows", 1
+    for name in ("gqa", "moe"):
+        model, out = checkpoints.load(name), tmp_path / name
+        few = sum(
+            it.weight.numel()
+            for layer, it in model.named_modules()
+            if layer.startswith("layers.") and isinstance(it, torch.nn.Linear)
+        )
+        done = run("quantize", name, "--out", out, "--method", "nearest", *texts)
+        assert done.exit_code == 0, done.output
+        says = f"{few / model.n_params:.0%} of its weights in few bits"
+        assert says in " ".join(done.stdout.split())
+        assert (few / model.n_params > 0.9) == (name == "gqa")
+
+
+def test_what_was_pruned_is_quantized(text: Path, tmp_path: Path) -> None:
+    texts = "--held-out", text, "--windows", 1
+    small, out = tmp_path / "small", tmp_path / "made"
+    done = run("prune", "gqa", "--keep", "layers=2", "--out", small, "--calibrate", text, *texts)
+    assert done.exit_code == 0, done.output
+    done = run("quantize", small, "--out", out, "--text", text, *texts, "--bits", 8)
+    assert done.exit_code == 0, done.output
+    assert load(out).config.L == 2
+    tokens = torch.arange(40, 90)[None]
+    near = load(out)(tokens).float() - read_pruned(small)(tokens).float()
+    assert near.abs().max() < 0.5  # of logits; rounded to 8 bits

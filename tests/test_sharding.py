@@ -290,6 +290,20 @@ def test_experts_on_their_own_chips_read_what_the_formula_of_even_routing_says()
         sharded_step.experts(Pass(LLAMA, 1, 1), (2,))
 
 
+def test_a_prompt_alone_leaves_from_one_chip_and_all_chips_experts_work_for_it():
+    """Everything but experts is computed where the sequence lies; its tokens all leave from there,
+    7/8 of them for other chips, and come back."""
+    a, n, T = model("mixtral-8x7b"), 8, 4096
+    alone = sharded_step.experts(Pass(a, 1, T, T), (n,))
+    experts = 2 * T * 2 * a.n_expert_params() * a.L  # two of them a token, a product and a sum
+    whole = float(a.prefill_flops(1, T, head_at_last_only=True))
+    assert alone.flops == pytest.approx(whole - experts * 7 / 8)
+    assert alone.sent_bytes == pytest.approx(a.L * 2 * 7 / 8 * T * 2 * a.D * 2)
+    together = sharded_step.experts(Pass(a, n, T, T), (n,))
+    assert together.flops == pytest.approx(whole)
+    assert together.sent_bytes == alone.sent_bytes
+
+
 def test_what_is_no_cut_of_a_cache_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="cut by one of heads, batch, length"):
         sharded_step.tensor(Pass(LLAMA, 1, 1), (2,), "depth")

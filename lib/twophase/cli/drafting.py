@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twophase.cli.speakers import CourseModel, HuggingFaceModel, Speaker
+from twophase.cli.stored_speakers import open_directory
 
 if TYPE_CHECKING:
     from twophase.models.generate import Generation
@@ -48,16 +49,31 @@ def load_drafter(
                 " same tokenizer, or lookup."
             )
         return trained.drafter(draft, speaker.load(n_tokens), speaker.name)
-    if isinstance(speaker, CourseModel):
-        return ModelDrafter(CourseModel(draft, device, dtype, []).load(n_tokens), draft, path)
-    assert isinstance(speaker, HuggingFaceModel)
-    ids = speaker.tokenizer is None
-    small = HuggingFaceModel(Path(draft), device, dtype, [], ids)
-    if speaker.tokenizer is not None and small.tokenizer is not None:
-        check_tokenizers(
-            speaker.tokenizer.rules.get_vocab(), small.tokenizer.rules.get_vocab(), draft
-        )
+    small = _small_speaker(draft, speaker, device, dtype)
     return ModelDrafter(small.load(n_tokens), draft, path)
+
+
+def _small_speaker(draft: str, speaker: Speaker, device: str, dtype: str) -> Speaker:
+    """A checkpoint of the course or a directory, as it speaks. ValueError if its tokens are not
+    those of the model that it drafts for."""
+    from twophase.models import checkpoints
+
+    bytes_wanted, folder = isinstance(speaker, CourseModel), Path(draft)
+    if bytes_wanted and (draft in checkpoints.available() or not folder.is_dir()):
+        return CourseModel(draft, device, dtype, [])
+    ids = isinstance(speaker, HuggingFaceModel) and speaker.tokenizer is None
+    small = open_directory(folder, device, dtype, [], ids)
+    if isinstance(small, CourseModel) != bytes_wanted:
+        theirs, own = ("bytes", "a tokenizer's")[:: 1 if bytes_wanted else -1]
+        raise ValueError(
+            f"{draft} cannot draft for this model: its tokens are {own}, the model's are {theirs};"
+            " take a draft with the same tokens."
+        )
+    if isinstance(speaker, HuggingFaceModel) and isinstance(small, HuggingFaceModel):
+        known = speaker.tokenizer, small.tokenizer
+        if known[0] is not None and known[1] is not None:
+            check_tokenizers(known[0].rules.get_vocab(), known[1].rules.get_vocab(), draft)
+    return small
 
 
 def check_tokenizers(target: dict[str, int], draft: dict[str, int], name: str) -> None:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 BESIDE = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 NAMES = {"layers": "layers", "kv_heads": "heads", "channels": "channels", "width": "width"}
+SAID = {  # of one, of more
+    "layers": ("layer", "layers"),
+    "heads": ("KV head a layer", "KV heads a layer"),
+    "channels": ("channel a layer", "channels a layer"),
+    "width": ("number of the stream", "numbers of the stream"),
+}
 TIMED_TOKENS = 32
 
 
@@ -127,10 +133,15 @@ def _run(
     """Measure, cut, judge, save; what was seen, as plain data."""
     from twophase.models import pruning
     from twophase.models.pruning.directory import save
-    from twophase.models.quantize.texts import calibration_windows, text_bits_per_byte
+    from twophase.models.quantize.texts import (
+        calibration_windows,
+        check_judging,
+        text_bits_per_byte,
+    )
 
     model = source.model
     keep, T = _numbers(model, asked), min(model.config.context, LONGEST_WINDOW)
+    check_judging(model, texts[1], source.encode, T)  # before the work, not after it
     tokens = calibration_windows(texts[0], source.encode, n_windows, T + 1, seed)
     started = time.perf_counter()
     with Bar() as bar:
@@ -148,7 +159,7 @@ def _run(
         "pruning_s": took_s,
     }
     theirs = None
-    if source.folder is not None:
+    if source.folder is not None and (source.folder / "config.json").is_file():
         theirs = json.loads((source.folder / "config.json").read_text(encoding="utf-8"))
     # a checkpoint of the course is stored in bf16, as whatever is cut from it
     facts["transformers"] = save(made if theirs else made.bfloat16(), out, facts, theirs)
@@ -190,7 +201,9 @@ def _sentences(facts: dict[str, Any], out: Path) -> str:
     (whole, left), (before, after) = facts["n_params"], facts["bits_per_byte"]
     large, small = facts["weight_bytes"]
     slow, fast = facts["tpot_s"]
-    stages = ", ".join(f"{s['n']} {s['unit']} by {s['measure']}" for s in facts["stages"])
+    stages = ", ".join(
+        f"{s['n']} {SAID[s['unit']][s['n'] > 1]} by {s['measure']}" for s in facts["stages"]
+    )
     reads = "transformers reads it, too" if facts["transformers"] else "only twophase reads it"
     return (
         f"{facts['source']}, keeping {stages}: {whole:,} parameters are {left:,} now"

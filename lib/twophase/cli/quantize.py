@@ -47,8 +47,8 @@ def quantize(
     seed: Annotated[int, typer.Option(help="Which windows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
-    """Put the linear layers of CHECKPOINT into few bits, embedding and output matrix left as they
-    are, and say what that changed: bytes, bits per byte of unseen text. `twophase generate
+    """Put the linear layers of CHECKPOINT into few bits, embedding, output matrix and experts left
+    as they are, and say what that changed: bytes, bits per byte of unseen text. `twophase generate
     --checkpoint DIR` runs it.
 
     Example: twophase quantize gqa --method awq --bits 4 --group 64 --out gqa-awq
@@ -77,8 +77,10 @@ class Source:
 
 
 def open_source(checkpoint: str) -> Source:
-    """A checkpoint of the course by its name, or a directory. ValueError if it is neither."""
+    """A checkpoint of the course by its name, one that was pruned, or a Hugging Face directory.
+    ValueError if it is none of these."""
     from twophase.models import checkpoints, hugging_face
+    from twophase.models.pruning import directory as pruned
     from twophase.models.quantize.directory import is_quantized
 
     folder = Path(checkpoint)
@@ -89,6 +91,12 @@ def open_source(checkpoint: str) -> Source:
         raise ValueError(f"{checkpoint} is neither a directory nor one of {known}.")
     if is_quantized(folder):
         raise ValueError(f"{folder} is quantized already: take what it was made of.")
+    if pruned.is_pruned(folder):
+        model = pruned.load(folder)
+        if not (folder / "tokenizer.json").is_file():  # of the course: its tokens are bytes
+            return Source(checkpoint, model, None, None)
+        tokenizer = hugging_face.Tokenizer(folder, model.config.V)
+        return Source(checkpoint, model, tokenizer.encode, folder)
     opened = hugging_face.open_checkpoint(folder)
     tokenizer = hugging_face.Tokenizer(folder, opened.config.V)
     return Source(checkpoint, opened.load(), tokenizer.encode, folder)
@@ -140,9 +148,15 @@ def _run(
     from twophase.models.quantize import quantize as run
     from twophase.models.quantize import weight_bytes
     from twophase.models.quantize.directory import save
-    from twophase.models.quantize.texts import calibration_windows, text_bits_per_byte
+    from twophase.models.quantize.linear import few_bits_share
+    from twophase.models.quantize.texts import (
+        calibration_windows,
+        check_judging,
+        text_bits_per_byte,
+    )
 
     T = min(source.model.config.context, LONGEST_WINDOW)
+    check_judging(source.model, texts[1], source.encode, T)  # before the work, not after it
     calibration = None
     if method != "nearest":
         calibration = calibration_windows(texts[0], source.encode, n_windows, T, seed)
@@ -158,6 +172,7 @@ def _run(
         "method": method,
         "calibration": None if calibration is None else [*calibration.shape, seed],
         "weight_bytes": [weight_bytes(source.model), weight_bytes(made)],
+        "few_bits_share": few_bits_share(made),
         "bits_per_byte": [before, after],
         "quantizing_s": took_s,
     }
@@ -190,8 +205,9 @@ class Bar:
 def _sentence(facts: dict[str, Any], out: Path) -> str:
     (large, small), (before, after) = facts["weight_bytes"], facts["bits_per_byte"]
     return (
-        f"{facts['source']} by {facts['method']}: {large / 1e6:,.2f} MB are {small / 1e6:,.2f} MB"
-        f" now ({large / small:.1f} times less); {before:.4f} bits per byte of unseen text are"
-        f" {after:.4f} ({after - before:+.4f}); {facts['quantizing_s']:.1f} s. Try it: twophase"
-        f' generate --checkpoint {out} "def read_lines(path):"'
+        f"{facts['source']} by {facts['method']}: {large / 1e6:,.2f} MB as it runs are"
+        f" {small / 1e6:,.2f} MB now ({large / small:.1f} times less;"
+        f" {facts['few_bits_share']:.0%} of its weights in few bits); {before:.4f} bits per byte of"
+        f" unseen text are {after:.4f} ({after - before:+.4f}); {facts['quantizing_s']:.1f} s. Try"
+        f' it: twophase generate --checkpoint {out} "def read_lines(path):"'
     )

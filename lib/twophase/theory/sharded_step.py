@@ -154,8 +154,9 @@ def pipeline(p: Pass, n_stages: int) -> Load:
 
 def experts(p: Pass, sides: tuple[int, ...]) -> Load:
     """Experts dealt out whole, everything else copied, sequences dealt out with their caches: a
-    token travels to its experts and back. ValueError for a model without experts, or with fewer
-    than chips."""
+    token travels to its experts and back. Where sequences do not divide, the chip that has the
+    most of them sends and attends the most; experts work for all. ValueError for a model without
+    experts, or with fewer than chips."""
     arch, n = p.arch, prod(sides)
     if arch.moe is None:
         raise ValueError(f"{arch.name} has no experts to deal out: take another layout.")
@@ -169,14 +170,16 @@ def experts(p: Pass, sides: tuple[int, ...]) -> Load:
     own_touched = float(expected_experts(own * p.T, arch.moe.E, arch.moe.k))
     kept = p.caches(arch, own, p.S)
     copied = p.weights_read(arch, own * p.T) - own_touched * float(one)
+    visit = 2 * arch.n_moe_layers * arch.moe.k * arch.n_expert_params()  # FLOPs of a token there
+    visits = p.n_tokens * own_experts / arch.moe.E - own * p.T  # of others' tokens, less own away
     return Load(
         weight_bytes=p.weights(arch) - (arch.moe.E - own_experts) * one,
         cache_bytes=kept,
         weight_read_bytes=copied + touched * float(one) * own_experts / arch.moe.E,
         cache_read_bytes=_read_again(p, kept),
-        flops=p.flops(arch, own),
+        flops=p.flops(arch, own) + visits * visit,
         messages=messages.repeated(
-            messages.expert_part(p.n_tokens, arch.D, arch.moe.k, sides, p.bytes_per_activation),
+            messages.expert_part(own * p.T * n, arch.D, arch.moe.k, sides, p.bytes_per_activation),
             arch.n_moe_layers,
         ),
     )

@@ -89,13 +89,17 @@ def check_seams(model: Transformer, unit: str) -> None:
     if unit not in SEAMS:
         return
     for number, layer in enumerate(model.layers.children()):
+        own = model.config.at(number)
+        n = (own.N if unit == "heads" else own.F) * per_unit(model, unit)
         try:
-            layer.get_submodule(SEAMS[unit])
+            found = layer.get_submodule(SEAMS[unit]).in_features == n
         except AttributeError:
+            found = False
+        if not found:  # latents have heads of another width
             raise ValueError(
                 f"layer {number} has no {unit} that can be cut: it is of another kind (a state,"
                 " latents, experts)."
-            ) from None
+            )
 
 
 def _shape(model: Transformer, unit: str) -> tuple[int, ...]:

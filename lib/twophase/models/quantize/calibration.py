@@ -71,13 +71,15 @@ def corpus_windows(n: int, T: int, seed: int = 0) -> torch.Tensor:
 
 
 def windows(data: np.ndarray | Sequence[int], n: int, T: int, seed: int = 0) -> torch.Tensor:
-    """n windows of T tokens from random places of a text, int64 [n, T]. ValueError if it is shorter
-    than one."""
+    """n windows of T tokens from random places of a text, int64 [n, T]. ValueError for no window,
+    and for a text that is shorter than one."""
     tokens = torch.from_numpy(np.asarray(data).astype(np.int64))
-    if len(tokens) < T or n < 1:
+    if n < 1:
+        raise ValueError(f"calibration needs at least one window of text; got {n}.")
+    if len(tokens) < T:
         raise ValueError(
-            f"calibration needs at least one window of {T} tokens; got {n} of a text of"
-            f" {len(tokens)}."
+            f"calibration reads windows of {T} tokens, and the text has {len(tokens)}: take a"
+            " longer one."
         )
     generator = torch.Generator().manual_seed(seed)
     starts = torch.randint(0, len(tokens) - T + 1, (n,), generator=generator)

@@ -51,6 +51,13 @@ def weight_bytes(model: nn.Module) -> int:
     return sum(t.nbytes for t in [*model.parameters(), *model.buffers()])
 
 
+def few_bits_share(model: nn.Module) -> float:
+    """Of all weights of a model, biases and norms included, the share that is quantized."""
+    layers = [layer for layer in model.modules() if isinstance(layer, QuantizedLinear)]
+    few = sum(layer.in_features * layer.out_features for layer in layers)
+    return few / (few + sum(p.numel() for p in model.parameters()))
+
+
 def blank_linear(how: IntegerFormat, inputs: int, outputs: int, bias: bool) -> QuantizedLinear:
     """A layer of this format, zeros in it: what a file fills."""
     from twophase.kernels.quantization.integers import encode

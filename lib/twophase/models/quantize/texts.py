@@ -31,16 +31,31 @@ def calibration_windows(
     return windows(as_tokens(text, encode, most), n, T, seed)
 
 
+def check_judging(model: Transformer, text: bytes, encode: Encode | None, T: int) -> np.ndarray:
+    """The tokens of the beginning of a text, int64. ValueError unless they fill a window and the
+    next token of it can be foretold: a model that reads both ways sees what it would foretell."""
+    if not model.config.causal:
+        raise ValueError(
+            "this model reads both ways (masked diffusion) and foretells no next token, by which"
+            " it would be judged here: take one that reads forward."
+        )
+    tokens = as_tokens(text, encode)
+    if len(tokens) <= T:
+        raise ValueError(
+            f"the text to be judged by has {len(tokens)} tokens, and a window takes {T + 1}: take a"
+            " longer one."
+        )
+    return tokens
+
+
 @torch.no_grad()
 def text_bits_per_byte(
     model: Transformer, text: bytes, encode: Encode | None, T: int, most_windows: int = 64
 ) -> float:
     """Loss on the beginning of a text, in bits per byte of it whatever a token is: windows of T
-    tokens that do not overlap, each but its first foretold. ValueError for less than one window."""
-    tokens = as_tokens(text, encode)
+    tokens that do not overlap, each but its first foretold. ValueError as in `check_judging`."""
+    tokens = check_judging(model, text, encode, T)
     n = min(most_windows, (len(tokens) - 1) // T)
-    if n < 1:
-        raise ValueError(f"a text of {len(tokens)} tokens does not fill a window of {T}.")
     bytes_per_token = min(len(text), SOME_BYTES) / len(tokens)
     nats = 0.0
     for i in range(n):
