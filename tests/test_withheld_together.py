@@ -4,13 +4,7 @@ attention or quantization: the official worker has none of them."""
 from __future__ import annotations
 
 import pytest
-from hostile.worker import LIMITS, zygote
-
-from twophase.checks import registry
-from twophase.checks.answer import LocalAnswer
-from twophase.checks.judge import Bench
-from twophase.grading import release
-from twophase.grading.remote import RemoteAnswer
+from hostile.worker import right_here_and_withheld_there
 
 SETUP = "import torch\n"
 ONE_READ = """
@@ -113,14 +107,4 @@ def window_mask(T, S, window):
 def test_the_library_put_together_is_right_here_and_withheld_there(
     exercise_id: str, made_of: str
 ) -> None:
-    source = SETUP + TOGETHER[exercise_id, made_of]
-    bench = Bench(registry.load(exercise_id), 7)
-    names: dict[str, object] = {}
-    exec(source, names)
-    assert bench.judge(LocalAnswer(names)).right, "it would be an answer"
-    withheld = release.load(exercise_id.split("-")[0]).withholds
-    with zygote().fork(withheld, LIMITS) as session:
-        assert not session.run_cell(source, 20.0).error
-        said = bench.judge(RemoteAnswer(session))
-    assert not said.right
-    assert "Withheld" in said.message
+    right_here_and_withheld_there(exercise_id, SETUP + TOGETHER[exercise_id, made_of])

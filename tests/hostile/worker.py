@@ -10,10 +10,15 @@ from functools import cache
 
 from hostile.course import release
 
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import Bench
+from twophase.grading import release as registered
 from twophase.grading.benches import Benches
 from twophase.grading.confine import Limits
 from twophase.grading.forks import Zygote
 from twophase.grading.notebook import parse
+from twophase.grading.remote import RemoteAnswer
 from twophase.grading.session import Session
 from twophase.grading.starting import ForkServer
 from twophase.grading.supervisor import Grade, Supervisor
@@ -81,3 +86,20 @@ def output(session: Session, source: str) -> str:
     ran = session.run_cell(source, 60.0)
     assert not ran.error, ran.error
     return ran.output.strip()
+
+
+def right_here_and_withheld_there(exercise_id: str, source: str) -> None:
+    """A cell made of the library answers an exercise in this process, and not in a worker, where
+    something that it is made of is withheld."""
+    bench = Bench(registry.load(exercise_id), 7)
+    names: dict[str, object] = {}
+    exec(source, names)
+    assert bench.judge(LocalAnswer(names)).right, "it would be an answer"
+    withheld = registered.load(exercise_id.split("-")[0]).withholds
+    with zygote().fork(withheld, LIMITS) as session:
+        ran = session.run_cell(source, 20.0)
+        said = bench.judge(RemoteAnswer(session))
+    assert not said.right
+    # What stands in the place of a compiled function has no Python function inside.
+    refused = ("Withheld", "object has no attribute 'py_func'", "object has no attribute 'serial'")
+    assert any(why in ran.error + said.message for why in refused), (ran.error, said.message)

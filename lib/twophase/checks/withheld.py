@@ -23,4 +23,9 @@ ATTENTION = (  # all of the library that weighs values by a softmax of scores
     "twophase.kernels.compiled.attention.compiled_attention",
     "twophase.kernels.compiled.attention.compiled_paged_attention",
     "twophase.kernels.compiled.attention.compiled_latent_attention",
+    "twophase.kernels.compiled.parts.attend",
+    "twophase.kernels.compiled.parts.turn_append_attend",
+    "twophase.kernels.compiled.parts.attend_latents",
+    "twophase.kernels.compiled.parts._attend_task",
+    "twophase.kernels.compiled.parts._latent_task",
 )

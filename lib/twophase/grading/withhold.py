@@ -17,6 +17,8 @@ from typing import Any
 from twophase.protocol import Withheld
 
 MESSAGE = "(why it is withheld)"
+# where a decorator keeps the function: functools, methods, properties, Numba, our compiled loops
+WRAPPED = ("__wrapped__", "__func__", "fget", "fset", "py_func", "func", "serial", "parallel")
 REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
 
 
@@ -52,7 +54,7 @@ class Library:
         self._places: dict[int, list[tuple[dict[str, Any], str]]] = {}
         for names in map(vars, self.modules.values()):
             for name, value in names.items():
-                if callable(value):
+                if callable(value) or hasattr(value, "serial"):  # or a compiled loop
                     self._places.setdefault(id(value), []).append((names, name))
 
     def replace(self, found: Any, stub: Any) -> None:
@@ -112,7 +114,7 @@ def _empty(thing: Any, message: str, depth: int = 0) -> None:
 def _wrapped(thing: Any) -> Iterator[Any]:
     if isinstance(thing, type):
         return
-    for name in ("__wrapped__", "__func__", "fget", "fset", "py_func", "func"):
+    for name in WRAPPED:
         inner = getattr(thing, name, None)
         if inner is not None and inner is not thing:
             yield inner

@@ -174,6 +174,12 @@ EXERCISE = Exercise(
     ),
     withholds=(
         "twophase.theory.params.moe_transformer_params",
+        "twophase.theory.params.transformer_params",  # dense, of so many MLPs in one
+        "twophase.theory.params.attention_params",
+        "twophase.theory.params.embedding_params",
+        "twophase.theory.params.mlp_params",
         "twophase.theory.architecture.Architecture",
+        "twophase.models.mixture_of_experts.MixtureOfExperts",
+        "twophase.models.mixture_of_experts.Experts",
     ),
 )

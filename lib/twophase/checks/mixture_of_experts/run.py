@@ -219,5 +219,9 @@ EXERCISE = Exercise(
     withholds=(
         "twophase.kernels.mixture_of_experts.visit",
         "twophase.kernels.mixture_of_experts.run_experts",
+        "twophase.kernels.mixture_of_experts.by_expert",
+        "twophase.kernels.expert_capacity.dispatch",
+        "twophase.kernels.expert_capacity.combine",
+        "twophase.kernels.expert_parallel.expert_parallel",  # an expert for each rank
     ),
 )

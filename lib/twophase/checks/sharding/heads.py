@@ -15,6 +15,7 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.sharding._ranks import SUMS, AllReduce
+from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -223,8 +224,6 @@ EXERCISE = Exercise(
         "twophase.kernels.sharding.tensor_attention",
         "twophase.kernels.sharding.head_parts",
         "twophase.theory.layout.heads_of_chip",
-        "twophase.kernels.attention.causal_attention",
-        "twophase.kernels.attention.naive_attention",
-        "twophase.kernels.online_softmax.flash_attention",
+        *ATTENTION,
     ),
 )

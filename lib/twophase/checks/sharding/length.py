@@ -15,6 +15,7 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.sharding._ranks import SUMS
+from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -253,6 +254,7 @@ EXERCISE = Exercise(
         "twophase.kernels.sharding.merged",
         "twophase.kernels.online_softmax.merge",
         "twophase.kernels.online_softmax.partial_attention",
-        "twophase.kernels.online_softmax.flash_attention",
+        "twophase.kernels.compiled.parts._merge",
+        *ATTENTION,
     ),
 )
