@@ -5,13 +5,28 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 import torch
 
-from twophase.checks.pruning import _removals, choose, config, cut_heads, distill, mapping, two_four
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import Bench
+from twophase.checks.pruning import (
+    _removals,
+    choose,
+    config,
+    cut_heads,
+    distill,
+    healing_log,
+    mapping,
+    predict,
+    two_four,
+)
 from twophase.kernels.pruning import logits_loss, wanda
 from twophase.kernels.pruning import two_four as two_of_four
 from twophase.models.blank import blank
@@ -89,3 +104,81 @@ def test_what_the_names_of_tiny_models_promise() -> None:
         n = len(m["sizes"])
         assert 1 <= n <= 10
         assert 2**n <= _removals.MOST_CALLS
+
+
+def _by_name(loss: Any, groups: Any) -> list[float]:
+    whole = loss([])
+    return list({tuple(group): loss(group) - whole for group in groups}.values())
+
+
+def _with_a_little(student: torch.Tensor, teacher: torch.Tensor, T: float) -> Any:
+    s, t = (x.div(T).softmax(-1) for x in (student, teacher))
+    return (t * ((t + 1e-8) / (s + 1e-8)).log()).sum(-1).mean() * T**2
+
+
+def _by_pairs(loss: Any, sizes: list[int], budget: int) -> list[int]:
+    units = range(len(sizes))
+    whole, one = loss([]), [loss([u]) for u in units]
+    two = {(u, v): loss([u, v]) - one[u] - one[v] + whole for u, v in combinations(units, 2)}
+
+    def guess(removed: list[int]) -> float:
+        alone = sum(one[u] - whole for u in removed)
+        return float(alone + sum(two[pair] for pair in combinations(removed, 2)))
+
+    return choose.reference(guess, sizes, budget)
+
+
+NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
+    "scores by group lose one of two equal groups": (
+        "leave_one_out",
+        {"importance": _by_name},
+    ),
+    "0 of a kind taken for nothing said": (
+        "predict",
+        {
+            "after": lambda model, kept, *of: predict.reference(
+                model, {name: n for name, n in kept.items() if n}, *of
+            )
+        },
+    ),
+    "a little added to probabilities": ("distill", {"distillation_loss": _with_a_little}),
+    "2 % of one bit, whatever the model has": (
+        "healing_log",
+        {
+            "read_log": lambda before, log: healing_log.reference(
+                (log[-1]["held_out"] <= before + 0.02) * 100.0, log
+            )
+        },
+    ),
+    "scores in bfloat16": (
+        "two_four",
+        {"two_four": lambda w, x: two_four.reference(w.bfloat16(), x.bfloat16())},
+    ),
+    "scores in float32": (
+        "two_four",
+        {"two_four": lambda w, x: two_four.reference(w.float(), x.float())},
+    ),
+    "a little added to the inputs' lengths": (
+        "two_four",
+        {"two_four": lambda w, x: two_four.reference(w, x + 1e-3 * x.mean())},
+    ),
+    "heads taken through float32": (
+        "cut_heads",
+        {
+            "cut_heads": lambda q, k, v, o, H, kept: [
+                x.to(q.dtype)
+                for x in cut_heads.reference(q.float(), k.float(), v.float(), o.float(), H, kept)
+            ]
+        },
+    ),
+    "what pairs cost, but not what three do": ("choose", {"to_remove": _by_pairs}),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY_RIGHT)
+def test_a_fixed_case_refuses_what_is_nearly_right(name: str) -> None:
+    slug, functions = NEARLY_RIGHT[name]
+    bench = Bench(registry.load(f"pruning-{slug}"))
+    verdict = bench.judge(LocalAnswer(functions))
+    assert verdict.status == "wrong"
+    assert any(not o.right and not o.case.startswith(("fresh", "log ")) for o in verdict.outcomes)

@@ -101,7 +101,7 @@ def _case(
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
 
     def matrix(rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=generator).to(dtype)
+        return torch.randn(rows, columns, generator=generator, dtype=torch.float64).to(dtype)
 
     weights = matrix(N * H, D), matrix(K * H, D), matrix(K * H, D), matrix(D, N * H)
     name = f"N={N}, K={K}, H={H}, D={D}, {len(kept)} kept: {kept[:8]}, {dtype}"

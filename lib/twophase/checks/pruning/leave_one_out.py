@@ -110,8 +110,8 @@ def _case(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Single units and groups, units in no group, groups that share a unit, one group, none, many;
-    units without which the loss falls."""
+    """Single units and groups, units in no group, groups that share a unit, one group, none, many,
+    one twice; units without which the loss falls."""
     fixed = random.Random(13)
     many = past(256)
     return [
@@ -124,6 +124,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("no group", (1.5, [0.25], [], [])),
         Case("the loss falls without it", (2.0, [-0.25, 0.5, 0.0], [], [[0], [1], [2]])),
         Case("no loss at all", (0.0, [0.5, 0.25], [(0, 1, 1.0)], [[0], [1], [0, 1]])),
+        Case("a group twice", (1.5, [0.25, 0.5, 1.0], [(0, 1, 0.75)], [[0, 1], [2], [0, 1]])),
+        Case("a small rise of a large loss", (4096.0, [2**-20, 0.5, 2**-18], [], [[0], [1], [2]])),
         _case(fixed, "257 channels", many, [[i] for i in range(many)]),
         _case(fixed, "a group of 257 channels", many, [list(range(many)), [3]]),
         _case(rng, "fresh 1", 6, [[0, 3], [1, 4], [2, 5]]),

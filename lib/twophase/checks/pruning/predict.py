@@ -112,7 +112,7 @@ def _fresh(rng: random.Random) -> tuple[Any, ...]:
 
 def cases(rng: random.Random) -> list[Case]:
     """Each thing that may go, alone and together; no text and a long one, one sequence and many,
-    numbers of every width; nothing gone."""
+    numbers of every width; nothing gone, and all of a kind."""
     run = 1, 4096, 2, 3.35e12
     many = 64, 4096, 2, 3.35e12
     made = [
@@ -127,6 +127,8 @@ def cases(rng: random.Random) -> list[Case]:
         ("a narrower stream, 64 sequences", LLAMA, {"D": 3072}, *many),
         ("one KV head of a small model", SMALL, {"K": 1}, 2, 100, 4, 1e10),
         ("one layer of it", SMALL, {"L": 1}, 2, 100, 1, 1e10),
+        ("an 8B without its MLPs", LLAMA, {"F": 0}, *run),
+        ("no layer of a small one", SMALL, {"L": 0}, 2, 100, 2, 1e10),
         ("no text yet", SMALL, {"F": 256}, 4, 0, 2, 1e10),
         ("sizes like no others", ODD, {"L": 3, "K": 2, "F": 50, "D": 41}, 3, 11, 2, 1e9),
         ("channels like no others", ODD, {"F": 1}, 3, 11, 2, 1e9),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import torch
 
@@ -105,17 +106,25 @@ def _case(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One four and many; the inputs decide, and do not; an input that is always 0; each width like
+    """One four and many; the inputs decide, and do not; an input that is always 0; scores and
+    inputs of any size, and nearly alike; each width like
     no other."""
     fixed = random.Random(13)
     four = torch.tensor([[1.0, -2.0, 3.0, -4.0]])
     turned = torch.tensor([9.0, 3.0, 1.0, 0.5])
     tiny = torch.tensor([[1e-6, -3e-6, 2e-6, -4e-6, 5e6, 1e6, -2e6, 3e6]])
+    near = [[i in best for i in range(4)] for best in combinations(range(4), 2)]
+    alike = torch.tensor(near, dtype=torch.float64).reshape(2, 12)
+    alike += torch.arange(4, dtype=torch.float64).repeat(3) / 8
+    short = torch.tensor([1e-4, 4e-5, 2e-5, 1e-5, 1e4, 4e3, 2e3, 1e3])
     return [
         Case("one four, equal inputs", (four, torch.ones(4))),
         Case("one four, the small weights meet large inputs", (four, turned)),
         Case("an input that is always 0", (four, torch.tensor([1.0, 1.0, 1.0, 0.0]))),
         Case("weights of any size", (tiny, torch.ones(8))),
+        Case("inputs of any length", (four.repeat(1, 2), short)),
+        Case("scores nearly alike", ((1 + alike / 1e4).float(), torch.ones(12))),
+        Case("alike in float32", (1 + alike / 1e9, torch.ones(12, dtype=torch.float64))),
         Case(
             "the same four twice, other inputs",
             (four.repeat(1, 2), torch.cat([torch.ones(4), turned])),
