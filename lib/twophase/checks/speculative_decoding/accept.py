@@ -130,6 +130,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the target likes another token that the draft likes less", (three, other, 1)),
         Case("two tokens", ([0.75, 0.25], [0.5, 0.5], 1)),
         Case("the same law twice: kept for certain", (three, list(three), 1)),
+        Case("the same chance in two laws: kept", ([0.5, 0.25, 0.25], [0.25, 0.25, 0.5], 1)),
         Case("the target never says it", ([0.5, 0.0, 0.5], [0.25, 0.5, 0.25], 1)),
         Case("the first token, never said by the target", ([0.0, 0.75, 0.25], [0.5, 0.5, 0.0], 0)),
         Case("the draft is certain, as at temperature 0", ([0.25, 0.5, 0.25], [0.0, 1.0, 0.0], 1)),

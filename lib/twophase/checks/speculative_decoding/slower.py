@@ -179,6 +179,11 @@ EDGES: dict[str, tuple[Calls, float]] = {
         [*_calls([4], 4, 0.0, 9.0), *_calls([4], 4, 0.0, 1.0), *_calls([0, 0], 4, 0.0, 3.5)],
         1.0,
     ),
+    "two calls, the first of them long": (_calls([3, 3], 4, 0.25, 1.0, 9.0), 1.0),
+    "a dear call without a draft": (
+        [*_calls([3], 4, 0.5, 1.5), *_calls([0], 0, 0.0, 5.0)],
+        1.0,
+    ),
     "verification once cheaper than a step": (
         [*_calls([0] * 3, 4, 0.25, 0.25), *_calls([1], 4, 0.375, 4.75)],
         1.0,
