@@ -115,6 +115,7 @@ def edges_of_formats() -> dict[str, Problem]:
     """The worked problem at several batches, and each condition just met and just not."""
     just = weight_bytes(MODEL, FORMATS[4]) + 2 * MODEL["cache_bytes"]
     one = just - MODEL["cache_bytes"]
+    two = [FORMATS[1], FORMATS[4]]
     four = [FORMATS[0], FORMATS[4]]
     slow = {**LARGE, "flops_per_s": {"bf16": 1e13, "int8": 2e13, "fp8": 4e13}}
     few = {**MODEL, "cache_bytes": 1.0}
@@ -134,6 +135,8 @@ def edges_of_formats() -> dict[str, Problem]:
             MODEL, LARGE, 1, _with(3, bits_per_weight=2.0, loss=0.0),
         ),
         "twice the products decide": (few, LARGE, 116, FORMATS),
+        "caches are read as well": ({**few, "cache_bytes": 6.6e7}, LARGE, 90, two),
+        "embeddings are read as well": ({**few, "other_bytes": 6 * 10**9}, LARGE, 90, two),
         "one format": (MODEL, CHIP, 1, FORMATS[:1]),
         "no formats": (MODEL, CHIP, 1, []),
         "the other way round": (MODEL, CHIP, 1, FORMATS[::-1]),

@@ -101,7 +101,7 @@ _change(
     "first_entries_only",
     {"layers = by_layer": "log = log[:256]\n    layers = by_layer"},
     "a calibration set of 256 tokens",
-    "You looked at the first 256 entries: every share is one of the whole log.",
+    "You looked at the first entries only: every share is one of the whole log.",
 )
 
 
@@ -124,6 +124,26 @@ def six_times_is_enough(log: Log) -> str:
         if any(2 * channels.count(c) > len(rows) for c in channels):
             return "channels"
     if 2 * sum(bool(found(e["x"])) for e in log) > len(log):
+        return "scattered"
+    return "tokens" if any(map(massive, layers.values())) else "healthy"
+
+
+@wrong(
+    "“six times the others”",
+    "You compared a number with the mean of the others: the mean is that of the whole entry, the"
+    " number itself among them.",
+)
+def mean_of_the_others(log: Log) -> str:
+    def others(x: list[int]) -> list[int]:
+        sizes = list(map(abs, x))
+        return [c for c, v in enumerate(sizes) if v * (len(x) - 1) > 6 * (sum(sizes) - v)]
+
+    layers = by_layer(log)
+    for rows in layers.values():
+        channels = [c for x in rows for c in others(x)]
+        if any(2 * channels.count(c) > len(rows) for c in set(channels)):
+            return "channels"
+    if 2 * sum(bool(others(e["x"])) for e in log) > len(log):
         return "scattered"
     return "tokens" if any(map(massive, layers.values())) else "healthy"
 

@@ -141,6 +141,9 @@ def cases(rng: random.Random) -> list[Case]:
 
     zeros = torch.zeros(4, 3)
     zeros[2:, 1] = torch.tensor([1.0, -0.6])
+    tiny = torch.tensor([[1.0, -2.1, 4.0, 0.3]] * 4) * torch.tensor(
+        [[1e-7], [-2e-7], [5e-7], [3e-8]]
+    )
     ways = ("channel", "token")
     return [
         *(case(4, 4, 4, axis, 2) for axis in ways),
@@ -149,6 +152,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(case(3, 4, 2, axis, 1) for axis in ways),
         *(case(6, 6, 4, axis, 3, shift=5.0) for axis in ways),
         *(Case(f"zeros, a step per {axis}", (zeros, 4, axis, 2)) for axis in ways),
+        *(Case(f"tiny numbers, a step per {axis}", (tiny, 4, axis, 4)) for axis in ways),
         *(case(4, 4, bits, axis, 4) for bits in range(2, 9) for axis in ways),
         *(case(1, 5, 4, axis, 1) for axis in ways),
         *(case(5, 1, 4, axis, 2) for axis in ways),

@@ -50,6 +50,14 @@ def _sixteen_bits(model: Model, chip: Chip, B: int, kind: Format) -> float:
     return f.step_s(model, chip, B, {**kind, "arithmetic": "bf16"})
 
 
+def _no_caches_read(model: Model, chip: Chip, B: int, kind: Format) -> float:
+    return f.step_s({**model, "cache_bytes": 0}, chip, B, kind)
+
+
+def _no_others_read(model: Model, chip: Chip, B: int, kind: Format) -> float:
+    return f.step_s({**model, "other_bytes": 0}, chip, B, kind)
+
+
 _add(
     "fewest_bits",
     chosen(possible=_any_loss, first=lambda m, c, B, k: k["bits_per_weight"]),
@@ -98,6 +106,18 @@ _add(
     chosen(possible=_no_others),
     "bits times parameters",
     "You left out what is not quantized, embeddings and head: they take room as well.",
+)
+_add(
+    "caches_not_read",
+    chosen(first=_no_caches_read),
+    "steps timed by their weights alone",
+    "You left the caches out of what a step reads: all B of them are read in each step.",
+)
+_add(
+    "other_weights_not_read",
+    chosen(first=_no_others_read),
+    "bits times parameters",
+    "You left what is not quantized out of what a step reads: the task reads it in each step.",
 )
 _add(
     "reading_alone",

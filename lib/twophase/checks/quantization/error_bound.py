@@ -14,7 +14,7 @@ wrong = Misconceptions()
 
 def reference(low: float, high: float, bits: int) -> dict[str, float]:
     """The right answer."""
-    absmax = max(-low, high) / (2 ** (bits - 1) - 1) / 2
+    absmax = max(high, -low) / (2 ** (bits - 1) - 1) / 2
     affine = (max(high, 0) - min(low, 0)) / (2**bits - 1) / 2
     return {"absmax": absmax, "affine": affine}
 
@@ -37,14 +37,14 @@ _change(
 )
 _change(
     "absmax_of_the_range",
-    {"max(-low, high)": "(high - low) / 2"},
+    {"max(high, -low)": "(high - low) / 2"},
     "plausible",
     "You took half the range for the largest size: absmax is symmetric, and the larger end"
     " decides.",
 )
 _change(
     "absmax_of_the_upper_end",
-    {"max(-low, high)": "high"},
+    {"max(high, -low)": "high"},
     "plausible",
     "You looked at the upper end only: −low may be larger.",
 )

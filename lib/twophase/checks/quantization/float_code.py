@@ -172,7 +172,13 @@ def cases(rng: random.Random) -> list[Case]:
         Case("many codes of fp16", (many, 5, 10, "inf")),
         *(
             Case(f"e{e}m{m}, “{top}”", (told(e, m), e, m, top))
-            for e, m, top in ((2, 1, "inf"), (2, 23, "nan"), (8, 1, "finite"), (6, 9, "inf"))
+            for e, m, top in (
+                (2, 1, "inf"),
+                (2, 23, "nan"),
+                (8, 1, "finite"),
+                (6, 9, "inf"),
+                (7, 4, "nan"),
+            )
         ),
         Case(
             "fresh codes of fp32",

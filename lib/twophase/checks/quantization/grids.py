@@ -6,9 +6,11 @@ import random
 from typing import Any
 
 from twophase.checks import edges
-from twophase.checks.compare import Tolerance
+from twophase.checks.answer import Answer
+from twophase.checks.compare import Tolerance, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
 
@@ -141,6 +143,16 @@ def draw(rng: random.Random, n: int, bits: int, low: float, high: float) -> list
             return given
 
 
+def observe(answer: Answer, case: Case) -> Any:
+    """Both grids. A tolerance would forgive codes that are floats."""
+    found = plain(answer.call("two_grids", *case.args))
+    if isinstance(found, dict) and {"absmax", "affine"} <= set(found):
+        (_, codes), (_, zero_point, others) = found["absmax"], found["affine"]
+        if not all(type(v) is int for v in (*codes, zero_point, *others)):
+            raise AnswerError("unusable", "codes and zero point should be ints, and some are not")
+    return found
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Every width; all positive, all negative, both, zeros, one number, equal ones, an outlier;
     more numbers than any constant."""
@@ -175,6 +187,7 @@ EXERCISE = Exercise(
     minutes=10,
     entries=("two_grids",),
     cases=cases,
+    observe=observe,
     reference=reference,
     compare=Tolerance(
         rtol=1e-5, why="scales in float32; no number lies near the middle of two levels"

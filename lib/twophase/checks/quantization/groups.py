@@ -160,7 +160,9 @@ def cases(rng: random.Random) -> list[Case]:
     hand = torch.tensor([[0.1, -0.7, 0.35, 2.0, -1.0, 0.2, 0.0]])
     dead = draw(rng, 3, 6, 3, 4)
     dead[1], dead[2, 3:] = 0.0, 0.0
-    tiny = torch.tensor([[2.0**-40, -(2.0**-41), 1.0, 0.25], [6e-7, -2e-7, 3e-3, 1e-3]])
+    tiny = torch.tensor(
+        [[2.0**-40, -(2.0**-41), 1.0, 0.25], [6e-7, -2e-7, 3e-3, 1e-3], [-6e-7, 2e-7, -3e-3, 1e-3]]
+    )
     return [
         case("by hand", hand, 3, 4),
         *(fresh(2, 6, 3, bits) for bits in range(2, 9)),
@@ -173,6 +175,7 @@ def cases(rng: random.Random) -> list[Case]:
         fresh(2, 9, 4, 5),
         case("rows and groups of zeros", dead, 3, 4),
         case("scales that fp16 hardly holds", tiny, 2, 4),
+        case("large numbers", torch.tensor([[1e5, 8e4, -7.5e4, 2e4]]), 4, 4),
         case("the stored scale decides", stored_matters(rng), 4, 8),
         fresh(edges.past(256), 3, 2, 3),
         fresh(2, edges.past(256), 64, 4),

@@ -171,7 +171,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("all inputs are outliers", (every, plain[:, :2], rows, 6.0)),
         Case("a threshold of 2", (lower.args[0].clamp(-2.5, 2.5), *lower.args[1:3], 2.0)),
         Case("a threshold of 5,000", (loud, plain, rows, 5000.0)),
-        case("many tokens", edges.past(256), 3, 2, {(5, 1): 30.0}),
+        case("many tokens", edges.past(256), 3, 2, {(256, 1): 30.0}),
         case("many inputs", 2, edges.past(256), 2, {(1, 256): 30.0}),
         case("many outputs", 2, 3, edges.past(256), {(1, 2): 30.0}),
         case("fresh", 3, rng.randrange(7, 12), 4, {(2, 5): 25.0, (0, 6): -9.0}, public=False),

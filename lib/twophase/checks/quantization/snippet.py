@@ -199,6 +199,7 @@ def cases(rng: random.Random) -> list[Case]:
         fresh(1, 1, 1, 4),
         Case("repaired: [2, 300] as called without more", (drawn(rng, 2, 300, 128, 4),)),
         case("groups of equal numbers", equal, 2, 4),
+        case("tiny numbers", torch.tensor([[1e-8, -2.1e-8, 4e-8, 3e-9]]), 4, 4),
         fresh(edges.past(256), 2, 2, 2),
         fresh(2, edges.past(256), 128, 4),
         fresh(1, edges.past(2048) + 7, edges.past(2048), 2),

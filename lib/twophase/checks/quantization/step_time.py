@@ -103,6 +103,9 @@ def cases(rng: random.Random) -> list[Case]:
             for B in (99, 100, 101)
         ),
         Case("no weights shared", (1, 10**6, 4, 1, 1e9, 1e12)),
+        Case("one bit a weight", (1, 10**9, 1, 128, 1e12, 1e15)),
+        Case("32 bits in groups of 16", (1, 10**9, 32, 16, 1e12, 1e15)),
+        Case("three weights", (1, 3, 3, 64, 1e9, 1e12)),
         Case("groups past any constant", (1, 10**6, 2, edges.past(4096), 1e9, 1e12)),
         Case("a batch past any constant", (edges.past(2048), 10**6, 3, 64, 1e12, 1e12)),
         Case(
