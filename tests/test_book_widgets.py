@@ -348,3 +348,19 @@ def test_beyond_the_last_row_the_intensity_is_that_of_endless_rows() -> None:
     end = script.numbers(script.start())["end"]
     assert end == pytest.approx(ai.matmul_intensity(10**15, 4096, 14336), rel=1e-9)
     assert (MODELS["llama-3-8b"].D, MODELS["llama-3-8b"].F) == (4096, 14336)
+
+
+@boxes
+@pytest.mark.parametrize("width", [330, 640])
+def test_the_line_of_a_mark_runs_through_no_label_of_another(box: str, width: int) -> None:
+    play = read_spec(yaml.safe_load(BOXES[box]))
+    script = Script(play)
+    asked = "play.shown(spec, formulas, dukpy.state, dukpy.width).drawing"
+    drawn = script.ask(asked, state=script.start(), width=width)
+    lines = re.findall(r'"tp-mark" x1="([\d.]+)" x2="\1" y1="([\d.]+)"', drawn)
+    labels = re.findall(r'"tp-mark-label" x="([\d.]+)" y="([\d.]+)" [^>]*"middle">([^<]+)', drawn)
+    assert len(lines) == len(labels)
+    for x, top in lines:
+        for middle, y, label in labels:
+            beside = abs(float(x) - float(middle)) > 3.8 * len(label)  # 12 pixels high, bold
+            assert beside or float(y) < float(top), label
