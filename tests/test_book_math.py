@@ -99,3 +99,22 @@ def test_the_index_of_a_letter_with_a_bar_stands_beside_it() -> None:
 def test_a_sign_between_words_has_room_on_both_sides() -> None:
     made = book_math.mathml(r"\text{memory} - \text{weights} + -x")
     assert '<mo form="infix">−</mo><mtext>weights</mtext><mo form="infix">+</mo><mo>−</mo>' in made
+
+
+def test_bars_have_no_room_beside_them_and_are_alike() -> None:
+    for tex, bars in ((r"\max |w| \cdot |x|", 4), (r"\lVert X \rVert^2", 2), (r"\|x\|", 2)):
+        made = book_math.mathml(tex)
+        assert len(re.findall(r'lspace="0" rspace="0"[^>]*>[|‖]', made)) == bars
+        assert made.count('stretchy="false"') == bars
+    assert "stretchy" not in book_math.mathml(r"\left\lVert x \right\rVert")
+
+
+def test_a_sign_after_a_bracket_is_a_prefix() -> None:
+    assert '<mo form="prefix">−</mo>' in book_math.mathml(r"q \in \{-1, 1\}")
+
+
+@pytest.mark.parametrize(
+    ("tex", "rooms"), [(r"t \ln \frac{a}{b}", 2), (r"= \log(x)", 0), (r"2 \log_2(x)", 1)]
+)
+def test_a_logarithm_has_room_beside_letters(tex: str, rooms: int) -> None:
+    assert book_math.mathml(tex).count('<mspace width="0.1667em">') == rooms

@@ -38,6 +38,7 @@ CHARACTERS = {
 } - {chr(0x1D455), chr(0x3A2)}  # an italic h is ℎ; no letter stands there
 ACCENTS = {"ˉ", "¯", "ˆ", "^", "˜", "~", "˙", "→"}
 FUNCTIONS = {"max", "min", "argmax", "argmin", "lim", "sup", "inf", "det", "gcd", "Pr"}
+LOGARITHMS = {"ln", "log", "exp", "sin", "cos", "tanh", "tr"}
 # What docutils calls otherwise.
 SPELLINGS = {
     r"\\\\\s*\[[^\]]*\]": r"\\\\",  # the room between two lines is the style sheet's
@@ -103,13 +104,41 @@ def _refine(parent: Element) -> None:
             core.set("rspace", "0")
         if core.tag == "mo" and core.text in FUNCTIONS:
             opens = after is None or after.tag in ("mrow", "mspace") or after.text == "("
-            apart = place > 0 and _core(children[place - 1]).tag != "mo"
+            apart = place > 0 and _ends(children[place - 1])
             core.set("lspace", "0.1667em" if apart else "0")
             core.set("rspace", "0" if opens else "0.1667em")
         if core.text in ("+", "−") and place and children[place - 1].tag == "mtext":
             core.set("form", "infix")  # words count as room, after which a sign would be a prefix
+        if core.text in ("+", "−") and place and children[place - 1].text in ("(", "[", "{"):
+            core.set("form", "prefix")
+        if core.text in ("|", "‖"):  # no room beside it, and as high as its letters
+            core.set("lspace", "0")
+            core.set("rspace", "0")
+            if parent.tag != "mrow" or parent[0].text != "‖" or parent[0].get("class"):
+                core.set("stretchy", core.get("stretchy", "false" if core.text == "‖" else "true"))
     if parent.tag == "mtd" and len(children) > 1 and children[0].text == "+":
         children[0].set("form", "infix")  # a line goes on here
+    _room_for_logarithms(parent)
+
+
+def _ends(element: Element) -> bool:
+    """Whether a factor ends here, beside which a function has room."""
+    core = _core(element)
+    return core.tag not in ("mo", "mspace") or core.text in (")", "]")
+
+
+def _room_for_logarithms(parent: Element) -> None:
+    """`t \\ln x`: a thin space on each side, where a letter or number stands."""
+    children = list(parent)
+    for place, child in enumerate(children):
+        if _core(child).text not in LOGARITHMS:
+            continue
+        if place and _ends(children[place - 1]):
+            parent.insert(list(parent).index(child), Element("mspace", width="0.1667em"))
+        if place + 2 < len(children) and children[place + 1].text == "\u2061":
+            after = children[place + 2]
+            if after.tag not in ("mo", "mrow", "mspace"):
+                parent.insert(list(parent).index(after), Element("mspace", width="0.1667em"))
 
 
 def _core(element: Element) -> Element:
