@@ -147,7 +147,7 @@ def all_at_once(target: Sizes, machine: Sizes, draft: Draft, B: int, gamma: int)
     return d.tokens_per_call(draft["acceptances"], gamma) / spent
 
 
-FACTS = ("the choice", "it fits", "within 5 % of the best")
+FACTS = ("the choice", "it fits", "within 5% of the best")
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:

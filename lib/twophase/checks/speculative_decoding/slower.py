@@ -243,7 +243,7 @@ EXERCISE = Exercise(
         ),
     ),
     recall=(
-        "A draft is accepted at 80 % and generation is slower than without. Name two reasons.",
+        "A draft is accepted at 80% and generation is slower than without. Name two reasons.",
         "The draft's own steps cost too much, or verification does, as in a large batch.",
     ),
     withholds=(),
