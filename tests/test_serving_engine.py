@@ -4,14 +4,18 @@ In fp64: there two orders of the same sum never differ by as much as two logits 
 """
 
 import random
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
 
+from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.measure.events import EventLog
 from twophase.models import checkpoints
-from twophase.models.generate import complete
+from twophase.models.generate import complete, encode
+from twophase.models.quantize import quantize
+from twophase.models.quantize.directory import save
 from twophase.models.transformer import Transformer
 from twophase.serving import (
     LLM,
@@ -24,7 +28,8 @@ from twophase.serving import (
     StaticBatching,
     Status,
 )
-from twophase.serving.block_manager import check_conserved
+from twophase.serving.block_manager import BlockManager, check_conserved
+from twophase.serving.scheduler import Scheduled, Scheduler, SwapOut
 
 KINDS = ["gqa", "mla", "sliding", "local_global", "cross_layer", "linear", "ssm_attention", "moe"]
 # lengths at a block of 4: one token, one less than two blocks, two blocks, one more, many
@@ -349,3 +354,68 @@ def test_texts_go_in_and_come_out(model: Transformer) -> None:
         assert isinstance(answer.request, Request)
         assert len(answer.request.tokens) <= 8
         assert answer.text.encode() == bytes(answer.request.tokens)
+
+
+@pytest.mark.parametrize("stop", ["abc", ("abc",), ((),), (10,), (("a",),)])
+def test_stops_that_no_token_could_end_are_refused(stop) -> None:
+    with pytest.raises(ValueError, match="stop lists sequences of tokens"):
+        SamplingParams(stop=stop)
+    assert SamplingParams(stop=((10,), b"ab", [1, 2])).stop
+    with pytest.raises(ValueError, match="the seed is a whole number"):
+        SamplingParams(seed="x")  # type: ignore[arg-type]
+
+
+class Wrong(ShortestFirst):
+    """Decides once what cannot be."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def order(self, waiting):
+        if self.what == "twice" and len(waiting) < 4:  # some run already
+            self.what = "nothing"
+            return [*waiting, *waiting]
+        return super().order(waiting)
+
+    def victim(self, running):
+        if self.what in ("nobody", "raises"):
+            was, self.what = self.what, "nothing"
+            return {"nobody": None}[was]
+        return running[0]
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+@pytest.mark.parametrize("what", ["twice", "nobody", "raises"])
+def test_after_a_policy_that_failed_everything_is_said_as_before(
+    model: Transformer, what: str, preemption: str
+) -> None:
+    config = replace(TIGHT, preemption=preemption, prefix_caching=True)
+    engine = Engine(model, config, policy=Wrong(what))
+    params = SamplingParams(max_tokens=9)
+    asked = [engine.add(prompt, params) for prompt in prompts()]
+    with pytest.raises((ValueError, KeyError)):
+        engine.run()
+    assert not engine.runner.slots  # type: ignore[attr-defined]
+    check_conserved(engine.blocks)
+    engine.run()
+    for number, prompt in zip(asked, prompts(), strict=True):
+        assert engine.requests[number].tokens == alone(model, prompt, params)
+
+
+def test_a_swap_puts_aside_what_is_computed_and_no_more() -> None:
+    blocks = BlockManager(4, 2)
+    scheduler = Scheduler(EngineConfig(4, 2, preemption="swap"), blocks)
+    request = Request(0, (1, 2, 3, 4, 5, 6, 7), SamplingParams())
+    blocks.allocate(0, 3)
+    scheduler.running, request.n_computed, request.status = [request], 3, Status.RUNNING
+    blocks.append(0, 3, 4)  # room for tokens that the pass would have read
+    made = Scheduled()
+    scheduler._preempt(request, made)
+    assert made.moves == [SwapOut(request, (0, 1))]
+
+
+def test_what_was_quantized_is_served(tmp_path) -> None:
+    small = quantize(checkpoints.load("draft"), "nearest", IntegerFormat(8, 64, False))
+    save(small, tmp_path / "few", {})
+    found = LLM(tmp_path / "few", n_blocks=8).generate(["def f("], SamplingParams(max_tokens=6))
+    assert found[0].request.tokens == alone(small, list(encode("def f(")), SamplingParams(6))

@@ -124,7 +124,15 @@ class Engine:
     def step(self) -> list[Request]:
         """One pass: read what the scheduler says, draw a token for each request that is read to its
         end, and give those that have ended now."""
-        made = self.scheduler.schedule(self.clock())
+        try:
+            made = self.scheduler.schedule(self.clock())
+        except BaseException:  # a policy raised: moves are lost, and nobody's blocks are sure
+            waiting, running = (
+                list(self.scheduler.waiting),
+                dict.fromkeys(self.scheduler.running, 0),
+            )
+            self._start_over(Scheduled(running, preempted=waiting))
+            raise
         if self.log is not None:
             note_schedule(self.log, made, self.scheduler)
         try:

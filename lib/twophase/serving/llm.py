@@ -10,6 +10,8 @@ import torch
 from twophase.models import checkpoints, hugging_face
 from twophase.models.corpus import END
 from twophase.models.generate import decode, encode
+from twophase.models.pruning import directory as pruned
+from twophase.models.quantize import directory as quantized
 from twophase.models.transformer import Transformer
 from twophase.serving.engine import Engine
 from twophase.serving.request import Request, SamplingParams
@@ -46,8 +48,9 @@ class Answer:
 class LLM:
     """A model that answers many prompts at once.
 
-    `checkpoint`: the name of a model of the course, a Hugging Face directory, or a Transformer,
-    whose tokens then are bytes. Further options are those of `EngineConfig`.
+    `checkpoint`: the name of a model of the course, a Hugging Face directory, one that `twophase
+    quantize` or `prune` wrote, or a Transformer, whose tokens then are bytes. Further options are
+    those of `EngineConfig`.
     """
 
     def __init__(
@@ -61,10 +64,15 @@ class LLM:
         self.texts: _Texts = _Bytes()
         if isinstance(checkpoint, Transformer):
             self.model = checkpoint
-        elif Path(checkpoint).is_dir():
-            self.model = hugging_face.load(checkpoint, dtype=dtype)
-            self.texts = hugging_face.Tokenizer(Path(checkpoint), self.model.config.V)
-            self.stops = tuple((t,) for t in hugging_face.stop_tokens(Path(checkpoint)))
+        elif (folder := Path(checkpoint)).is_dir():
+            self.model = _load(folder, dtype)
+            written = quantized.is_quantized(folder) or pruned.is_pruned(folder)
+            if written and not (folder / "tokenizer.json").is_file():
+                self.stops = ((END,),)  # of the course: its tokens are bytes
+            else:
+                self.texts = hugging_face.Tokenizer(folder, self.model.config.V)
+                if (folder / "config.json").is_file():
+                    self.stops = tuple((t,) for t in hugging_face.stop_tokens(folder))
         else:
             self.model = checkpoints.load(str(checkpoint), dtype=dtype or torch.float32)
             self.stops = ((END,),)
@@ -99,3 +107,12 @@ class LLM:
             ends = [s for s in request.params.stop if tuple(tokens[-len(s) :]) == tuple(s)]
             tokens = tokens[: -max(map(len, ends))]
         return self.texts.decode(tokens)
+
+
+def _load(folder: Path, dtype: torch.dtype | None) -> Transformer:
+    """The model of a directory, whoever wrote it."""
+    if quantized.is_quantized(folder):
+        return quantized.load(folder, dtype)
+    if pruned.is_pruned(folder):
+        return pruned.load(folder, dtype)
+    return hugging_face.load(folder, dtype=dtype)

@@ -40,6 +40,15 @@ class SamplingParams:
         whole("max_tokens", self.max_tokens, 0)
         whole("n, the number of answers,", self.n, 1)
         check_sampling(self.temperature, self.top_k, self.top_p)
+        if self.seed is not None:
+            whole("the seed", self.seed, -(2**63))
+        for stop in [self.stop] if isinstance(self.stop, str) else self.stop:
+            tokens = () if isinstance(stop, str) or not isinstance(stop, Sequence) else stop
+            if not tokens or not all(hasattr(token, "__index__") for token in tokens):
+                raise ValueError(
+                    f"stop lists sequences of tokens, as in ((10, 10),), none of them empty; got"
+                    f" {stop!r}: a text has to be encoded."
+                )
 
 
 @dataclass(eq=False)

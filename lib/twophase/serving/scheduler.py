@@ -143,7 +143,10 @@ class Scheduler:
                 made.moves += [CopyBlock(*copy) for copy in copies]
                 made.n_new[request] = n
                 return
-            self._preempt(self.policy.victim(tuple(self.running)), made)
+            victim = self.policy.victim(tuple(self.running))
+            if victim not in self.running:
+                raise ValueError(f"a policy's victim is one of those that run; got {victim!r}.")
+            self._preempt(victim, made)
 
     def _share(self, request: Request, made: Scheduled) -> int:
         """How many of its missing tokens a request may read in this pass."""
@@ -160,7 +163,10 @@ class Scheduler:
             tuple(self.waiting), tuple(self.running), self.config.max_seqs, now_s
         ):
             return
-        for request in list(self.policy.order(tuple(self.waiting))):
+        order = list(self.policy.order(tuple(self.waiting)))
+        if len(set(order)) < len(order) or not set(order) <= set(self.waiting):
+            raise ValueError("a policy orders those that wait, each once at most.")
+        for request in order:
             if self.seats_taken + request.params.n > self.config.max_seqs:
                 return
             if not self._start(request, made):
@@ -202,7 +208,8 @@ class Scheduler:
         made.preempted.append(request)
         if self.config.preemption == "swap" and request.n_computed:
             self.saved[request] = request.n_computed
-            made.moves.append(SwapOut(request, tuple(self.blocks.tables[request.id])))
+            held = self.blocks.blocks_for(request.n_computed)  # behind them nothing is written yet
+            made.moves.append(SwapOut(request, tuple(self.blocks.tables[request.id][:held])))
         self.requeue(request)
         request.preemptions += 1
 
