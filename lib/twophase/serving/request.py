@@ -42,13 +42,18 @@ class SamplingParams:
         check_sampling(self.temperature, self.top_k, self.top_p)
         if self.seed is not None:
             whole("the seed", self.seed, -(2**63))
-        for stop in [self.stop] if isinstance(self.stop, str) else self.stop:
-            tokens = () if isinstance(stop, str) or not isinstance(stop, Sequence) else stop
-            if not tokens or not all(hasattr(token, "__index__") for token in tokens):
-                raise ValueError(
-                    f"stop lists sequences of tokens, as in ((10, 10),), none of them empty; got"
-                    f" {stop!r}: a text has to be encoded."
-                )
+        _check_stop(self.stop)
+
+
+def _check_stop(stop: object) -> None:
+    """ValueError unless these are sequences of tokens."""
+    for one in stop if isinstance(stop, Sequence) and not isinstance(stop, str) else [stop]:
+        tokens = one if isinstance(one, Sequence) and not isinstance(one, str) else ()
+        if not tokens or not all(hasattr(token, "__index__") for token in tokens):
+            raise ValueError(
+                "stop lists sequences of tokens, as in ((10, 10),), none of them empty; got"
+                f" {one!r}: a text has to be encoded."
+            )
 
 
 @dataclass(eq=False)
