@@ -54,7 +54,8 @@ class Library:
         self._places: dict[int, list[tuple[dict[str, Any], str]]] = {}
         for names in map(vars, self.modules.values()):
             for name, value in names.items():
-                if callable(value) or hasattr(value, "serial"):  # or a compiled loop
+                # or a compiled loop, or a table of answers
+                if callable(value) or hasattr(value, "serial") or isinstance(value, dict):
                     self._places.setdefault(id(value), []).append((names, name))
 
     def replace(self, found: Any, stub: Any) -> None:
@@ -105,6 +106,10 @@ def _empty(thing: Any, message: str, depth: int = 0) -> None:
     elif isinstance(thing, type):
         for value in list(vars(thing).values()):
             _empty(value, message, depth + 1)
+    elif isinstance(thing, dict):
+        for value in thing.values():
+            _empty(value, message, depth + 1)
+        thing.clear()
     for inner in _wrapped(thing):
         _empty(inner, message, depth + 1)
     if hasattr(thing, "cache_clear"):
