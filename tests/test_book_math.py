@@ -99,6 +99,7 @@ def test_the_index_of_a_letter_with_a_bar_stands_beside_it() -> None:
 def test_a_sign_between_words_has_room_on_both_sides() -> None:
     made = book_math.mathml(r"\text{memory} - \text{weights} + -x")
     assert '<mo form="infix">−</mo><mtext>weights</mtext><mo form="infix">+</mo><mo>−</mo>' in made
+    assert '<mo form="infix">=</mo>' in book_math.mathml(r"\text{price} = \text{hours}")
 
 
 def test_bars_have_no_room_beside_them_and_are_alike() -> None:

@@ -38,6 +38,7 @@ CHARACTERS = {
 } - {chr(0x1D455), chr(0x3A2)}  # an italic h is ℎ; no letter stands there
 ACCENTS = {"ˉ", "¯", "ˆ", "^", "˜", "~", "˙", "→"}
 FUNCTIONS = {"max", "min", "argmax", "argmin", "lim", "sup", "inf", "det", "gcd", "Pr"}
+BETWEEN = set("+−=≈<>≤≥⋅×")
 LOGARITHMS = {"ln", "log", "exp", "sin", "cos", "tanh", "tr"}
 # What docutils calls otherwise.
 SPELLINGS = {
@@ -107,7 +108,7 @@ def _refine(parent: Element) -> None:
             apart = place > 0 and _ends(children[place - 1])
             core.set("lspace", "0.1667em" if apart else "0")
             core.set("rspace", "0" if opens else "0.1667em")
-        if core.text in ("+", "−") and place and children[place - 1].tag == "mtext":
+        if core.text in BETWEEN and place and children[place - 1].tag == "mtext":
             core.set("form", "infix")  # words count as room, after which a sign would be a prefix
         if core.text in ("+", "−") and place and children[place - 1].text in ("(", "[", "{"):
             core.set("form", "prefix")
