@@ -227,6 +227,8 @@ LABELS = (  # no number in them
     "sharding-which_layout",
     "quantization-activation_log",
     "quantization-choose",
+    "pruning-healing_log",
+    "speculative_decoding-slower",
 )
 
 
