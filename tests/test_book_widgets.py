@@ -213,6 +213,7 @@ def draft_length(gamma: int, kept: float, dear: float, B: int, S: int) -> Number
     )
     return {
         "tokens": speculation.expected_tokens(kept / 100, gamma),
+        "held": a.step_weight_bytes(B, 2) + B * a.cache_bytes(S),
         "price": price,
         "gain": speculation.speedup(kept / 100, gamma, dear / 100, price),
     }

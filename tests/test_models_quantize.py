@@ -186,5 +186,5 @@ def test_what_cannot_be_quantized_is_refused() -> None:
         quantize(quantize(model, "nearest", FOUR), "nearest", FOUR)
     with pytest.raises(ValueError, match="one format"):
         save(model, Path("nowhere"), {})
-    with pytest.raises(ValueError, match="at least one window"):
+    with pytest.raises(ValueError, match="windows of 4 tokens, and the text has 3"):
         windows([1, 2, 3], 1, 4)

@@ -237,11 +237,17 @@ def two_ways(D: int, F: int, n_axes: int, n_in: int) -> Any:
 
 
 def after_the_cut(model: Sizes, kept: Sizes, B: int, S: int, width: int, bytes_per_s: float) -> Any:
+    # no architecture of ours is without layers or channels: one of them is counted, and taken off
+    none = {name for name in ("L", "F") if kept.get(name) == 0}
+    kept = kept | dict.fromkeys(none, 1)
     left = pruning.pruned(Architecture("exercise", **model, tied_embeddings=True), **kept)
     sizes = {name: getattr(left, name) for name in "LDFNKHV"}
-    params = transformer_params(**sizes, tied=True)
+    params, cache = transformer_params(**sizes, tied=True), left.cache_bytes(S, width)
+    if "F" in none:
+        params -= 3 * left.L * left.D
+    if "L" in none:
+        params, cache = left.V * left.D, 0
     weights = kv_cache.weight_bytes(params, width)
-    cache = left.cache_bytes(S, width)
     step_s = lt.memory_step_time_s(weights, B, cache, bytes_per_s)
     return {"params": params, "bytes": weights, "step_s": step_s}
 
@@ -319,8 +325,8 @@ def quantized_step_s(B: int, n: int, bits: int, group: int, W: float, C: float) 
 
 
 def stops_paying(bits: int, group: int, C: int, W: int) -> Any:
-    each = quantization.integer_bits_per_weight(Fraction(bits), group)
-    return math.ceil(quantization.tokens_where_it_stops_paying(each, C, W))
+    each = quantization.integer_bits_per_weight(Fraction(bits), Fraction(group))
+    return math.ceil(quantization.tokens_where_it_stops_paying(each, Fraction(C), Fraction(W)))
 
 
 THEORY: dict[str, Callable[..., Any]] = {

@@ -106,7 +106,7 @@ def _empty(thing: Any, message: str, depth: int = 0) -> None:
     elif isinstance(thing, type):
         for value in list(vars(thing).values()):
             _empty(value, message, depth + 1)
-    elif isinstance(thing, dict):
+    elif isinstance(thing, dict) and not depth:  # a table; a class's own dicts name other classes
         for value in thing.values():
             _empty(value, message, depth + 1)
         thing.clear()
