@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from twophase.serving import BlockManager, NoFreeBlocks
-from twophase.serving.block_manager import check_conserved, prefix_keys
+from twophase.serving.block_manager import check_conserved
+from twophase.serving.prefixes import prefix_keys
 
 SIZE = 3
 
@@ -16,9 +17,11 @@ SIZE = 3
 class Blocks(RuleBasedStateMachine):
     """Sequences of tokens in blocks, beside what they should hold."""
 
+    index = "hash"
+
     def __init__(self) -> None:
         super().__init__()
-        self.manager = BlockManager(7, SIZE, prefix_caching=True)
+        self.manager = BlockManager(7, SIZE, prefix_caching=True, prefix_index=self.index)
         self.cells: dict[tuple[int, int], int] = {}  # (block, place) -> token
         self.held: dict[int, list[int]] = {}
         self.n = 0
@@ -26,8 +29,7 @@ class Blocks(RuleBasedStateMachine):
     def _write(self, seq: int, tokens: Sequence[int]) -> None:
         start = len(self.held[seq])
         for source, target in self.manager.append(seq, start, len(tokens)):
-            for place in range(SIZE):
-                self.cells[target, place] = self.cells.get((source, place), -1)
+            self._copy(source, target)
         table = self.manager.tables[seq]
         for i, token in enumerate(tokens, start):
             assert self.manager.ref_count[table[i // SIZE]] == 1  # nobody else's
@@ -35,19 +37,26 @@ class Blocks(RuleBasedStateMachine):
         self.held[seq] += tokens
         self.manager.remember(seq, self.held[seq])
 
+    def _copy(self, source: int, target: int) -> None:
+        for place in range(SIZE):
+            self.cells[target, place] = self.cells.get((source, place), -1)
+
     @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=8))
     def begin(self, tokens: list[int]) -> None:
-        shared = self.manager.match(tokens)
-        assert len(shared) * SIZE < len(tokens)
+        found = self.manager.find(tokens)
+        assert found.n_tokens < len(tokens)
+        assert list(found.blocks) == self.manager.match(tokens)
         before = self.manager.n_free
         try:
-            self.manager.allocate(self.n, len(tokens), shared)
+            table = self.manager.allocate(self.n, len(tokens), found.blocks, found.partial)
         except NoFreeBlocks:
             assert self.manager.n_free == before
             assert self.n not in self.manager.tables
             return
-        self.held[self.n] = tokens[: len(shared) * SIZE]
-        self._write(self.n, tokens[len(shared) * SIZE :])
+        if found.partial is not None:
+            self._copy(found.partial, table[len(found.blocks)])
+        self.held[self.n] = tokens[: found.n_tokens]
+        self._write(self.n, tokens[found.n_tokens :])
         self.n += 1
 
     @rule(data=st.data(), tokens=st.lists(st.integers(0, 1), min_size=1, max_size=4))
@@ -79,6 +88,29 @@ class Blocks(RuleBasedStateMachine):
             self.manager.free(seq)
             del self.held[seq]
 
+    @rule()
+    def compact(self) -> None:
+        held = self.manager.n_blocks - self.manager.n_free
+        copies = self.manager.compact()
+        for copy in copies:
+            self._copy(*copy)
+        assert {block for table in self.manager.tables.values() for block in table} == set(
+            range(held)
+        )
+        assert all(target < held <= source for source, target in copies)
+        assert not self.manager.compact()
+
+    @invariant()
+    def remembered(self) -> None:
+        """What is found is what was written there."""
+        for first in (0, 1):
+            tokens = [first, *[0, 1] * 6]
+            found = self.manager.find(tokens)
+            last = () if found.partial is None else (found.partial,)
+            blocks = (*found.blocks, *last)
+            there = [self.cells[blocks[i // SIZE], i % SIZE] for i in range(found.n_tokens)]
+            assert there == tokens[: found.n_tokens]
+
     @invariant()
     def conserved(self) -> None:
         check_conserved(self.manager)
@@ -91,13 +123,21 @@ class Blocks(RuleBasedStateMachine):
             assert found == tokens
 
 
-TestBlocks = Blocks.TestCase
-TestBlocks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+class InATree(Blocks):
+    """The same, found to the last token."""
+
+    index = "radix"
+
+
+TestBlocks, TestInATree = Blocks.TestCase, InATree.TestCase
+for case in (TestBlocks, TestInATree):
+    case.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.more
-def test_a_hundred_thousand_operations_conserve_blocks() -> None:
-    many = type("Many", (Blocks.TestCase,), {})
+@pytest.mark.parametrize("machine", [Blocks, InATree])
+def test_a_hundred_thousand_operations_conserve_blocks(machine: type) -> None:
+    many = type("Many", (machine.TestCase,), {})
     many.settings = settings(max_examples=1000, stateful_step_count=100, deadline=None)
     many().runTest()
 

@@ -148,6 +148,44 @@ def test_a_shared_prefix_is_read_once_and_changes_no_token(model: Transformer, s
     assert engine.requests[1].n_shared == shared // 4 * 4
 
 
+@pytest.mark.parametrize("shared", [7, 8, 9])
+def test_in_a_tree_a_prefix_is_found_to_its_last_token(model: Transformer, shared: int) -> None:
+    """The rest of its last block is copied, and overwritten from there on."""
+    start, log = prompts()[4][:shared], EventLog()
+    asked = [(start + [65] * n, SamplingParams(max_tokens=9)) for n in (3, 0, 5)]
+    config = EngineConfig(40, 4, 1, 16, prefix_caching=True, prefix_index="radix")
+    engine = Engine(model, config, log=log)
+    for one in asked:
+        engine.add(*one)
+    found = [request.tokens for request in engine.run()]
+    assert found == [alone(model, *one) for one in asked]
+    assert [engine.requests[i].n_shared for i in (1, 2)] == [shared - 1, shared + 3]
+    assert len(log.select("copy_block")) == ((shared - 1) % 4 > 0) + ((shared + 3) % 4 > 0)
+    talk = (*asked[0][0], *found[0])  # the same person goes on
+    again = engine.add(talk, SamplingParams(max_tokens=4))
+    engine.run()
+    assert engine.requests[again].n_shared == len(talk) - 1
+    assert engine.requests[again].tokens == alone(model, list(talk), SamplingParams(max_tokens=4))
+
+
+def test_compaction_moves_what_lies_high_and_changes_no_token(
+    models: dict[str, Transformer],
+) -> None:
+    for name in ("gqa", "mla", "ssm_attention"):
+        model, asked, log = models[name], asked_for((14, 3, 20, 3, 18)), EventLog()
+        engine = Engine(model, EngineConfig(40, 4, 5, 64), log=log)
+        for prompt, params in asked:
+            engine.add(prompt, params)
+        for _ in range(5):  # two have ended, and left holes
+            engine.step()
+        held = {block for table in engine.blocks.tables.values() for block in table}
+        high = sum(block >= len(held) for block in held)
+        assert engine.compact() == high > 0
+        assert len(log.select("copy_block")) == high
+        assert [request.tokens for request in engine.run()] == [alone(model, *one) for one in asked]
+        assert engine.blocks.n_free == 40
+
+
 @pytest.mark.parametrize("name", ["gqa", "mla", "ssm_attention"])
 @pytest.mark.parametrize("n_prompt", [7, 8])
 def test_several_answers_share_the_prompt_and_part_by_copy_on_write(

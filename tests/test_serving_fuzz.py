@@ -4,6 +4,7 @@ Small models with random weights, in fp64: what is held is an identity, which tr
 hold better.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import hypothesis.strategies as st
@@ -80,6 +81,7 @@ deeds = st.lists(
         st.tuples(st.just("step"), WHOLE(1, 4)),
         st.tuples(st.just("abort"), WHOLE(0, 30)),
         st.tuples(st.just("fork"), WHOLE(0, 30)),
+        st.tuples(st.just("compact"), st.none()),
     ),
     min_size=3,
     max_size=25,
@@ -111,6 +113,8 @@ def serve(name: str, config: EngineConfig, policy: type, todo: list) -> Engine:
         elif what == "step":
             for _ in range(how):
                 engine.step()
+        elif what == "compact":
+            engine.compact()
         elif how in engine.requests and what == "abort":
             engine.abort(how)
         elif how in engine.requests:
@@ -156,11 +160,16 @@ def test_whatever_happens_each_says_what_it_says_alone(
 
 @pytest.mark.parametrize("name", STATELESS)
 @draws(12)
-@given(config=configs, policy=st.sampled_from(POLICIES), todo=deeds)
+@given(
+    config=configs,
+    index=st.sampled_from(["hash", "radix"]),
+    policy=st.sampled_from(POLICIES),
+    todo=deeds,
+)
 def test_prefixes_found_in_blocks_of_others_change_nothing(
-    name: str, config: EngineConfig, policy: type, todo: list
+    name: str, config: EngineConfig, index: str, policy: type, todo: list
 ) -> None:
-    shared = EngineConfig(**{**vars(config), "prefix_caching": True})
+    shared = replace(config, prefix_caching=True, prefix_index=index)
     hold(name, serve(name, shared, policy, todo))
 
 

@@ -9,6 +9,7 @@ preempted and come back; it forks where several answers are wanted; it finishes,
 blocks are free again.
 """
 
+from twophase.serving.beam_search import Hypothesis, beam_search
 from twophase.serving.block_manager import BlockManager, NoFreeBlocks
 from twophase.serving.engine import Engine
 from twophase.serving.llm import LLM
@@ -29,6 +30,7 @@ __all__ = [
     "DynamicBatching",
     "Engine",
     "EngineConfig",
+    "Hypothesis",
     "NoFreeBlocks",
     "Policy",
     "Request",
@@ -37,4 +39,5 @@ __all__ = [
     "ShortestFirst",
     "StaticBatching",
     "Status",
+    "beam_search",
 ]

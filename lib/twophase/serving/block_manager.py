@@ -5,14 +5,17 @@ Only numbers of blocks are moved here; what lies in them is the model runner's. 
 block is either free or counted once by each table that names it: that is what the tests hold.
 """
 
-import hashlib
-from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from twophase.kernels.span import whole
+from twophase.serving.prefixes import Found, HashIndex, PrefixIndex
+from twophase.serving.radix import RadixTree
 
 Copy = tuple[int, int]  # from a block to a block, before anything is written
+Evict = Callable[[Iterator[int]], int]  # which of some blocks, longest free first, is forgotten
+INDEXES: dict[str, Callable[[int], PrefixIndex]] = {"hash": HashIndex, "radix": RadixTree}
 
 
 class NoFreeBlocks(Exception):
@@ -22,21 +25,33 @@ class NoFreeBlocks(Exception):
 class BlockManager:
     """The blocks of a pool, shared out to sequences that are known by a number.
 
-    `prefix_caching`: full blocks keep the tokens they stand for when they become free, until
-    somebody else needs the room, the one that was free longest first (and of one sequence the last
-    first); a prompt that begins alike takes them back. ValueError for sizes below 1.
+    `prefix_caching`: blocks keep the tokens they stand for when they become free, until somebody
+    else needs the room; a prompt that begins alike takes them back. `prefix_index`: how they are
+    found, "hash" (full blocks) or "radix" (to the last token). `evict`: who of those that nobody
+    holds is forgotten first; as it stands the one that was free longest, and of one sequence the
+    last; in a tree what nothing lies behind. ValueError for sizes below 1, or another index.
     """
 
-    def __init__(self, n_blocks: int, block_size: int, *, prefix_caching: bool = False) -> None:
+    def __init__(
+        self,
+        n_blocks: int,
+        block_size: int,
+        *,
+        prefix_caching: bool = False,
+        prefix_index: str = "hash",
+        evict: Evict = next,
+    ) -> None:
         self.n_blocks = whole("the number of blocks", n_blocks, 1)
         self.block_size = whole("the block size", block_size, 1)
-        self.prefix_caching = prefix_caching
+        self.prefix_caching, self.evict = prefix_caching, evict
+        if prefix_index not in INDEXES:
+            raise ValueError(f"an index is one of {', '.join(INDEXES)}; got {prefix_index!r}.")
+        self.index = INDEXES[prefix_index](block_size)
         self.ref_count = [0] * n_blocks
+        self.hits = [0] * n_blocks  # how often what a block stands for was found
         self.tables: dict[int, list[int]] = {}
         # in the order in which they are taken; dicts are ordered, and any can be taken out
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(n_blocks))
-        self._keys: dict[int, bytes] = {}  # full blocks, and what they stand for
-        self._found: dict[bytes, int] = {}  # the same, the other way
 
     @property
     def n_free(self) -> int:
@@ -51,21 +66,23 @@ class BlockManager:
         """Whether so many blocks are free."""
         return n_blocks <= self.n_free
 
-    def match(self, tokens: Sequence[int]) -> list[int]:
-        """The blocks that hold the beginning of `tokens`, full blocks only, and never all of it: a
-        pass must read at least one token to have something to say."""
-        found: list[int] = []
+    def find(self, tokens: Sequence[int]) -> Found:
+        """How much of `tokens` others have left, and where; never all of it: a pass must read at
+        least one token to have something to say."""
         if not self.prefix_caching:
-            return found
-        for key in prefix_keys(tokens[: len(tokens) - 1], self.block_size):
-            block = self._found.get(key)
-            if block is None:
-                break
-            found.append(block)
-        return found
+            return Found()
+        return self.index.find(tokens[: len(tokens) - 1])
 
-    def allocate(self, seq: int, n_tokens: int, shared: Sequence[int] = ()) -> list[int]:
-        """The table of a new sequence: blocks that `match` found, then free ones up to n_tokens.
+    def match(self, tokens: Sequence[int]) -> list[int]:
+        """Of what `find` finds, the full blocks, which a new sequence takes as they are."""
+        return list(self.find(tokens).blocks)
+
+    def allocate(
+        self, seq: int, n_tokens: int, shared: Sequence[int] = (), partial: int | None = None
+    ) -> list[int]:
+        """The table of a new sequence: blocks that `match` found, then free ones up to n_tokens. A
+        `partial` block that was found is to be copied to the first of these, before anything is
+        written.
 
         ValueError if the sequence has a table. NoFreeBlocks, and nothing taken, if too few are
         free.
@@ -79,6 +96,11 @@ class BlockManager:
         for block in shared:
             self._free.pop(block, None)
             self.ref_count[block] += 1
+            self.hits[block] += 1
+        if partial is not None:
+            self.hits[partial] += 1
+            if partial in self._free:
+                self._free.move_to_end(partial)
         self.tables[seq] = [*shared, *(self._take() for _ in range(n_new))]
         return self.tables[seq]
 
@@ -111,13 +133,10 @@ class BlockManager:
         return copies
 
     def remember(self, seq: int, tokens: Sequence[int]) -> None:
-        """Note what the full blocks of a sequence stand for, as far as its `tokens` are computed.
+        """Note what the blocks of a sequence stand for, as far as its `tokens` are computed.
         Of two blocks that stand for the same, the first is found."""
-        if not self.prefix_caching:
-            return
-        for key, block in zip(prefix_keys(tokens, self.block_size), self._table(seq), strict=False):
-            if key not in self._found and block not in self._keys:
-                self._found[key], self._keys[block] = block, key
+        if self.prefix_caching:
+            self.index.add(tokens, self._table(seq))
 
     def fork(self, parent: int, child: int) -> None:
         """A second sequence on the same blocks. ValueError if it has a table."""
@@ -139,29 +158,68 @@ class BlockManager:
             raise ValueError(f"sequence {seq} has no blocks: allocate some first.")
         return self.tables[seq]
 
+    def compact(self) -> list[Copy]:
+        """Bring what is held to the blocks with the lowest numbers: copies, to be made in this
+        order. What was remembered in a block that is copied to is forgotten.
+
+        A pool that is to shrink needs this. Nobody else does: one free block is as good as another.
+        """
+        n_held = self.n_blocks - self.n_free
+        holes = [block for block in range(n_held) if not self.ref_count[block]]
+        high = [block for block in range(n_held, self.n_blocks) if self.ref_count[block]]
+        copies = list(zip(high, holes, strict=True))
+        for source, target in copies:
+            self._forget(target)
+            if source in self.index:
+                self.index.rename(source, target)
+            self.ref_count[target], self.ref_count[source] = self.ref_count[source], 0
+            self.hits[target], self.hits[source] = self.hits[source], 0
+            del self._free[target]
+            self._put_first(source)
+        moved = dict(copies)
+        for table in self.tables.values():
+            table[:] = [moved.get(block, block) for block in table]
+        return copies
+
     def _take(self) -> int:
-        block, _ = self._free.popitem(last=False)
-        if (key := self._keys.pop(block, None)) is not None:
-            del self._found[key]
+        block = next(iter(self._free))
+        if block in self.index:  # those that stand for nothing come before all others
+            block = self._choose(block)
+        self._forget(block)
+        del self._free[block]
         self.ref_count[block] = 1
         return block
+
+    def _choose(self, first: int) -> int:
+        """Which of the free blocks, all remembered, is given up; the first, with all behind it,
+        where somebody holds a block behind each of them."""
+        may_go = (block for block in self._free if self.index.may_go(block))
+        one = next(may_go, None)
+        if one is None:
+            return first
+        block = self.evict(chain([one], may_go))
+        if block not in self._free:
+            raise ValueError(f"a rule of eviction gives one of the blocks it got, not {block!r}.")
+        return block
+
+    def _forget(self, block: int) -> None:
+        """What a block stood for cannot be found any more, nor what lies behind it."""
+        self.hits[block] = 0
+        for lost in self.index.drop(block):
+            if lost in self._free:
+                self._put_first(lost)
+
+    def _put_first(self, block: int) -> None:
+        """A free block that stands for nothing is taken before the others."""
+        self._free[block] = None
+        self._free.move_to_end(block, last=False)
 
     def _release(self, block: int) -> None:
         self.ref_count[block] -= 1
         if self.ref_count[block] == 0:
             self._free[block] = None
-            if block not in self._keys:  # nobody will ask for it: take it before the others
-                self._free.move_to_end(block, last=False)
-
-
-def prefix_keys(tokens: Sequence[int], block_size: int) -> Iterator[bytes]:
-    """What each full block of a sequence stands for: a digest of its tokens and of all before them,
-    since a key depends on everything that its token has seen."""
-    key = b""
-    for start in range(0, len(tokens) - block_size + 1, block_size):
-        block = array("q", tokens[start : start + block_size])
-        key = hashlib.sha256(key + block.tobytes()).digest()
-        yield key
+            if block not in self.index:
+                self._put_first(block)
 
 
 def check_conserved(manager: BlockManager) -> None:

@@ -53,7 +53,12 @@ class Engine:
                 "layers of this model keep a state, which no block holds: a shared prefix would"
                 " leave it empty. Take prefix_caching=False."
             )
-        self.blocks = BlockManager(c.n_blocks, c.block_size, prefix_caching=c.prefix_caching)
+        self.blocks = BlockManager(
+            c.n_blocks,
+            c.block_size,
+            prefix_caching=c.prefix_caching,
+            prefix_index=c.prefix_index,
+        )
         self.scheduler = Scheduler(c, self.blocks, policy)
         self.log, self.clock = log, clock or _since_now()
         self.requests: dict[int, Request] = {}
@@ -144,7 +149,8 @@ class Engine:
         now_s = self.clock()
         for request, n in made.n_new.items():
             request.n_computed += n
-            self.blocks.remember(request.id, request.all_tokens[: request.n_computed])
+            if request.n_computed % self.config.block_size < n:  # a block is full
+                self._remember(request)
         ended = []
         for request, row in logits.items():
             for one in self._answers(request):
@@ -225,7 +231,23 @@ class Engine:
         for request in set(self.scheduler.saved) - set(self._aside):
             del self.scheduler.saved[request]  # nobody has put it aside
 
+    def _remember(self, request: Request) -> None:
+        """Let others find what a request has computed."""
+        if self.config.prefix_caching:
+            tokens = request.all_tokens[: request.n_computed]
+            self.blocks.remember(request.id, tokens)
+
+    def compact(self) -> int:
+        """Bring what is held to the blocks with the lowest numbers; how many were copied."""
+        copies = self.blocks.compact()
+        for source, target in copies:
+            self.runner.copy_block(source, target)
+            self._note("copy_block", source=source, target=target)
+        return len(copies)
+
     def _finish(self, request: Request, reason: str | None = None) -> None:
+        if request.status is Status.RUNNING:
+            self._remember(request)
         self.runner.unseat(request.id)
         self.scheduler.stop(request)
         self.scheduler.saved.pop(request, None)

@@ -1,6 +1,8 @@
 """A scheduler's decision as events of the log."""
 
 from twophase.measure.events import EventLog
+from twophase.serving.block_manager import BlockManager
+from twophase.serving.request import Request
 from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler
 
 
@@ -14,12 +16,17 @@ def note_schedule(log: EventLog, made: Scheduled, scheduler: Scheduler) -> None:
         if isinstance(move, CopyBlock):
             log.write("copy_block", source=move.source, target=move.target)
     if made.n_new:
-        log.write(
-            "pass",
-            requests=[request.id for request in made.n_new],
-            starts=[request.n_computed for request in made.n_new],
-            n_new=list(made.n_new.values()),
-            tables=[list(scheduler.blocks.tables[request.id]) for request in made.n_new],
-            waiting=len(scheduler.waiting),
-            free_blocks=scheduler.blocks.n_free,
-        )
+        note_pass(log, made.n_new, scheduler.blocks, len(scheduler.waiting))
+
+
+def note_pass(log: EventLog, n_new: dict[Request, int], blocks: BlockManager, waiting: int) -> None:
+    """Write down who reads how many tokens now, and in which blocks."""
+    log.write(
+        "pass",
+        requests=[request.id for request in n_new],
+        starts=[request.n_computed for request in n_new],
+        n_new=list(n_new.values()),
+        tables=[list(blocks.tables[request.id]) for request in n_new],
+        waiting=waiting,
+        free_blocks=blocks.n_free,
+    )

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twophase.kernels.span import whole
-from twophase.serving.block_manager import BlockManager
+from twophase.serving.block_manager import INDEXES, BlockManager
 from twophase.serving.policy import ContinuousBatching, Policy
+from twophase.serving.prefixes import Found
 from twophase.serving.request import Request, Status
 
 PREEMPTIONS = ("recompute", "swap")
@@ -24,7 +25,8 @@ class EngineConfig:
     `n_blocks` blocks of `block_size` tokens; at most `max_seqs` sequences run at once, and a pass
     reads at most `max_batched_tokens` tokens. `chunked_prefill`: prompts may be cut to fit that
     budget; without, a longer one has a pass to itself. `prefix_caching`: blocks are shared by
-    prompts that begin alike. `reserve`: take all blocks that a request may need when it is
+    prompts that begin alike, `prefix_index`: found by "hash", full blocks, or in a "radix" tree, to
+    the last token. `reserve`: take all blocks that a request may need when it is
     admitted, as a contiguous cache does. `preemption`: "recompute" reads a sequence again that had
     to give way, "swap" keeps its blocks elsewhere. `batch_invariant`: each token in calls of its
     own, so that an answer's bits do not depend on its company. ValueError for what is out of range.
@@ -36,6 +38,7 @@ class EngineConfig:
     max_batched_tokens: int = 256
     chunked_prefill: bool = True
     prefix_caching: bool = False
+    prefix_index: str = "hash"
     reserve: bool = False
     preemption: str = "recompute"
     batch_invariant: bool = False
@@ -43,6 +46,10 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name in ("n_blocks", "block_size", "max_seqs", "max_batched_tokens"):
             whole(name, getattr(self, name), 1)
+        if self.prefix_index not in INDEXES:
+            raise ValueError(
+                f"prefix_index is one of {', '.join(INDEXES)}; got {self.prefix_index!r}."
+            )
         if self.preemption not in PREEMPTIONS:
             raise ValueError(
                 f"preemption is one of {', '.join(PREEMPTIONS)}; got {self.preemption!r}."
@@ -180,15 +187,17 @@ class Scheduler:
     def _start(self, request: Request, made: Scheduled) -> bool:
         """Admit one request, if there are tokens and blocks for it."""
         saved = self.saved.get(request, 0)
-        shared = [] if saved else self.blocks.match(request.all_tokens)
-        request.n_computed = request.n_shared = saved or len(shared) * self.blocks.block_size
+        known = Found() if saved else self.blocks.find(request.all_tokens)
+        request.n_computed = request.n_shared = saved or known.n_tokens
         n = self._share(request, made)
         held = request.n_computed + n
         wanted = max(held, request.longest) if self.config.reserve else held
-        if n == 0 or not self._fits(wanted, shared):
+        if n == 0 or not self._fits(wanted, known.blocks):
             request.n_computed = request.n_shared = 0
             return False
-        table = self.blocks.allocate(request.id, wanted, shared)
+        table = self.blocks.allocate(request.id, wanted, known.blocks, known.partial)
+        if known.partial is not None:
+            made.moves.append(CopyBlock(known.partial, table[len(known.blocks)]))
         if self.saved.pop(request, 0):
             made.moves.append(SwapIn(request, tuple(table)))
         self.waiting.remove(request)
