@@ -90,7 +90,8 @@ def test_preempted_requests_say_what_the_naive_loop_says(
     model, asked = models[name], asked_for()
     config = EngineConfig(11, 4, 4, 11, preemption=preemption)
     found, engine = served(model, config, asked)
-    assert sum(request.preemptions for request in engine.requests.values()) > 0
+    preemptions = sum(request.preemptions for request in engine.requests.values())
+    assert (preemptions > 0) == (name != "linear")  # states take no blocks
     assert found == [alone(model, *one) for one in asked]
 
 

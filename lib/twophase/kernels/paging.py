@@ -28,8 +28,10 @@ class FlatSpan:
     """The n new tokens of a pass over several sequences, in one row: sequence i holds `starts[i]`
     tokens, and its `n_new[i]` ≥ 1 new ones follow those of the sequence before it.
 
-    `tables[i]` lists its blocks, `slots[i]` its place among states. ValueError if a table ends
-    before its sequence does, or the lists are not of one length.
+    `tables[i]` lists its blocks, of which those that no query sees may be anything; `slots[i]` is
+    its place among states. `block_size` 0: no layer keeps tokens, and tables are empty.
+    `in_windows`: the same tokens for layers with a window whose blocks are others. ValueError if a
+    table ends before its sequence does, or the lists are not of one length.
     """
 
     starts: tuple[int, ...]
@@ -38,6 +40,7 @@ class FlatSpan:
     slots: tuple[int, ...]
     block_size: int
     device: torch.device | str | None = None
+    in_windows: "FlatSpan | None" = None
     # what layers ask of a pass that is padded: here nothing pads, and nothing branches
     real: None = field(default=None, init=False)
     tree: None = field(default=None, init=False)
@@ -49,7 +52,7 @@ class FlatSpan:
         if not self.n_new or min(self.n_new) < 1 or min(self.starts) < 0:
             raise ValueError(f"each sequence of a pass brings at least one token; got {self.n_new}")
         for end, table in zip(self.ends, self.tables, strict=True):
-            if end > len(table) * self.block_size:
+            if self.block_size and end > len(table) * self.block_size:
                 raise ValueError(
                     f"a sequence of {end} tokens does not fit into its {len(table)} blocks of"
                     f" {self.block_size}: allocate more before the pass."
@@ -99,10 +102,11 @@ class FlatSpan:
         ]
         return torch.tensor(places, device=self.device)  # [n]
 
-    def blocks(self, i: int) -> torch.Tensor:
-        """The blocks that sequence i fills, if only in part, after the pass: int64."""
-        n = -(-self.ends[i] // self.block_size)
-        return torch.tensor(self.tables[i][:n], device=self.device)  # [blocks]
+    def blocks(self, i: int, first: int = 0) -> torch.Tensor:
+        """The blocks that sequence i fills, if only in part, after the pass, from that of its token
+        `first` on: int64."""
+        begin, end = first // self.block_size, -(-self.ends[i] // self.block_size)
+        return torch.tensor(self.tables[i][begin:end], device=self.device)  # [blocks]
 
 
 class PagedKV(KVCache):
@@ -120,7 +124,7 @@ class PagedKV(KVCache):
         """What the queries q [1, n, N, H] of a flat span find, each in its own sequence.
 
         Sequences with one new token read their blocks where they lie, all in one call; those with
-        more gather theirs first: T queries share that copy.
+        more gather theirs first, as far as their windows reach: T queries share that copy.
         """
         out = q.new_empty(*q.shape[:3], self.values.shape[3])  # [1, n, N, Hv]
         reads_in_place = q.device.type == "cpu" and self.keys.dtype in STORED
@@ -140,16 +144,32 @@ class PagedKV(KVCache):
             )  # [decoding, 1, N, Hv]
             out[0, rows] = found[:, 0].to(out.dtype)
         for i in set(range(len(span.n_new))) - set(alone):
-            keys, values = (self.gather(held, span, i).to(q.dtype) for held in self.held)
+            seen = 0 if window is None else max(0, span.starts[i] - window + 1)
+            keys, values = (self.gather(held, span, i, seen).to(q.dtype) for held in self.held)
             out[:, parts[i]] = causal_attention(
                 q[:, parts[i]], keys, values, window=window, **options
             )  # [1, T, N, Hv]
         return out
 
     @staticmethod
-    def gather(held: torch.Tensor, span: Any, i: int) -> torch.Tensor:
-        """A copy of what sequence i holds, in order: [1, S, ...]."""
-        return held[span.blocks(i)].flatten(0, 1)[None, : span.ends[i]]  # [1, S, ...]
+    def gather(held: torch.Tensor, span: Any, i: int, first: int = 0) -> torch.Tensor:
+        """A copy of what sequence i holds from token `first` on, in order: [1, S, ...]."""
+        before, held = first % span.block_size, held[span.blocks(i, first)].flatten(0, 1)
+        return held[None, before : before + span.ends[i] - first]  # [1, S, ...]
+
+
+class WindowKV(PagedKV):
+    """The pool of a layer with a window, in blocks that only such layers use."""
+
+    def write(self, first: torch.Tensor, second: torch.Tensor, span: Any) -> None:
+        """As in `PagedKV`, where the span says for windows."""
+        super().write(first, second, span.in_windows)
+
+    def attend(
+        self, q: torch.Tensor, span: Any, *, window: int | None = None, **options: Any
+    ) -> torch.Tensor:
+        """As in `PagedKV`."""
+        return super().attend(q, span.in_windows, window=window, **options)
 
 
 class PagedLatents(LatentCache):

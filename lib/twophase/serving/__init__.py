@@ -11,6 +11,7 @@ blocks are free again.
 
 from twophase.serving.beam_search import Hypothesis, beam_search
 from twophase.serving.block_manager import BlockManager, NoFreeBlocks
+from twophase.serving.config import EngineConfig
 from twophase.serving.engine import Engine
 from twophase.serving.llm import LLM
 from twophase.serving.policy import (
@@ -21,7 +22,7 @@ from twophase.serving.policy import (
     StaticBatching,
 )
 from twophase.serving.request import Request, SamplingParams, Status
-from twophase.serving.scheduler import EngineConfig, Scheduler
+from twophase.serving.scheduler import Scheduler
 
 __all__ = [
     "LLM",

@@ -13,6 +13,7 @@ from twophase.kernels.span import whole
 from twophase.serving.prefixes import Found, HashIndex, PrefixIndex
 from twophase.serving.radix import RadixTree
 
+GONE = -1  # in a table: a block that was given back, and is not read any more
 Copy = tuple[int, int]  # from a block to a block, before anything is written
 Evict = Callable[[Iterator[int]], int]  # which of some blocks, longest free first, is forgotten
 INDEXES: dict[str, Callable[[int], PrefixIndex]] = {"hash": HashIndex, "radix": RadixTree}
@@ -77,6 +78,28 @@ class BlockManager:
         """Of what `find` finds, the full blocks, which a new sequence takes as they are."""
         return list(self.find(tokens).blocks)
 
+    def peak(self, n_tokens: int, n_new: int) -> int:
+        """Blocks that a sequence holds at most until it has so many tokens, if no pass reads more
+        than `n_new` of them."""
+        return self.blocks_for(n_tokens)
+
+    def wanted(self, n_tokens: int, longest: int) -> int:
+        """Tokens that are given room at once where all that a sequence may need is reserved."""
+        return max(n_tokens, longest)
+
+    def blocks_to_start(self, start: int, n_tokens: int, shared: Sequence[int] = ()) -> int:
+        """Free blocks that a new sequence takes, of whose `n_tokens` the first `start` are there:
+        remembered ones among the shared leave the free ones, too."""
+        revived = sum(self.ref_count[block] == 0 for block in shared)
+        return max(0, self.blocks_for(n_tokens) - len(shared)) + revived
+
+    def readmit(self, seq: int, start: int, n_tokens: int) -> list[int]:
+        """The table of a sequence that comes back, with `start` tokens that were put aside."""
+        return self.allocate(seq, n_tokens)
+
+    def pass_over(self, seq: int, n_computed: int) -> None:
+        """A pass is over: nothing is given back here, since every token is read again."""
+
     def allocate(
         self, seq: int, n_tokens: int, shared: Sequence[int] = (), partial: int | None = None
     ) -> list[int]:
@@ -90,9 +113,9 @@ class BlockManager:
         if seq in self.tables:
             raise ValueError(f"sequence {seq} has blocks: free them before it is allocated again.")
         n_new = max(0, self.blocks_for(n_tokens) - len(shared))
-        revived = sum(self.ref_count[block] == 0 for block in shared)
-        if not self.can_allocate(n_new + revived):
-            raise NoFreeBlocks(f"{n_new + revived} blocks are needed, and {self.n_free} are free.")
+        needed = self.blocks_to_start(0, n_tokens, shared)
+        if not self.can_allocate(needed):
+            raise NoFreeBlocks(f"{needed} blocks are needed, and {self.n_free} are free.")
         for block in shared:
             self._free.pop(block, None)
             self.ref_count[block] += 1
@@ -143,15 +166,18 @@ class BlockManager:
         if child in self.tables:
             raise ValueError(f"sequence {child} has blocks, and cannot become a fork.")
         self.tables[child] = list(self._table(parent))
-        for block in self.tables[child]:
+        for block in self._held(child):
             self.ref_count[block] += 1
 
     def free(self, seq: int) -> None:
         """Give back all blocks of a sequence; shared ones stay with the others. The last comes
         first among those that are taken next: a beginning is worth more than an end."""
-        for block in reversed(self._table(seq)):
+        for block in reversed(self._held(seq)):
             self._release(block)
         del self.tables[seq]
+
+    def _held(self, seq: int) -> list[int]:
+        return [block for block in self._table(seq) if block != GONE]
 
     def _table(self, seq: int) -> list[int]:
         if seq not in self.tables:
@@ -225,10 +251,11 @@ class BlockManager:
 def check_conserved(manager: BlockManager) -> None:
     """AssertionError unless every block is free or held, as often as tables name it."""
     counts = [0] * manager.n_blocks
-    for table in manager.tables.values():
+    tables = [[block for block in table if block != GONE] for table in manager.tables.values()]
+    for table in tables:
         for block in table:
             counts[block] += 1
     assert counts == manager.ref_count
     assert manager.n_free == counts.count(0)
-    for table in manager.tables.values():
+    for table in tables:
         assert len(set(table)) == len(table)

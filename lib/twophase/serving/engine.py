@@ -14,13 +14,14 @@ import torch
 from twophase.kernels.sampling import sample
 from twophase.measure.events import EventLog
 from twophase.models.transformer import Transformer
-from twophase.serving.block_manager import BlockManager
+from twophase.serving.config import EngineConfig
 from twophase.serving.model_runner import ModelRunner
 from twophase.serving.notes import note_schedule
 from twophase.serving.policy import Policy
 from twophase.serving.request import Request, SamplingParams, Status, check_prompt
 from twophase.serving.runner import Runner
-from twophase.serving.scheduler import CopyBlock, EngineConfig, Scheduled, Scheduler, SwapOut
+from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler, SwapOut
+from twophase.serving.window_blocks import Room, plain_blocks, room_for
 
 IDLE_S = 0.001
 
@@ -43,9 +44,16 @@ class Engine:
         clock: Callable[[], float] | None = None,
     ) -> None:
         c = self.config = config or EngineConfig()
+        room = Room(plain_blocks(c))
         if isinstance(model, Transformer):
+            room = room_for(c, model.config)
             model = ModelRunner(
-                model, c.n_blocks, c.block_size, c.max_seqs, batch_invariant=c.batch_invariant
+                model,
+                c.n_blocks,
+                c.block_size,
+                c.max_seqs,
+                batch_invariant=c.batch_invariant,
+                window_blocks=room.windows.n_blocks if room.windows else 0,
             )
         self.runner: Runner = model
         if c.prefix_caching and self.runner.has_states:
@@ -53,13 +61,8 @@ class Engine:
                 "layers of this model keep a state, which no block holds: a shared prefix would"
                 " leave it empty. Take prefix_caching=False."
             )
-        self.blocks = BlockManager(
-            c.n_blocks,
-            c.block_size,
-            prefix_caching=c.prefix_caching,
-            prefix_index=c.prefix_index,
-        )
-        self.scheduler = Scheduler(c, self.blocks, policy)
+        self.blocks, self.windows = room
+        self.scheduler = Scheduler(c, self.blocks, policy, self.windows)
         self.log, self.clock = log, clock or _since_now()
         self.requests: dict[int, Request] = {}
         self._aside: dict[Request, list[torch.Tensor]] = {}  # what a swap put aside
@@ -142,13 +145,15 @@ class Engine:
             note_schedule(self.log, made, self.scheduler)
         try:
             self._move(made)
-            logits = self.runner.run(made.n_new, self.blocks.tables) if made.n_new else {}
+            logits = self._run(made.n_new) if made.n_new else {}
         except BaseException:  # what is half written is read again
             self._start_over(made)
             raise
         now_s = self.clock()
         for request, n in made.n_new.items():
             request.n_computed += n
+            for manager in self.scheduler.managers:
+                manager.pass_over(request.id, request.n_computed)
             if request.n_computed % self.config.block_size < n:  # a block is full
                 self._remember(request)
         ended = []
@@ -184,6 +189,11 @@ class Engine:
         self._split(parent, child)
         return child.id
 
+    def _run(self, n_new: dict[Request, int]) -> dict[Request, torch.Tensor]:
+        if self.windows is None:
+            return self.runner.run(n_new, self.blocks.tables)
+        return self.runner.run(n_new, self.blocks.tables, self.windows.tables)
+
     def _split(self, parent: Request, child: Request) -> None:
         self.scheduler.fork(parent, child)
         self.runner.seat(child.id)
@@ -213,12 +223,15 @@ class Engine:
             self.runner.seat(request.id)
         for move in made.moves:
             if isinstance(move, CopyBlock):
-                self.runner.copy_block(*move)
-            elif isinstance(move, SwapOut):
-                self._aside[move.request] = self.runner.save(move.request.id, move.table)
+                self._copy(*move)
+                continue
+            windowed = (move.window_table,) if self.windows else ()
+            if isinstance(move, SwapOut):
+                saved = self.runner.save(move.request.id, move.table, *windowed)
+                self._aside[move.request] = saved
             else:
                 saved = self._aside.pop(move.request)
-                self.runner.restore(move.request.id, move.table, saved)
+                self.runner.restore(move.request.id, move.table, saved, *windowed)
         for request in made.preempted:
             self.runner.unseat(request.id)
 
@@ -241,9 +254,18 @@ class Engine:
         """Bring what is held to the blocks with the lowest numbers; how many were copied."""
         copies = self.blocks.compact()
         for source, target in copies:
-            self.runner.copy_block(source, target)
+            self._copy(source, target)
             self._note("copy_block", source=source, target=target)
-        return len(copies)
+        windowed = self.windows.compact() if self.windows else []
+        for source, target in windowed:
+            self._copy(source, target, windowed=True)
+        return len(copies) + len(windowed)
+
+    def _copy(self, source: int, target: int, windowed: bool = False) -> None:
+        if windowed:
+            self.runner.copy_window_block(source, target)
+        else:
+            self.runner.copy_block(source, target)
 
     def _finish(self, request: Request, reason: str | None = None) -> None:
         if request.status is Status.RUNNING:

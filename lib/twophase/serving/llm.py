@@ -13,9 +13,9 @@ from twophase.models.generate import decode, encode
 from twophase.models.pruning import directory as pruned
 from twophase.models.quantize import directory as quantized
 from twophase.models.transformer import Transformer
+from twophase.serving.config import EngineConfig
 from twophase.serving.engine import Engine
 from twophase.serving.request import Request, SamplingParams
-from twophase.serving.scheduler import EngineConfig
 
 
 class _Texts(Protocol):

@@ -4,7 +4,7 @@ Layers are those of the plain model. They ask their `Step` where keys and values
 of blocks in place of a cache; so whatever a model is made of, it is served.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,7 +12,7 @@ import torch
 
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
-from twophase.kernels.paging import FlatSpan, PagedKV, PagedLatents, SlotStates
+from twophase.kernels.paging import FlatSpan, PagedKV, PagedLatents, SlotStates, WindowKV
 from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.kernels.store import Store
@@ -20,9 +20,12 @@ from twophase.models.config import Config
 from twophase.models.step import Step
 from twophase.models.stores import state_shapes
 from twophase.models.transformer import Transformer
+from twophase.serving.block_manager import GONE
 from twophase.serving.request import Request
+from twophase.serving.windows import windows_kept
 
 Pools = dict[int, Store]
+Tables = tuple[dict[int, list[int]], dict[int, list[int]] | None]  # and those of windows
 
 
 @dataclass
@@ -50,7 +53,8 @@ class ModelRunner:
     tokens, `max_seqs` slots for each that keeps a state.
 
     `dtype`: of keys, values and latents; that of the weights if not said. `batch_invariant`: each
-    token in calls of its own. ValueError for a model that reads both ways.
+    token in calls of its own. `window_blocks`: as many blocks of their own for layers with a window
+    (0: they share those of the others). ValueError for a model that reads both ways.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ModelRunner:
         *,
         dtype: torch.dtype | None = None,
         batch_invariant: bool = False,
+        window_blocks: int = 0,
     ) -> None:
         if not model.config.causal:
             raise ValueError("a model that reads both ways fills in masks: it cannot be served.")
@@ -70,7 +75,9 @@ class ModelRunner:
         self.batch_invariant = batch_invariant
         dtype = dtype or model.embed_tokens.weight.dtype
         sizes = n_blocks, block_size, max_seqs
-        self.pools = new_pools(model.config, *sizes, dtype, model.device)
+        self.pools = new_pools(model.config, *sizes, dtype, model.device, window_blocks)
+        if not self._of_kind(PagedKV, PagedLatents):
+            self.block_size = 0  # nothing lies in blocks
         self.slots: dict[int, int] = {}  # of sequences that run
         self._free_slots = list(range(max_seqs))
 
@@ -98,6 +105,12 @@ class ModelRunner:
     def copy_block(self, source: int, target: int) -> None:
         """Copy what lies in a block, in all layers."""
         for pool in self._of_kind(PagedKV, PagedLatents):
+            if not isinstance(pool, WindowKV):
+                pool.copy_row(source, target)
+
+    def copy_window_block(self, source: int, target: int) -> None:
+        """The same in the layers whose blocks are their own."""
+        for pool in self._of_kind(WindowKV):
             pool.copy_row(source, target)
 
     def copy_state(self, source: int, target: int) -> None:
@@ -105,37 +118,60 @@ class ModelRunner:
         for pool in self._of_kind(SlotStates):
             pool.copy_row(self.slots[source], self.slots[target])
 
-    def save(self, seq: int, table: Sequence[int]) -> list[torch.Tensor]:
+    def save(
+        self, seq: int, table: Sequence[int], window_table: Sequence[int] = ()
+    ) -> list[torch.Tensor]:
         """What a sequence holds in its blocks and its slot, as copies."""
-        rows = list(table)
-        saved = [held[rows] for pool in self._of_kind(PagedKV, PagedLatents) for held in pool.held]
+        saved = [
+            held[rows]  # [blocks, block_size, ...]
+            for pool, rows in self._rows(table, window_table)
+            for held in pool.held
+        ]
         slot = self.slots[seq]
         return saved + [held[slot].clone() for p in self._of_kind(SlotStates) for held in p.held]
 
-    def restore(self, seq: int, table: Sequence[int], saved: Sequence[torch.Tensor]) -> None:
+    def restore(
+        self,
+        seq: int,
+        table: Sequence[int],
+        saved: Sequence[torch.Tensor],
+        window_table: Sequence[int] = (),
+    ) -> None:
         """Put back what `save` gave, into these blocks and the sequence's slot."""
         copies = iter(saved)
-        for pool in self._of_kind(PagedKV, PagedLatents):
+        for pool, rows in self._rows(table, window_table):
             for held in pool.held:
                 blocks = next(copies)  # [blocks, block_size, ...]
-                held[list(table)[: len(blocks)]] = blocks
+                held[rows[: len(blocks)]] = blocks
         for pool in self._of_kind(SlotStates):
             for held in pool.held:
                 held[self.slots[seq]] = next(copies)
+
+    def _rows(
+        self, table: Sequence[int], window_table: Sequence[int]
+    ) -> Iterator[tuple[Store, list[int]]]:
+        """The pools of tokens, and what a sequence holds in each."""
+        for pool in self._of_kind(PagedKV, PagedLatents):
+            blocks = window_table if isinstance(pool, WindowKV) else table
+            yield pool, [block for block in blocks if block != GONE]
 
     def _of_kind(self, *kinds: type[Store]) -> list[Store]:
         return [pool for pool in self.pools.values() if isinstance(pool, kinds)]
 
     @torch.inference_mode()
     def run(
-        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+        self,
+        n_new: dict[Request, int],
+        tables: dict[int, list[int]],
+        window_tables: dict[int, list[int]] | None = None,
     ) -> dict[Request, torch.Tensor]:
         """Read `n_new` of the missing tokens of each request, and give the logits [V] after the
         last one of those whose tokens are all read then."""
+        both = tables, window_tables
         if self.batch_invariant:
-            return self._one_by_one(n_new, tables)
+            return self._one_by_one(n_new, both)
         requests = list(n_new)
-        span = self._span(requests, [r.n_computed for r in requests], list(n_new.values()), tables)
+        span = self._span(requests, [r.n_computed for r in requests], list(n_new.values()), both)
         tokens = [t for r, n in n_new.items() for t in _next(r, r.n_computed, n)]
         x = self._stream(span, tokens)  # [1, n, D]
         last = [i for i, r in enumerate(requests) if r.n_missing == n_new[r]]
@@ -143,9 +179,7 @@ class ModelRunner:
         logits = self.model.logits(x[:, rows])[0] if rows else ()  # [finishing, V]
         return {requests[i]: row for i, row in zip(last, logits, strict=True)}
 
-    def _one_by_one(
-        self, n_new: dict[Request, int], tables: dict[int, list[int]]
-    ) -> dict[Request, torch.Tensor]:
+    def _one_by_one(self, n_new: dict[Request, int], tables: Tables) -> dict[Request, torch.Tensor]:
         """The same, each token in calls of its own, as if it were alone."""
         logits = {}
         for request, n in n_new.items():
@@ -161,16 +195,17 @@ class ModelRunner:
         requests: Sequence[Request],
         starts: Sequence[int],
         n_new: Sequence[int],
-        tables: dict[int, list[int]],
+        tables: Tables,
     ) -> FlatSpan:
-        return FlatSpan(
-            tuple(starts),
-            tuple(n_new),
-            tuple(tuple(tables[r.id]) for r in requests),
-            tuple(self.slots[r.id] for r in requests),
-            self.block_size,
-            self.model.device,
-        )
+        slots = tuple(self.slots[r.id] for r in requests)
+
+        def span(tables: dict[int, list[int]], other: FlatSpan | None = None) -> FlatSpan:
+            of_each = tuple(tuple(tables[r.id]) for r in requests)
+            place = slots, self.block_size, self.model.device
+            return FlatSpan(tuple(starts), tuple(n_new), of_each, *place, other)
+
+        every, windows = tables
+        return span(every, None if windows is None else span(windows))
 
     def _stream(self, span: FlatSpan, tokens: Sequence[int]) -> torch.Tensor:
         """The stream after the last norm, [1, n, D]."""
@@ -189,10 +224,12 @@ def new_pools(
     max_seqs: int,
     dtype: torch.dtype,
     device: torch.device | str | None,
+    window_blocks: int = 0,
 ) -> Pools:
-    """An empty pool for each layer that keeps something of its own. A layer with a window keeps
-    every token: its blocks are those of the others."""
+    """An empty pool for each layer that keeps something of its own; `window_blocks` blocks where
+    nobody sees more than a window of it, if there are any, else as many as elsewhere."""
     pools: Pools = {}
+    windows = windows_kept(config) if window_blocks else {}
     for layer, kind in enumerate(config.mixers):
         c = config.at(layer)
         if config.source(layer) != layer:
@@ -202,6 +239,8 @@ def new_pools(
         elif kind == "mla" and c.mla is not None:
             rows = n_blocks, block_size, c.mla.R, c.mla.rope_dim
             pools[layer] = PagedLatents(*rows, dtype, device)
+        elif windows.get(layer):
+            pools[layer] = WindowKV(window_blocks, block_size, c.K, c.H, dtype, device)
         else:
             pools[layer] = PagedKV(n_blocks, block_size, c.K, c.H, dtype, device)
     return pools

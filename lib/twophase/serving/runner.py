@@ -32,16 +32,31 @@ class Runner(Protocol):
     def copy_block(self, source: int, target: int) -> None:
         """Copy a block."""
 
+    def copy_window_block(self, source: int, target: int) -> None:
+        """Copy a block of the layers with a window, where these have their own."""
+
     def copy_state(self, source: int, target: int) -> None:
         """Copy the states of a sequence."""
 
-    def save(self, seq: int, table: Sequence[int]) -> list[torch.Tensor]:
+    def save(
+        self, seq: int, table: Sequence[int], window_table: Sequence[int] = ()
+    ) -> list[torch.Tensor]:
         """What a sequence holds."""
 
-    def restore(self, seq: int, table: Sequence[int], saved: Sequence[torch.Tensor]) -> None:
+    def restore(
+        self,
+        seq: int,
+        table: Sequence[int],
+        saved: Sequence[torch.Tensor],
+        window_table: Sequence[int] = (),
+    ) -> None:
         """Put it back."""
 
     def run(
-        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+        self,
+        n_new: dict[Request, int],
+        tables: dict[int, list[int]],
+        window_tables: dict[int, list[int]] | None = None,
     ) -> dict[Request, torch.Tensor]:
-        """Logits [V] of each request whose tokens are all read after this pass."""
+        """Logits [V] of each request whose tokens are all read after this pass. `window_tables`: of
+        the layers with a window, where these have their own."""

@@ -5,60 +5,14 @@ Before each pass: those that run go first, one token each if they decode; what i
 budget goes to prompts, in chunks, and to whoever waits. When blocks run out, somebody gives way.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from twophase.kernels.span import whole
-from twophase.serving.block_manager import INDEXES, BlockManager
+from twophase.serving.block_manager import BlockManager
+from twophase.serving.config import EngineConfig
 from twophase.serving.policy import ContinuousBatching, Policy
 from twophase.serving.prefixes import Found
 from twophase.serving.request import Request, Status
-
-PREEMPTIONS = ("recompute", "swap")
-
-
-@dataclass(frozen=True)
-class EngineConfig:
-    """What an engine may use.
-
-    `n_blocks` blocks of `block_size` tokens; at most `max_seqs` sequences run at once, and a pass
-    reads at most `max_batched_tokens` tokens. `chunked_prefill`: prompts may be cut to fit that
-    budget; without, a longer one has a pass to itself. `prefix_caching`: blocks are shared by
-    prompts that begin alike, `prefix_index`: found by "hash", full blocks, or in a "radix" tree, to
-    the last token. `reserve`: take all blocks that a request may need when it is
-    admitted, as a contiguous cache does. `preemption`: "recompute" reads a sequence again that had
-    to give way, "swap" keeps its blocks elsewhere. `batch_invariant`: each token in calls of its
-    own, so that an answer's bits do not depend on its company. ValueError for what is out of range.
-    """
-
-    n_blocks: int = 256
-    block_size: int = 16
-    max_seqs: int = 16
-    max_batched_tokens: int = 256
-    chunked_prefill: bool = True
-    prefix_caching: bool = False
-    prefix_index: str = "hash"
-    reserve: bool = False
-    preemption: str = "recompute"
-    batch_invariant: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("n_blocks", "block_size", "max_seqs", "max_batched_tokens"):
-            whole(name, getattr(self, name), 1)
-        if self.prefix_index not in INDEXES:
-            raise ValueError(
-                f"prefix_index is one of {', '.join(INDEXES)}; got {self.prefix_index!r}."
-            )
-        if self.preemption not in PREEMPTIONS:
-            raise ValueError(
-                f"preemption is one of {', '.join(PREEMPTIONS)}; got {self.preemption!r}."
-            )
-        if self.max_batched_tokens < self.max_seqs:
-            raise ValueError(
-                f"a pass must be able to read a token of each of {self.max_seqs} sequences: take"
-                f" max_batched_tokens of at least so many; got {self.max_batched_tokens}."
-            )
 
 
 class CopyBlock(NamedTuple):
@@ -66,6 +20,7 @@ class CopyBlock(NamedTuple):
 
     source: int
     target: int
+    windowed: bool = False  # of the layers with a window
 
 
 class SwapOut(NamedTuple):
@@ -73,6 +28,7 @@ class SwapOut(NamedTuple):
 
     request: Request
     table: tuple[int, ...]
+    window_table: tuple[int, ...] = ()
 
 
 class SwapIn(NamedTuple):
@@ -80,6 +36,7 @@ class SwapIn(NamedTuple):
 
     request: Request
     table: tuple[int, ...]
+    window_table: tuple[int, ...] = ()
 
 
 @dataclass
@@ -104,9 +61,14 @@ class Scheduler:
     """The queue, those that run, and the rule that makes a pass of them."""
 
     def __init__(
-        self, config: EngineConfig, blocks: BlockManager, policy: Policy | None = None
+        self,
+        config: EngineConfig,
+        blocks: BlockManager,
+        policy: Policy | None = None,
+        windows: BlockManager | None = None,
     ) -> None:
-        self.config, self.blocks = config, blocks
+        self.config, self.blocks, self.windows = config, blocks, windows
+        self.managers = [blocks] if windows is None else [blocks, windows]
         self.policy: Policy = ContinuousBatching() if policy is None else policy
         self.waiting: list[Request] = []
         self.running: list[Request] = []
@@ -114,13 +76,16 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request. ValueError for one that could never run."""
-        needed = self.blocks.blocks_for(request.longest)
-        if needed > self.blocks.n_blocks:
-            raise ValueError(
-                f"a prompt of {len(request.prompt)} tokens and {request.params.max_tokens} new ones"
-                f" need {needed} blocks, and the pool has {self.blocks.n_blocks}: take a larger"
-                " pool, or ask for less."
-            )
+        longest = request.longest
+        chunk = self.config.max_batched_tokens if self.config.chunked_prefill else longest
+        for manager in self.managers:
+            needed = manager.peak(longest, chunk)
+            if needed > manager.n_blocks:
+                raise ValueError(
+                    f"a prompt of {len(request.prompt)} tokens and {request.params.max_tokens} new"
+                    f" ones need {needed} blocks, and the pool has {manager.n_blocks}: take a"
+                    " larger pool, or ask for less."
+                )
         if request.params.n > self.config.max_seqs:
             raise ValueError(
                 f"{request.params.n} answers need as many seats, and there are"
@@ -144,16 +109,23 @@ class Scheduler:
             n = self._share(request, made)
             if n == 0:
                 return
-            needed = self.blocks.blocks_to_append(request.id, request.n_computed, n)
-            if self.blocks.can_allocate(needed):
-                copies = self.blocks.append(request.id, request.n_computed, n)
-                made.moves += [CopyBlock(*copy) for copy in copies]
+            if self._can_append(request, n):
+                for manager in self.managers:
+                    for copy in manager.append(request.id, request.n_computed, n):
+                        made.moves.append(CopyBlock(*copy, manager is self.windows))
                 made.n_new[request] = n
                 return
             victim = self.policy.victim(tuple(self.running))
             if victim not in self.running:
                 raise ValueError(f"a policy's victim is one of those that run; got {victim!r}.")
             self._preempt(victim, made)
+
+    def _can_append(self, request: Request, n: int) -> bool:
+        """Whether there are blocks for the next n tokens of a running request."""
+        return all(
+            manager.can_allocate(manager.blocks_to_append(request.id, request.n_computed, n))
+            for manager in self.managers
+        )
 
     def _share(self, request: Request, made: Scheduled) -> int:
         """How many of its missing tokens a request may read in this pass."""
@@ -191,15 +163,11 @@ class Scheduler:
         request.n_computed = request.n_shared = saved or known.n_tokens
         n = self._share(request, made)
         held = request.n_computed + n
-        wanted = max(held, request.longest) if self.config.reserve else held
-        if n == 0 or not self._fits(wanted, known.blocks):
+        wanted = self.blocks.wanted(held, request.longest) if self.config.reserve else held
+        if n == 0 or not self._fits(saved, wanted, held, known):
             request.n_computed = request.n_shared = 0
             return False
-        table = self.blocks.allocate(request.id, wanted, known.blocks, known.partial)
-        if known.partial is not None:
-            made.moves.append(CopyBlock(known.partial, table[len(known.blocks)]))
-        if self.saved.pop(request, 0):
-            made.moves.append(SwapIn(request, tuple(table)))
+        self._allocate(request, wanted, held, known, made)
         self.waiting.remove(request)
         self.running.append(request)
         request.status = Status.RUNNING
@@ -207,9 +175,28 @@ class Scheduler:
         made.n_new[request] = n
         return True
 
-    def _fits(self, n_tokens: int, shared: Sequence[int]) -> bool:
-        revived = sum(self.blocks.ref_count[block] == 0 for block in shared)
-        return self.blocks.can_allocate(self.blocks.blocks_for(n_tokens) - len(shared) + revived)
+    def _fits(self, saved: int, wanted: int, held: int, known: Found) -> bool:
+        needed = self.blocks.blocks_to_start(saved, wanted, known.blocks)
+        if self.windows is not None:
+            windows_needed = self.windows.blocks_to_start(saved, held)
+            if not self.windows.can_allocate(windows_needed):
+                return False
+        return self.blocks.can_allocate(needed)
+
+    def _allocate(
+        self, request: Request, wanted: int, held: int, known: Found, made: Scheduled
+    ) -> None:
+        """Tables for a request that joins, and what is copied or brought back into them."""
+        if saved := self.saved.pop(request, 0):
+            table = self.blocks.readmit(request.id, saved, wanted)
+            windowed = self.windows.readmit(request.id, saved, held) if self.windows else []
+            made.moves.append(SwapIn(request, tuple(table), tuple(windowed)))
+            return
+        table = self.blocks.allocate(request.id, wanted, known.blocks, known.partial)
+        if known.partial is not None:
+            made.moves.append(CopyBlock(known.partial, table[len(known.blocks)]))
+        if self.windows is not None:
+            self.windows.allocate(request.id, held)
 
     def _preempt(self, request: Request, made: Scheduled) -> None:
         """Take a request's blocks; it waits again, before all others."""
@@ -217,8 +204,11 @@ class Scheduler:
         made.preempted.append(request)
         if self.config.preemption == "swap" and request.n_computed:
             self.saved[request] = request.n_computed
-            held = self.blocks.blocks_for(request.n_computed)  # behind them nothing is written yet
-            made.moves.append(SwapOut(request, tuple(self.blocks.tables[request.id][:held])))
+            tables = [  # behind what is computed nothing is written yet
+                tuple(manager.tables[request.id][: manager.blocks_for(request.n_computed)])
+                for manager in self.managers
+            ]
+            made.moves.append(SwapOut(request, *tables))
         self.requeue(request)
         request.preemptions += 1
 
@@ -231,13 +221,15 @@ class Scheduler:
         """End a request's stay among those that run, or in the queue."""
         if request in self.running:
             self.running.remove(request)
-            self.blocks.free(request.id)
+            for manager in self.managers:
+                manager.free(request.id)
         if request in self.waiting:
             self.waiting.remove(request)
         request.status, request.n_computed = Status.WAITING, 0
 
     def fork(self, parent: Request, child: Request) -> None:
         """Let a second sequence go on from where a running one stands, on the same blocks."""
-        self.blocks.fork(parent.id, child.id)
+        for manager in self.managers:
+            manager.fork(parent.id, child.id)
         child.n_computed, child.status = parent.n_computed, Status.RUNNING
         self.running.append(child)

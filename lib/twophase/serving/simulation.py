@@ -49,18 +49,32 @@ class SimulatedRunner:
     def copy_block(self, source: int, target: int) -> None:
         """A block is copied in no time."""
 
+    def copy_window_block(self, source: int, target: int) -> None:
+        """The same."""
+
     def copy_state(self, source: int, target: int) -> None:
         """There is no state."""
 
-    def save(self, seq: int, table: Sequence[int]) -> list[torch.Tensor]:
+    def save(
+        self, seq: int, table: Sequence[int], window_table: Sequence[int] = ()
+    ) -> list[torch.Tensor]:
         """Nothing, in no time: `theory.paging.swap_s` says what it would take."""
         return []
 
-    def restore(self, seq: int, table: Sequence[int], saved: Sequence[torch.Tensor]) -> None:
+    def restore(
+        self,
+        seq: int,
+        table: Sequence[int],
+        saved: Sequence[torch.Tensor],
+        window_table: Sequence[int] = (),
+    ) -> None:
         """Nothing to put back."""
 
     def run(
-        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+        self,
+        n_new: dict[Request, int],
+        tables: dict[int, list[int]],
+        window_tables: dict[int, list[int]] | None = None,
     ) -> dict[Request, torch.Tensor]:
         """Let the time of the pass go by."""
         starts = [request.n_computed for request in n_new]
