@@ -203,6 +203,48 @@ def test_several_answers_share_the_prompt_and_part_by_copy_on_write(
     assert len(log.select("copy_block")) == (2 if n_prompt % 4 else 0)
 
 
+@pytest.mark.parametrize("n_prompt", [4, 8, 12])
+@pytest.mark.parametrize("n_new", [1, 4, 5])
+def test_lengths_that_fill_their_blocks_take_no_block_more(
+    model: Transformer, n_prompt: int, n_new: int
+) -> None:
+    """The last token drawn is never read: an answer of 5 behind 4 fits into two blocks of 4."""
+    prompt, params = prompts()[4][:n_prompt], SamplingParams(max_tokens=n_new)
+    engine = Engine(model, EngineConfig(-(-(n_prompt + n_new - 1) // 4), 4, 1, 16))
+    engine.add(prompt, params)
+    engine.run()
+    assert engine.requests[0].tokens == alone(model, prompt, params)
+    assert not engine.requests[0].preemptions
+
+
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_of_a_prompt_that_is_known_whole_a_token_is_read_again(
+    model: Transformer, index: str
+) -> None:
+    prompt, params, log = prompts()[4][:12], SamplingParams(max_tokens=5), EventLog()
+    config = EngineConfig(20, 4, 1, 16, prefix_caching=True, prefix_index=index)
+    engine = Engine(model, config, log=log)
+    first = engine.add(prompt, params)
+    engine.run()
+    again = engine.add(prompt, params)
+    engine.run()
+    assert engine.requests[again].tokens == engine.requests[first].tokens
+    read = [e["n_new"][0] for e in log.select("pass") if e["requests"] == [again]]
+    assert read[0] == (1 if index == "radix" else 4)  # its last block, or its last token
+
+
+def test_a_prompt_longer_than_the_pool_is_refused_and_the_others_are_served(
+    model: Transformer,
+) -> None:
+    engine = Engine(model, TIGHT)
+    asked = asked_for()
+    engine.add(*asked[0])
+    with pytest.raises(ValueError, match="need 13 blocks, and the pool has 11"):
+        engine.add([65] * 50, SamplingParams(max_tokens=1))
+    engine.add(*asked[1])
+    assert [r.tokens for r in engine.run()] == [alone(model, *one) for one in asked[:2]]
+
+
 def test_a_fork_of_a_fork_outlives_its_parents(model: Transformer) -> None:
     prompt = prompts()[2]
     engine = Engine(model, EngineConfig(40, 4, 4, 16))

@@ -156,3 +156,16 @@ def test_an_index_that_does_not_exist_is_refused() -> None:
         BlockManager(2, 2, prefix_index="tree")
     with pytest.raises(ValueError, match="one of hash, radix; got 'tree'"):
         EngineConfig(prefix_index="tree")
+
+
+@pytest.mark.parametrize("index", ["hash", "radix"])
+def test_what_is_known_is_found_where_compaction_put_it(index: str) -> None:
+    manager = BlockManager(6, 2, prefix_caching=True, prefix_index=index)
+    for seq, tokens in enumerate(([1, 2, 3, 4], [5, 6, 7, 8])):
+        manager.allocate(seq, 4)
+        manager.remember(seq, tokens)
+    manager.free(0)
+    assert manager.find([1, 2, 3, 4, 0]).n_tokens == 4
+    assert len(manager.compact()) == 2  # over what was remembered of the first
+    assert manager.find([5, 6, 7, 8, 0]).blocks == tuple(manager.tables[1]) == (0, 1)
+    assert manager.find([1, 2, 3, 4, 0]).n_tokens == 0

@@ -97,7 +97,12 @@ class Engine:
         )
         request.n_forks = params.n - 1
         if params.max_tokens:
-            self.scheduler.add(request)
+            try:
+                self.scheduler.add(request)
+            except ValueError:  # it was never here
+                del self.requests[request.id]
+                self._next_id = request.id
+                raise
         for i in range(1, params.n):
             self._new_request(tokens, _seeded(params, i), request.arrival_s, request.id)
         self._note("arrive", request=request.id, n_prompt=len(tokens), answers=params.n)
