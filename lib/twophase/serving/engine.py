@@ -16,11 +16,12 @@ from twophase.measure.events import EventLog
 from twophase.models.transformer import Transformer
 from twophase.serving.config import EngineConfig
 from twophase.serving.model_runner import ModelRunner
+from twophase.serving.moves import Aside, carry_out
 from twophase.serving.notes import note_schedule
 from twophase.serving.policy import Policy
 from twophase.serving.request import Request, SamplingParams, Status, check_prompt
 from twophase.serving.runner import Runner
-from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler, SwapOut
+from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler
 from twophase.serving.window_blocks import Room, plain_blocks, room_for
 
 IDLE_S = 0.001
@@ -65,7 +66,7 @@ class Engine:
         self.scheduler = Scheduler(c, self.blocks, policy, self.windows)
         self.log, self.clock = log, clock or _since_now()
         self.requests: dict[int, Request] = {}
-        self._aside: dict[Request, list[torch.Tensor]] = {}  # what a swap put aside
+        self._aside: Aside = {}
         self._next_id = 0
 
     @property
@@ -226,17 +227,7 @@ class Engine:
         """What happens to blocks and seats before a pass."""
         for request in made.admitted:
             self.runner.seat(request.id)
-        for move in made.moves:
-            if isinstance(move, CopyBlock):
-                self._copy(*move)
-                continue
-            windowed = (move.window_table,) if self.windows else ()
-            if isinstance(move, SwapOut):
-                saved = self.runner.save(move.request.id, move.table, *windowed)
-                self._aside[move.request] = saved
-            else:
-                saved = self._aside.pop(move.request)
-                self.runner.restore(move.request.id, move.table, saved, *windowed)
+        carry_out(self.runner, made.moves, self._aside, self.windows is not None)
         for request in made.preempted:
             self.runner.unseat(request.id)
 
@@ -257,20 +248,13 @@ class Engine:
 
     def compact(self) -> int:
         """Bring what is held to the blocks with the lowest numbers; how many were copied."""
-        copies = self.blocks.compact()
-        for source, target in copies:
-            self._copy(source, target)
-            self._note("copy_block", source=source, target=target)
-        windowed = self.windows.compact() if self.windows else []
-        for source, target in windowed:
-            self._copy(source, target, windowed=True)
-        return len(copies) + len(windowed)
-
-    def _copy(self, source: int, target: int, windowed: bool = False) -> None:
-        if windowed:
-            self.runner.copy_window_block(source, target)
-        else:
-            self.runner.copy_block(source, target)
+        copies = [CopyBlock(*copy) for copy in self.blocks.compact()]
+        if self.windows is not None:
+            copies += [CopyBlock(*copy, windowed=True) for copy in self.windows.compact()]
+        carry_out(self.runner, copies, self._aside)
+        for copy in copies:
+            self._note("copy_block", source=copy.source, target=copy.target)
+        return len(copies)
 
     def _finish(self, request: Request, reason: str | None = None) -> None:
         if request.status is Status.RUNNING:
