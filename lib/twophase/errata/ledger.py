@@ -24,6 +24,7 @@ from twophase.theory import (
     latent_attention,
     local_attention,
     mixture_of_experts,
+    paging,
     params,
     quantization,
     sharding,
@@ -46,6 +47,7 @@ MODULES = (
     mixture_of_experts,
     quantization,
     speculative_decoding,
+    paging,
 )
 UNITS = {
     "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "TFLOP": 1e12, "MiB": 2**20, "GiB": 2**30, "ms": 1e-3, "s": 1.0, "Ki": 1024,

@@ -21,6 +21,7 @@ TOPICS = {
     "quantization": "12 Quantization",
     "pruning": "13 Pruning",
     "speculative_decoding": "14 Speculative decoding",
+    "paging": "16 Paging",
 }
 Inputs = Mapping[str, str | float]
 

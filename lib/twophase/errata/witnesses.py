@@ -8,6 +8,14 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from twophase.errata import rounding
+from twophase.errata.blocks import (
+    beam_share,
+    copies_at_parting,
+    copies_for_a_prefix,
+    count_after_parting,
+    places_of_table,
+    pool_share,
+)
 from twophase.errata.speculation import (
     error_of_drawing_again,
     error_of_the_residual,
@@ -17,8 +25,14 @@ from twophase.errata.speculation import (
 
 # beside what is defined here
 __all__ = [
+    "beam_share",
+    "copies_at_parting",
+    "copies_for_a_prefix",
+    "count_after_parting",
     "error_of_drawing_again",
     "error_of_the_residual",
+    "places_of_table",
+    "pool_share",
     "rounding",
     "snippet_law_error",
     "snippet_tokens",
