@@ -74,7 +74,7 @@ def beam_share(n_beams: int, n_prompt: int, n_steps: int, block_size: int) -> fl
     texts = {beam: list(range(n_prompt)) for beam in range(n_beams)}
     free = n_beams
     for step in range(n_steps):
-        new = {}
+        new: dict[int, list[int]] = {}
         for parent in (rng.choice(sorted(texts)) for _ in range(n_beams)):
             blocks.fork(parent, free)
             new[free] = [*texts[parent], -1 - step * n_beams - len(new)]
