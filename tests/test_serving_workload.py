@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twophase.serving import EngineConfig
+from twophase.models.transformer import Config, Transformer
+from twophase.serving import EngineConfig, record
 from twophase.serving.engine import Engine
 from twophase.serving.simulation import SimulatedRunner, VirtualClock, replay
 from twophase.serving.workload import (
@@ -15,9 +16,13 @@ from twophase.serving.workload import (
     arrivals,
     load_trace,
     percentiles,
+    recorded,
     save_trace,
+    stretched,
     summarize,
 )
+
+TINY = Config(L=1, D=8, F=8, N=1, K=1, H=8, V=256)
 
 PROMPTS, OUTPUTS = Lengths(20, 2.0, 100), Lengths(10, 1.5, 40)
 
@@ -82,3 +87,37 @@ def test_a_summary_is_what_a_person_would_count() -> None:
 def test_a_rate_that_is_none_is_refused(wrong: dict) -> None:
     with pytest.raises(ValueError, match="a rate and a burstiness are positive"):
         arrivals(n=3, prompts=PROMPTS, outputs=OUTPUTS, **wrong)
+
+
+def test_in_the_recorded_trace_users_ask_again_with_what_was_answered() -> None:
+    trace = recorded()
+    assert len(trace) == 48
+    assert [one.at_s for one in trace] == sorted(one.at_s for one in trace)
+    begins = [
+        any(one.prompt[: len(b.prompt)] == b.prompt for b in trace[:i])
+        for i, one in enumerate(trace)
+    ]
+    assert 24 <= sum(begins) <= 36  # a text that has grown too long is begun anew
+    assert max(len(one.prompt) for one in trace) <= 480
+    assert len({one.n_output for one in trace}) > 10
+
+
+def test_a_stretched_trace_has_the_same_requests_at_other_times() -> None:
+    trace = recorded()
+    slower = stretched(trace, 2.0)
+    assert [one.at_s for one in slower] == [2 * one.at_s for one in trace]
+    assert [one.prompt for one in slower] == [one.prompt for one in trace]
+    with pytest.raises(ValueError, match="positive factor"):
+        stretched(trace, 0.0)
+
+
+def test_a_recording_is_the_same_each_time_and_nobody_asks_before_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record, "USERS", 2)
+    monkeypatch.setattr(record, "TURNS", 2)
+    model = Transformer(TINY)
+    first, second = record.record(model), record.record(model)
+    assert first == second
+    assert len(first) == 4
+    assert first[-1].at_s > first[0].at_s

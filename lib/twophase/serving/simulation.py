@@ -16,7 +16,7 @@ from twophase.serving.engine import IDLE_S, Engine
 from twophase.serving.request import Request, SamplingParams
 from twophase.serving.workload import Arrival
 
-VOCABULARY = 2
+VOCABULARY = 10**9  # prompts are counted, not read: any token will do
 PATIENCE_STEP_S = 1e-3  # how often a policy that lets them wait is asked again
 PassTime = Callable[[Sequence[int], Sequence[int]], float]
 

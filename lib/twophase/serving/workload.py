@@ -4,13 +4,14 @@ import json
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twophase.kernels.span import whole
 from twophase.serving.request import Request
 
 PERCENTILES = (50, 95, 99)
+RECORDED = Path(__file__).with_name("recorded.jsonl")
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,20 @@ def load_trace(path: Path) -> list[Arrival]:
                 " and prompt or n_prompt."
             ) from None
     return made
+
+
+def recorded() -> list[Arrival]:
+    """The trace that comes with the package: users who read an answer of the trained model and ask
+    again (`python -m twophase.serving.record`)."""
+    return load_trace(RECORDED)
+
+
+def stretched(trace: Iterable[Arrival], factor: float) -> list[Arrival]:
+    """The same requests, all times multiplied: below 1 they come faster. ValueError for a factor
+    that is not positive."""
+    if not factor > 0:
+        raise ValueError(f"times are stretched by a positive factor; got {factor}.")
+    return [replace(one, at_s=one.at_s * factor) for one in trace]
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,44 @@ batch of requests is not; where it fits and where it does not is for a chapter t
 """
 
 from collections.abc import Sequence
+from functools import cache, partial
 
 from twophase.theory._domain import Number, at_most, formula
 from twophase.theory._ops import divide_or_infinity
-from twophase.theory.deployment import Deployment
+from twophase.theory.deployment import Deployment, largest
 from twophase.theory.latency_throughput import step_time_s
+
+
+class PassTimes:
+    """What passes of a deployment take; parts that come again are remembered, since a simulation
+    asks for millions."""
+
+    def __init__(self, d: Deployment, overlap: bool = True) -> None:
+        self.overlap = overlap
+        self._bytes_per_s = d.chip.hbm_bytes_per_s
+        self._flops_per_s = d.chip.peak_flops_per_s(d.w.compute)
+        self._weight_bytes = cache(d.step_weight_bytes)
+        self._flops = cache(partial(chunk_flops, d))
+        self._cache_bytes = cache(lambda end: float(d.cache_bytes(end)))
+
+    def __call__(self, starts: Sequence[int], n_new: Sequence[int]) -> float:
+        """As `pass_s`."""
+        if len(starts) != len(n_new) or not n_new or min(n_new) < 1 or min(starts) < 0:
+            raise ValueError(
+                "a pass needs a start of at least 0 and a count of at least 1 for each sequence;"
+                f" got {list(starts)} and {list(n_new)}."
+            )
+        parts = list(zip(starts, n_new, strict=True))
+        seconds: float = step_time_s(
+            self._weight_bytes(sum(n_new)),
+            1,
+            sum(self._cache_bytes(start + n) for start, n in parts if start),
+            sum(self._flops(start, n) for start, n in parts),
+            self._bytes_per_s,
+            self._flops_per_s,
+            overlap=self.overlap,
+        )
+        return seconds
 
 
 def pass_s(
@@ -22,22 +55,18 @@ def pass_s(
     token each it is the planner's decode step, with one sequence from 0 on its prefill. ValueError
     for lists of different lengths, or a pass without tokens.
     """
-    if len(starts) != len(n_new) or not n_new or min(n_new) < 1 or min(starts) < 0:
-        raise ValueError(
-            "a pass needs a start of at least 0 and a count of at least 1 for each sequence; got"
-            f" {list(starts)} and {list(n_new)}."
-        )
-    parts = list(zip(starts, n_new, strict=True))
-    seconds: float = step_time_s(
-        d.step_weight_bytes(sum(n_new)),
-        1,
-        sum(float(d.cache_bytes(start + n)) for start, n in parts if start),
-        sum(chunk_flops(d, start, n) for start, n in parts),
-        d.chip.hbm_bytes_per_s,
-        d.chip.peak_flops_per_s(d.w.compute),
-        overlap=overlap,
-    )
-    return seconds
+    return PassTimes(d, overlap)(starts, n_new)
+
+
+def largest_chunk(
+    d: Deployment, starts: Sequence[int], limit_s: float, start: int = 0, overlap: bool = True
+) -> int:
+    """The most tokens of a prompt, `start` of which are read, that a pass may take along beside one
+    token of each sequence that holds `starts[i]`, so that it takes at most `limit_s` (the token
+    budget of Sarathi-Serve: Agrawal et al., 2024, section 4.3); 0 if there is no room for any."""
+    others, ones = list(starts), [1] * len(starts)
+    seconds = PassTimes(d, overlap)
+    return largest(lambda n: seconds([*others, start], [*ones, n]) <= limit_s)
 
 
 def chunk_flops(d: Deployment, start: int, n: int) -> float:
@@ -60,6 +89,26 @@ def least_steps(lengths: Sequence[int], seats: int) -> int:
     no answer faster than its length. ValueError as in `static_steps`."""
     _check_lengths(lengths, seats)
     return max(-(-sum(lengths) // seats), max(lengths))
+
+
+def padding_share(lengths: Sequence[int]) -> float:
+    """The share of a batch that is filling, if each sequence is as wide as the longest. ValueError
+    for none, or one below 1."""
+    _check_lengths(lengths, 1)
+    return 1 - sum(lengths) / (len(lengths) * max(lengths))
+
+
+def burstiness(gaps: Sequence[float]) -> float:
+    """The squared coefficient of variation of the gaps between arrivals, variance over squared
+    mean: 0 for a clockwork, 1 for Poisson's process, more where arrivals come in bursts. ValueError
+    for no gaps, one below 0, or a mean of 0."""
+    if not gaps or min(gaps) < 0 or not sum(gaps) > 0:
+        raise ValueError(
+            f"gaps are at least 0, and their mean above it; got {len(gaps)} of them,"
+            f" {sum(gaps):g} s together."
+        )
+    mean: float = sum(gaps) / len(gaps)
+    return sum((gap - mean) ** 2 for gap in gaps) / len(gaps) / mean**2
 
 
 @formula(zero_ok=("per_s", "mean_square_s2"))
