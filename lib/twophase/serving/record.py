@@ -22,12 +22,12 @@ from twophase.serving.scheduler import EngineConfig
 from twophase.serving.simulation import VirtualClock
 from twophase.serving.workload import RECORDED, Arrival, Lengths, save_trace
 
-MODEL, USERS, TURNS, LONGEST = "gqa", 12, 4, 480
+MODEL, USERS, TURNS, LONGEST = "gqa", 12, 3, 480
 FIRST, NEXT = Lengths(80, 2.4, 400), Lengths(40, 1.8, 160)  # tokens of a first prompt, and added
 PASS_S, TOKEN_S = 4e-3, 8e-5  # what a pass takes, and each of its tokens on top
 READ_S, THINK_S = 2e-3, 0.1  # a token is read in, and the median of what follows
-LINE = SamplingParams(max_tokens=128, temperature=0.7, stop=((10,), (corpus.END,)))
-BLOCK = SamplingParams(max_tokens=128, temperature=0.7, stop=((10, 10), (corpus.END,)))
+LINE = SamplingParams(max_tokens=96, temperature=0.7, stop=((10,), (corpus.END,)))
+BLOCK = SamplingParams(max_tokens=96, temperature=0.7, stop=((10, 10), (corpus.END,)))
 
 
 class PricedRunner(ModelRunner):
