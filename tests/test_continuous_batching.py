@@ -4,10 +4,10 @@ import random
 
 import pytest
 import torch
-
 from draws import draws
 from hypothesis import given
 from hypothesis import strategies as st
+
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.continuous_batching import padded_attention, ragged_attention
 from twophase.theory import catalog
