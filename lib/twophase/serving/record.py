@@ -36,10 +36,13 @@ class PricedRunner(ModelRunner):
     clock: VirtualClock
 
     def run(
-        self, n_new: dict[Request, int], tables: dict[int, list[int]]
+        self,
+        n_new: dict[Request, int],
+        tables: dict[int, list[int]],
+        window_tables: dict[int, list[int]] | None = None,
     ) -> dict[Request, torch.Tensor]:
         """The pass itself; then its price."""
-        logits = super().run(n_new, tables)
+        logits = super().run(n_new, tables, window_tables)
         self.clock.now_s += PASS_S + TOKEN_S * sum(n_new.values())
         return logits
 
