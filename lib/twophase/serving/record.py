@@ -15,10 +15,10 @@ import torch
 
 from twophase.models import checkpoints, corpus
 from twophase.models.transformer import Transformer
+from twophase.serving.config import EngineConfig
 from twophase.serving.engine import Engine
 from twophase.serving.model_runner import ModelRunner
 from twophase.serving.request import Request, SamplingParams
-from twophase.serving.scheduler import EngineConfig
 from twophase.serving.simulation import VirtualClock
 from twophase.serving.workload import RECORDED, Arrival, Lengths, save_trace
 
