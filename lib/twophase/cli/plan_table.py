@@ -1,9 +1,13 @@
 """A plan as a table for people."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from twophase.theory.expected import Expected
+from twophase.theory.latency_throughput import chip_hours_per_million_tokens
 from twophase.theory.plan import Memory, Plan, Service, Step
 from twophase.theory.remedies import Change
 
@@ -14,6 +18,7 @@ BINDS = {
     "links": "links: a step sends for longer than it reads or computes",
 }
 Row = tuple[str, str, str]
+Wide = tuple[str, str, str, str]
 
 
 def show(result: Plan, console: Console) -> None:
@@ -24,19 +29,19 @@ def show(result: Plan, console: Console) -> None:
         f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context"
         f" {w.context:,}" + (f", layout {w.layout}" if w.layout else "")
     )
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim", overflow="fold")
     sections = [_memory_rows(result, result.memory)]
-    if result.step is not None and result.service is not None:
-        sections += [_step_rows(result.step), _service_rows(result, result.service)]
-    for section in sections:
-        for row in section:
-            table.add_row(*row)
-        table.add_section()
-        table.add_row()
-    console.print(table)
+    if result.step is not None:
+        sections.append(_step_rows(result.step))
+    console.print(_table(sections))
+    if result.service is not None and result.expected is not None:
+        times = ("", "[dim]floor[/dim]", "[dim]expected[/dim]", "eight of ten runs")
+        rates = ("", "[dim]ceiling[/dim]", "[dim]expected[/dim]", "")
+        e = result.expected
+        console.print(
+            _table(
+                [[times, *_times_rows(result, e)], [rates, *_rates_rows(result, result.service, e)]]
+            )
+        )
     notes = Table.grid(padding=(0, 2))
     notes.add_row("[bold]A step is bound by[/bold]", BINDS[result.binds] + ".")
     for number, change in enumerate(result.would_fit):
@@ -46,6 +51,20 @@ def show(result: Plan, console: Console) -> None:
     for number, line in enumerate(result.assumptions):
         notes.add_row("" if number else "[dim]Assumed[/dim]", line + ".")
     console.print(notes)
+
+
+def _table(sections: Sequence[Sequence[tuple[str, ...]]]) -> Table:
+    """Rows of a name, one or two quantities and a note, with a line free after each section."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(no_wrap=True)
+    for _ in sections[0][0][1:-1]:
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for section in sections:
+        for row in section:
+            table.add_row(*row)
+        table.add_row()
+    return table
 
 
 def would_fit(change: Change) -> str:
@@ -133,51 +152,80 @@ def _batch(critical: int | None) -> str:
     return "none" if critical is None else f"{critical:,}"
 
 
-def _service_rows(p: Plan, s: Service) -> list[Row]:
+def _times_rows(p: Plan, e: Expected) -> list[Wide]:
+    """What one request sees: floors, and what to expect."""
     rows = [
-        ("TTFT", duration(s.ttft_s), "one prompt on an idle machine"),
         (
-            "Decoding",
-            tokens(s.decode_tokens_per_s),
-            "all sequences, mean context, no prompts computed",
+            "TTFT",
+            duration(e.ttft_floor_s),
+            duration(e.expected_ttft_s),
+            _between(e.expected_ttft_range_s),
+        ),
+        (
+            "TPOT",
+            duration(e.tpot_floor_s),
+            duration(e.expected_tpot_s),
+            _between(e.expected_tpot_range_s),
         ),
     ]
-    if s.requests_per_s is None or s.tokens_per_s is None or s.request_latency_s is None:
+    if e.latency_floor_s is not None and e.expected_latency_s is not None:
+        floor, expected = duration(e.latency_floor_s), duration(e.expected_latency_s)
+        rows.append(
+            ("Latency of a request", floor, expected, f"with {p.workload.batch:,} in flight")
+        )
+    return rows
+
+
+def _between(seconds: tuple[float, float]) -> str:
+    low, high = map(duration, seconds)
+    return f"{low} to {high}"
+
+
+def _rates_rows(p: Plan, s: Service, e: Expected) -> list[Wide]:
+    """What the machine gives: ceilings, and what to expect."""
+    if e.requests_ceiling_per_s is None or e.tokens_ceiling_per_s is None:
+        decoding = tokens(p.workload.batch / e.tpot_floor_s)
         return [
-            *rows,
             (
-                "Decoding, ceiling",
+                "Decoding",
+                decoding,
+                tokens(e.expected_decode_tokens_per_s),
+                "all sequences, mean context, no prompts computed",
+            ),
+            (
+                "Decoding, any batch",
                 tokens(s.decode_ceiling_tokens_per_s),
-                "any batch, if memory held it",
+                "",
+                "if memory held it",
             ),
         ]
-    if s.tpot_s is not None:
-        rows.append(("TPOT", duration(s.tpot_s), "in the steady state, prompts in between"))
-    rows += [
+    at_most = e.tokens_ceiling_per_s
+    hours = chip_hours_per_million_tokens(at_most, p.workload.n_chips)
+    rows = [
         (
-            "Latency of a request",
-            duration(s.request_latency_s),
-            f"with {p.workload.batch:,} in flight",
+            "Requests per second",
+            f"{e.requests_ceiling_per_s:.4g}",
+            f"{e.expected_requests_per_s:.4g}",
+            f"{s.prefill_share:.0%} of a machine at its peak goes to prompts",
         ),
+        ("Throughput", tokens(at_most), tokens(e.expected_tokens_per_s), "of output"),
         (
-            "Requests",
-            f"{s.requests_per_s:.4g} requests/s",
-            f"{s.requests_per_s_sum:.4g} without overlap; {s.prefill_share:.0%} of the time goes to"
-            " prompts",
-        ),
-        ("Throughput", tokens(s.tokens_per_s), f"{tokens(s.tokens_per_s_sum)} without overlap"),
-        (
-            "Throughput ceiling",
+            "Throughput, any batch",
             tokens(s.ceiling_tokens_per_s),
-            "no engine can do more on chips cut like this, whatever the batch"
-            if p.workload.n_chips > 1
-            else "no engine can do more, whatever the batch",
+            "",
+            "on chips cut like this" if p.workload.n_chips > 1 else "if memory held it",
         ),
-        ("Chip-hours per million tokens", f"{s.chip_hours_per_million_tokens:.4g}", "of output"),
+        (
+            "Chip-hours per million tokens",
+            f"{hours:.4g}",
+            f"{e.expected_chip_hours_per_million_tokens:.4g}",
+            "of output; the first at the ceiling",
+        ),
     ]
-    if s.cost_per_million_tokens is not None:
-        cost = f"{s.cost_per_million_tokens:.4g}"
-        rows.append(("Cost per million tokens", cost, "of output, in the price's currency"))
+    if e.expected_cost_per_million_tokens is not None and p.workload.price_per_chip_hour:
+        cost = f"{p.workload.price_per_chip_hour * hours:.4g}"
+        expected = f"{e.expected_cost_per_million_tokens:.4g}"
+        rows.append(("Cost per million tokens", cost, expected, "in the price's currency"))
     return rows
 
 

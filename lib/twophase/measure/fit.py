@@ -51,16 +51,18 @@ def fit_seconds(terms: Mapping[str, Sequence[float]], seconds: Sequence[float]) 
     scale = np.abs(amounts).max(axis=0)
     if (scale == 0).any() or np.linalg.matrix_rank(amounts / scale, tol=1e-9) < len(names):
         raise ValueError("These points cannot tell the terms apart: vary each term on its own.")
-    found = _best_non_negative(amounts / scale) / scale
+    found = non_negative(amounts / scale, np.ones(len(times))) / scale
     misses = np.abs(amounts @ found - 1)
     return Fit(dict(zip(names, map(float, found), strict=True)), float(misses.max()))
 
 
-def _best_non_negative(amounts: np.ndarray) -> np.ndarray:
-    """The least squares solution of `amounts @ x = 1` with x >= 0: the best over all choices of
-    which terms are zero."""
+def non_negative(amounts: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The least squares solution of `amounts @ x = target` with x >= 0, [terms]: the best over all
+    choices of which terms are zero."""
     n = amounts.shape[1]
-    target = np.ones(len(amounts))
+    free: np.ndarray = np.linalg.lstsq(amounts, target, rcond=None)[0]
+    if (free >= 0).all():
+        return free
     best, least = np.zeros(n), float(target @ target)
     for size in range(1, n + 1):
         for kept in map(list, combinations(range(n), size)):

@@ -38,6 +38,8 @@ LLAMA_3_8B = Architecture(
     rope_theta=500000.0,
 )
 LLAMA_3_70B = replace(LLAMA_3_8B, name="llama-3-70b", L=80, D=8192, F=28672, N=64)
+LLAMA_31_8B = replace(LLAMA_3_8B, name="llama-3.1-8b", max_context=131072)
+LLAMA_31_70B = replace(LLAMA_3_70B, name="llama-3.1-70b", max_context=131072)
 
 MISTRAL_7B = Architecture(
     "mistral-7b",
@@ -193,6 +195,8 @@ MODELS = (
     LLAMA_2_70B,
     LLAMA_3_8B,
     LLAMA_3_70B,
+    LLAMA_31_8B,
+    LLAMA_31_70B,
     MISTRAL_7B,
     MIXTRAL_8X7B,
     DEEPSEEK_V2,
@@ -212,6 +216,10 @@ MODELS = (
     replace(
         _qwen_3("qwen3-30b-a3b", L=48, D=2048, F=6144, N=32, K=4, tied=False),
         moe=MixtureOfExperts(E=128, k=8, F=768),
+    ),
+    replace(
+        _qwen_3("qwen3-235b-a22b", L=94, D=4096, F=12288, N=64, K=4, tied=False),
+        moe=MixtureOfExperts(E=128, k=8, F=1536),
     ),
     _gpt_oss("gpt-oss-20b", L=24, E=32),
     _gpt_oss("gpt-oss-120b", L=36, E=128),

@@ -9,6 +9,7 @@ from twophase.theory import catalog, latency_throughput
 from twophase.theory.architecture import Architecture
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
+from twophase.theory.expected import Expected, expect
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan_notes import assumptions, warnings
 from twophase.theory.remedies import Change, remedies
@@ -76,8 +77,8 @@ class Service:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answers, in SI units. What does not fit has no step and no service, and in `would_fit`
-    changes of the workload, each of which fits."""
+    """The answers, in SI units. What does not fit has no step, no service and nothing to expect,
+    and in `would_fit` changes of the workload, each of which fits."""
 
     model: str
     hardware: str
@@ -87,15 +88,18 @@ class Plan:
     memory: Memory
     step: Step | None
     service: Service | None
+    expected: Expected | None
     binds: str
     would_fit: tuple[Change, ...]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, with a schema number; the three parts side by side."""
-        found = {"schema": 3} | asdict(self)
-        for part, kind in (("memory", Memory), ("step", Step), ("service", Service)):
+        """Plain data for JSON, with a schema number; the four parts side by side."""
+        found = {"schema": 4} | asdict(self)
+        parts: dict[str, Any] = {"memory": Memory, "step": Step}
+        parts |= {"service": Service, "expected": Expected}
+        for part, kind in parts.items():
             found |= found.pop(part) or dict.fromkeys(kind.__dataclass_fields__)
         return found
 
@@ -104,7 +108,7 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
     """The plan for this model on `workload.n_chips` of these chips. ValueError if the chip lacks
     the compute format, or the layout cannot cut the model so."""
     chip.peak_flops_per_s(workload.compute)
-    d = _deployment(arch, chip, workload)
+    d = deployment(arch, chip, workload)
     memory = _memory(d)
     step = _step(d) if memory.fits else None
     return Plan(
@@ -116,6 +120,7 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
         memory=memory,
         step=step,
         service=_service(d) if memory.fits else None,
+        expected=expect(d) if memory.fits else None,
         binds=_binds(step),
         would_fit=remedies(d),
         assumptions=assumptions(d, runs=memory.fits),
@@ -123,7 +128,8 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
     )
 
 
-def _deployment(arch: Architecture, chip: Hardware, w: Workload) -> Deployment:
+def deployment(arch: Architecture, chip: Hardware, w: Workload) -> Deployment:
+    """The model on its chips, in the workload's layout if it has one."""
     if w.layout is None:
         return Deployment(arch, chip, w)
     link = catalog.link(w.link) if w.link is not None else catalog.usual_link(chip)

@@ -1,0 +1,227 @@
+"""What to expect of an engine, beside what no engine can undercut.
+
+The floor counts bytes and FLOPs. An engine also launches kernels, waits for messages and computes
+the prompts of others in between. Three things that were measured on real engines and fitted
+(`twophase.measure.serving_runs`, which says with what error) add that: seconds a layer and step,
+seconds a layer and sequence, and how much longer a prompt takes than its FLOPs at the peak rate.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from twophase.theory import collectives, latency_throughput
+from twophase.theory._domain import Number, formula
+from twophase.theory.arithmetic_intensity import time_overlapped_s
+from twophase.theory.deployment import Deployment
+
+CHIPS_A_MACHINE = 8  # joined by the fastest links, in nearly all machines that are sold
+FITTED = Path(__file__).with_name("expected.json")
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """What an engine spends beyond the floor. Seconds a layer, whatever its size; `..._experts` and
+    `..._between_machines` come on top where there are experts, and chips in several machines."""
+
+    layer_s: float
+    layer_s_per_sequence: float
+    layer_s_experts: float
+    layer_s_between_machines: float
+    prompt_factor: float
+    prompt_factor_experts: float
+    first_token: dict[str, list[float]]  # dense, experts: factor, per sequence, seconds a layer
+
+    def of_layer_s(self, d: Deployment) -> float:
+        """Seconds a layer and step in this deployment, whatever the batch."""
+        total = self.layer_s
+        if d.arch.moe is not None:
+            total += self.layer_s_experts
+            if d.w.n_chips > CHIPS_A_MACHINE:
+                total += self.layer_s_between_machines
+        return total
+
+    def of_prompt(self, d: Deployment) -> float:
+        """How many times as long as at the peak rates a prompt takes in this deployment."""
+        return self.prompt_factor if d.arch.moe is None else self.prompt_factor_experts
+
+
+def kind(d: Deployment) -> str:
+    """Which runs a deployment is held against: "dense" or "experts"."""
+    return "dense" if d.arch.moe is None else "experts"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The constants of the fit, and how far the runs that it had not seen lay from them: the
+    middle eight of ten (measured / expected) and the median miss, for dense models and for
+    experts."""
+
+    overheads: Overheads
+    measured_over_expected: dict[str, tuple[float, float]]
+    first_over_expected: dict[str, tuple[float, float]]
+    held_out: dict[str, dict[str, float]]
+    n_runs: int
+    n_left_out: int
+
+
+@lru_cache(maxsize=1)
+def fitted() -> Fitted:
+    """The constants in `expected.json`, written by `python -m twophase.measure.serving_runs`."""
+    found: dict[str, Any] = json.loads(FITTED.read_text(encoding="utf-8"))
+    return Fitted(**(found | {"overheads": Overheads(**found["overheads"])}))
+
+
+@formula(zero_ok=("step_s", "prompt_s", "layer_s", "layer_s_per_sequence", "prompt_factor"))
+def expected_tpot_s(
+    step_s: Number,
+    prompt_s: Number,
+    B: Number,
+    n_output: Number,
+    L: Number,
+    layer_s: Number,
+    layer_s_per_sequence: Number,
+    prompt_factor: Number,
+) -> Number:
+    """Seconds from token to token with B sequences in flight: the step at its floor, the prompts
+    that start meanwhile (B / n_output a step, each `prompt_factor` times `prompt_s`, its time at
+    the peak rates), and what each of L layers costs beyond its bytes."""
+    own = L * (layer_s + B * layer_s_per_sequence)
+    return step_s + prompt_factor * B / n_output * prompt_s + own
+
+
+@formula(zero_ok=("factor", "per_sequence", "layer_s"))
+def expected_ttft_s(
+    prompt_s: Number, B: Number, L: Number, factor: Number, per_sequence: Number, layer_s: Number
+) -> Number:
+    """Seconds to the first token with B sequences in flight: the prompt, part of the prompts of the
+    others, and what L layers cost beyond their FLOPs. Rough: how long a prompt waits is up to the
+    engine's scheduler and to when requests come."""
+    return (factor + per_sequence * B) * prompt_s + L * layer_s
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Floors of times, which no measurement may be below; ceilings of rates at this batch, which
+    none may be above; and what to expect of an engine, with the range in which eight of ten runs
+    lay that the fit had not seen. Rates are those of the steady state."""
+
+    ttft_floor_s: float
+    tpot_floor_s: float
+    expected_ttft_s: float
+    expected_ttft_range_s: tuple[float, float]
+    expected_tpot_s: float
+    expected_tpot_range_s: tuple[float, float]
+    expected_decode_tokens_per_s: float
+    latency_floor_s: float | None = None
+    expected_latency_s: float | None = None
+    requests_ceiling_per_s: float | None = None
+    expected_requests_per_s: float | None = None
+    tokens_ceiling_per_s: float | None = None
+    expected_tokens_per_s: float | None = None
+    expected_chip_hours_per_million_tokens: float | None = None
+    expected_cost_per_million_tokens: float | None = None
+
+
+def expect(d: Deployment) -> Expected:
+    """What to expect of this deployment; without an output there are no requests."""
+    found = fitted()
+    tpot, ttft = step_tpot_s(d, found.overheads), first_token_s(d, found.overheads)
+    step_floor, first_floor = floor_step_s(d), floor_ttft_s(d)
+    steps = Expected(
+        ttft_floor_s=first_floor,
+        tpot_floor_s=step_floor,
+        expected_ttft_s=ttft,
+        expected_ttft_range_s=_range(ttft, found.first_over_expected[kind(d)], first_floor),
+        expected_tpot_s=tpot,
+        expected_tpot_range_s=_range(tpot, found.measured_over_expected[kind(d)], step_floor),
+        expected_decode_tokens_per_s=latency_throughput.throughput_tokens_per_s(d.w.batch, tpot),
+    )
+    return steps if d.w.n_output is None else _with_requests(steps, d, d.w.n_output)
+
+
+def _with_requests(steps: Expected, d: Deployment, n_output: int) -> Expected:
+    """The same with latency, rates and cost, by Little's law."""
+    B, price = d.w.batch, d.w.price_per_chip_hour
+    least_s = floor_request_s(d, n_output)
+    alone_s = steps.expected_ttft_s + (n_output - 1) * steps.expected_tpot_s
+    latency_s = max(alone_s, B * least_s)
+    tokens_per_s = B / latency_s * n_output
+    hours = latency_throughput.chip_hours_per_million_tokens(tokens_per_s, d.w.n_chips)
+    return replace(
+        steps,
+        latency_floor_s=max(steps.ttft_floor_s + (n_output - 1) * steps.tpot_floor_s, B * least_s),
+        expected_latency_s=latency_s,
+        requests_ceiling_per_s=1 / least_s,
+        expected_requests_per_s=B / latency_s,
+        tokens_ceiling_per_s=n_output / least_s,
+        expected_tokens_per_s=tokens_per_s,
+        expected_chip_hours_per_million_tokens=hours,
+        expected_cost_per_million_tokens=None if price is None else price * hours,
+    )
+
+
+def _range(expected: float, ratios: tuple[float, float], floor: float) -> tuple[float, float]:
+    return max(floor, ratios[0] * expected), max(floor, ratios[1] * expected)
+
+
+def step_tpot_s(d: Deployment, o: Overheads) -> float:
+    """`expected_tpot_s` of a deployment. Latents are read whole on every chip of a machine: tensor
+    parallel attention has a copy on each."""
+    B, n_output = d.w.batch, d.w.n_output
+    step = d.mean_step(B).overlapped_s
+    if d.arch.mla is not None and d.w.split_cache == "evenly":
+        copies = min(d.w.n_chips, CHIPS_A_MACHINE) - 1
+        step += copies * B * d.mean_cache_bytes / d.chip.hbm_bytes_per_s
+    share = 0.0 if n_output is None else prompt_at_peak_s(d)
+    own = (o.of_layer_s(d), o.layer_s_per_sequence, o.of_prompt(d))
+    return float(expected_tpot_s(step, share, B, n_output or 1, d.arch.L, *own))
+
+
+def first_token_s(d: Deployment, o: Overheads) -> float:
+    """`expected_ttft_s` of a deployment."""
+    own = o.first_token[kind(d)]
+    expected = expected_ttft_s(prompt_at_peak_s(d), d.w.batch, d.arch.L, *own)
+    return max(float(expected), floor_ttft_s(d))
+
+
+def prompt_at_peak_s(d: Deployment) -> float:
+    """A prompt's FLOPs at the peak rate, and what its chips send at the rate of their links, one
+    after the other: weights are read anyway, for the sequences that decode meanwhile."""
+    w = d.w
+    times = d.prompt(w.prompt)
+    sent = times.send_s
+    n, rate = w.n_chips, (d.chip.link_bytes_per_s or 0) / 2  # of both directions
+    if w.layout is None and n > 1 and rate:
+        summed = w.prompt * d.arch.D * 2  # two sums a layer, bf16
+        sent = 2 * d.arch.L * float(collectives.all_reduce_s(summed, n, rate))
+    return times.compute_s + sent
+
+
+def floor_step_s(d: Deployment) -> float:
+    """The least time of a step, whatever the engine: weights read once, of the experts only those
+    that one token visits, and every sequence's cache; or its FLOPs at the peak rate."""
+    times = d.mean_step(d.w.batch)
+    if d.arch.moe is None:
+        return max(times.memory_s, times.compute_s)
+    unread = d.step_weight_bytes(d.w.batch) - d.step_weight_bytes(1)
+    return max(times.memory_s - unread / d.chip.hbm_bytes_per_s, times.compute_s)
+
+
+def floor_ttft_s(d: Deployment) -> float:
+    """The least time of a prompt: its FLOPs at the peak rate, or the weights of one token read."""
+    flops = d.prefill_flops(d.w.prompt)
+    moved = d.step_weight_bytes(1)
+    peak, bandwidth = d.chip.peak_flops_per_s(d.w.compute), d.chip.hbm_bytes_per_s
+    return float(time_overlapped_s(flops, moved, peak, bandwidth))
+
+
+def floor_request_s(d: Deployment, n_output: int) -> float:
+    """Of the machine's time, the least that a request takes with `w.batch` in flight: its FLOPs at
+    the peak rate, prompt and steps; or its part of what its steps read, whichever takes longer."""
+    steps = n_output - 1
+    flops = d.prefill_flops(d.w.prompt) + steps * d.mean_token_flops
+    computing = latency_throughput.compute_time_s(flops, d.chip.peak_flops_per_s(d.w.compute))
+    return float(max(computing, steps * floor_step_s(d) / d.w.batch))
