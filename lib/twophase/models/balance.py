@@ -6,7 +6,6 @@ with the auxiliary loss, and with DeepSeek-V3's bias.
 a fixed amount, and that of one with fewer rises (arXiv 2408.15664).
 """
 
-import argparse
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 from twophase.models import corpus
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.expert_loads import expert_choices, fullest, load_shares
+from twophase.models.findings import Findings, arguments, write
 from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.recipe import Recipe
 from twophase.models.train import Trainer, device_name
@@ -84,7 +84,7 @@ def held_out_shares(model: Transformer, text: np.ndarray, n_windows: int = 48) -
 def run(seeds: int, path: Path = RESULT) -> None:
     """Train every way with every seed and write what was found, after each run."""
     data, held_out = corpus.load("train"), corpus.load("held_out")
-    found: dict[str, Any] = {
+    found: Findings = {
         "command": f"python -m twophase.models.balance --seeds {seeds}",
         "config": CONFIG.to_dict(),
         "recipe": {**asdict(RECIPE), "aux_weight": "by way", "seed": "by run"},
@@ -108,7 +108,7 @@ def run(seeds: int, path: Path = RESULT) -> None:
                     "held_out_shares": [[round(x, 4) for x in row] for row in shares.tolist()],
                 }
             )
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            write(found, path)
             full = ", ".join(f"{fullest(row):.2f}" for row in shares)
             print(f"{way}, seed {seed}: {bits} bits per byte; fullest expert {full}", flush=True)
 
@@ -121,11 +121,7 @@ def result(path: Path = RESULT) -> dict[str, Any]:
 
 def main() -> None:
     """The command line of this module."""
-    parser = argparse.ArgumentParser(description="Train small mixtures with and without balancing.")
-    parser.add_argument("--out", type=Path, default=RESULT, help="where the result goes")
-    parser.add_argument("--seeds", type=int, default=2, help="runs of each way")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    args = arguments("Train small mixtures with and without balancing.", RESULT, seeds=2)
     run(args.seeds, args.out)
 
 

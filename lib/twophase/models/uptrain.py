@@ -6,8 +6,6 @@ ways (heads pooled by their mean, the first of each group kept, new heads drawn)
 itself trained on as long, and writes the curves to `uptrained.json`.
 """
 
-import argparse
-import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from twophase.kernels.grouped_query_attention import POOLINGS, pool_heads
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
+from twophase.models.findings import Findings, arguments, came_from, made_before, read, write
 from twophase.models.recipe import Recipe
 from twophase.models.train import Trainer, device_name
 from twophase.models.transformer import Transformer
@@ -94,15 +93,15 @@ def run(seeds: int, path: Path = RESULT, source: str = "mha") -> None:
     """Write all the curves to `path`, one after the other, and what they came from. Those that
     stand there already, of the same weights, are not made again."""
     card, data, held_out = checkpoints.card(source), corpus.load("train"), corpus.load("held_out")
-    found: dict[str, Any] = {
-        "source": source,
-        "source_sha256": card["weights_sha256"],
+    found: Findings = {
+        **came_from(source),
         "recipe": {**asdict(uptraining_recipe(card, 1)), "seed": "1000 + seed"},
         "every": EVERY,
         "device": device_name("cpu"),
         "torch": torch.__version__,
     }
-    runs = _made_before(path, found)
+    found |= made_before(path, found, ("runs",))
+    runs = found["runs"]
     for seed in range(1, seeds + 1):
         for K, how in kinds():
             if any((r["K"], r["how"], r["seed"]) == (K, how, seed) for r in runs):
@@ -114,7 +113,7 @@ def run(seeds: int, path: Path = RESULT, source: str = "mha") -> None:
             recipe = uptraining_recipe(card, seed)
             curve = train_on(start, recipe, data, lambda m: measured(m, held_out))
             runs.append({"K": K, "how": how, "seed": seed, "curve": curve})
-            path.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+            write(found, path)
             print(f"K = {K}, {how}, seed {seed}: {curve[0][1]} to {curve[-1][1]}", flush=True)
 
 
@@ -123,33 +122,14 @@ def kinds() -> list[tuple[int, str]]:
     return [(FAMILY["mha"].K, AS_IT_IS), *((K, how) for how in WAYS for K in (2, 1))]
 
 
-def _made_before(path: Path, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    found = json.loads(path.read_text(encoding="utf-8"))
-    runs = found.pop("runs")
-    return runs if found == wanted else []
-
-
-def result(path: Path = RESULT) -> dict[str, Any]:
-    """What was written last. ValueError if the weights it came from are not those that are
-    committed."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if found["source_sha256"] != checkpoints.card(found["source"])["weights_sha256"]:
-        raise ValueError(
-            f"{path.name} was made from other weights of {found['source']}: run `python -m"
-            " twophase.models.uptrain` again."
-        )
-    return found
+def result(path: Path = RESULT) -> Findings:
+    """What was written last. ValueError if it came from other weights than the committed ones."""
+    return read(path, "python -m twophase.models.uptrain")
 
 
 def main() -> None:
     """The command line of this module."""
-    parser = argparse.ArgumentParser(description="Up-train the committed multi-head model.")
-    parser.add_argument("--out", type=Path, default=RESULT, help="where the curves go")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each kind")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    args = arguments("Up-train the committed multi-head model.", RESULT, seeds=3)
     run(args.seeds, args.out)
 
 

@@ -1,119 +1,58 @@
 """What heals a model that was cut: half a trained model, trained on at equal tokens in several
-ways, beside the same shape trained from new.
+ways, beside the same shape trained from new; cuts of other depths, and the model itself trained on
+as long.
 
-`python -m twophase.models.pruning.healing` does it for the committed `gqa`, three seeds of each way
-(about five minutes of one core), and writes the curves to `healed.json`. All at the learning rates
-that the model itself was trained with; a third and a tenth of them were tried, and worse for every
-way.
+`python -m twophase.models.pruning.healing` does it for the committed `gqa`, three seeds of each
+(about ten minutes of one core), and writes the curves to `healed.json`; what stands there already,
+of the same weights, is not made again. All at the learning rates that the model itself was trained
+with; for the half model a third and a tenth of them were tried, and worse for every way.
 """
 
-import argparse
 import copy
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch.nn import functional
 
-from twophase.kernels.pruning import hidden_loss, logits_loss
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
-from twophase.models.optimizer import MuonAdamW
+from twophase.models.findings import Findings, arguments, came_from, made_before, read, write
 from twophase.models.pruning.cut import cut
 from twophase.models.pruning.importance import importance
 from twophase.models.pruning.select import keep_best
+from twophase.models.pruning.teaching import BOTH, LOGITS, TEXT, teach
 from twophase.models.quantize.calibration import corpus_windows
-from twophase.models.recipe import Recipe, batch
+from twophase.models.recipe import Recipe
 from twophase.models.train import device_name
 from twophase.models.transformer import Transformer
 
 RESULT = Path(__file__).with_name("healed.json")
+COMMAND = "python -m twophase.models.pruning.healing"
 SOURCE = "gqa"
 LAYERS, CHANNELS = 3, 128  # that stay, of 4 and 256
+OTHER_CUTS = ((4, 160), (2, 64))  # less of it gone, and more
 RECIPE = Recipe(n_tokens=150_000, warmup_steps=10)
 CUT, NEW = "cut", "new"
-TEXT, LOGITS, BOTH = "text", "logits", "logits and streams"
 WAYS = ((CUT, TEXT), (CUT, LOGITS), (CUT, BOTH), (NEW, TEXT), (NEW, LOGITS))
-POINTS = 4  # of a curve, after the one at the start
 EVERY = 64  # so-manieth held-out window
+LISTS = ("runs", "other_cuts", "whole")
+Curve = list[tuple[int, float]]
 
 
-def cut_in_half(model: Transformer) -> tuple[Transformer, list[int]]:
-    """A model of `LAYERS` layers with `CHANNELS` channels, and which layers stayed: those that
-    leaving one out misses most, then the channels that the gradient finds in what is left."""
+def cut_to(model: Transformer, layers: int, channels: int) -> tuple[Transformer, list[int]]:
+    """A model of so many layers with so many channels, and which layers stayed: those that leaving
+    one out misses most, then the channels that the gradient finds in what is left."""
     calibration = corpus_windows(4, model.config.context + 1)
-    scores = importance(model, calibration, "layers", "leave_one_out")
-    kept = keep_best(model, scores, "layers", LAYERS)
-    shallow = cut(model, kept)
-    channels = importance(shallow, calibration, "channels", "gradient")
-    assert kept.layers is not None
-    return cut(shallow, keep_best(shallow, channels, "channels", CHANNELS)), list(kept.layers)
-
-
-@contextmanager
-def streams(model: Transformer, layers: list[int]) -> Iterator[list[torch.Tensor]]:
-    """The stream after each of these layers, [B, T, D], of the pass that runs in the block."""
-    caught: list[torch.Tensor] = []
-    hooks = [
-        model.layers[layer].register_forward_hook(lambda module, args, out: caught.append(out))
-        for layer in layers
-    ]
-    try:
-        yield caught
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def lesson(
-    student: Transformer, teacher: Transformer, kept: list[int], tokens: torch.Tensor, way: str
-) -> torch.Tensor:
-    """The loss of a batch, int64 [B, T + 1]: of the text itself, of the teacher's logits at each
-    byte, or of these and the streams after the layers that stayed."""
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    own_layers = list(range(len(kept))) if way == BOTH else []
-    with streams(student, own_layers) as own:
-        logits = student(inputs)  # [B, T, V]
-    if way == TEXT:
-        return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
-    with torch.no_grad(), streams(teacher, kept if way == BOTH else []) as taught:
-        told = teacher(inputs)  # [B, T, V]
-    loss = logits_loss(logits, told)
-    return loss + hidden_loss(own, taught) if way == BOTH else loss
-
-
-def teach(
-    student: Transformer,
-    teacher: Transformer,
-    kept: list[int],
-    way: str,
-    recipe: Recipe,
-    data: np.ndarray,
-    measure: Callable[[Transformer], float],
-) -> list[tuple[int, float]]:
-    """Train the student in place; (tokens, what `measure` finds) at the start and at POINTS
-    places, the last at the end."""
-    student.requires_grad_(True).train()
-    T, steps = student.config.context, recipe.steps(student.config.context)
-    optimizer = MuonAdamW(student, recipe.lr_matrices, recipe.lr_others, recipe.weight_decay)
-    stops = {round(i * steps / POINTS) for i in range(1, POINTS + 1)}
-    curve = [(0, measure(student))]
-    for step in range(steps):
-        tokens = batch(data, step, recipe.B, T, recipe.seed)
-        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.autocast):
-            loss = lesson(student, teacher, kept, tokens, way)
-        optimizer.zero_grad(student)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(student.parameters(), recipe.clip)
-        optimizer.step(recipe.lr_share(step, T))
-        if step + 1 in stops:
-            curve.append(((step + 1) * recipe.B * T, measure(student)))
-    return curve
+    stayed = list(range(model.config.L))
+    if layers < model.config.L:
+        scores = importance(model, calibration, "layers", "leave_one_out")
+        kept = keep_best(model, scores, "layers", layers)
+        model, stayed = cut(model, kept), list(kept.layers or ())
+    found = importance(model, calibration, "channels", "gradient")
+    return cut(model, keep_best(model, found, "channels", channels)), stayed
 
 
 class Classroom:
@@ -121,7 +60,7 @@ class Classroom:
 
     def __init__(self, source: str = SOURCE) -> None:
         self.teacher = checkpoints.load(source)
-        self.half, self.kept = cut_in_half(self.teacher)
+        self.half, self.kept = cut_to(self.teacher, LAYERS, CHANNELS)
         self.data, self.held_out = corpus.load("train"), corpus.load("held_out")
 
     def measured(self, model: Transformer) -> float:
@@ -131,21 +70,24 @@ class Classroom:
         model.train(was)
         return round(found, 4)
 
-    def run(self, start: str, way: str, seed: int) -> list[tuple[int, float]]:
-        """The curve of one student."""
+    def run(self, start: str, way: str, seed: int) -> Curve:
+        """The curve of a student of half the size."""
         torch.manual_seed(seed)
-        student = Transformer(self.half.config) if start == NEW else copy.deepcopy(self.half)
-        recipe = replace(RECIPE, seed=1000 + seed)  # other windows than the source was trained on
-        return teach(student, self.teacher, self.kept, way, recipe, self.data, self.measured)
+        new = Transformer(self.half.config) if start == NEW else self.half
+        return self.taught(new, way, seed, self.kept)
+
+    def taught(self, start: Transformer, way: str, seed: int, kept: list[int]) -> Curve:
+        """The curve of a student that starts as this model, on other windows than its teacher was
+        trained on."""
+        student, recipe = copy.deepcopy(start), replace(RECIPE, seed=1000 + seed)
+        return teach(student, self.teacher, kept, way, recipe, self.data, self.measured)
 
 
-def run(seeds: int, path: Path = RESULT) -> None:
-    """Write all the curves to `path`, after each one, and what they came from."""
-    room = Classroom()
-    found: dict[str, Any] = {
-        "command": f"python -m twophase.models.pruning.healing --seeds {seeds}",
-        "source": SOURCE,
-        "source_sha256": checkpoints.card(SOURCE)["weights_sha256"],
+def facts(room: Classroom, seeds: int) -> Findings:
+    """What the curves came from."""
+    return {
+        "command": f"{COMMAND} --seeds {seeds}",
+        **came_from(SOURCE),
         "source_bits_per_byte": room.measured(room.teacher),
         "source_params": room.teacher.n_params,
         "layers": room.kept,
@@ -155,35 +97,44 @@ def run(seeds: int, path: Path = RESULT) -> None:
         "every": EVERY,
         "device": device_name("cpu"),
         "torch": torch.__version__,
-        "runs": [],
     }
+
+
+def run(seeds: int, path: Path = RESULT) -> None:
+    """Write all the curves to `path`, after each one, and what they came from."""
+    room = Classroom()
+    found = facts(room, seeds)
+    found |= made_before(path, found, LISTS)
+
+    def add(name: str, entry: dict[str, Any], curve: Callable[[], Curve]) -> None:
+        if not any(entry.items() <= made.items() for made in found[name]):
+            found[name].append({**entry, "curve": curve()})
+            write(found, path)
+            print(name, found[name][-1], flush=True)
+
     for start, way in WAYS:
         for seed in range(1, seeds + 1):
-            curve = room.run(start, way, seed)
-            found["runs"].append({"start": start, "way": way, "seed": seed, "curve": curve})
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(f"{start}, {way}, seed {seed}: {curve[0][1]} to {curve[-1][1]}", flush=True)
+            entry = {"start": start, "way": way, "seed": seed}
+            add("runs", entry, partial(room.run, start, way, seed))
+    for layers, channels in OTHER_CUTS:
+        less, kept = cut_to(room.teacher, layers, channels)
+        sizes = {"layers": kept, "channels": channels, "params": less.n_params}
+        for seed in range(1, seeds + 1):
+            entry = {**sizes, "way": LOGITS, "seed": seed}
+            add("other_cuts", entry, partial(room.taught, less, LOGITS, seed, kept))
+    for seed in range(1, seeds + 1):
+        entry = {"way": TEXT, "seed": seed}
+        add("whole", entry, partial(room.taught, room.teacher, TEXT, seed, []))
 
 
-def result(path: Path = RESULT) -> dict[str, Any]:
-    """What was written last. ValueError if the weights it came from are not those that are
-    committed."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if found["source_sha256"] != checkpoints.card(found["source"])["weights_sha256"]:
-        raise ValueError(
-            f"{path.name} was made from other weights of {found['source']}: run"
-            f" `{found['command']}` again."
-        )
-    return found
+def result(path: Path = RESULT) -> Findings:
+    """What was written last. ValueError if it came from other weights than the committed ones."""
+    return read(path, COMMAND)
 
 
 def main() -> None:
     """The command line of this module."""
-    parser = argparse.ArgumentParser(description="Heal half of a model in several ways.")
-    parser.add_argument("--out", type=Path, default=RESULT, help="where the curves go")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each way")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    args = arguments("Heal parts of a model in several ways.", RESULT, seeds=3)
     run(args.seeds, args.out)
 
 

@@ -6,7 +6,6 @@ minutes of one core, and writes `tuned.json`. Without the control one would take
 is only trained longer.
 """
 
-import argparse
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -19,6 +18,7 @@ import torch
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
+from twophase.models.findings import Findings, arguments, came_from, read, write
 from twophase.models.quantize.adapters import (
     adapter_parameters,
     round_while_training,
@@ -100,10 +100,9 @@ def run(seeds: int, path: Path = RESULT) -> None:
     """Train every way with every seed and write what was found, after each seed."""
     data, held_out = corpus.load("train"), corpus.load("held_out")
     model = checkpoints.load(SOURCE)
-    found: Row = {
+    found: Findings = {
         "command": f"python -m twophase.models.quantize.tuned --seeds {seeds}",
-        "source": SOURCE,
-        "source_sha256": checkpoints.card(SOURCE)["weights_sha256"],
+        **came_from(SOURCE),
         "recipe": {**asdict(RECIPE), "seed": "1000 + seed"},
         "rank": RANK,
         "adapter_lr": ADAPTER_LR,
@@ -119,27 +118,17 @@ def run(seeds: int, path: Path = RESULT) -> None:
         for row in one_seed(model, seed, data, loss):
             found["rows"].append(row)
             print(json.dumps(row), flush=True)
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(found, path)
 
 
-def result(path: Path = RESULT) -> Row:
-    """What was written last. ValueError if the weights it came from are not those committed."""
-    found: Row = json.loads(path.read_text(encoding="utf-8"))
-    if found["source_sha256"] != checkpoints.card(found["source"])["weights_sha256"]:
-        raise ValueError(
-            f"{path.name} was made from other weights of {found['source']}: run `python -m"
-            " twophase.models.quantize.tuned` again."
-        )
-    return found
+def result(path: Path = RESULT) -> Findings:
+    """What was written last. ValueError if it came from other weights than the committed ones."""
+    return read(path, "python -m twophase.models.quantize.tuned")
 
 
 def main() -> None:
     """The command line of this module."""
-    parser = argparse.ArgumentParser(description="Train with few bits.")
-    parser.add_argument("--out", type=Path, default=RESULT, help="where the losses go")
-    parser.add_argument("--seeds", type=int, default=2, help="orders of the data")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    args = arguments("Train with few bits.", RESULT, seeds=2)
     run(args.seeds, args.out)
 
 
