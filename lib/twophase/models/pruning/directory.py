@@ -52,8 +52,10 @@ def hugging_face_config(
     c: Config, dtype: torch.dtype, source: dict[str, Any] | None
 ) -> dict[str, Any] | None:
     """A config.json for these sizes, or None where none says the same: layers of different widths,
-    families that call their parameters otherwise, numbers that follow from a size that was cut."""
-    if c.widths is not None or (source or {}).get("model_type", "llama") not in LIKE_LLAMA:
+    families that call their parameters otherwise, numbers that follow from a size that was cut, a
+    Llama whose width its heads do not divide (transformers refuses it, whatever head_dim says)."""
+    family = (source or {}).get("model_type", "llama")
+    if c.widths is not None or family not in LIKE_LLAMA or (family == "llama" and c.D % c.N):
         return None
     if source is None:
         others = [f.name for f in fields(Config) if f.name not in ALWAYS]

@@ -34,9 +34,9 @@ def importance(
     heads, [L, F] for channels, [D] for the width; larger matters more.
 
     NaN where a layer has fewer. `seed` is of `random`; `progress` is told passes done and passes in
-    all. Raises ValueError for another unit or
-    measure, for `leave_one_out` of the width, which has no seam, and for layers without heads or
-    channels that a seam shows (states, latents, experts).
+    all. Raises ValueError for another unit or measure, for `leave_one_out` of the width, which has
+    no seam, and for layers without heads or channels that a seam shows (states, latents,
+    experts).
     """
     if unit not in UNITS or measure not in MEASURES:
         raise ValueError(
@@ -44,13 +44,13 @@ def importance(
             f" {unit!r} and {measure!r}."
         )
     check_seams(model, unit)
-    if measure == "random":
-        generator = torch.Generator().manual_seed(seed)
-        found = torch.rand(_shape(model, unit), generator=generator, dtype=torch.float64)
-        return found.masked_fill(_missing(model, unit), torch.nan)
-    if measure == "leave_one_out":
-        return leave_one_out(model, tokens, unit, progress)
-    return _by_activation(model, tokens, unit, measure == "gradient")
+    ways: dict[str, Callable[[], torch.Tensor]] = {
+        "activation": lambda: _by_activation(model, tokens, unit, by_gradient=False),
+        "gradient": lambda: _by_activation(model, tokens, unit, by_gradient=True),
+        "leave_one_out": lambda: leave_one_out(model, tokens, unit, progress),
+        "random": lambda: _by_chance(model, unit, seed),
+    }
+    return ways[measure]()
 
 
 def loss_without(model: Transformer, tokens: torch.Tensor) -> float:
@@ -82,6 +82,13 @@ def leave_one_out(
         if progress:
             progress(done, len(places))
     return found
+
+
+def _by_chance(model: Transformer, unit: str, seed: int) -> torch.Tensor:
+    """Numbers from 0 to 1."""
+    generator = torch.Generator().manual_seed(seed)
+    found = torch.rand(_shape(model, unit), generator=generator, dtype=torch.float64)
+    return found.masked_fill(_missing(model, unit), torch.nan)
 
 
 def check_seams(model: Transformer, unit: str) -> None:
