@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from twophase.cli.main import build as build_app
 from twophase.models import checkpoints, corpus, hugging_face
-from twophase.models.pruning import Kept, cut
+from twophase.models.pruning import MEASURES, Kept, cut, teaching
 from twophase.models.pruning.directory import load
 from twophase.models.pruning.directory import save as save_pruned
 from twophase.models.quantize.texts import text_bits_per_byte
@@ -97,6 +97,80 @@ def test_what_is_cut_of_a_hugging_face_directory_says_the_same_in_transformers(
         assert spoken.exit_code == 0, spoken.output
 
 
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"layers": [0, 3]},
+        {"heads": {layer: [2, 3] for layer in range(4)}},
+        {"heads": {layer: [0, 2] for layer in range(4)}},
+        {"channels": dict.fromkeys(range(4), range(7, 107))},
+        {"width": [*range(0, 128, 2)]},
+    ],
+    ids=["layers", "groups of heads", "a head of each group", "channels", "width"],
+)
+def test_each_kind_of_cut_alone_says_the_same_in_transformers(
+    kept: dict[str, Any], tmp_path: Path
+) -> None:
+    model = cut(checkpoints.load("gqa"), Kept(**kept))
+    assert save_pruned(model, tmp_path, {})
+    assert torch.equal(load(tmp_path)(TOKENS), model(TOKENS))
+    assert torch.allclose(transformers_logits(tmp_path, TOKENS), model(TOKENS), atol=1e-4)
+
+
+def test_a_width_that_heads_do_not_divide_is_only_ours_to_read(tmp_path: Path) -> None:
+    """transformers refuses such a Llama, though its config names head_dim."""
+    model = cut(checkpoints.load("gqa"), Kept(width=range(99)))
+    assert not save_pruned(model, tmp_path, {})
+    assert not (tmp_path / "config.json").exists()
+    assert torch.equal(load(tmp_path)(TOKENS), model(TOKENS))
+
+
+def test_what_is_left_is_healed_and_judged_after_that(text: Path, tmp_path: Path) -> None:
+    lesson = tmp_path / "lesson.py"
+    lesson.write_bytes(corpus.load("train")[:20_000].tobytes())
+    for source, folder in (("gqa", tmp_path / "bytes"), (None, tmp_path / "tokens")):
+        words = ["--calibrate", text, "--held-out", text, "--windows", 2, "--out", folder]
+        given = source or save(build("llama"), tmp_path / "llama", byte_level())
+        asked = ["prune", given, "--keep", "channels=30", *words]
+        plain = json.loads(run(*asked, "--json").stdout)
+        done = run(*asked, "--json", "--heal", lesson, "--tokens", 9_000)
+        assert done.exit_code == 0, done.output
+        facts = json.loads(done.stdout)
+        assert plain["healed"] is None
+        healed = facts["healed"]
+        assert 4_000 < healed["tokens"] <= 9_000
+        before, after = healed["bits_per_byte"]
+        assert before == pytest.approx(plain["bits_per_byte"][1])
+        assert after < before
+        assert healed["kept"]
+        model = load(folder, torch.float32 if source else None)
+        T = min(model.config.context, 512)
+        encode = hugging_face.Tokenizer(folder, model.config.V).encode if source is None else None
+        found = text_bits_per_byte(model, text.read_bytes(), encode, T)
+        assert found == pytest.approx(facts["bits_per_byte"][1], abs=1e-3)
+        assert found == pytest.approx(after, abs=1e-3)
+    said = run(*asked, "--heal", lesson, "--tokens", 9_000).stdout
+    assert "healed on" in said
+    assert "bits per byte before that" in said
+
+
+def test_healing_that_makes_it_worse_is_left_out(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        teaching, "teach", lambda student, *args, **more: student.norm.weight.data.zero_()
+    )
+    words = ["--calibrate", text, "--held-out", text, "--windows", 2, "--out", tmp_path / "made"]
+    asked = ["prune", "gqa", "--keep", "channels=90%", *words, "--heal", "corpus"]
+    done = run(*asked, "--json")
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    assert not facts["healed"]["kept"]
+    assert facts["healed"]["bits_per_byte"][1] == pytest.approx(8)
+    assert facts["bits_per_byte"][1] == facts["healed"]["bits_per_byte"][0]
+    assert "was left as it was cut" in run(*asked).stdout
+
+
 def test_layers_of_different_widths_are_written_and_only_ours_to_read(tmp_path: Path) -> None:
     model = checkpoints.load("gqa")
     small = cut(model, Kept(channels={0: range(100), 2: range(7)}, heads={1: [2, 3]}))
@@ -137,6 +211,11 @@ def test_damage_is_a_sentence(tmp_path: Path) -> None:
         (["diffusion", "--keep", "layers=3"], "reads both ways (masked diffusion)"),
         (["gqa", "--keep", "layers=2", "--windows", "0"], "at least one window"),
         (["gqa", "--keep", "layers=2", "--calibrate", "none.txt"], "none.txt cannot be read"),
+        (["gqa", "--keep", "layers=2", "--heal", "none.txt"], "none.txt cannot be read"),
+        (
+            ["gqa", "--keep", "layers=2", "--heal", "corpus", "--tokens", "9"],
+            "--tokens: a step of healing reads 2,048; got 9",
+        ),
     ],
 )
 def test_what_cannot_be_pruned_is_one_sentence(words: list[str], sentence: str, tmp_path) -> None:
@@ -144,6 +223,11 @@ def test_what_cannot_be_pruned_is_one_sentence(words: list[str], sentence: str, 
     assert done.exit_code == 2
     assert sentence in done.stderr.replace("\n", " ")
     assert not (tmp_path / "made" / "pruned.json").exists()
+
+
+def test_the_help_names_every_measure_and_every_kind_of_part() -> None:
+    said = run("prune", "--help").stdout
+    assert all(name in said for name in (*MEASURES, "layers", "kv_heads", "channels", "width"))
 
 
 def test_other_files_are_not_written_over(text: Path, tmp_path: Path) -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from twophase.cli.healing import CORPUS, Lesson, healing_words
 from twophase.cli.interrupt import loading
-from twophase.cli.quantize import LONGEST_WINDOW, Source, open_source, read_text
+from twophase.cli.smaller import (
+    LONGEST_WINDOW,
+    Bar,
+    Source,
+    check_out,
+    copy_beside,
+    open_source,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from twophase.models.transformer import Transformer
 
-BESIDE = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 NAMES = {"layers": "layers", "kv_heads": "heads", "channels": "channels", "width": "width"}
 SAID = {  # of one, of more
     "layers": ("layer", "layers"),
@@ -50,6 +55,17 @@ def prune(
         Path | None, typer.Option(help="A text to be judged by. Default: what the corpus keeps.")
     ] = None,
     windows: Annotated[int, typer.Option(help="Windows of text to measure on.")] = 8,
+    heal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Then train what is left on this text, taught by the whole model's logits;"
+            f" {CORPUS}: the course's.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(help="Tokens to heal on (bytes, for models of the course).")
+    ] = 150_000,
     seed: Annotated[int, typer.Option(help="Which windows; what random draws.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
@@ -60,16 +76,18 @@ def prune(
     Example: twophase prune gqa --keep layers=3,channels=50% --calibrate my.txt --out gqa-pruned
     """
     from twophase.models.pruning import MEASURES
+    from twophase.models.pruning.directory import is_pruned
 
     try:
         if measure not in MEASURES:
             raise ValueError(f"--measure is one of {', '.join(MEASURES)}; got {measure}.")
         asked = _asked(keep)
-        _check_out(out)
+        check_out(out, is_pruned)
         with loading():
             source = open_source(checkpoint)
         texts = read_text(calibrate, "train"), read_text(held_out, "held_out")
-        facts = _run(source, asked, measure, texts, windows, seed, out)
+        lesson = None if heal is None else Lesson.on(heal, tokens, seed)
+        facts = _run(source, asked, measure, texts, windows, seed, out, lesson)
     except ValueError as error:
         typer.echo(f"twophase prune: {error}", err=True)
         raise typer.Exit(2) from None
@@ -111,16 +129,6 @@ def _numbers(model: Transformer, asked: dict[str, tuple[float, bool]]) -> dict[s
     return found
 
 
-def _check_out(out: Path) -> None:
-    """ValueError unless a pruned model may go to this directory."""
-    from twophase.models.pruning.directory import is_pruned
-
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file: name a directory.")
-    if out.is_dir() and any(out.iterdir()) and not is_pruned(out):
-        raise ValueError(f"--out {out} holds other files: name a new directory.")
-
-
 def _run(
     source: Source,
     asked: dict[str, tuple[float, bool]],
@@ -129,8 +137,9 @@ def _run(
     n_windows: int,
     seed: int,
     out: Path,
+    lesson: Lesson | None,
 ) -> dict[str, Any]:
-    """Measure, cut, judge, save; what was seen, as plain data."""
+    """Measure, cut, heal, judge, save; what was seen, as plain data."""
     from twophase.models import pruning
     from twophase.models.pruning.directory import save
     from twophase.models.quantize.texts import (
@@ -143,10 +152,19 @@ def _run(
     keep, T = _numbers(model, asked), min(model.config.context, LONGEST_WINDOW)
     check_judging(model, texts[1], source.encode, T)  # before the work, not after it
     tokens = calibration_windows(texts[0], source.encode, n_windows, T + 1, seed)
+    if lesson is not None:
+        lesson.check(source, T)
     started = time.perf_counter()
-    with Bar() as bar:
+    with Bar("leaving out") as bar:
         made, stages = pruning.prune(model, keep, measure, tokens, seed, bar)
     took_s = time.perf_counter() - started
+
+    def judged(it: Transformer) -> float:
+        return text_bits_per_byte(it, texts[1], source.encode, T)
+
+    healed = None
+    if lesson is not None:
+        made, healed = lesson.heal(made, source, T, judged)
     both = (model, made)
     facts = {
         "source": source.name,
@@ -154,7 +172,8 @@ def _run(
         "stages": [stage.facts() for stage in stages],
         "n_params": [it.n_params for it in both],
         "weight_bytes": [it.n_params * it.embed_tokens.weight.element_size() for it in both],
-        "bits_per_byte": [text_bits_per_byte(it, texts[1], source.encode, T) for it in both],
+        "bits_per_byte": [judged(it) for it in both],
+        "healed": healed,
         "tpot_s": [_tpot_s(it, tokens[0, :16].tolist()) for it in both],
         "pruning_s": took_s,
     }
@@ -163,9 +182,7 @@ def _run(
         theirs = json.loads((source.folder / "config.json").read_text(encoding="utf-8"))
     # a checkpoint of the course is stored in bf16, as whatever is cut from it
     facts["transformers"] = save(made if theirs else made.bfloat16(), out, facts, theirs)
-    for name in BESIDE if source.folder else ():
-        if source.folder and (source.folder / name).is_file():
-            shutil.copy(source.folder / name, out / name)
+    copy_beside(source, out)
     return facts
 
 
@@ -174,27 +191,6 @@ def _tpot_s(model: Transformer, prompt: list[int]) -> float:
     from twophase.models.generate import complete
 
     return complete(model, prompt, TIMED_TOKENS, temperature=0).tpot_s
-
-
-class Bar:
-    """What is being measured and how far that is, on stderr, gone at the end."""
-
-    def __init__(self) -> None:
-        columns = TextColumn("leaving out {task.description}"), BarColumn(), MofNCompleteColumn()
-        self._bar = Progress(
-            *columns, console=Console(stderr=True, force_jupyter=False), transient=True
-        )
-        self._task = self._bar.add_task("parts", total=None)
-
-    def __call__(self, unit: str, done: int, total: int) -> None:
-        self._bar.update(self._task, description=unit, completed=done, total=total)
-
-    def __enter__(self) -> Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
 
 
 def _sentences(facts: dict[str, Any], out: Path) -> str:
@@ -210,6 +206,6 @@ def _sentences(facts: dict[str, Any], out: Path) -> str:
         f" ({1 - left / whole:.0%} less; {large / 1e6:,.2f} MB are {small / 1e6:,.2f} MB as they"
         f" run), {before:.4f} bits per byte of unseen text are {after:.4f} ({after - before:+.4f}),"
         f" {slow * 1e3:.2f} ms a token are {fast * 1e3:.2f} ms;"
-        f" {facts['pruning_s']:.1f} s; {reads}."
+        f" {facts['pruning_s']:.1f} s; {healing_words(facts['healed'])}{reads}."
         f' Try it: twophase generate --checkpoint {out} "def read_lines(path):"'
     )

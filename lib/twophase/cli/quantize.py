@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from twophase.cli.interrupt import loading
+from twophase.cli.smaller import (
+    BESIDE,
+    LONGEST_WINDOW,
+    Bar,
+    Source,
+    check_out,
+    copy_beside,
+    open_source,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from twophase.kernels.quantization.integers import IntegerFormat
-    from twophase.models.quantize.texts import Encode
-    from twophase.models.transformer import Transformer
-
-BESIDE = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
-LONGEST_WINDOW = 512
 
 
 def quantize(
@@ -53,9 +55,11 @@ def quantize(
 
     Example: twophase quantize gqa --method awq --bits 4 --group 64 --out gqa-awq
     """
+    from twophase.models.quantize.directory import is_quantized
+
     try:
         how = _format(bits, group, affine)
-        check_out(out)
+        check_out(out, is_quantized)
         with loading():
             source = open_source(checkpoint)
         texts = read_text(text, "train"), read_text(held_out, "held_out")
@@ -64,52 +68,6 @@ def quantize(
         typer.echo(f"twophase quantize: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(json.dumps(facts, indent=2) if as_json else _sentence(facts, out))
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model to quantize, how its text becomes tokens, and the files that go with it."""
-
-    name: str
-    model: Transformer
-    encode: Encode | None
-    folder: Path | None
-
-
-def open_source(checkpoint: str) -> Source:
-    """A checkpoint of the course by its name, one that was pruned, or a Hugging Face directory.
-    ValueError if it is none of these."""
-    from twophase.models import checkpoints, hugging_face
-    from twophase.models.pruning import directory as pruned
-    from twophase.models.quantize.directory import is_quantized
-
-    folder = Path(checkpoint)
-    if checkpoint in checkpoints.available():
-        return Source(checkpoint, checkpoints.load(checkpoint), None, None)
-    if not folder.is_dir():
-        known = ", ".join(checkpoints.available())
-        raise ValueError(f"{checkpoint} is neither a directory nor one of {known}.")
-    if is_quantized(folder):
-        raise ValueError(f"{folder} is quantized already: take what it was made of.")
-    if pruned.is_pruned(folder):
-        model = pruned.load(folder)
-        if not (folder / "tokenizer.json").is_file():  # of the course: its tokens are bytes
-            return Source(checkpoint, model, None, None)
-        tokenizer = hugging_face.Tokenizer(folder, model.config.V)
-        return Source(checkpoint, model, tokenizer.encode, folder)
-    opened = hugging_face.open_checkpoint(folder)
-    tokenizer = hugging_face.Tokenizer(folder, opened.config.V)
-    return Source(checkpoint, opened.load(), tokenizer.encode, folder)
-
-
-def check_out(out: Path) -> None:
-    """ValueError unless a quantized model may go to this directory."""
-    from twophase.models.quantize.directory import is_quantized
-
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file: name a directory.")
-    if out.is_dir() and any(out.iterdir()) and not is_quantized(out):
-        raise ValueError(f"--out {out} holds other files: name a new directory.")
 
 
 def _format(bits: int, group: str, affine: bool) -> IntegerFormat:
@@ -121,18 +79,6 @@ def _format(bits: int, group: str, affine: bool) -> IntegerFormat:
         raise ValueError(f"--group is a number of inputs, or channel; got {group}.")
     size = int(group) if group != "channel" else group
     return IntegerFormat(bits, size, affine, torch.bfloat16)
-
-
-def read_text(path: Path | None, split: str) -> bytes:
-    """The bytes of a file, or of a split of the corpus. ValueError if it cannot be read."""
-    from twophase.models import corpus
-
-    if path is None:
-        return corpus.load(split).tobytes()
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _run(
@@ -161,8 +107,8 @@ def _run(
     if method != "nearest":
         calibration = calibration_windows(texts[0], source.encode, n_windows, T, seed)
     started = time.perf_counter()
-    with Bar() as bar:
-        made = run(source.model, method, how, calibration, bar)
+    with Bar("quantizing") as bar:
+        made = run(source.model, method, how, calibration, partial(bar, "layers"))
     took_s = time.perf_counter() - started
     before, after = (
         text_bits_per_byte(model, texts[1], source.encode, T) for model in (source.model, made)
@@ -177,29 +123,8 @@ def _run(
         "quantizing_s": took_s,
     }
     save(made, out, facts)
-    for name in BESIDE if source.folder else ():
-        if source.folder and (source.folder / name).is_file():
-            shutil.copy(source.folder / name, out / name)
+    copy_beside(source, out, ("config.json", *BESIDE))
     return facts
-
-
-class Bar:
-    """Layers done, on stderr, gone at the end."""
-
-    def __init__(self) -> None:
-        columns = TextColumn("quantizing layers"), BarColumn(), MofNCompleteColumn()
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("", total=None)
-
-    def __call__(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-
-    def __enter__(self) -> Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
 
 
 def _sentence(facts: dict[str, Any], out: Path) -> str:
