@@ -8,8 +8,9 @@ import pytest
 from hugging_face_folders import build, byte_level, save, sentence_piece
 from typer.testing import CliRunner
 
-from twophase.cli.drafting import check_tokenizers
+from twophase.cli.drafting import LOOKUP, QUANTIZED, check_tokenizers
 from twophase.cli.main import build as build_app
+from twophase.models.speculative_decoding import trained
 
 GREEDY = ("--temperature", "0", "--tokens", "24", "--json", "def f(x):\n    return x\ndef g(x")
 
@@ -29,7 +30,7 @@ def facts(*arguments: str) -> dict[str, Any]:
 def test_drafts_change_no_word_and_say_what_they_were_worth():
     plain = facts(*GREEDY)
     assert plain["draft"] is None
-    for draft in ("draft", "gqa", "lookup"):
+    for draft in ("draft", "gqa", "lookup", "quantized"):
         found = facts("--draft", draft, "--drafted", "3", *GREEDY)
         assert found["text"] == plain["text"]
         worth = found["draft"]
@@ -45,8 +46,15 @@ def test_a_person_reads_it_in_a_sentence():
     said = run("--draft", "lookup", *[word for word in GREEDY if word != "--json"]).stdout
     assert "Up to 4 tokens looked up in the text at a time" in said
     assert "times as fast as without drafts" in said
+    own = run("--draft", "quantized", *[word for word in GREEDY if word != "--json"]).stdout
+    assert "Up to 4 tokens drafted by the model itself in 4 bits at a time" in own
     short = run("--draft", "lookup", "--tokens", "1", "x = ").stdout
     assert "No token was looked up in the text" in short
+
+
+def test_the_help_names_every_kind_of_draft():
+    said = run("--help").stdout
+    assert all(name in said for name in (LOOKUP, QUANTIZED, *trained.NAMES))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twophase.models.speculative_decoding import Drafter, Speculation
     from twophase.models.transformer import Transformer
 
-LOOKUP = "lookup"
+LOOKUP, QUANTIZED = "lookup", "quantized"
 MOST_DRAFTED = 64
 
 
@@ -36,12 +36,20 @@ def check_draft(draft: str | None, drafted: int, cache: bool) -> None:
 def load_drafter(
     draft: str, speaker: Speaker, device: str, dtype: str, path: str, n_tokens: int
 ) -> Drafter:
-    """What drafts for the model that speaks: the text itself, heads that were trained on it, a
-    checkpoint of the course, or a directory. ValueError if its tokens are others."""
-    from twophase.models.speculative_decoding import LookupDrafter, ModelDrafter, trained
+    """What drafts for the model that speaks: the text itself, the model in few bits, heads that
+    were trained on it, a checkpoint of the course, or a directory. ValueError if its tokens are
+    others."""
+    from twophase.models.speculative_decoding import (
+        LookupDrafter,
+        ModelDrafter,
+        in_few_bits,
+        trained,
+    )
 
     if draft == LOOKUP:
         return LookupDrafter()
+    if draft == QUANTIZED:
+        return ModelDrafter(in_few_bits(speaker.load(n_tokens)), draft, path)
     if draft in trained.NAMES:
         if not isinstance(speaker, CourseModel):
             raise ValueError(
@@ -104,7 +112,8 @@ def speculation_facts(
 
 def speculation_sentence(facts: dict[str, Any]) -> str:
     """The same for a person."""
-    by = "looked up in the text" if facts["by"] == LOOKUP else f"drafted by {facts['by']}"
+    named = {LOOKUP: "looked up in the text", QUANTIZED: "drafted by the model itself in 4 bits"}
+    by = named.get(facts["by"], f"drafted by {facts['by']}")
     if facts["calls"] == 0:
         return f"No token was {by}: there was none to say after the first."
     kept = facts["acceptance"]

@@ -98,7 +98,8 @@ def generate(
         str | None,
         typer.Option(
             help="Who drafts: a checkpoint of the course, a directory, lookup (the text itself),"
-            " or, for --model target, trained heads: heads (Medusa's), eagle, mtp."
+            " quantized (the model itself in 4 bits), or, for --model target, trained heads: heads"
+            " (Medusa's), eagle, mtp."
         ),
     ] = None,
     drafted: Annotated[int, typer.Option(help="Tokens drafted at a time.")] = 4,

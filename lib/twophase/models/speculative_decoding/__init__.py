@@ -10,11 +10,11 @@ from twophase.models.speculative_decoding.drafts import (
     ModelDrafter,
 )
 from twophase.models.speculative_decoding.features import FeatureDrafter, FeatureHead
+from twophase.models.speculative_decoding.from_target import in_few_bits, without_layers
 from twophase.models.speculative_decoding.law import Law
 from twophase.models.speculative_decoding.log import speculation_log
 from twophase.models.speculative_decoding.loop import Call, Speculation, speculate, speculate_batch
 from twophase.models.speculative_decoding.medusa import MedusaDrafter, MedusaHeads
-from twophase.models.speculative_decoding.skipping import without_layers
 from twophase.models.speculative_decoding.trees import TreeDrafter
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Speculation",
     "TreeDrafter",
     "acceptance_rate",
+    "in_few_bits",
     "sample_batch",
     "speculate",
     "speculate_batch",

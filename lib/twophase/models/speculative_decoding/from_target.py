@@ -1,9 +1,13 @@
-"""A draft that costs no training and no memory: the target itself, with some layers left out."""
+"""Drafts that cost no training: the target itself, with some layers left out, or in few bits."""
 
 from collections.abc import Collection
 
+from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models.pruning import Kept, cut
+from twophase.models.quantize import quantize
 from twophase.models.transformer import Transformer
+
+FEW_BITS = IntegerFormat(4, 64, affine=True)
 
 
 def without_layers(model: Transformer, left_out: Collection[int]) -> Transformer:
@@ -20,3 +24,9 @@ def without_layers(model: Transformer, left_out: Collection[int]) -> Transformer
     if not kept:
         raise ValueError("at least one layer must stay.")
     return cut(model, Kept(layers=kept), copy=False)
+
+
+def in_few_bits(model: Transformer, how: IntegerFormat = FEW_BITS) -> Transformer:
+    """The model with its linear layers, the output matrix apart, rounded to few bits. ValueError
+    for one that is quantized already or has no linear layer."""
+    return quantize(model, "nearest", how)
