@@ -103,7 +103,7 @@ def test_every_wrong_mapping_can_be_caught_and_passes_somewhere(name: str) -> No
     assert caught
     assert len(caught) < len(SHAPES)
     N, K = caught[0]
-    assert not passes(MUTANTS[name], [(N, K, gives(RIGHT[0], N, K))])
+    assert not passes(MUTANTS[name], (N, K, gives(RIGHT[0], N, K)))
 
 
 @pytest.mark.parametrize(

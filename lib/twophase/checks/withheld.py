@@ -29,3 +29,35 @@ ATTENTION = (  # all of the library that weighs values by a softmax of scores
     "twophase.kernels.compiled.parts._attend_task",
     "twophase.kernels.compiled.parts._latent_task",
 )
+VERIFICATION = (  # all of the library that keeps a drafted token or replaces it
+    "twophase.kernels.speculative_decoding.acceptance_probability",
+    "twophase.kernels.speculative_decoding.residual",
+    "twophase.kernels.speculative_decoding.verify",
+    "twophase.kernels.speculative_decoding.verify_tree",
+    "twophase.kernels.speculative_faults.FAULTS",
+    "twophase.kernels.speculative_faults.swaps_the_two_laws",
+    "twophase.kernels.speculative_faults.reads_the_target_one_row_late",
+    "twophase.kernels.speculative_faults.leaves_out_the_bonus",
+)
+STEP_TIMES = (  # reading beside computing, whatever is read and computed
+    "twophase.theory.latency_throughput.step_time_s",
+    "twophase.theory.latency_throughput.step_time_split_s",
+    "twophase.theory.latency_throughput.memory_step_time_s",
+    "twophase.theory.arithmetic_intensity.time_overlapped_s",
+    "twophase.theory.arithmetic_intensity.time_serial_s",
+)
+COUNTS = (  # all of the library that counts the parameters of a model
+    "twophase.theory.architecture.Architecture",
+    "twophase.theory.count.breakdown",
+    "twophase.theory.count._parts",
+    "twophase.theory.count._attention",
+    "twophase.theory.count._mlp",
+    "twophase.theory.params.embedding_params",
+    "twophase.theory.params.attention_params",
+    "twophase.theory.params.mlp_params",
+    "twophase.theory.params.transformer_params",
+    "twophase.theory.params.moe_transformer_params",
+    "twophase.models.transformer.Transformer",
+    "twophase.models.attention.GroupedQueryAttention",
+    "twophase.models.mlp.GatedMLP",
+)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Exercise
 from twophase.checks.grouped_query_attention._mappings import MUTANTS, RIGHT, Mapping
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.written_cases import WrittenCases
 
 wrong = Misconceptions()
 
@@ -22,9 +21,10 @@ def gives(mapping: Mapping, N: int, K: int) -> list[int]:
     return [mapping(n, N, K) for n in range(N)]
 
 
-def passes(mapping: Mapping, trials: list[Trial]) -> bool:
-    """Whether a mapping gives what every case expects."""
-    return all(gives(mapping, N, K) == list(heads) for N, K, heads in trials)
+def passes(mapping: Mapping, trial: Trial) -> bool:
+    """Whether a mapping gives what the case expects."""
+    N, K, heads = trial
+    return gives(mapping, N, K) == list(heads)
 
 
 def problem(trials: Any) -> str:
@@ -42,25 +42,16 @@ def problem(trials: Any) -> str:
     return ""
 
 
-def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """Whether the right mappings pass, or whether the case's wrong one is caught."""
-    trials = plain(answer.call("head_tests"))
-    found = problem(trials)
-    if case.args:
-        return {"caught": not found and not passes(MUTANTS[case.args[0]], trials)}
-    if found:
-        return {"the cases": found}
-    for N, K, heads in trials:
-        if any(gives(mapping, N, K) != list(heads) for mapping in RIGHT):
-            return {"the cases": f"a right mapping fails (N = {N}, K = {K})"}
-    return {"the cases": "can be used, and right mappings pass them"}
+def _expectation(trial: Trial) -> str:
+    """What a case that a right mapping fails is; empty if it passes."""
+    if all(passes(mapping, trial) for mapping in RIGHT):
+        return ""
+    return f"a right mapping fails (N = {trial[0]}, K = {trial[1]})"
 
 
-def cases(rng: random.Random) -> list[Case]:
-    """The right mappings first, then the wrong ones in an order of the seed's choosing."""
-    names = sorted(MUTANTS)
-    rng.shuffle(names)
-    return [Case("right mappings"), *(Case(f"a mapping that {name}", (name,)) for name in names)]
+WRITTEN = WrittenCases(
+    "head_tests", "each right mapping", "a mapping that", MUTANTS, problem, passes, _expectation
+)
 
 
 THREES = (12, 4, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
@@ -140,8 +131,8 @@ EXERCISE = Exercise(
     points=4,
     minutes=12,
     entries=("head_tests",),
-    cases=cases,
-    observe=observe,
+    cases=WRITTEN.cases,
+    observe=WRITTEN.observe,
     reference=reference,
     compare=EXACT,
     misconceptions=tuple(wrong),

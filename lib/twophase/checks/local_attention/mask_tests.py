@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Exercise
 from twophase.checks.local_attention._broken_masks import MUTANTS, Mask, right
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.written_cases import WrittenCases
 
 wrong = Misconceptions()
 
@@ -60,22 +59,9 @@ def _expectation(case: Written) -> str:
     return f"expect {case['sees']} for T={case['T']}, S={case['S']}, window={case['window']}"
 
 
-def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """Whether the right mask passes, or whether the case's broken one is caught."""
-    written = plain(answer.call("mask_tests"))
-    found = problem(written)
-    if case.args:
-        mask = MUTANTS[case.args[0]]
-        return {"caught": not found and not all(passes(mask, one) for one in written)}
-    failed = found or next(filter(None, map(_expectation, written)), "")
-    return {"the cases": failed or "can be used, and a right mask passes them"}
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """The right mask first, then the broken ones in an order of the seed's choosing."""
-    names = sorted(MUTANTS)
-    rng.shuffle(names)
-    return [Case("a right mask"), *(Case(f"a mask that {name}", (name,)) for name in names)]
+WRITTEN = WrittenCases(
+    "mask_tests", "a right mask", "a mask that", MUTANTS, problem, passes, _expectation
+)
 
 
 def _case(T: int, S: int, window: int) -> Written:
@@ -169,8 +155,8 @@ EXERCISE = Exercise(
     points=4,
     minutes=15,
     entries=("mask_tests",),
-    cases=cases,
-    observe=observe,
+    cases=WRITTEN.cases,
+    observe=WRITTEN.observe,
     reference=reference,
     compare=EXACT,
     misconceptions=tuple(wrong),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.mixture_of_experts._broken_seats import MUTANTS, Routing, Seating, right
+from twophase.checks.written_cases import WrittenCases
 
 wrong = Misconceptions()
 
@@ -77,22 +76,9 @@ def _expectation(case: Written) -> str:
     return f"expect {case['seats']} for {case['experts']}, E={case['E']}, percent={case['percent']}"
 
 
-def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """Whether the right seating passes, or whether the case's broken one is caught."""
-    written = plain(answer.call("seat_tests"))
-    found = problem(written)
-    if case.args:
-        seating = MUTANTS[case.args[0]]
-        return {"caught": not found and not all(passes(seating, one) for one in written)}
-    failed = found or next(filter(None, map(_expectation, written)), "")
-    return {"the cases": failed or "can be used, and a right seating passes them"}
-
-
-def cases(rng: random.Random) -> list[Case]:
-    """The right seating first, then the broken ones in an order of the seed's choosing."""
-    names = sorted(MUTANTS)
-    rng.shuffle(names)
-    return [Case("a right seating"), *(Case(f"a seating {name}", (name,)) for name in names)]
+WRITTEN = WrittenCases(
+    "seat_tests", "a right seating", "a seating", MUTANTS, problem, passes, _expectation
+)
 
 
 def _case(experts: Routing, E: int, percent: int, seating: Seating = right) -> Written:
@@ -170,8 +156,8 @@ EXERCISE = Exercise(
     points=4,
     minutes=15,
     entries=("seat_tests",),
-    cases=cases,
-    observe=observe,
+    cases=WRITTEN.cases,
+    observe=WRITTEN.observe,
     reference=reference,
     compare=EXACT,
     misconceptions=tuple(wrong),

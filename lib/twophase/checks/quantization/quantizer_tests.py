@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.quantization._quantizers import MUTANTS, RIGHT, Quantizer
+from twophase.checks.written_cases import WrittenCases
 
 wrong = Misconceptions()
 
@@ -17,15 +16,13 @@ MOST_CASES, MOST_NUMBERS, LARGEST = 20, 16, 1000.0
 Trial = tuple[list[float], int, list[int]]  # numbers, bits, codes
 
 
-def passes(quantizer: Quantizer, trials: list[Trial]) -> bool:
-    """Whether a quantizer gives what every case expects."""
-    for numbers, bits, codes in trials:
-        try:
-            if quantizer(list(map(float, numbers)), bits) != list(codes):
-                return False
-        except ArithmeticError:
-            return False
-    return True
+def passes(quantizer: Quantizer, trial: Trial) -> bool:
+    """Whether a quantizer gives what the case expects."""
+    numbers, bits, codes = trial
+    try:
+        return quantizer(list(map(float, numbers)), bits) == list(codes)
+    except ArithmeticError:
+        return False
 
 
 def problem(trials: Any) -> str:
@@ -50,25 +47,16 @@ def problem(trials: Any) -> str:
     return ""
 
 
-def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """Whether the right quantizers pass, or whether the case's wrong one is caught."""
-    trials = plain(answer.call("quantizer_tests"))
-    found = problem(trials)
-    if case.args:
-        return {"caught": not found and not passes(MUTANTS[case.args[0]], trials)}
-    if found:
-        return {"the cases": found}
-    for trial in trials:
-        if not all(passes(quantizer, [trial]) for quantizer in RIGHT):
-            return {"the cases": f"a right quantizer fails ({trial[0]}, {trial[1]} bits)"}
-    return {"the cases": "can be used, and right quantizers pass them"}
+def _expectation(trial: Trial) -> str:
+    """What a case that a right quantizer fails is; empty if it passes."""
+    if all(passes(quantizer, trial) for quantizer in RIGHT):
+        return ""
+    return f"a right quantizer fails ({trial[0]}, {trial[1]} bits)"
 
 
-def cases(rng: random.Random) -> list[Case]:
-    """The right quantizers first, then the wrong ones in an order of the seed's choosing."""
-    names = sorted(MUTANTS)
-    rng.shuffle(names)
-    return [Case("right quantizers"), *(Case(f"one that {name}", (name,)) for name in names)]
+WRITTEN = WrittenCases(
+    "quantizer_tests", "each right quantizer", "one that", MUTANTS, problem, passes, _expectation
+)
 
 
 ZEROS = ([0.0, 0.0], 4, [0, 0])
@@ -170,8 +158,8 @@ EXERCISE = Exercise(
     points=5,
     minutes=20,
     entries=("quantizer_tests",),
-    cases=cases,
-    observe=observe,
+    cases=WRITTEN.cases,
+    observe=WRITTEN.observe,
     reference=reference,
     compare=EXACT,
     misconceptions=tuple(wrong),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
-from twophase.checks.exercise import Case, Exercise
+from twophase.checks.compare import EXACT
+from twophase.checks.exercise import Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.speculative_decoding import _broken_verifiers as broken
 from twophase.checks.speculative_decoding import _rule
-from twophase.checks.speculative_decoding._rule import Probs
+from twophase.checks.speculative_decoding._rule import Probs, Verify
+from twophase.checks.withheld import VERIFICATION
+from twophase.checks.written_cases import WrittenCases
 
 wrong = Misconceptions()
 
@@ -93,23 +93,19 @@ def _expectation(case: Written) -> str:
     return f"expect another law for drafted={case['drafted']}"
 
 
-def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """Whether the right verifier passes, or whether the case's broken one is caught."""
-    written = plain(answer.call("verifier_tests"))
-    found = problem(written)
-    if case.args:
-        verify = broken.MUTANTS[case.args[0]]
-        seen = not found and any(broken.caught(verify, one, _expected(one)) for one in written)
-        return {"caught": seen}
-    failed = found or next(filter(None, map(_expectation, written)), "")
-    return {"the cases": failed or "can be used, and a right verifier passes them"}
+def _passes(verify: Verify, case: Written) -> bool:
+    return not broken.caught(verify, case, _expected(case))
 
 
-def cases(rng: random.Random) -> list[Case]:
-    """The right verifier first, then the broken ones in an order of the seed's choosing."""
-    names = sorted(broken.MUTANTS)
-    rng.shuffle(names)
-    return [Case("a right verifier"), *(Case(f"a verifier that {x}", (x,)) for x in names)]
+WRITTEN = WrittenCases(
+    "verifier_tests",
+    "a right verifier",
+    "a verifier that",
+    broken.MUTANTS,
+    problem,
+    _passes,
+    _expectation,
+)
 
 
 def _case(target: list[Probs], draft: list[Probs], drafted: list[int]) -> Written:
@@ -213,8 +209,8 @@ EXERCISE = Exercise(
     points=4,
     minutes=20,
     entries=("verifier_tests",),
-    cases=cases,
-    observe=observe,
+    cases=WRITTEN.cases,
+    observe=WRITTEN.observe,
     reference=reference,
     compare=EXACT,
     misconceptions=tuple(wrong),
@@ -236,13 +232,5 @@ EXERCISE = Exercise(
         "Why do tests at temperature 0 not find a verifier that resamples from the wrong law?",
         "There every law is certain: after a refusal any of these laws gives the same token.",
     ),
-    withholds=(
-        "twophase.kernels.speculative_decoding.residual",
-        "twophase.kernels.speculative_decoding.verify",
-        "twophase.kernels.speculative_decoding.verify_tree",
-        "twophase.kernels.speculative_faults.FAULTS",
-        "twophase.kernels.speculative_faults.swaps_the_two_laws",
-        "twophase.kernels.speculative_faults.reads_the_target_one_row_late",
-        "twophase.kernels.speculative_faults.leaves_out_the_bonus",
-    ),
+    withholds=VERIFICATION,
 )
