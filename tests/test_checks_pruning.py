@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from twophase.checks.pruning import (
     healing_log,
     mapping,
     predict,
+    turned,
     two_four,
 )
 from twophase.kernels.pruning import logits_loss, wanda
@@ -32,6 +33,7 @@ from twophase.kernels.pruning import two_four as two_of_four
 from twophase.models.blank import blank
 from twophase.models.config import Config
 from twophase.models.pruning import Kept, cut
+from twophase.models.pruning.importance import _turned
 
 NOTEBOOK = Path(__file__).resolve().parent.parent / "solutions" / "13_pruning.ipynb"
 
@@ -84,6 +86,14 @@ def test_the_reference_of_distill_is_the_kernels_loss() -> None:
 def test_the_reference_of_two_four_is_the_kernels_mask() -> None:
     for case in two_four.cases(random.Random(1)):
         assert torch.equal(two_four.reference(*case.args), two_of_four(wanda(*case.args)))
+
+
+def test_the_reference_of_turned_is_the_librarys_measure_of_a_layer() -> None:
+    for case in turned.cases(random.Random(1)):
+        (streams,) = case.args
+        pairs = [torch.stack(pair)[:, None] for pair in pairwise(streams)]  # [2, 1, tokens, D]
+        found = [float(_turned(pair, None, 1)) for pair in pairs]
+        assert found == pytest.approx(turned.reference(streams), abs=1e-9), case.name
 
 
 def test_what_the_names_of_tiny_models_promise() -> None:

@@ -3,9 +3,10 @@
 ORDER = (
     "leave_one_out",
     "cut_heads",
-    "config",
     "mapping",
+    "config",
     "predict",
+    "turned",
     "distill",
     "healing_log",
     "two_four",

@@ -9,6 +9,7 @@ from twophase.checks.compare import FORMULA
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import COUNTS, STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -167,10 +168,5 @@ EXERCISE = Exercise(
         "No: attention, embedding and above all the caches are read as before.",
     ),
     ranges={"bytes_per_number": (1, 4)},
-    withholds=(
-        "twophase.theory.architecture.Architecture",
-        "twophase.theory.params.transformer_params",
-        "twophase.theory.params.moe_transformer_params",
-        "twophase.theory.latency_throughput.memory_step_time_s",
-    ),
+    withholds=(*COUNTS, *STEP_TIMES),
 )

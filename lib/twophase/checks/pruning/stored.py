@@ -126,5 +126,7 @@ EXERCISE = Exercise(
         "twophase.theory.pruning.two_four_bytes",
         "twophase.theory.pruning.bitmap_bytes",
         "twophase.theory.pruning.indexed_bytes",
+        "twophase.kernels.pruning.storage.Bitmap",
+        "twophase.kernels.pruning.storage.TwoFour",
     ),
 )

@@ -13,6 +13,7 @@ from twophase.checks.law import law
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _rule
 from twophase.checks.speculative_decoding._rule import LEAST, Choose, Probs, normalized
+from twophase.checks.withheld import VERIFICATION
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -177,14 +178,5 @@ EXERCISE = Exercise(
         "A drafted token is refused. From which law does the next one come?",
         "From max(0, target − draft), divided by its sum: not from the target's own.",
     ),
-    withholds=(
-        "twophase.kernels.speculative_decoding.acceptance_probability",
-        "twophase.kernels.speculative_decoding.residual",
-        "twophase.kernels.speculative_decoding.verify",
-        "twophase.kernels.speculative_decoding.verify_tree",
-        "twophase.kernels.speculative_faults.FAULTS",
-        "twophase.kernels.speculative_faults.swaps_the_two_laws",
-        "twophase.kernels.speculative_faults.reads_the_target_one_row_late",
-        "twophase.kernels.speculative_faults.leaves_out_the_bonus",
-    ),
+    withholds=VERIFICATION,
 )

@@ -13,6 +13,7 @@ from twophase.checks.law import law
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _printed, _rule
 from twophase.checks.speculative_decoding._rule import Choose, Probs, happens, residual
+from twophase.checks.withheld import VERIFICATION
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -281,14 +282,5 @@ EXERCISE = Exercise(
         ),
         "Row 6, counted from 0: the law after the prompt's last token.",
     ),
-    withholds=(
-        "twophase.kernels.speculative_decoding.acceptance_probability",
-        "twophase.kernels.speculative_decoding.residual",
-        "twophase.kernels.speculative_decoding.verify",
-        "twophase.kernels.speculative_decoding.verify_tree",
-        "twophase.kernels.speculative_faults.FAULTS",
-        "twophase.kernels.speculative_faults.swaps_the_two_laws",
-        "twophase.kernels.speculative_faults.reads_the_target_one_row_late",
-        "twophase.kernels.speculative_faults.leaves_out_the_bonus",
-    ),
+    withholds=VERIFICATION,
 )

@@ -11,6 +11,7 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _rule
 from twophase.checks.speculative_decoding._rule import Choose, Probs, happens, residual
+from twophase.checks.withheld import VERIFICATION
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -209,14 +210,5 @@ EXERCISE = Exercise(
         ),
         "One to five: the kept ones, and one more that the target says itself.",
     ),
-    withholds=(
-        "twophase.kernels.speculative_decoding.acceptance_probability",
-        "twophase.kernels.speculative_decoding.residual",
-        "twophase.kernels.speculative_decoding.verify",
-        "twophase.kernels.speculative_decoding.verify_tree",
-        "twophase.kernels.speculative_faults.FAULTS",
-        "twophase.kernels.speculative_faults.swaps_the_two_laws",
-        "twophase.kernels.speculative_faults.reads_the_target_one_row_late",
-        "twophase.kernels.speculative_faults.leaves_out_the_bonus",
-    ),
+    withholds=VERIFICATION,
 )

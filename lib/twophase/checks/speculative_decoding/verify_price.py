@@ -8,6 +8,7 @@ from twophase.checks.compare import FORMULA
 from twophase.checks.edges import one_changed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -169,8 +170,5 @@ EXERCISE = Exercise(
         " take longer than that reading.",
     ),
     ranges={"gamma": (0, 67)},
-    withholds=(
-        "twophase.theory.speculative_decoding.verification_ratio",
-        "twophase.theory.latency_throughput.step_time_s",
-    ),
+    withholds=("twophase.theory.speculative_decoding.verification_ratio", *STEP_TIMES),
 )
