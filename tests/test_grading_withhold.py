@@ -83,6 +83,12 @@ def test_the_error_is_one_sentence_that_says_why(session: Session) -> None:
     )
 
 
+def test_a_method_of_a_withheld_class_says_why(session: Session) -> None:
+    for asked in ("KVCache(1, 1, 1, 1)", "KVCache.of", "KVCache.write"):
+        ran = session.run_cell(f"from twophase.kernels.kv_cache import KVCache; {asked}", 20.0)
+        assert f"{CLASS} is not available here: it is the answer" in ran.error
+
+
 def test_what_is_not_withheld_works(session: Session) -> None:
     assert (
         output(

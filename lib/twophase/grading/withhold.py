@@ -79,7 +79,9 @@ def withhold(names: Iterable[str], library: Library | None = None) -> list[str]:
         message = (
             f"{dotted} is not available here: it is the answer to an exercise of this notebook."
         )
-        library.replace(found, _stub(message))
+        library.replace(
+            found, WithheldClass(message) if isinstance(found, type) else _stub(message)
+        )
         _empty(found, message)
     for name in library.refused:
         del sys.modules[name]
@@ -87,6 +89,21 @@ def withhold(names: Iterable[str], library: Library | None = None) -> list[str]:
         vars(library.modules["twophase"]).pop(r.split(".")[1], None)
     sys.meta_path.insert(0, Refuse(frozenset(emptied)))
     return missing
+
+
+class WithheldClass:
+    """In the place of a class: whoever makes one, or asks for a method of it, is told."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise Withheld(self._message)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python looks for by itself
+            raise AttributeError(name)
+        raise Withheld(self._message)
 
 
 def _stub(message: str) -> Any:
