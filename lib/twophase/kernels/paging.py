@@ -16,10 +16,12 @@ from typing import Any
 import torch
 
 from twophase.kernels.attention import causal_attention
-from twophase.kernels.compiled.attention import compiled_paged_attention
+from twophase.kernels.attention_inputs import check_options
+from twophase.kernels.compiled.attention import Work, attend_blocks, paged_work
 from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache, attend_latents
+from twophase.kernels.span import once
 from twophase.kernels.state import Advance, State, Tensors
 
 
@@ -45,6 +47,9 @@ class FlatSpan:
     real: None = field(default=None, init=False)
     tree: None = field(default=None, init=False)
     B: int = field(default=1, init=False)
+    _works: dict[tuple[int, int | None], Work] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if len({len(self.starts), len(self.n_new), len(self.tables), len(self.slots)}) != 1:
@@ -58,22 +63,22 @@ class FlatSpan:
                     f" {self.block_size}: allocate more before the pass."
                 )
 
-    @property
+    @once
     def T(self) -> int:
         """New tokens of all sequences."""
         return sum(self.n_new)
 
-    @property
+    @once
     def ends(self) -> tuple[int, ...]:
         """How long each sequence is after the pass."""
         return tuple(start + n for start, n in zip(self.starts, self.n_new, strict=True))
 
-    @property
+    @once
     def end(self) -> int:
         """The length of the longest sequence after the pass."""
         return max(self.ends)
 
-    @property
+    @once
     def parts(self) -> list[slice]:
         """Where in the row the tokens of each sequence are."""
         behind = 0
@@ -83,7 +88,7 @@ class FlatSpan:
             behind += n
         return found
 
-    @property
+    @once
     def positions(self) -> torch.Tensor:
         """The position of each token in its own sequence: int64 [1, n]."""
         counted = [
@@ -91,7 +96,7 @@ class FlatSpan:
         ]
         return torch.tensor(counted, device=self.device)[None]  # [1, n]
 
-    @property
+    @once
     def slot_mapping(self) -> torch.Tensor:
         """Where each token's keys go, counted in tokens from the first block's first: int64 [n]."""
         size = self.block_size
@@ -101,6 +106,20 @@ class FlatSpan:
             for p in range(start, end)
         ]
         return torch.tensor(places, device=self.device)  # [n]
+
+    @once
+    def alone(self) -> list[int]:
+        """The sequences with one new token."""
+        return [i for i, n in enumerate(self.n_new) if n == 1]
+
+    def work(self, blocks: int, window: int | None) -> Work:
+        """What attention reads for the sequences with one new token in a pool of so many blocks.
+        Made once for all layers that are alike."""
+        if (blocks, window) not in self._works:
+            tables = _padded([self.tables[i] for i in self.alone])  # [decoding, most]
+            ends = torch.tensor([self.ends[i] for i in self.alone])
+            self._works[blocks, window] = paged_work(tables, ends, blocks, self.block_size, window)
+        return self._works[blocks, window]
 
     def blocks(self, i: int, first: int = 0) -> torch.Tensor:
         """The blocks that sequence i fills, if only in part, after the pass, from that of its token
@@ -119,35 +138,40 @@ class PagedKV(KVCache):
             held.flatten(0, 1)[places] = new[0].to(held.dtype)  # [blocks·block_size, K, H]
 
     def attend(
-        self, q: torch.Tensor, span: Any, *, window: int | None = None, **options: Any
+        self,
+        q: torch.Tensor,
+        span: Any,
+        *,
+        window: int | None = None,
+        softcap: float | None = None,
+        scale: float | None = None,
     ) -> torch.Tensor:
         """What the queries q [1, n, N, H] of a flat span find, each in its own sequence.
 
         Sequences with one new token read their blocks where they lie, all in one call; those with
         more gather theirs first, as far as their windows reach: T queries share that copy.
         """
-        out = q.new_empty(*q.shape[:3], self.values.shape[3])  # [1, n, N, Hv]
+        check_options(window, softcap, scale)
         reads_in_place = q.device.type == "cpu" and self.keys.dtype in STORED
-        alone = [i for i, n in enumerate(span.n_new) if n == 1 and reads_in_place]
-        parts = span.parts
+        alone = span.alone if reads_in_place else []
+        found: torch.Tensor | None = None
         if alone:
-            rows = [parts[i].start for i in alone]
+            rows = [span.parts[i].start for i in alone]
             queries = q[0, rows][:, None]  # [decoding, 1, N, H]
-            found = compiled_paged_attention(
-                queries,
-                self.keys,
-                self.values,
-                _padded([span.tables[i] for i in alone]),  # [decoding, most]
-                torch.tensor([span.ends[i] for i in alone]),
-                window=window,
-                **options,
-            )  # [decoding, 1, N, Hv]
+            work = span.work(len(self.keys), window)
+            found = attend_blocks(queries, self.keys, self.values, work, softcap, scale)
+            if len(alone) == len(span.n_new):
+                return found.transpose(0, 1).to(q.dtype)  # [1, n, N, Hv]
+        out = q.new_empty(*q.shape[:3], self.values.shape[3])  # [1, n, N, Hv]
+        if found is not None:
             out[0, rows] = found[:, 0].to(out.dtype)
         for i in set(range(len(span.n_new))) - set(alone):
-            seen = 0 if window is None else max(0, span.starts[i] - window + 1)
-            keys, values = (self.gather(held, span, i, seen).to(q.dtype) for held in self.held)
-            out[:, parts[i]] = causal_attention(
-                q[:, parts[i]], keys, values, window=window, **options
+            part, seen = span.parts[i], 0 if window is None else span.starts[i] - window + 1
+            keys, values = (
+                self.gather(held, span, i, max(0, seen)).to(q.dtype) for held in self.held
+            )
+            out[:, part] = causal_attention(
+                q[:, part], keys, values, window=window, softcap=softcap, scale=scale
             )  # [1, T, N, Hv]
         return out
 

@@ -29,12 +29,7 @@ def sampling_probs(
     """
     check_sampling(temperature, top_k, top_p)
     largest = logits.amax(-1, keepdim=True)  # [..., 1]
-    if not largest.isfinite().all():
-        raise ValueError(
-            "the logits hold NaN or infinity, so no token is the likeliest: the weights are"
-            " damaged, or numbers on the way outgrew their dtype (fp16 ends at 65,504; bf16 does"
-            " not)."
-        )
+    _check_largest(largest)
     if temperature == 0:
         none = torch.zeros_like(logits, dtype=torch.float32)  # [..., V]
         return none.scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
@@ -64,9 +59,12 @@ def sample(
     `choose(probs)` draws if it is given (a test can then walk every branch), else torch does with
     `generator`.
     """
-    probs = sampling_probs(logits, temperature, top_k, top_p)  # [V]
     if temperature == 0:
-        return int(probs.argmax())
+        check_sampling(temperature, top_k, top_p)
+        largest, token = logits.max(-1)
+        _check_largest(largest)
+        return int(token)
+    probs = sampling_probs(logits, temperature, top_k, top_p)  # [V]
     if choose is not None:
         return int(choose(probs))
     if generator is not None:
@@ -97,3 +95,13 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
         raise ValueError(f"top_k keeps at least one token; got {top_k}.")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p is a probability above 0 and at most 1; got {top_p}.")
+
+
+def _check_largest(largest: torch.Tensor) -> None:
+    """ValueError where the largest logits are no numbers."""
+    if not largest.isfinite().all():
+        raise ValueError(
+            "the logits hold NaN or infinity, so no token is the likeliest: the weights are"
+            " damaged, or numbers on the way outgrew their dtype (fp16 ends at 65,504; bf16 does"
+            " not)."
+        )

@@ -16,7 +16,7 @@ import torch
 _Value = TypeVar("_Value")
 
 
-class _once(Generic[_Value]):  # noqa: N801  (read as a word, like `property`)
+class once(Generic[_Value]):  # noqa: N801  (read as a word, like `property`)
     """A property that is computed when it is first asked for, and then kept. `cached_property` of
     Python 3.11 takes a lock for that, which breaks the graph of a compiled model."""
 
@@ -67,36 +67,36 @@ class Span:
         """Sequences."""
         return len(self.starts)
 
-    @_once
+    @once
     def even(self) -> bool:
         """Whether all sequences are of one length and bring T tokens: then a slice holds them."""
         return len(set(self.starts)) == 1 and set(self.n_new) == {self.T}
 
-    @_once
+    @once
     def end(self) -> int:
         """The length of the longest sequence after this pass; 1 if all are empty."""
         return max(1, *(start + n for start, n in zip(self.starts, self.n_new, strict=True)))
 
-    @_once
+    @once
     def positions(self) -> torch.Tensor:
         """The position of each token in its sequence: int64 [T], or [B, T] where lengths differ."""
         if not self.even:
             return self.first[:, None] + self.depth
         return self.starts[0] + self.depth if self.starts[0] else self.depth
 
-    @_once
+    @once
     def depth(self) -> torch.Tensor:
         """How far each token lies behind the first: int64 [T]; in a tree several are equal."""
         if self.tree is None:
             return torch.arange(self.T, device=self.device)
         return self.tree.to(self.device).sum(-1) - 1  # the tokens that it sees before itself
 
-    @_once
+    @once
     def first(self) -> torch.Tensor:
         """`starts` on the device: int64 [B]."""
         return torch.tensor(self.starts, device=self.device)
 
-    @_once
+    @once
     def real(self) -> torch.Tensor | None:
         """Which of the T tokens are real: bool [B, T]; None if all are."""
         if set(self.n_new) == {self.T}:
@@ -104,7 +104,7 @@ class Span:
         counts = torch.tensor(self.n_new, device=self.device)  # [B]
         return torch.arange(self.T, device=self.device) < counts[:, None]
 
-    @_once
+    @once
     def index(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The real tokens one by one: whose, which of the T, and its slot; int64 [n] each."""
         whose = [b for b, n in enumerate(self.n_new) for _ in range(n)]
@@ -130,7 +130,7 @@ class Span:
         ahead = torch.where(new < 0, new, self.depth[which])  # [B, S]: its position − start
         return seen & (ahead[:, None] > self.depth[:, None] - window)
 
-    @_once
+    @once
     def _among_new(self) -> torch.Tensor:
         """Which new tokens each new token sees: bool [T, T]."""
         if self.tree is not None:

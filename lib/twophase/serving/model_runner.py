@@ -172,7 +172,7 @@ class ModelRunner:
             return self._one_by_one(n_new, both)
         requests = list(n_new)
         span = self._span(requests, [r.n_computed for r in requests], list(n_new.values()), both)
-        tokens = [t for r, n in n_new.items() for t in _next(r, r.n_computed, n)]
+        tokens = [t for r, n in n_new.items() for t in r.tokens_from(r.n_computed, n)]
         x = self._stream(span, tokens)  # [1, n, D]
         last = [i for i, r in enumerate(requests) if r.n_missing == n_new[r]]
         rows = [span.parts[i].stop - 1 for i in last]
@@ -185,7 +185,7 @@ class ModelRunner:
         for request, n in n_new.items():
             for start in range(request.n_computed, request.n_computed + n):
                 span = self._span([request], [start], [1], tables)
-                x = self._stream(span, _next(request, start, 1))  # [1, 1, D]
+                x = self._stream(span, request.tokens_from(start, 1))  # [1, 1, D]
             if request.n_missing == n:
                 logits[request] = self.model.logits(x)[0, 0]  # [V]
         return logits
@@ -211,7 +211,7 @@ class ModelRunner:
         """The stream after the last norm, [1, n, D]."""
         positions = span.positions  # [1, n]
         step = PagedStep(cast(Span, span), self.model.rope(positions), pools=self.pools)
-        x = self.model.embed(torch.tensor([list(tokens)], device=self.model.device), positions)
+        x = self.model.embed(torch.tensor([tokens], device=self.model.device), positions)
         for block in self.model.layers:
             x = block(x, step)  # [1, n, D]
         return self.model.norm(x)  # type: ignore[no-any-return]
@@ -244,8 +244,3 @@ def new_pools(
         else:
             pools[layer] = PagedKV(n_blocks, block_size, c.K, c.H, dtype, device)
     return pools
-
-
-def _next(request: Request, start: int, n: int) -> tuple[int, ...]:
-    """Tokens of a request from `start` on."""
-    return request.all_tokens[start : start + n]

@@ -84,6 +84,12 @@ class Request:
         """The prompt and what was drawn."""
         return (*self.prompt, *self.tokens)
 
+    def tokens_from(self, start: int, n: int) -> list[int]:
+        """n of them from place `start` on, without putting all of a long text together."""
+        behind = max(0, start - len(self.prompt))
+        own = self.tokens[behind : behind + n]
+        return [*self.prompt[start : start + n], *own][:n]
+
     @property
     def length(self) -> int:
         """How many these are."""

@@ -9,6 +9,7 @@ table once and calls `parts.attend` itself.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,14 +18,16 @@ from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.compiling import saying_so
 from twophase.kernels.compiled.loops import STORED, as_numpy
-from twophase.kernels.compiled.tables import (
-    Table,
-    block_tokens,
-    paged_table,
-    share_out,
-    slot_table,
-)
+from twophase.kernels.compiled.tables import block_tokens, paged_table, share_out, slot_table
 from twophase.kernels.compiled.threads import workers
+
+
+class Work(NamedTuple):
+    """The blocks of all sequences, and how they are shared out (`tables`)."""
+
+    table: np.ndarray
+    tasks: np.ndarray
+    first_task: np.ndarray
 
 
 def compiled_attention(
@@ -56,8 +59,10 @@ def compiled_attention(
             " sees a window of at most so many."
         )
     size = block_tokens(keys[0, 0].nbytes)
-    table = slot_table(_counts(lengths), slots, window or 0, size)
-    return _attend(q, keys, values, table, softcap, scale)
+    table, starts = slot_table(_counts(lengths), slots, window or 0, size)
+    return attend_blocks(
+        q, keys, values, Work(table, *share_out(starts, workers())), softcap, scale
+    )
 
 
 def compiled_paged_attention(
@@ -81,9 +86,20 @@ def compiled_paged_attention(
     _check(q, keys, values, lengths)
     check_options(window, softcap, scale)
     blocks, size = keys.shape[:2]
-    if block_table.ndim != 2 or len(block_table) != len(q) or block_table.is_floating_point():
+    return attend_blocks(
+        q, keys, values, paged_work(block_table, lengths, blocks, size, window), softcap, scale
+    )
+
+
+def paged_work(
+    block_table: torch.Tensor, lengths: torch.Tensor, blocks: int, size: int, window: int | None
+) -> Work:
+    """What a pass over a pool of `blocks` blocks of `size` tokens has to read, which is the same in
+    all layers of one window. Arguments and errors as in `compiled_paged_attention`, lengths also
+    the number of queries."""
+    if block_table.ndim != 2 or len(block_table) != len(lengths) or block_table.is_floating_point():
         raise ValueError(
-            f"a block table is an int tensor [{len(q)}, most]; got {block_table.dtype}"
+            f"a block table is an int tensor [{len(lengths)}, most]; got {block_table.dtype}"
             f" {list(block_table.shape)}."
         )
     if int(lengths.max()) > block_table.shape[1] * size:
@@ -96,7 +112,7 @@ def compiled_paged_attention(
     firsts = table[0][:, 0]
     if len(firsts) and not 0 <= firsts.min() <= firsts.max() < blocks * size:
         raise ValueError(f"the block table names a block that is not among the {blocks}.")
-    return _attend(q, keys, values, table, softcap, scale)
+    return Work(table[0], *share_out(table[1], workers()))
 
 
 def compiled_latent_attention(
@@ -135,30 +151,22 @@ def compiled_latent_attention(
     return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]
 
 
-def _attend(
+def attend_blocks(
     q: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
-    table: Table,
+    work: Work,
     softcap: float | None,
     scale: float | None,
 ) -> torch.Tensor:
-    n = workers()
-    run = parts.attend.on(n)
+    """What queries [B, 1, N, H] find in the blocks that are theirs: [B, 1, N, Hv]. Nothing is
+    checked here: that is the business of whoever made the work."""
+    run = parts.attend.on(workers())
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     queries = np.ascontiguousarray(q[:, 0].float() * scale)  # [B, N, H]
     out = torch.empty(*queries.shape[:2], values.shape[3], dtype=torch.float32)  # [B, N, Hv]
-    blocks, starts = table
     with saying_so(run, keys.dtype):
-        run(
-            queries,
-            _rows(keys),
-            _rows(values),
-            blocks,
-            *share_out(starts, n),
-            softcap or 0.0,
-            out.numpy(),
-        )
+        run(queries, _rows(keys), _rows(values), *work, softcap or 0.0, out.numpy())
     return out[:, None].to(q.dtype)  # [B, 1, N, Hv]
 
 
