@@ -1,10 +1,11 @@
 """One decode step of attention over pages: what share of the memory's read bandwidth does it reach
 in blocks of 16 and of 64 tokens, and what does a gather cost?
 
-The peer gathers a sequence's blocks into one piece and calls SDPA, the heads that share a key folded
-into its queries, as whoever has no paged kernel does. The same kernel over a cache in one piece is there, too. Blocks lie in the pool in any order.
-Every way alternates with reads of a large buffer; the fastest of these is the limit that shares are
-of. Bytes are the theory's: keys and values once.
+The peer gathers a sequence's blocks into one piece and calls SDPA, as whoever has no paged kernel
+does; the heads that share a key are folded into its queries. The same kernel over a cache in one
+piece is there, too. Blocks lie in the pool in any order. Every way alternates with reads of a large
+buffer; the fastest of these is the limit that shares are of. Bytes are the theory's: keys and
+values once.
 """
 
 from __future__ import annotations
