@@ -29,6 +29,52 @@ def test_every_display_formula_of_the_chapters_can_be_shown() -> None:
         assert book_math.mathml(tex, True).startswith('<math display="block">')
 
 
+CELL = re.compile(r"^```(?!\{math\})[^\n]*\n.*?^```|`[^`\n]*`", re.M | re.S)
+
+
+def formulas() -> list[tuple[str, bool]]:
+    """Every formula of the pages, and whether it stands on lines of its own."""
+    pages = [path.read_text("utf8") for path in sorted((ROOT / "book").glob("*.md"))]
+    rest = [CELL.sub("", BLOCK.sub("", text)) for text in pages]
+    apart = [tex for text in rest for tex in re.findall(r"\$\$(.+?)\$\$", text, re.S)]
+    inline = [
+        tex
+        for text in rest
+        for tex in re.findall(r"(?<![\\$])\$([^$\n]+?)(?<!\\)\$", text.replace("$$", ""))
+    ]
+    return [(tex, True) for tex in [*blocks(), *apart]] + [(tex, False) for tex in inline]
+
+
+def test_every_formula_of_the_pages_is_mathml_core() -> None:
+    assert len(formulas()) > 900
+    for tex, block in formulas():
+        assert book_math.mathml(tex, block).startswith("<math")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("<menclose></menclose>", "MathML Core has no <menclose>"),
+        ('<mi mathvariant="bold">x</mi>', "MathML Core has no <mi mathvariant=bold>"),
+        ("<mtable frame='solid'></mtable>", "MathML Core has no <mtable frame=solid>"),
+    ],
+)
+def test_what_not_every_browser_knows_is_refused(
+    made: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book_math, "tex2mathml", lambda *a, **k: f"<math>{made}</math>")
+    with pytest.raises(MathError, match=said):
+        book_math.mathml("x")
+
+
+def test_what_a_table_says_beyond_mathml_core_is_left_to_the_style_sheet() -> None:
+    made = book_math.mathml(r"\begin{cases} a & b \\\\ c & d \end{cases}")
+    assert '<mtable class="cases">' in made
+    assert "mtable.cases > mtr > mtd { text-align: left" in (
+        ROOT / "book" / "_static" / "house.css"
+    ).read_text("utf8")
+
+
 def test_a_formula_that_cannot_be_shown_says_what_is_wrong() -> None:
     with pytest.raises(MathError, match=r"\\nosuch"):
         book_math.mathml(r"\nosuch x")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from book_math_core import beyond_core
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -40,6 +41,8 @@ ACCENTS = {"ˉ", "¯", "ˆ", "^", "˜", "~", "˙", "→"}
 FUNCTIONS = {"max", "min", "argmax", "argmin", "lim", "sup", "inf", "det", "gcd", "Pr"}
 BETWEEN = set("+−=≈<>≤≥⋅×")
 LOGARITHMS = {"ln", "log", "exp", "sin", "cos", "tanh", "tr"}
+# What a browser need not know; the style sheet says it.
+BEYOND_CORE = {"columnalign", "columnspacing", "rowspacing"}
 # What docutils calls otherwise.
 SPELLINGS = {
     r"\\\\\s*\[[^\]]*\]": r"\\\\",  # the room between two lines is the style sheet's
@@ -55,7 +58,8 @@ ENVIRONMENT = re.compile(
 
 
 def mathml(tex: str, block: bool = False) -> str:
-    """The formula as one `<math>`. MathError for what is not TeX, or more than docutils knows."""
+    """The formula as one `<math>`. MathError for what is not TeX, more than docutils knows, or
+    beyond MathML Core, which all browsers show."""
     for theirs, docutils_own in SPELLINGS.items():
         tex = re.sub(theirs, docutils_own, tex)
     if found := ENVIRONMENT.fullmatch(tex):
@@ -71,6 +75,8 @@ def mathml(tex: str, block: bool = False) -> str:
                 "a bracket opens in one cell and closes in another: close it in its own"
             )
         _refine(parent)
+    if beyond := beyond_core(root):
+        raise MathError(f"MathML Core has no {beyond}: write it otherwise")
     foreign = set("".join(root.itertext())) - CHARACTERS
     if foreign:
         said = ", ".join(f"{c} ({unicodedata.name(c, 'without a name')})" for c in sorted(foreign))
@@ -94,6 +100,8 @@ def _refine(parent: Element) -> None:
         parent[:] = [over, index]
     if parent.get("class") == "ams-align":
         parent.set("displaystyle", "true")
+    for name in BEYOND_CORE & set(parent.attrib):
+        del parent.attrib[name]
     _join_thousands(parent)
     children = list(parent)
     for place, (child, after) in enumerate(zip_longest(children, children[1:])):
@@ -112,7 +120,7 @@ def _refine(parent: Element) -> None:
             core.set("form", "infix")  # words count as room, after which a sign would be a prefix
         if core.text in ("+", "−") and place and children[place - 1].text in ("(", "[", "{"):
             core.set("form", "prefix")
-        if core.text in ("|", "‖"):  # no room beside it, and as high as its letters
+        if core.tag == "mo" and core.text in ("|", "‖"):  # no room, and as high as its letters
             core.set("lspace", "0")
             core.set("rspace", "0")
             if parent.tag != "mrow" or parent[0].text != "‖" or parent[0].get("class"):

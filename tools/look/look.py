@@ -7,6 +7,7 @@ off (README.md says how).
 
 import argparse
 import base64
+import gzip
 import json
 import os
 import shutil
@@ -74,10 +75,12 @@ RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => JSON.str
 SETTLE = """document.fonts.ready.then(() => new Promise(r => setTimeout(r, 150)))"""
 
 
-def weight(asked: Iterable[str]) -> int:
-    """How many bytes the files have that a page asked for, each once, as they lie on the disk."""
+def weight(asked: Iterable[str]) -> tuple[int, int]:
+    """How many bytes the files have that a page asked for, each once: as they lie on the disk, and
+    as a server sends them, compressed."""
     files = {Path(unquote(urlsplit(url).path)) for url in asked if url.startswith("file:")}
-    return sum(path.stat().st_size for path in files if path.is_file())
+    contents = [path.read_bytes() for path in files if path.is_file()]
+    return sum(map(len, contents)), sum(min(len(c), len(gzip.compress(c))) for c in contents)
 
 
 class Browser:
@@ -266,9 +269,11 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     if out:
         tab.picture(out / f"{name.replace('/', '-')}-{view}", view)
     found = [f"asks for {url}" for url in tab.outside] + [f"error: {text}" for text in tab.errors]
-    heavy = weight(tab.asked)
-    if view == "light" and heavy > HEAVIEST and name != "search":  # which reads its index
-        found.append(f"weighs {heavy / 1e6:.2f} MB with all that it asks for")
+    if view == "light":
+        heavy, sent = weight(tab.asked)
+        print(f"{name} weighs {heavy / 1e6:.2f} MB, {sent / 1e6:.2f} MB compressed", flush=True)
+        if heavy > HEAVIEST and name != "search":  # which reads its index
+            found.append(f"weighs {heavy / 1e6:.2f} MB with all that it asks for")
     wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")

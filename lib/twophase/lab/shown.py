@@ -16,7 +16,7 @@ BLUE = CARD.format(edge="#4a7fb5", fill="rgba(74,127,181,.10)")
 RED = CARD.format(edge="#b4413c", fill="rgba(180,65,60,.10)")
 CODE = (
     "margin:.4em 0;padding:.5em .7em;background:rgba(127,127,127,.12);white-space:pre-wrap;"
-    "overflow-wrap:anywhere"
+    "word-break:normal;overflow-wrap:anywhere"  # Jupyter's own is break-all
 )
 LINE_WIDTH = 78  # a notebook breaks longer lines of an error in the middle of a word
 
