@@ -148,6 +148,12 @@ def test_a_sign_between_words_has_room_on_both_sides() -> None:
     assert '<mo form="infix">=</mo>' in book_math.mathml(r"\text{price} = \text{hours}")
 
 
+@pytest.mark.parametrize("tex", [r"\text{all} - \text{weights}", r"\text{cache} = {}"])
+def test_a_sign_with_words_alone_beside_it_keeps_its_room(tex: str) -> None:
+    assert '<mi mathvariant="normal">' in book_math.mathml(tex)
+    assert "<mi mathvariant" not in book_math.mathml("b" + tex)
+
+
 def test_bars_have_no_room_beside_them_and_are_alike() -> None:
     for tex, bars in ((r"\max |w| \cdot |x|", 4), (r"\lVert X \rVert^2", 2), (r"\|x\|", 2)):
         made = book_math.mathml(tex)

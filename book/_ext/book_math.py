@@ -128,6 +128,19 @@ def _refine(parent: Element) -> None:
     if parent.tag == "mtd" and len(children) > 1 and children[0].text == "+":
         children[0].set("form", "infix")  # a line goes on here
     _room_for_logarithms(parent)
+    _words_are_letters(parent)
+
+
+def _words_are_letters(parent: Element) -> None:
+    """`memory - weights`: to a browser words are room, and a sign with nothing but room beside it
+    gets none of its own."""
+    words = [child for child in parent if child.tag == "mtext"]
+    signs = [child for child in parent if child.tag == "mo"]
+    room = [child for child in parent if child.tag in ("mtext", "mspace", "mrow")]
+    empty = not any(len(child) for child in room)
+    if words and len(signs) == 1 and empty and len(room) + 1 == len(parent):
+        words[0].tag = "mi"
+        words[0].set("mathvariant", "normal")
 
 
 def _ends(element: Element) -> bool:
