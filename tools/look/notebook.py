@@ -156,9 +156,7 @@ def exercise(tab: Browser, folder: Path, address: str, name: str, out: Path | No
         if word in tab.run("document.body.innerText")
     ]
     for at in range(answer):
-        if cells[at]["cell_type"] == "code" and not (ids[at] or "").startswith(
-            name.partition("-")[0]
-        ):
+        if cells[at]["cell_type"] == "code" and not re.search(r"NotYet\(|check\(", sources[at]):
             run_cell(tab, at)
     right = author_source(name) or ""
     steps = {
