@@ -143,6 +143,14 @@ ENTRIES = (
         "Size a deployment: memory, critical batch, latency, throughput.",
         "twophase plan --model llama-2-13b --hardware h100 --batch 32 --context 1024 --output 100",
     ),
+    Entry(
+        SIZE,
+        "size",
+        "size",
+        "size",
+        "Which chips, how many and which batch keep a promise, and at what price.",
+        "twophase size --model llama-3.1-70b --weights fp8 --rate 5 --ttft 2 --tpot 0.05",
+    ),
     Entry(MEASURE, "measure", "measure", "measure", "Calibrate this machine.", "twophase measure"),
     Entry(
         MEASURE,

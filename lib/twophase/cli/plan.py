@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,8 @@ from rich.console import Console
 from twophase.cli.plan_table import show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
-from twophase.theory.plan import plan_deployment
+from twophase.theory.hardware import Hardware, usual_compute
+from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.sharded_layouts import LAYOUTS
 from twophase.theory.weight_format import read_dtype, read_groups
 from twophase.theory.workload import Workload
@@ -28,6 +30,11 @@ def whole(text: str) -> int:
         raise typer.BadParameter(
             f"{text!r} is not a whole number; write all its digits, as in 128000."
         ) from None
+
+
+def chips_or_auto(text: str) -> int:
+    """A number of chips as typed; 0 for auto."""
+    return 0 if text == "auto" else whole(text) or -1
 
 
 def plan(
@@ -53,7 +60,14 @@ def plan(
             parser=whole, help="Output tokens, for requests per second, latency and cost."
         ),
     ] = None,
-    chips: Annotated[int, typer.Option(parser=whole, help="Chips that share the model.")] = 1,
+    chips: Annotated[
+        int,
+        typer.Option(
+            parser=chips_or_auto,
+            help="Chips that share the model, or auto: the fewest on which it fits.",
+            metavar="N|auto",
+        ),
+    ] = 1,
     layout: Annotated[
         str | None,
         typer.Option(
@@ -83,7 +97,13 @@ def plan(
         int | None, typer.Option(help="Bits of a group's zero point. Default: the config's, or 0.")
     ] = None,
     kv: Annotated[str, typer.Option(help="Format of the cache.")] = "bf16",
-    compute: Annotated[str, typer.Option(help="Format the products run in.")] = "bf16",
+    compute: Annotated[
+        str | None,
+        typer.Option(
+            help="Format the products run in. Default: that of fp8 or fp4 weights where the chip"
+            " can, else bf16."
+        ),
+    ] = None,
     split_cache: Annotated[
         str, typer.Option(help="Cache over chips: by KV 'heads', or 'evenly' by position.")
     ] = "heads",
@@ -107,16 +127,17 @@ def plan(
     Example: twophase plan --model llama-2-13b --hardware h100 --batch 32 --prompt 924 --output 100
     """
     try:
-        arch, weights, stored = _architecture(model, config, weights)
+        arch, weights, stored = architecture(model, config, weights)
+        chip = catalog.hardware(hardware)
         workload = Workload(
             batch=batch,
             context=_context(context, prompt, output),
             n_prompt=prompt,
             n_output=output,
-            n_chips=chips,
+            n_chips=chips or 1,
             weights=weights,
             kv=kv,
-            compute=compute,
+            compute=compute or usual_compute(chip, weights),
             embeddings=embeddings,
             group=stored[0] if group is None else group,
             zero_bits=stored[1] if zero_bits is None else zero_bits,
@@ -129,7 +150,9 @@ def plan(
             layout=layout,
             link=link,
         )
-        result = plan_deployment(arch, catalog.hardware(hardware), workload)
+        if not chips:
+            workload = replace(workload, n_chips=_fewest(arch, chip, workload))
+        result = plan_deployment(arch, chip, workload)
     except ValueError as error:
         typer.echo(f"twophase plan: {error}", err=True)
         raise typer.Exit(2) from None
@@ -138,6 +161,17 @@ def plan(
     else:
         show(result, Console())
     raise typer.Exit(0 if result.memory.fits else EXIT_DOES_NOT_FIT)
+
+
+def _fewest(arch: Architecture, chip: Hardware, w: Workload) -> int:
+    """Chips that this needs. ValueError if no number is enough."""
+    needed = deployment(arch, chip, w).chips_needed(w.batch, w.context)
+    if needed is None:
+        raise ValueError(
+            "No number of chips is enough: what every chip keeps a copy of is too much for one."
+            " Take another --layout or --split-cache, a smaller batch or narrower formats."
+        )
+    return needed
 
 
 def _bytes(gigabytes: float) -> float:
@@ -155,7 +189,7 @@ def _context(context: int | None, prompt: int | None, output: int | None) -> int
     return prompt + (output or 0) if prompt else 1024
 
 
-def _architecture(
+def architecture(
     model: str | None, config: Path | None, weights: str | None
 ) -> tuple[Architecture, str, tuple[int | None, int]]:
     """The sizes that --model or --config gives, the format of the weights (`weights`, else the

@@ -65,3 +65,11 @@ class Hardware:
     def critical_intensity(self, dtype: str = "bf16") -> Number:
         """FLOPs per byte at which compute and memory take equally long."""
         return critical_intensity(self.peak_flops_per_s(dtype), self.hbm_bytes_per_s)
+
+
+def usual_compute(chip: Hardware, weights: str) -> str:
+    """The format in which engines run the products of weights stored in `weights`: fp8 and fp4 as
+    they are where the chip has a rate for them, all else (integers are unpacked first) in bf16."""
+    narrow = weights in ("fp8", "fp4") and weights in chip.flops_per_s
+    wide = "bf16" if "bf16" in chip.flops_per_s else next(iter(chip.flops_per_s))
+    return weights if narrow else wide

@@ -1,0 +1,156 @@
+"""Which chips keep a promise: every choice held against the planner, and against all others."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from twophase.cli.main import build
+from twophase.theory import catalog
+from twophase.theory.plan import plan_deployment
+from twophase.theory.sizing import Choice, Demand, choices
+from twophase.theory.workload import Workload
+
+MODEL = catalog.model("llama-3.1-70b")
+CHIPS = [catalog.hardware(name) for name in ("h100", "h200")]
+PRICES = {"H100 SXM": 2.5, "H200 SXM": 3.8}
+DEMAND = Demand(2000, 300, requests_per_s=5, ttft_s=4, tpot_s=0.05)
+ASKED = Workload(weights="fp8", kv="fp8")
+ARGUMENTS = ["size", "--model", "llama-3.1-70b", "--weights", "fp8", "--kv", "fp8", "--prompt"]
+ARGUMENTS += ["2000", "--output", "300", "--rate", "5", "--ttft", "4", "--tpot", "0.05"]
+
+
+def found(demand: Demand = DEMAND, prices: dict[str, float] | None = None) -> list[Choice]:
+    return choices(MODEL, CHIPS, demand, ASKED, prices)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(build(list(arguments)), list(arguments))
+    return result.exit_code, result.output
+
+
+def test_every_choice_is_a_plan_that_fits_keeps_the_limits_and_serves_the_rate() -> None:
+    assert len(found()) > 3
+    for one in found():
+        asked = replace(
+            ASKED, compute="fp8", batch=one.batch, context=2300, n_prompt=2000, n_output=300,
+            n_chips=one.n_chips,
+        )  # fmt: skip
+        plan = plan_deployment(MODEL, catalog.hardware(one.hardware), asked)
+        assert plan.expected == one.expected
+        assert one.expected.expected_tpot_range_s[1] <= 0.05
+        assert one.expected.expected_ttft_range_s[1] <= 4
+        assert one.expected.expected_requests_per_s is not None
+        assert one.n_replicas * one.expected.expected_requests_per_s * 0.8 >= 5 * (1 - 1e-9)
+
+
+def test_a_copy_or_a_request_in_flight_less_would_not_do() -> None:
+    for one in found():
+        asked = replace(
+            ASKED, compute="fp8", batch=max(one.batch - 1, 1), context=2300, n_prompt=2000,
+            n_output=300, n_chips=one.n_chips,
+        )  # fmt: skip
+        less = plan_deployment(MODEL, catalog.hardware(one.hardware), asked).expected
+        assert less is not None
+        assert less.expected_requests_per_s is not None
+        assert one.batch == 1 or one.n_replicas * less.expected_requests_per_s * 0.8 < 5
+
+
+def test_the_best_are_those_that_no_other_beats_in_price_and_time() -> None:
+    def at(one: Choice) -> tuple[float, float]:
+        assert one.price_per_hour is not None
+        return one.price_per_hour, one.expected.expected_tpot_s
+
+    all_found = found(prices=PRICES)
+    for one in all_found:
+        price, tpot = at(one)
+        beaten = any(
+            at(o)[0] <= price and at(o)[1] <= tpot and at(o) != (price, tpot) for o in all_found
+        )
+        assert one.best == (not beaten)
+    assert sum(one.best for one in all_found) >= 2
+    assert [at(one)[0] for one in all_found] == sorted(at(one)[0] for one in all_found)
+
+
+def test_twice_the_rate_takes_no_more_than_twice_the_copies_and_no_fewer() -> None:
+    once = {(c.hardware, c.n_chips): c.n_replicas for c in found()}
+    twice = {
+        (c.hardware, c.n_chips): c.n_replicas for c in found(replace(DEMAND, requests_per_s=10))
+    }
+    assert once.keys() == twice.keys()
+    assert all(once[key] <= twice[key] <= 2 * once[key] for key in once)
+
+
+def test_the_price_of_a_million_tokens_is_the_hours_price_over_the_tokens_of_an_hour() -> None:
+    for one in found(prices=PRICES):
+        hourly = PRICES[one.hardware] * one.all_chips
+        assert one.price_per_hour == pytest.approx(hourly)
+        assert one.cost_per_million_tokens == pytest.approx(hourly / (5 * 300 * 3600) * 1e6)
+
+
+def test_a_promise_that_nothing_keeps_is_exit_code_1_and_says_what_would_help() -> None:
+    code, text = run(*ARGUMENTS[:-1], "0.001")
+    assert code == 1
+    assert "Nothing keeps this promise" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rate", "-1"], "requests_per_s must be a positive number"),
+        (["--price", "h100"], "such as h100=2.5"),
+        (["--price", "h99=1"], "Unknown hardware 'h99'"),
+        (["--used", "1.5"], "used must lie above 0"),
+        (["--hardware", "h100,x"], "Unknown hardware 'x'"),
+        (["--weights", "fp7"], "Unknown format 'fp7'"),
+        (["--output", "0"], "n_output must be a whole number"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_a_sentence(arguments: list[str], says: str) -> None:
+    code, text = run(*ARGUMENTS, *arguments)
+    assert code == 2
+    assert says in " ".join(text.split())
+
+
+def test_json_and_a_picture(tmp_path) -> None:
+    picture = tmp_path / "size.svg"
+    code, text = run(
+        *ARGUMENTS, "--price", "h100=2.5,h200=3.8,b200=6", "--json", "--picture", str(picture)
+    )
+    assert code == 0
+    listed = json.loads(text)
+    assert listed["schema"] == 1
+    assert len(listed["choices"]) > 3
+    assert all(one["all_chips"] == one["n_chips"] * one["n_replicas"] for one in listed["choices"])
+    assert "expected time per token" in picture.read_text()
+
+
+def test_auto_takes_the_fewest_chips_that_fit() -> None:
+    asked = ["plan", "--model", "llama-3-70b", "--batch", "16", "--context", "8192", "--json"]
+    code, text = run(*asked, "--chips", "auto")
+    assert code == 0
+    needed = json.loads(text)["workload"]["n_chips"]
+    assert run(*asked, "--chips", str(needed))[1] == text
+    assert run(*asked, "--chips", str(needed - 1))[0] == 1
+
+
+def test_auto_where_no_number_of_chips_is_enough_is_a_sentence() -> None:
+    asked = ["plan", "--model", "deepseek-v3", "--batch", "100000", "--context", "100000"]
+    code, text = run(*asked, "--chips", "auto")
+    assert code == 2
+    assert "No number of chips is enough" in text
+
+
+def test_products_run_in_the_format_of_the_weights_where_the_chip_can() -> None:
+    def compute(*arguments: str) -> str:
+        code, text = run("plan", "--model", "llama-3-8b", "--json", *arguments)
+        assert code == 0
+        return json.loads(text)["workload"]["compute"]
+
+    assert compute("--weights", "fp8") == "fp8"
+    assert compute("--weights", "fp8", "--hardware", "a100") == "bf16"
+    assert compute("--weights", "fp4", "--hardware", "b200") == "fp4"
+    assert compute("--weights", "fp4") == "bf16"
+    assert compute("--weights", "int4") == "bf16"
+    assert compute("--weights", "fp8", "--compute", "bf16") == "bf16"
