@@ -257,7 +257,7 @@ BAD = [
     (["llama-3-70b", "--layout", "tensor", "--split-cache", "evenly"], "without a layout"),
     (["llama-3-70b", "--link", "nvlink"], "say which layout"),
     (["llama-3-70b", "--layout", "tensor", "--link", "string"], "Unknown link 'string'"),
-    (["llama-3-70b", "--layout", "tensor", "--hardware", "a100"], "what joins A100 80GB"),
+    (["llama-3-70b", "--layout", "tensor", "--hardware", "mi300x"], "what joins MI300X"),
 ]  # fmt: skip
 
 

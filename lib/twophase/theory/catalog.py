@@ -32,11 +32,21 @@ _ALIASES = {
     "v5eici": "TPU v5e ICI",
     "v5pici": "TPU v5p ICI",
     "nvlink": "NVLink 4",
+    "pcie": "PCIe 4",
+    "4090": "RTX 4090",
+    "5090": "RTX 5090",
     "infiniband": "InfiniBand NDR",
     "ethernet": "Ethernet 100G",
 }
 
 _USUAL_LINKS = {
+    "A100 80GB SXM": "NVLink 3",
+    "A100 40GB SXM": "NVLink 3",
+    "B200": "NVLink 5",
+    "GB200": "NVLink 5",
+    "L40S": "PCIe 4",
+    "RTX 4090": "PCIe 4",
+    "RTX 5090": "PCIe 5",
     "H100 SXM": "NVLink 4",
     "H200 SXM": "NVLink 4",
     "TPU v5e": "TPU v5e ICI",

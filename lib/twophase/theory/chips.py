@@ -118,6 +118,27 @@ CHIPS = (
         date="2024-10",
     ),
     Hardware(
+        name="GB200",
+        flops_per_s={
+            "bf16": 2.5e15,
+            "fp16": 2.5e15,
+            "tf32": 1.25e15,
+            "fp32": 80e12,
+            "fp8": 5e15,
+            "int8": 5e15,
+            "fp4": 10e15,
+        },
+        hbm_bytes_per_s=8e12,
+        hbm_bytes=186e9,
+        link_bytes_per_s=1.8e12,
+        link=NVLINK,
+        source=(
+            "NVIDIA GB200 NVL72 data sheet, nvidia.com/en-us/data-center/gb200-nvl72 (13.4 TB and"
+            " 576 TB/s over 72 GPUs; sparse rates, halved); memory: the vendor's"
+        ),
+        date="2025-03",
+    ),
+    Hardware(
         name="MI300X",
         flops_per_s={
             "bf16": 1307.4e12,
@@ -137,6 +158,107 @@ CHIPS = (
             " github.com/ROCm/legacy-rocm-build/issues/4750"
         ),
         date="2023-12",
+    ),
+    Hardware(
+        name="MI325X",
+        flops_per_s={
+            "bf16": 1307.4e12,
+            "fp16": 1307.4e12,
+            "tf32": 653.7e12,
+            "fp32": 163.4e12,
+            "fp8": 2614.9e12,
+            "int8": 2614.9e12,
+        },
+        hbm_bytes_per_s=6e12,
+        hbm_bytes=256e9,
+        link_bytes_per_s=896e9,
+        link="Infinity Fabric, seven links to other GPUs, both directions",
+        source=(
+            "AMD Instinct MI325X data sheet,"
+            " amd.com/en/products/accelerators/instinct/mi300/mi325x.html; memory: the vendor's"
+        ),
+        date="2024-10",
+    ),
+    Hardware(
+        name="MI355X",
+        flops_per_s={
+            "bf16": 2.5e15,
+            "fp16": 2.5e15,
+            "fp32": 157.3e12,
+            "fp8": 5e15,
+            "int8": 5e15,
+            "fp4": 10.1e15,
+        },
+        hbm_bytes_per_s=8e12,
+        hbm_bytes=288e9,
+        link_bytes_per_s=1075.2e9,
+        link="Infinity Fabric, seven links to other GPUs, both directions",
+        source=(
+            "AMD Instinct MI355X data sheet,"
+            " amd.com/en/products/accelerators/instinct/mi350/mi355x.html; memory: the vendor's"
+        ),
+        date="2025-06",
+    ),
+    Hardware(
+        name="L40S",
+        flops_per_s={
+            "bf16": 362.05e12,
+            "fp16": 362.05e12,
+            "tf32": 183e12,
+            "fp32": 91.6e12,
+            "fp8": 733e12,
+            "int8": 733e12,
+        },
+        hbm_bytes_per_s=864e9,
+        hbm_bytes=46_068 * MIB,
+        link_bytes_per_s=64e9,
+        link="PCIe 4.0 x16, both directions",
+        source=(
+            "NVIDIA L40S data sheet, nvidia.com/en-us/data-center/l40s (the rates without"
+            " sparsity); memory: nvidia-smi"
+        ),
+        date="2023-08",
+    ),
+    Hardware(
+        name="RTX 4090",
+        flops_per_s={
+            "bf16": 165.2e12,
+            "fp16": 165.2e12,
+            "tf32": 82.6e12,
+            "fp32": 82.6e12,
+            "fp8": 330.3e12,
+            "int8": 660.6e12,
+        },
+        hbm_bytes_per_s=1.008e12,
+        hbm_bytes=24_564 * MIB,
+        link_bytes_per_s=64e9,
+        link="PCIe 4.0 x16, both directions",
+        source=(
+            "NVIDIA Ada GPU architecture white paper, appendix A (sums in fp32, without sparsity);"
+            " memory: nvidia-smi"
+        ),
+        date="2022-10",
+    ),
+    Hardware(
+        name="RTX 5090",
+        flops_per_s={
+            "bf16": 209.5e12,
+            "fp16": 209.5e12,
+            "tf32": 104.8e12,
+            "fp32": 104.8e12,
+            "fp8": 419e12,
+            "int8": 838e12,
+            "fp4": 1676e12,
+        },
+        hbm_bytes_per_s=1.792e12,
+        hbm_bytes=32_607 * MIB,
+        link_bytes_per_s=128e9,
+        link="PCIe 5.0 x16, both directions",
+        source=(
+            "NVIDIA RTX Blackwell GPU architecture white paper, appendix A (sums in fp32, without"
+            " sparsity); memory: nvidia-smi"
+        ),
+        date="2025-01",
     ),
     Hardware(
         name="TPU v5e",
