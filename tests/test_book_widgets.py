@@ -238,6 +238,20 @@ def zeros_in_a_file(kept: float, size: int) -> Numbers:
     }
 
 
+def prompt_chunks(pieces: float, n_in: float, B: float, S: float) -> Numbers:
+    llama, rates = MODELS["llama-3-8b"], (3.35e12, 989e12)
+    weights, held = llama.step_weight_bytes(B, 2), B * llama.cache_bytes(S)
+    step, token = llama.decode_step_flops(B, S), llama.decode_step_flops(1, n_in / 2)
+    with_piece = held + llama.cache_bytes(n_in / 2), step + token * n_in / pieces
+    gap = lt.step_time_s(weights, 1, *with_piece, *rates)
+    return {
+        "chunk": n_in / pieces,
+        "step": lt.step_time_s(weights, 1, held, step, *rates),
+        "gap": gap,
+        "until": pieces * gap,
+    }
+
+
 def _only_if(fits: bool, numbers: Numbers) -> Numbers:
     return numbers if fits else dict.fromkeys(numbers, "does not fit")
 
@@ -256,6 +270,7 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "outlier-grid": outlier_grid,
     "zeros-in-a-file": zeros_in_a_file,
     "draft-length": draft_length,
+    "prompt-chunks": prompt_chunks,
 }
 boxes = pytest.mark.parametrize("box", BOXES)
 

@@ -18,6 +18,7 @@ from twophase.theory import (
     arithmetic_intensity,
     catalog,
     collectives,
+    continuous_batching,
     grouped_query_attention,
     kv_cache,
     latency_throughput,
@@ -47,6 +48,7 @@ MODULES = (
     mixture_of_experts,
     quantization,
     speculative_decoding,
+    continuous_batching,
     paging,
 )
 UNITS = {

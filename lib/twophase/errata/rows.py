@@ -21,6 +21,7 @@ TOPICS = {
     "quantization": "12 Quantization",
     "pruning": "13 Pruning",
     "speculative_decoding": "14 Speculative decoding",
+    "continuous_batching": "15 Continuous batching",
     "paging": "16 Paging",
 }
 Inputs = Mapping[str, str | float]

@@ -8,6 +8,13 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from twophase.errata import rounding
+from twophase.errata.batches import (
+    longest_wait,
+    ragged_error,
+    seats_taken_twice,
+    served_twice,
+    steps_to_serve,
+)
 from twophase.errata.blocks import (
     beam_share,
     copies_at_parting,
@@ -31,11 +38,16 @@ __all__ = [
     "count_after_parting",
     "error_of_drawing_again",
     "error_of_the_residual",
+    "longest_wait",
     "places_of_table",
     "pool_share",
+    "ragged_error",
     "rounding",
+    "seats_taken_twice",
+    "served_twice",
     "snippet_law_error",
     "snippet_tokens",
+    "steps_to_serve",
 ]
 
 if TYPE_CHECKING:
