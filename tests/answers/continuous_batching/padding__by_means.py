@@ -1,0 +1,7 @@
+def padding(prompts, answers):
+    p, a = np.array(prompts, dtype=float), np.array(answers, dtype=float)
+    return {
+        "prompts": 1 - p.mean() / p.max(),
+        "answers": 1 - a.mean() / a.max(),
+        "both": 1 - (p + a).mean() / (p.max() + a.max()),
+    }
