@@ -166,6 +166,7 @@ def cases(rng: random.Random) -> list[Case]:
             [0, 2, 0, 1, 0],
         ),
         _case(rng, "nothing new for anybody", [2, 1], [0, 0]),
+        _case(rng, "nothing new and nothing held", [0, 2], [0, 1]),
         _case(rng, "as many KV heads as query heads", [2, 0], [1, 2], N=3, K=3),
         _case(rng, "six query heads, three KV heads", [2, 1], [2, 1], N=6, K=3),
         _case(rng, "one KV head for eight", [2, 1], [2, 1], N=8, K=1, H=5),
