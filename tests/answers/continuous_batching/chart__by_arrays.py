@@ -1,5 +1,5 @@
 def chart_fault(chart, lengths):
-    slots, steps = len(chart), len(chart[0]) if chart else 0
+    slots, steps = len(chart), len(chart[0])
     found = {name: np.zeros((slots, steps), dtype=bool) for name in lengths}
     for i, row in enumerate(chart):
         for t, name in enumerate(row):

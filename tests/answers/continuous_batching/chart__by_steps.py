@@ -14,7 +14,7 @@ def chart_fault(chart, lengths):
             return "length"
     for row in chart:
         over = set()
-        for before, x in zip([""] + list(row), row):
+        for before, x in zip(["", *row], row):
             if before and before != x:
                 over.add(before)
             if x in over:

@@ -4,9 +4,9 @@ def finishing(lengths, seats):
         if i % seats == 0:
             end += max(lengths[i : i + seats])
         static.append(end)
-    free, continuous = np.zeros(seats, dtype=int), []
+    free, continuous = [0] * seats, []
     for n in lengths:
-        seat = free.argmin()
+        seat = np.argmin(free)
         free[seat] += n
-        continuous.append(int(free[seat]))
+        continuous.append(free[seat])
     return {"static": static, "continuous": continuous}

@@ -1,9 +1,9 @@
 def diagnose_gaps(passes, limit_s):
-    def kept(preempted, prompts):
+    def kept(no_preemption, no_prompt):
         """Without passes that have a preemption, without those that read prompts."""
         late = all_gaps = 0
         for e in passes:
-            if (preempted and e["preempted"] > 0) or (prompts and e["prompt_tokens"] > 0):
+            if (no_preemption and e["preempted"] > 0) or (no_prompt and e["prompt_tokens"] > 0):
                 continue
             all_gaps += e["decoding"]
             if e["s"] > limit_s:

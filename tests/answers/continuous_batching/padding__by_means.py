@@ -1,5 +1,5 @@
 def padding(prompts, answers):
-    p, a = np.array(prompts, dtype=float), np.array(answers, dtype=float)
+    p, a = np.array(prompts), np.array(answers)
     return {
         "prompts": 1 - p.mean() / p.max(),
         "answers": 1 - a.mean() / a.max(),

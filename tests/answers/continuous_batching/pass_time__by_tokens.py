@@ -8,5 +8,5 @@ def pass_time(starts, n_new, model, bytes_per_s, flops_per_s):
     return {
         "read_s": read_s,
         "compute_s": compute_s,
-        "pass_s": compute_s if compute_s > read_s else read_s,
+        "pass_s": sorted([read_s, compute_s])[1],
     }

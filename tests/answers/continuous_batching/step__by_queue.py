@@ -1,6 +1,6 @@
 def schedule(running, waiting, seats, budget, chunked):
     order = sorted(running, key=lambda r: r["missing"] > 1)
-    new = waiting[: max(0, seats - len(running))]
+    new = waiting[: seats - len(running)]
     made, spent = [], 0
     for i, r in enumerate(order + new):
         n = min(r["missing"], budget - spent)

@@ -1,5 +1,5 @@
 def mean_wait(per_s, service_s):
-    s = np.array(service_s, dtype=float)
+    s = np.array(service_s)
     busy = per_s * s.mean()
     if busy >= 1:
         return None

@@ -186,6 +186,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("nobody waits", ([],)),
         Case("one request", (_queue((100, 100)),)),
         Case("one request, too late", (_queue((100, 99)),)),
+        Case("one millisecond too late, and just in time", (_queue((100, 99), (100, 199)),)),
         Case("nobody can be in time", (_queue((100, 50), (200, 199), (9, 0)),)),
         Case("all just in time", (_queue((100, 100), (50, 150), (25, 175), (5, 180)),)),
         Case("the first is hopeless", (_queue((500, 100), (10, 110), (10, 120), (10, 130)),)),

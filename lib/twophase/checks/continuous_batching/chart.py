@@ -136,7 +136,7 @@ PRINTED = ("R1 R1 R1 R1 R4 R4 R4 R5", "R2 R2 R3 R3 R3 R5 R5 R5", "R3 R3 R3 R4 R4
 Made = tuple[Chart, dict[str, int]]
 
 
-def chart(*rows: str, **changed: int) -> Made:
+def as_chart(*rows: str, **changed: int) -> Made:
     """A chart of names with blanks between, a point for an empty place; everybody has the length
     with which it stands there, but for those that are changed."""
     made = [[("" if x == "." else x) for x in row.split()] for row in rows]
@@ -155,42 +155,43 @@ def served(rng: random.Random, lengths: list[int], seats: int) -> Made:
 
 
 CHARTS: dict[str, Made] = {
-    "the chart of the sources": chart(*PRINTED),
-    "the same with one slot's mistakes mended": chart(
+    "the chart of the sources": as_chart(*PRINTED),
+    "the same with one slot's mistakes mended": as_chart(
         "R1 R1 R1 R1 R4 R4 R4 .", "R2 R2 R5 R5 R5 R5 R5 R5", "R3 R3 R3 R6 R6 . . ."
     ),
-    "two requests, one slot": chart("A A B"),
-    "no request, three empty steps": chart(". . ."),
+    "two requests, one slot": as_chart("A A B"),
+    "no request, three empty steps": as_chart(". . ."),
     "no request, no step": ([[], []], {}),
-    "one request": chart("A"),
-    "first and last slot at once": chart("A A B", "C D D", "E A A", A=4),
-    "two slots at once, in the last step only": chart("A A A", "B C A"),
-    "two slots at once, in the middle": chart("A A B B", "C A D D"),
-    "in all slots at once": chart("A B", "A C", "A D"),
-    "moves to the other slot": chart("A A B B", "C C A D"),
-    "moves and comes back": chart("A B A", "C A D"),
-    "moves, and somebody stands in two slots": chart("A A B B", "C C A B"),
-    "one step too few": chart("A A B", A=3),
-    "one step too many": chart("A A B", A=1),
-    "one step too many, another too few": chart("A A B", B=2, A=1),
-    "a request that stands nowhere": chart("A A B", C=2),
-    "nobody stands anywhere": chart(". .", A=1),
-    "a pause": chart("A B A C", "D D D D"),
-    "a pause in an empty place": chart("A . A", "B B B"),
-    "a pause of several steps": chart("A B B B A", "C C D D E"),
-    "a pause, and a wrong length": chart("A B A C", "D D D D", D=5),
-    "moves, and a wrong length": chart("A A B B", "C C A D", D=5),
-    "empty while somebody waits": chart("A A B", "C . D"),
-    "empty at the start": chart("A A B", ". C C"),
-    "empty in the step before the last one begins": chart("A A A B", "C C . ."),
-    "empty in the step in which the last one begins": chart("A A A B", "C C C ."),
-    "empty at the end": chart("A A A A", "B C . ."),
-    "a static batch": chart("A A A A D D", "B . . . E E", "C C . . F ."),
-    "more slots than requests": chart("A A", "B .", ". ."),
-    "all begin at once": chart("A A A", "B . .", "C C ."),
-    "idle, and a pause": chart("A . B A", "C C C C"),
-    "R1 and R10 are two": chart("R1 R1 R2 R11", "R10 R1x R10x R12"),
-    "one step for everybody": chart("A B C D", "E F G ."),
+    "one request": as_chart("A"),
+    "first and last slot at once": as_chart("A A B", "C D D", "E A A", A=4),
+    "two slots at once, in the last step only": as_chart("A A A", "B C A"),
+    "two slots at once, in the middle": as_chart("A A B B", "C A D D"),
+    "in all slots at once": as_chart("A B", "A C", "A D"),
+    "moves to the other slot": as_chart("A A B B", "C C A D"),
+    "moves and comes back": as_chart("A B A", "C A D"),
+    "moves, and somebody stands in two slots": as_chart("A A B B", "C C A B"),
+    "one step too few": as_chart("A A B", A=3),
+    "one step too many": as_chart("A A B", A=1),
+    "one step too many, another too few": as_chart("A A B", B=2, A=1),
+    "a request that stands nowhere": as_chart("A A B", C=2),
+    "nobody stands anywhere": as_chart(". .", A=1),
+    "a pause": as_chart("A B A C", "D D D D"),
+    "a pause in an empty place": as_chart("A . A", "B B B"),
+    "a pause in the last slot": as_chart("D D D D", "E E E .", "A B A C"),
+    "a pause of several steps": as_chart("A B B B A", "C C D D E"),
+    "a pause, and a wrong length": as_chart("A B A C", "D D D D", D=5),
+    "moves, and a wrong length": as_chart("A A B B", "C C A D", D=5),
+    "empty while somebody waits": as_chart("A A B", "C . D"),
+    "empty at the start": as_chart("A A B", ". C C"),
+    "empty in the step before the last one begins": as_chart("A A A B", "C C . ."),
+    "empty in the step in which the last one begins": as_chart("A A A B", "C C C ."),
+    "empty at the end": as_chart("A A A A", "B C . ."),
+    "a static batch": as_chart("A A A A D D", "B . . . E E", "C C . . F ."),
+    "more slots than requests": as_chart("A A", "B .", ". ."),
+    "all begin at once": as_chart("A A A", "B . .", "C C ."),
+    "idle, and a pause": as_chart("A . B A", "C C C C"),
+    "R1 and R10 are two": as_chart("R1 R1 R2 R11", "R10 R1x R10x R12"),
+    "one step for everybody": as_chart("A B C D", "E F G ."),
 }
 
 

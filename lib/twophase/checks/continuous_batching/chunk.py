@@ -158,11 +158,12 @@ def cases(rng: random.Random) -> list[Case]:
         ("they leave one token", {**even, "B": 1023}),
         ("they are one too many", {**even, "B": 1025}),
         ("nobody decodes", {**even, "B": 0}),
-        ("no limit worth the name", {**even, "limit_s": 1000.0, "prompt": past(10**6)}),
+        ("no limit worth the name", {**even, "limit_s": 4096.0, "prompt": past(10**6)}),
         (
             "not even one token is computed in time",
             {**even, "read_bytes": 8.0, "limit_s": 2.0**-18},
         ),
+        ("2,053 decode", {**seven, "B": past(2048), "limit_s": 0.0503}),
         ("a third of a token over", {**even, "token_flops": 3 * 2.0**31, "prompt": 5000}),
         *((f"7 billion, {what}", new) for what, new in changed),
         *((f"fresh {i + 1}", new) for i, new in enumerate(fresh)),
@@ -192,7 +193,7 @@ EXERCISE = Exercise(
             " and prompt over it, rounded up. With a chunk of 0 no number of passes is enough."
         ),
     ),
-    ranges={"B": (0, 1500), "prompt": (1, past(10**6))},
+    ranges={"B": (0, past(2048)), "prompt": (1, past(10**6))},
     recall=(
         "A pass may take 25 ms and computes 2,000 tokens in that time; 64 decode. How large may the"
         " chunk of a prompt be?",

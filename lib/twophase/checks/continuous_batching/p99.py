@@ -32,8 +32,8 @@ def reference(passes: Passes, limit_s: float) -> str:
 
 def kept(passes: Passes, limit_s: float) -> bool:
     """Whether p99 of all gaps is within the limit: a pass is a gap of everybody who decodes."""
-    gaps = sum(int(e["decoding"]) for e in passes)
-    late = sum(int(e["decoding"]) for e in passes if e["s"] > limit_s)
+    gaps = sum(e["decoding"] for e in passes)
+    late = sum(e["decoding"] for e in passes if e["s"] > limit_s)
     return 100 * late <= gaps
 
 
@@ -193,6 +193,17 @@ EDGES: dict[str, Passes] = {
     "many slow passes of no kind, in which nobody decodes": [*QUICK, *_passes(40, SLOW, 0)],
     "slow passes in which one decodes": [*QUICK, *_passes(9, SLOW, 1, prompt=900)],
     "exactly at the limit": [*QUICK, *_passes(40, LIMIT, prompt=900)],
+    "one gap of 99": [*_passes(98, FAST, 1), *_passes(1, SLOW, 1, preempted=1)],
+    "exactly at the limit without preemptions": [
+        *_passes(95, LIMIT),
+        *_passes(5, SLOW, preempted=1),
+    ],
+    "exactly at the limit without prompts": [*_passes(95, LIMIT), *_passes(5, SLOW, prompt=9)],
+    "exactly at the limit without either": [
+        *_passes(95, LIMIT),
+        *_passes(5, SLOW, prompt=9),
+        *_passes(5, SLOW, preempted=1),
+    ],
     "very slow, but rare": [*_passes(400, FAST), *_passes(3, 100.0, preempted=1)],
     "all slow": _passes(20, SLOW),
     "all slow, all prompts": _passes(20, SLOW, prompt=100),

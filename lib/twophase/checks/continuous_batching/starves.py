@@ -231,7 +231,7 @@ def cases(rng: random.Random) -> list[Case]:
             "seconds since 1970",
             (_waiting((2, 1_767_225_600.0, 70), (1, 1_767_225_604.5, 3)), 1_767_225_605.0, 5.0),
         ),
-        Case("399 wait", (crowd, 260.0, 1000.0), public=False),
+        Case("399 wait", (crowd, 260.0, 4196.0), public=False),
         Case("399 wait, some for long", (crowd, 260.0, 100.0), public=False),
         Case(
             "prompts of thousands of tokens",
