@@ -229,6 +229,8 @@ LABELS = (  # no number in them
     "quantization-choose",
     "pruning-healing_log",
     "speculative_decoding-slower",
+    "continuous_batching-chart",
+    "continuous_batching-p99",
 )
 
 

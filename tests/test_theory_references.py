@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from twophase.checks.exercise import Case
 from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import (
     collectives,
+    continuous_batching,
     kv_cache,
     latent_attention,
     pruning,
@@ -189,6 +191,74 @@ def critical_batch_of_experts(
         return computing < (read + moe.expected_expert_bytes(B, E, k, 1, expert, width)) / W
 
     return largest(reads_longer, 10**6) + 1
+
+
+def burstiness(times_s: list[float]) -> Any:
+    gaps = [after - before for before, after in pairwise(times_s)]
+    if not gaps:
+        return None
+    return {"per_s": len(gaps) / sum(gaps), "burstiness": continuous_batching.burstiness(gaps)}
+
+
+def finishing(lengths: list[int], seats: int) -> Any:
+    """Static: steps up to the end of each batch. Continuous: the least of all ends is the next."""
+    ends = [seats * (i // seats + 1) for i in range(len(lengths))]
+    static = {end: continuous_batching.static_steps(lengths[:end], seats) for end in set(ends)}
+    continuous: list[int] = []
+    for i, length in enumerate(lengths):
+        over = sorted(continuous)[i - seats] if i >= seats else 0  # so many have ended by then
+        continuous.append(over + length)
+    return {"static": [static[end] for end in ends], "continuous": continuous}
+
+
+def padding_shares(prompts: list[int], answers: list[int]) -> Any:
+    share = continuous_batching.padding_share
+    places = [len(x) * max(x) for x in (prompts, answers)]
+    shares = share(prompts), share(answers)
+    both = sum(n * part for n, part in zip(places, shares, strict=True)) / sum(places)
+    return {"prompts": shares[0], "answers": shares[1], "both": both}
+
+
+def chunk_within(
+    read_bytes: float,
+    token_flops: float,
+    bytes_per_s: float,
+    flops_per_s: float,
+    B: int,
+    prompt: int,
+    limit_s: float,
+) -> Any:
+    def keeps(n: int) -> bool:
+        flops = (B + n) * token_flops
+        return bool(lt.step_time_s(read_bytes, 0, 0, flops, bytes_per_s, flops_per_s) <= limit_s)
+
+    if not keeps(0):
+        return {"chunk": None, "passes": None}
+    chunk = largest(keeps, prompt)
+    return {"chunk": chunk, "passes": len(range(0, prompt, chunk)) if chunk else None}
+
+
+def pass_times(
+    starts: list[int], n_new: list[int], model: Sizes, bytes_per_s: float, flops_per_s: float
+) -> Any:
+    """A query sees as many keys as stand up to it: the pairs are counted one query at a time."""
+    seen = [start + t for start, n in zip(starts, n_new, strict=True) for t in range(1, n + 1)]
+    flops = len(seen) * model["token_flops"] + sum(seen) * model["pair_flops"]
+    read = model["weight_bytes"] + sum(starts) * model["kv_bytes"]
+    read_s = lt.memory_step_time_s(read, 0, 0, bytes_per_s)
+    compute_s = lt.compute_time_s(flops, flops_per_s)
+    longer = lt.step_time_s(read, 0, 0, flops, bytes_per_s, flops_per_s)
+    return {"read_s": read_s, "compute_s": compute_s, "pass_s": longer}
+
+
+def wait_for_one(per_s: float, service_s: list[float]) -> Any:
+    n = len(service_s)
+    mean, square = sum(service_s) / n, sum(s**2 for s in service_s) / n
+    if per_s * mean >= 1:
+        return None
+    wait = continuous_batching.mean_wait_s(per_s, mean, square)
+    busy = continuous_batching.busy_share(per_s, mean)
+    return {"busy": busy, "wait_s": wait, "latency_s": wait + mean}
 
 
 Windows = list[int | None]
@@ -365,6 +435,12 @@ THEORY: dict[str, Callable[..., Any]] = {
     "speculative_decoding-expected": tokens_per_call,
     "speculative_decoding-verify_price": price_of_verification,
     "speculative_decoding-draft_length": draft_length,
+    "continuous_batching-burstiness": burstiness,
+    "continuous_batching-finishing": finishing,
+    "continuous_batching-padding": padding_shares,
+    "continuous_batching-chunk": chunk_within,
+    "continuous_batching-pass_time": pass_times,
+    "continuous_batching-wait": wait_for_one,
     "quantization-error_bound": rounding_errors,
     "quantization-checkpoint_bytes": quantized_checkpoint,
     "quantization-qlora_bytes": qlora_bytes,

@@ -145,7 +145,7 @@ def cases(rng: random.Random) -> list[Case]:
         chunked: bool = True,
         public: bool = True,
     ) -> Case:
-        r, w = _requests(*running), _requests(*waiting, first=100)
+        r, w = _requests(*running), _requests(*waiting, first=1000)
         return Case(name, (r, w, seats, budget, chunked), public=public)
 
     def drawn(name: str, public: bool) -> Case:
