@@ -58,7 +58,7 @@ def namespace_of(path: Path) -> dict[str, Any]:
 def public_functions() -> dict[str, Any]:
     """Every public function and class of the package outside the checks, by dotted name."""
     found: dict[str, Any] = {}
-    for room in ("theory", "kernels", "measure", "models"):
+    for room in ("theory", "kernels", "measure", "models", "serving"):
         package = importlib.import_module(f"twophase.{room}")
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if info.name.endswith("__main__"):

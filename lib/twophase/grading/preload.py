@@ -10,7 +10,7 @@ import random
 import sys
 from typing import Any
 
-ROOMS = ("protocol", "lab", "theory", "kernels", "measure", "models")
+ROOMS = ("protocol", "lab", "theory", "kernels", "measure", "models", "serving")
 NOT_LOADED = (
     "twophase.models.train",
     "twophase.models.corpus",
