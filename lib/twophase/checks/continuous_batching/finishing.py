@@ -178,4 +178,9 @@ EXERCISE = Exercise(
         " static batches and with iteration-level scheduling?",
         "After 10 steps, 9 and 1; and after 9, since the short ones take turns on the second seat.",
     ),
+    withholds=(
+        "twophase.serving.engine.Engine",
+        "twophase.serving.llm.LLM",
+        "twophase.serving.scheduler.Scheduler",
+    ),
 )

@@ -224,6 +224,8 @@ EXERCISE = Exercise(
     ),
     withholds=(
         *ATTENTION,
+        "twophase.kernels.continuous_batching.ragged_attention",
+        "twophase.kernels.continuous_batching.padded_attention",
         "twophase.kernels.paging.PagedKV",
         "twophase.kernels.kv_cache.KVCache",
     ),
