@@ -4,13 +4,14 @@ say."""
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 import torch
 from torch.nn import functional
 
 from twophase.kernels.pruning import hidden_loss, logits_loss
-from twophase.models import checkpoints, corpus
+from twophase.models import checkpoints, corpus, findings
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.pruning import healing, teaching
 
@@ -37,6 +38,35 @@ def test_the_table_has_every_way_at_equal_tokens_with_as_many_seeds(room) -> Non
     assert len({frozenset(seeds) for seeds in ways.values()}) == 1
     seeds = next(iter(ways.values()))
     assert len(seeds) >= 3
+    for layers, channels in healing.OTHER_CUTS:
+        cuts = [c for c in found["other_cuts"] if c["channels"] == channels]
+        assert {c["seed"] for c in cuts} == seeds
+        assert all(len(c["layers"]) == layers for c in cuts)
+        assert all(c["curve"][-1][1] < c["curve"][0][1] for c in cuts)
+    assert {run["seed"] for run in found["whole"]} == seeds
+    assert {run["curve"][0][1] for run in found["whole"]} == {found["source_bits_per_byte"]}
+
+
+def test_a_run_that_was_broken_off_goes_on_where_it_was(room, tmp_path, monkeypatch) -> None:
+    whole = json.loads(healing.RESULT.read_text(encoding="utf-8"))
+    half = {**whole, "runs": whole["runs"][:-1], "whole": []}
+    path = tmp_path / "healed.json"
+    findings.write(half, path)
+    made = []
+    curve = whole["runs"][-1]["curve"]
+    monkeypatch.setattr(healing.Classroom, "taught", lambda *args: made.append(args) or curve)
+    monkeypatch.setattr(healing, "Classroom", lambda: room)
+    facts = {name: value for name, value in whole.items() if name not in healing.LISTS}
+    monkeypatch.setattr(healing, "facts", lambda *args: facts)
+    healing.run(3, path)
+    assert len(made) == 1 + 3
+    again = json.loads(path.read_text(encoding="utf-8"))
+    assert again["runs"] == whole["runs"]
+    assert again["other_cuts"] == whole["other_cuts"]
+    assert len(again["whole"]) == 3
+    facts["torch"] = "another"  # then nothing of it can be gone on with
+    healing.run(1, path)
+    assert len(made) == 4 + len(healing.WAYS) + len(healing.OTHER_CUTS) + 1
 
 
 def test_a_table_of_other_weights_is_refused(tmp_path) -> None:
