@@ -26,23 +26,10 @@ class Missing(Exception):
 
 def transformers_step(model: Transformer, S: int, B: int) -> Step:
     """A step of transformers' Llama, with its own cache. Raises Missing without transformers."""
-    try:
-        from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
-    except ImportError as error:
-        raise Missing(f"transformers is not installed ({error}).") from None
-    c = model.config
-    config = LlamaConfig(
-        hidden_size=c.D, intermediate_size=c.F, num_hidden_layers=c.L, num_attention_heads=c.N,
-        num_key_value_heads=c.K, head_dim=c.H, vocab_size=c.V, rms_norm_eps=c.norm_eps,
-        max_position_embeddings=S + 1, tie_word_embeddings=c.tied, rope_theta=c.rope_theta,
-    )  # fmt: skip
-    with torch.device("meta"):
-        theirs = LlamaForCausalLM(config)
-    state = {_their_name(name): weight for name, weight in model.state_dict().items()}
-    theirs.load_state_dict(state, assign=True, strict=False)
-    theirs.model.rotary_emb = type(theirs.model.rotary_emb)(config)  # its table was meta, too
-    theirs.eval()
-    held, token = DynamicCache(config=config), torch.full((B, 1), 5)
+    theirs = transformers_model(model, S + 1)
+    from transformers import DynamicCache
+
+    held, token = DynamicCache(config=theirs.config), torch.full((B, 1), 5)
     with torch.inference_mode():
         theirs(torch.full((B, S), 5), past_key_values=held, use_cache=True, logits_to_keep=1)
 
@@ -55,6 +42,27 @@ def transformers_step(model: Transformer, S: int, B: int) -> Step:
     return step
 
 
+def transformers_model(model: Transformer, most: int) -> Any:
+    """transformers' Llama on the same weights, for sequences of at most so many tokens. Raises
+    Missing without transformers."""
+    try:
+        from transformers import LlamaConfig, LlamaForCausalLM
+    except ImportError as error:
+        raise Missing(f"transformers is not installed ({error}).") from None
+    c = model.config
+    config = LlamaConfig(
+        hidden_size=c.D, intermediate_size=c.F, num_hidden_layers=c.L, num_attention_heads=c.N,
+        num_key_value_heads=c.K, head_dim=c.H, vocab_size=c.V, rms_norm_eps=c.norm_eps,
+        max_position_embeddings=most, tie_word_embeddings=c.tied, rope_theta=c.rope_theta,
+    )  # fmt: skip
+    with torch.device("meta"):
+        theirs = LlamaForCausalLM(config)
+    state = {_their_name(name): weight for name, weight in model.state_dict().items()}
+    theirs.load_state_dict(state, assign=True, strict=False)
+    theirs.model.rotary_emb = type(theirs.model.rotary_emb)(config)  # its table was meta, too
+    return theirs.eval()
+
+
 def _their_name(name: str) -> str:
     return name if name.startswith("lm_head") else f"model.{name}"
 
@@ -63,6 +71,26 @@ def llama_cpp_step(model: Transformer, S: int, B: int, form: str | None = None) 
     """A step of llama.cpp, with a cache in the dtype of the weights. `form`: "Q8_0" or "Q4_0", to
     which its own quantizer rounds all matrices. Raises Missing without its Python binding or the
     `gguf` package."""
+    llama, context = llama_cpp_context(model, S + 16, B, form)
+    memory = llama.llama_get_memory(context)
+    for b in range(B):
+        for start in range(0, S, 512):
+            decode(llama, context, [(5, p, b) for p in range(start, min(S, start + 512))])
+
+    def step() -> Any:
+        for b in range(B):
+            llama.llama_memory_seq_rm(memory, b, S, -1)
+        decode(llama, context, [(5, S, b) for b in range(B)])
+        return llama.llama_get_logits_ith(context, B - 1)[0]
+
+    return step
+
+
+def llama_cpp_context(
+    model: Transformer, most: int, B: int, form: str | None = None
+) -> tuple[Any, Any]:
+    """llama.cpp's library, and a context of it with this model and room for B sequences of `most`
+    tokens. Arguments and errors as in `llama_cpp_step`."""
     try:
         import gguf  # noqa: F401
         import llama_cpp as llama
@@ -74,7 +102,7 @@ def llama_cpp_step(model: Transformer, S: int, B: int, form: str | None = None) 
     llama.llama_log_set(_quiet(llama), None)
     loaded = _load(llama, model, form)
     settings = llama.llama_context_default_params()
-    settings.n_ctx, settings.n_batch, settings.n_seq_max = B * (S + 16), 512, B
+    settings.n_ctx, settings.n_batch, settings.n_seq_max = B * most, 512, B
     settings.n_threads = settings.n_threads_batch = torch.get_num_threads()
     settings.kv_unified = False
     kind = 30 if model.embed_tokens.weight.dtype == torch.bfloat16 else 0  # GGML's BF16 and F32
@@ -82,18 +110,7 @@ def llama_cpp_step(model: Transformer, S: int, B: int, form: str | None = None) 
     context = llama.llama_init_from_model(loaded, settings)
     if not context:
         raise Missing("llama.cpp does not load the weights.")
-    memory = llama.llama_get_memory(context)
-    for b in range(B):
-        for start in range(0, S, 512):
-            _decode(llama, context, [(5, p, b) for p in range(start, min(S, start + 512))])
-
-    def step() -> Any:
-        for b in range(B):
-            llama.llama_memory_seq_rm(memory, b, S, -1)
-        _decode(llama, context, [(5, S, b) for b in range(B)])
-        return llama.llama_get_logits_ith(context, B - 1)[0]
-
-    return step
+    return llama, context
 
 
 def _load(llama: Any, model: Transformer, form: str | None) -> Any:
@@ -119,8 +136,9 @@ def _quiet(llama: Any) -> Any:
     return llama.llama_log_callback(lambda *_: None)
 
 
-def _decode(llama: Any, context: Any, tokens: list[tuple[int, int, int]]) -> None:
-    """Run tokens, each with its position and its sequence; logits of the last of each sequence."""
+def decode(llama: Any, context: Any, tokens: list[tuple[int, int, int]]) -> dict[int, int]:
+    """Run tokens, each with its position and its sequence. Logits are those of the last of each
+    sequence: where in the batch it stood."""
     batch = llama.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     last = {sequence: i for i, (_, _, sequence) in enumerate(tokens)}
@@ -132,6 +150,7 @@ def _decode(llama: Any, context: Any, tokens: list[tuple[int, int, int]]) -> Non
     llama.llama_batch_free(batch)
     if status:
         raise RuntimeError(f"llama_decode failed with status {status}.")
+    return last
 
 
 def write_gguf(model: Transformer, path: Path) -> None:
