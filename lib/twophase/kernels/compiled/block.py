@@ -25,9 +25,12 @@ Array = np.ndarray
 
 
 @inner
-def score(q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array) -> None:
-    """p[i, s] += q[i] · keys[first + s, i // G] for the n tokens from `first` on. Meanwhile ask for
-    keys some tokens ahead, and for what `upcoming` holds of the same tokens: their values.
+def score(
+    q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
+) -> None:
+    """p[i, column + s] += q[i] · keys[first + s, i // G] for the n tokens from `first` on.
+    Meanwhile ask for their keys some tokens ahead, and for what `upcoming` holds of them: their
+    values.
 
     q: fp32 [N, H], the scale included. Two tokens a pass: p has an even width, and where n is odd
     the last token fills two columns, of which the second means nothing.
@@ -37,19 +40,20 @@ def score(q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array) 
     G = len(q) // K
     ahead = max(2, AHEAD_BYTES // (K * H * keys.itemsize))
     for s in range(0, n, 2):
-        t, u = first + s, first + min(s + 1, n - 1)
+        t, u, c = first + s, first + min(s + 1, n - 1), column + s
         for k in range(K):
-            prefetch(keys, t + ahead, k * H, (k + 1) * H)
-            prefetch(keys, u + ahead, k * H, (k + 1) * H)
+            if s + ahead < n:  # what lies behind a block may be anybody's
+                prefetch(keys, t + ahead, k * H, (k + 1) * H)
+                prefetch(keys, u + ahead, k * H, (k + 1) * H)
             prefetch(upcoming, t, k * Hv, (k + 1) * Hv)
             prefetch(upcoming, u, k * Hv, (k + 1) * Hv)
             fours, twos = k * G + G // 4 * 4, k * G + G // 2 * 2
             for i in range(k * G, fours, 4):
-                score_four(q, i, keys, t, u, k, p, s)
+                score_four(q, i, keys, t, u, k, p, c)
             for i in range(fours, twos, 2):
-                score_two(q, i, keys, t, u, k, p, s)
+                score_two(q, i, keys, t, u, k, p, c)
             for i in range(twos, k * G + G):
-                score_one(q, i, keys, t, u, k, p, s)
+                score_one(q, i, keys, t, u, k, p, c)
 
 
 @inner
@@ -142,10 +146,17 @@ def _from_rank(rank: np.int32) -> np.float32:
 
 @inner
 def add_values(
-    p: Array, values: Array, first: int, n: int, out: Array, keys: Array, following: int
+    p: Array,
+    column: int,
+    values: Array,
+    first: int,
+    n: int,
+    out: Array,
+    keys: Array,
+    following: int,
 ) -> None:
-    """out[i] += Σ_s p[i, s] · values[first + s, i // G], and ask for n tokens' keys from
-    `following` on, those of the next block, meanwhile."""
+    """out[i] += Σ_s p[i, column + s] · values[first + s, i // G], and ask for n tokens' keys from
+    `following` on, those of a later block, meanwhile."""
     K, Hv = values.shape[1], values.shape[2]
     H = keys.shape[2]
     G = len(p) // K
@@ -153,13 +164,13 @@ def add_values(
     for k in range(K):
         fours = k * G + G // 4 * 4
         for s in range(0, whole, 4):
-            t = first + s
+            t, c = first + s, column + s
             prefetch(keys, following, (k * n + s) * H, (k * n + s + 4) * H)
             for i in range(k * G, fours, 4):
-                a0, a1, a2, a3 = p[i, s], p[i, s + 1], p[i, s + 2], p[i, s + 3]
-                b0, b1, b2, b3 = p[i + 1, s], p[i + 1, s + 1], p[i + 1, s + 2], p[i + 1, s + 3]
-                c0, c1, c2, c3 = p[i + 2, s], p[i + 2, s + 1], p[i + 2, s + 2], p[i + 2, s + 3]
-                d0, d1, d2, d3 = p[i + 3, s], p[i + 3, s + 1], p[i + 3, s + 2], p[i + 3, s + 3]
+                a0, a1, a2, a3 = p[i, c], p[i, c + 1], p[i, c + 2], p[i, c + 3]
+                b0, b1, b2, b3 = p[i + 1, c], p[i + 1, c + 1], p[i + 1, c + 2], p[i + 1, c + 3]
+                c0, c1, c2, c3 = p[i + 2, c], p[i + 2, c + 1], p[i + 2, c + 2], p[i + 2, c + 3]
+                d0, d1, d2, d3 = p[i + 3, c], p[i + 3, c + 1], p[i + 3, c + 2], p[i + 3, c + 3]
                 for h in range(Hv):
                     w, x = value_of(values[t, k, h]), value_of(values[t + 1, k, h])
                     y, z = value_of(values[t + 2, k, h]), value_of(values[t + 3, k, h])
@@ -168,13 +179,13 @@ def add_values(
                     out[i + 2, h] += c0 * w + c1 * x + c2 * y + c3 * z
                     out[i + 3, h] += d0 * w + d1 * x + d2 * y + d3 * z
             for i in range(fours, k * G + G):
-                a0, a1, a2, a3 = p[i, s], p[i, s + 1], p[i, s + 2], p[i, s + 3]
+                a0, a1, a2, a3 = p[i, c], p[i, c + 1], p[i, c + 2], p[i, c + 3]
                 for h in range(Hv):
                     w, x = value_of(values[t, k, h]), value_of(values[t + 1, k, h])
                     y, z = value_of(values[t + 2, k, h]), value_of(values[t + 3, k, h])
                     out[i, h] += a0 * w + a1 * x + a2 * y + a3 * z
         for s in range(whole, n):
             for i in range(k * G, k * G + G):
-                weight = p[i, s]
+                weight = p[i, column + s]
                 for h in range(Hv):
                     out[i, h] += weight * value_of(values[first + s, k, h])

@@ -15,6 +15,7 @@ from twophase.kernels.compiled.rope import turn_append
 _f32 = np.float32
 LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
 Array = np.ndarray
+TOGETHER = 64  # tokens of small blocks that share a step of the softmax
 
 
 @loop
@@ -128,14 +129,22 @@ def _attend_task(
     top[:] = LOWEST
     total[:] = _f32(0)
     b, begin, end = task
-    p = np.empty((len(out), _width(table[begin:end])), _f32)
-    for t in range(begin, end):
-        first, n = table[t]
-        following = table[min(t + 1, end - 1), 0]
+    p = np.empty((len(out), max(TOGETHER, _width(table[begin:end]))), _f32)
+    t = begin
+    while t < end:
+        behind = _behind_group(table, t, end)
         p[:] = _f32(0)
-        score(q[b], keys, values, first, n, p)
+        n = 0
+        for block in range(t, behind):
+            score(q[b], keys, values, table[block, 0], table[block, 1], p, n)
+            n += table[block, 1]
         soften(p, n, _f32(softcap), out, top, total)
-        add_values(p, values, first, n, out, keys, following)
+        n = 0
+        for block in range(t, behind):
+            first, following = table[block, 0], table[min(block + behind - t, end - 1), 0]
+            add_values(p, n, values, first, table[block, 1], out, keys, following)
+            n += table[block, 1]
+        t = behind
 
 
 @inner
@@ -163,10 +172,22 @@ def _latent_task(
         first, n = table[t]
         following = table[min(t + 1, end - 1), 0]
         p[:] = _f32(0)
-        score(q[b], latents, rope_keys, first, n, p)
-        score(q_rope[b], rope_keys, rope_keys, first, n, p)
+        score(q[b], latents, rope_keys, first, n, p, 0)
+        score(q_rope[b], rope_keys, rope_keys, first, n, p, 0)
         soften(p, n, _f32(softcap), out, top, total)
-        add_values(p, latents, first, n, out, latents, following)
+        add_values(p, 0, latents, first, n, out, latents, following)
+
+
+@inner
+def _behind_group(table: Array, t: int, end: int) -> int:
+    """The block behind those that share a step of the softmax with block t: as many as TOGETHER
+    holds. One of an odd number of tokens is the last, since `score` writes a column behind it."""
+    n = table[t, 1]
+    behind = t + 1
+    while behind < end and n % 2 == 0 and n + table[behind, 1] <= TOGETHER:
+        n += table[behind, 1]
+        behind += 1
+    return behind
 
 
 @inner
