@@ -1,0 +1,89 @@
+"""Kernels and engine of chapter 15, put together, are right answers to its exercises, and are
+withheld."""
+
+from __future__ import annotations
+
+import pytest
+from hostile.worker import right_here_and_withheld_there
+
+SETUP = "import torch\n"
+TOGETHER = {  # (exercise, what it is made of): the source
+    ("continuous_batching-ragged", "the kernel of the chapter"): """
+from twophase.kernels.continuous_batching import ragged_attention as attend
+def ragged_attention(q, k, v, caches, n_new):
+    ends = [len(held) + n for (held, _), n in zip(caches, n_new)]
+    keys, values = (
+        torch.cat([x for pair, new in zip(caches, row.split(n_new)) for x in (pair[i], new)])
+        for i, row in enumerate((k, v))
+    )
+    who = [i for i, n in enumerate(n_new) if n]
+    if not who:
+        return q
+    parts = [keys.split(ends), values.split(ends)]
+    kept = (torch.cat([part[i] for i in who]) for part in parts)
+    return attend(q, *kept, [n_new[i] for i in who], [ends[i] for i in who])
+""",
+    ("continuous_batching-ragged", "a pool with a block for each request"): """
+from twophase.kernels.paging import FlatSpan, PagedKV
+def ragged_attention(q, k, v, caches, n_new):
+    who = [i for i, n in enumerate(n_new) if n]
+    if not who:
+        return q
+    starts = [len(caches[i][0]) for i in who]
+    size = max(start + n_new[i] for start, i in zip(starts, who))
+    pool = PagedKV(len(who), size, *k.shape[1:])
+    for b, i in enumerate(who):
+        for held, cache in zip(pool.held, caches[i]):
+            held[b, : len(cache)] = cache
+    places = range(len(who))
+    span = FlatSpan(
+        tuple(starts), tuple(n_new[i] for i in who), tuple((b,) for b in places), tuple(places),
+        size,
+    )
+    pool.write(k[None], v[None], span)
+    return pool.attend(q[None], span)[0]
+""",
+    ("continuous_batching-finishing", "an engine whose passes take a second"): """
+from twophase.serving import ContinuousBatching, Engine, EngineConfig, SamplingParams
+from twophase.serving import StaticBatching
+from twophase.serving.simulation import SimulatedRunner, VirtualClock
+def finishing(lengths, seats):
+    def served(policy):
+        clock = VirtualClock()
+        runner = SimulatedRunner(lambda starts, n_new: 1.0, clock)
+        n = len(lengths) + 1
+        config = EngineConfig(n, 5000, min(seats, n), max_batched_tokens=n)
+        engine = Engine(runner, config, policy=policy, clock=clock)
+        ids = [engine.add([0], SamplingParams(max_tokens=n)) for n in lengths]
+        while engine.busy:
+            engine.step()
+        return [round(engine.requests[i].times_s[-1]) for i in ids]
+    last = served(StaticBatching())
+    static = [max(last[i - i % seats : i - i % seats + seats]) for i in range(len(last))]
+    return {"static": static, "continuous": served(ContinuousBatching())}
+""",
+    ("continuous_batching-padding", "shares of the theory"): """
+from twophase.theory.continuous_batching import padding_share
+def padding(prompts, answers):
+    places = [len(x) * max(x) for x in (prompts, answers)]
+    one, other = padding_share(prompts), padding_share(answers)
+    both = (places[0] * one + places[1] * other) / sum(places)
+    return {"prompts": one, "answers": other, "both": both}
+""",
+    ("continuous_batching-percentiles", "the engine's report"): """
+from twophase.serving.workload import percentiles
+def latency_report(requests):
+    begun = [r["times_s"] for r in requests if r["times_s"]]
+    ttft = [r["times_s"][0] - r["arrival_s"] for r in requests if r["times_s"]]
+    gaps = [b - a for times in begun for a, b in zip(times, times[1:])]
+    three = [list(percentiles(x).values()) if x else [None] * 3 for x in (ttft, gaps)]
+    return {"ttft_s": three[0], "tpot_s": three[1], "unanswered": len(requests) - len(begun)}
+""",
+}
+
+
+@pytest.mark.parametrize(("exercise_id", "made_of"), TOGETHER)
+def test_the_library_put_together_is_right_here_and_withheld_there(
+    exercise_id: str, made_of: str
+) -> None:
+    right_here_and_withheld_there(exercise_id, SETUP + TOGETHER[exercise_id, made_of])
