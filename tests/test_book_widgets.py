@@ -17,7 +17,7 @@ import yaml
 from twophase.models.family import FAMILY
 from twophase.theory import arithmetic_intensity as ai
 from twophase.theory import grouped_query_attention as gqa
-from twophase.theory import kv_cache, pruning, quantization, sharding, two_phases
+from twophase.theory import kv_cache, paging, pruning, quantization, sharding, two_phases
 from twophase.theory import latency_throughput as lt
 from twophase.theory import latent_attention as mla
 from twophase.theory import local_attention as local
@@ -252,6 +252,20 @@ def prompt_chunks(pieces: float, n_in: float, B: float, S: float) -> Numbers:
     }
 
 
+def block_size(size: int, S: int, kb: float, cost: float) -> Numbers:
+    kv, look = 1000 * kb, 1000 * cost
+    total = paging.overhead_bytes(S, size, kv, look)
+    return {
+        "empty": (size - 1) / 2,
+        "waste": (size - 1) / 2 * kv,
+        "blocks": paging.blocks_of(S, size),
+        "reads": S / size * look,
+        "total": total,
+        "held": 100 * total / (S * kv),
+        "best": paging.best_block_size(S, kv, look),
+    }
+
+
 def _only_if(fits: bool, numbers: Numbers) -> Numbers:
     return numbers if fits else dict.fromkeys(numbers, "does not fit")
 
@@ -271,6 +285,7 @@ THEORY: dict[str, Callable[..., Numbers]] = {
     "zeros-in-a-file": zeros_in_a_file,
     "draft-length": draft_length,
     "prompt-chunks": prompt_chunks,
+    "block-size": block_size,
 }
 boxes = pytest.mark.parametrize("box", BOXES)
 
