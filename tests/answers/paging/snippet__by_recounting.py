@@ -1,0 +1,20 @@
+def expose():
+    return [
+        {"tables": [[0], [1]], "parents": [0, 1], "others": []},
+        {"tables": [[5, 6], [5, 7]], "parents": [1, 1], "others": [5]},
+    ]
+
+
+def harmless():
+    return {"tables": [[4, 2], [4, 3], [4, 2, 1]], "parents": [0, 0, 1], "others": [4, 3, 2]}
+
+
+def reorder(tables, parents, count, unused):
+    new = [tables[p][:] for p in parents]
+    count = [
+        n + sum(t.count(b) for t in new) - sum(t.count(b) for t in tables)
+        for b, n in enumerate(count)
+    ]
+    named_before = {b for t in tables for b in t}
+    back = [b for b in sorted(named_before) if count[b] == 0]
+    return new, count, unused + back
