@@ -7,10 +7,11 @@ ORDER = (
     "gathered",
     "blocks",
     "snippet",
-    "manager_tests",
     "prefix",
     "evict",
     "admit",
     "preempt",
     "block_size",
+    "manager_tests",
+    "counts_log",
 )

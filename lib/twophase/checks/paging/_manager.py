@@ -172,3 +172,16 @@ def shown(do: Do, n_blocks: int, block_size: int, ops: Sequence[Op]) -> dict[str
         if "problem" in found:
             break
     return seen
+
+
+def script(text: str) -> list[Op]:
+    """The operations of a short text: "a5" allocates, "+a" appends, "a>b" forks, "-a" frees."""
+    ops: list[Op] = []
+    for word in text.split():
+        if ">" in word:
+            ops.append(("fork", *word.split(">")))
+        elif word[0] in "+-":
+            ops.append(("append" if word[0] == "+" else "free", word[1:]))
+        else:
+            ops.append(("allocate", word[0], int(word[1:])))
+    return ops

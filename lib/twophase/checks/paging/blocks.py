@@ -12,7 +12,7 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.paging import _manager
 from twophase.checks.paging._broken_managers import MANAGERS
-from twophase.checks.paging._manager import Op, Right
+from twophase.checks.paging._manager import Op, Right, script
 
 wrong = Misconceptions()
 
@@ -134,7 +134,7 @@ SCRIPTS: tuple[tuple[str, int, int, str], ...] = (  # blocks, block size; "a5" a
     ("the parent ends, the child writes on", 3, 2, "a3 a>b -a +b +b c1"),
     ("the child ends, the parent writes on", 3, 2, "a3 a>b -b +a +a"),
     ("a fork of a fork, whose parents end", 6, 2, "a3 a>b b>c -a -b +c d4 +c"),
-    ("three that share a block", 6, 4, "a2 a>b a>c +b +c +a +a -b -c -a d20 d24"),
+    ("three that share a block", 6, 4, "a2 a>b a>c +b +c +a +a -b -c -a d20 e24 e4"),
     ("a fork in a full pool", 2, 2, "a3 b1 a>c c>d -c -d"),
     ("a fork in a full pool, and a write", 2, 2, "a3 a>c +c +a -c +a"),
     ("a copy takes the last block", 3, 2, "a3 a>b +b +a +a"),
@@ -144,19 +144,6 @@ SCRIPTS: tuple[tuple[str, int, int, str], ...] = (  # blocks, block size; "a5" a
     ("a fork of what was copied", 6, 4, "a1 a>b +b b>c +c +b +a -c +b"),
     ("freed and taken, again and again", 3, 2, "a4 -a b6 -b c2 d4 -c e1 -d e2"),
 )
-
-
-def script(text: str) -> list[Op]:
-    """The operations of a short text: "a5" allocates, "+a" appends, "a>b" forks, "-a" frees."""
-    ops: list[Op] = []
-    for word in text.split():
-        if ">" in word:
-            ops.append(("fork", *word.split(">")))
-        elif word[0] in "+-":
-            ops.append(("append" if word[0] == "+" else "free", word[1:]))
-        else:
-            ops.append(("allocate", word[0], int(word[1:])))
-    return ops
 
 
 def drawn(rng: random.Random, n_ops: int) -> list[Op]:

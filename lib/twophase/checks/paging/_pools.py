@@ -1,0 +1,113 @@
+"""Pools, machines and texts for paging-block_size, and how many tokens a second each block size
+brings."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+Pool = dict[str, float]  # pool_bytes, token_bytes, bytes_per_s, block_s, other_s
+Situation = tuple[list[int], list[int], Pool]  # lengths, sizes, pool
+
+
+def blocks_of(n_tokens: int, size: int) -> int:
+    return -(-n_tokens // size)
+
+
+def running(lengths: list[int], size: int, pool: Pool) -> list[int]:
+    """The lengths of the sequences that run: in order, up to the first that does not fit."""
+    left = pool["pool_bytes"] // (size * pool["token_bytes"])
+    found = []
+    for n in lengths:
+        left -= blocks_of(n, size)
+        if left < 0:
+            break
+        found.append(n)
+    return found
+
+
+def step_s(lengths: list[int], size: int, pool: Pool) -> float:
+    """Seconds of a step that says one token of each of these."""
+    read = sum(lengths) * pool["token_bytes"] / pool["bytes_per_s"]
+    looked_up = sum(blocks_of(n, size) for n in lengths) * pool["block_s"]
+    return pool["other_s"] + read + looked_up
+
+
+def rate(lengths: list[int], size: int, pool: Pool) -> float:
+    """Tokens a second of those that run."""
+    found = running(lengths, size, pool)
+    return len(found) / step_s(found, size, pool) if found else 0.0
+
+
+def pool(**changes: float) -> Pool:
+    """A pool of 4,096 tokens of 1 KiB; reading one takes a microsecond or so, a look-up, too."""
+    return {
+        "pool_bytes": 2.0**22,
+        "token_bytes": 2.0**10,
+        "bytes_per_s": 2.0**30,
+        "block_s": 2.0**-20,
+        "other_s": 2.0**-13,
+        **changes,
+    }
+
+
+SIZES = [1, 8, 16, 32, 128]
+
+
+def made(rng: random.Random, **changes: float) -> Situation:
+    """Sequences enough to fill a pool of some 4,000 tokens."""
+    typical = rng.choice((20, 60, 200))
+    lengths = [rng.randrange(1, 2 * typical) for _ in range(400)]
+    changed = {
+        "block_s": 2.0 ** rng.uniform(-24, -16),
+        "other_s": 2.0 ** rng.uniform(-16, -8),
+        **changes,
+    }
+    sizes = rng.sample([1, 2, 4, 8, 16, 32, 64, 128, 256], 5)
+    return lengths, sizes, pool(**changed)
+
+
+def fixed() -> dict[str, Situation]:
+    """Cases in which each part of the rule decides."""
+    long, short = [2000, 1990, 2010], [9] * 600
+    free: dict[str, Any] = {"block_s": 0.0}
+    dear: dict[str, Any] = {"block_s": 2.0**-12}
+    return {
+        "short texts": (short, SIZES, pool()),
+        "short texts, look-ups for nothing": (short, SIZES, pool(**free)),
+        "short texts, look-ups dear": (short, SIZES, pool(**dear)),
+        "long texts": (long, SIZES, pool()),
+        "long texts, look-ups dear": (long, SIZES, pool(**dear)),
+        "room for all": ([100] * 10, SIZES, pool()),
+        "room for all, look-ups dear": ([100] * 10, SIZES, pool(**dear)),
+        "texts of 17 tokens": ([17] * 300, SIZES, pool(other_s=2.0**-6)),
+        "texts of 16 tokens": ([16] * 300, SIZES, pool(other_s=2.0**-6)),
+        "texts of 33 tokens, dear": ([33] * 300, [8, 16, 32, 64], pool(**dear)),
+        "a step that takes long": (short, SIZES, pool(other_s=1.0)),
+        "a step that takes no time": (short, SIZES, pool(other_s=0.0)),
+        "one size": (short, [64], pool()),
+        "one text": ([100], SIZES, pool()),
+        "one token": ([1], SIZES, pool(other_s=0.0)),
+        "the largest size first": (short, SIZES[::-1], pool()),
+        "a long text among short ones": (
+            [9] * 20 + [4000] + [9] * 400,
+            [1, 16, 64, 512],
+            pool(pool_bytes=2.0**23),
+        ),
+        "a long text first, short ones behind": (
+            [3000] + [5] * 400,
+            [1, 4, 64, 256],
+            pool(other_s=2.0**-7),
+        ),
+        "a pool that just holds them": ([32] * 128, [16, 32, 64], pool(**dear)),
+        "a byte less": ([32] * 128, [16, 32, 64], pool(pool_bytes=2.0**22 - 1, other_s=2.0**-7)),
+        "large tokens": (
+            [300] * 40,
+            SIZES,
+            pool(token_bytes=2.0**20, pool_bytes=2.0**32, bytes_per_s=2.0**41),
+        ),
+        "three large blocks": ([700, 100, 100], [64, 256, 1024], pool(**dear, other_s=2.0**-6)),
+        "room for all, look-ups dear, the largest first": ([100] * 10, SIZES[::-1], pool(**dear)),
+        "texts that the larger size fits": ([32] * 200, [24, 32], pool(other_s=2.0**-6)),
+        "a hundred sizes": (short, [*range(1, 101)], pool(**dear)),
+    }
