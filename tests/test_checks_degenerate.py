@@ -231,6 +231,7 @@ LABELS = (  # no number in them
     "speculative_decoding-slower",
     "continuous_batching-chart",
     "continuous_batching-p99",
+    "paging-counts_log",
 )
 
 

@@ -21,6 +21,7 @@ from twophase.theory import (
     continuous_batching,
     kv_cache,
     latent_attention,
+    paging,
     pruning,
     quantization,
     sharding,
@@ -399,6 +400,46 @@ def stops_paying(bits: int, group: int, C: int, W: int) -> Any:
     return math.ceil(quantization.tokens_where_it_stops_paying(each, Fraction(C), Fraction(W)))
 
 
+def waste(held: list[int], final: list[int], max_len: int, block_size: int) -> Any:
+    """Places that will be used: all of a piece's up to the final length; in blocks those of the
+    blocks that the held tokens fill, as far as tokens will come."""
+    lost = [0, 0]
+    kept = 0
+    for now, end in zip(held, final, strict=True):
+        places = now + paging.internal_waste_tokens(now, block_size)
+        kept += min(end, places)
+        lost[0] += max_len - end
+        lost[1] += places - min(end, places)
+    used = sum(held)
+    return {
+        "pieces": {"used": used, "reserved": sum(final) - used, "internal": lost[0]},
+        "blocks": {"used": used, "reserved": kept - used, "internal": lost[1]},
+    }
+
+
+def gathered(lengths: list[int], block_size: int, K: int, H: int, bytes_per_number: int) -> Any:
+    token_bytes = kv_cache.kv_bytes_per_token_per_layer(K, H, bytes_per_number)
+    blocks = len(lengths) * paging.blocks_of(max(lengths), block_size)
+    in_place = sum(lengths) * token_bytes
+    padded = blocks * block_size * token_bytes
+    return {"in_place": in_place, "one_by_one": 3 * in_place, "padded": 3 * padded}
+
+
+def give_way(
+    n_tokens: int,
+    block_size: int,
+    token_bytes: float,
+    link_bytes_per_s: float,
+    token_flops: float,
+    flops_per_s: float,
+) -> Any:
+    places = paging.blocks_of(n_tokens, block_size) * block_size
+    swap_s = paging.swap_s(places, token_bytes, link_bytes_per_s)
+    recompute_s = paging.recompute_s(n_tokens, token_flops, flops_per_s)
+    cheaper = "recompute" if recompute_s <= swap_s else "swap"
+    return {"swap_s": swap_s, "recompute_s": recompute_s, "cheaper": cheaper}
+
+
 THEORY: dict[str, Callable[..., Any]] = {
     "two_phases-forward_flops": forward_flops,
     "two_phases-generation_flops": generation_flops,
@@ -441,6 +482,9 @@ THEORY: dict[str, Callable[..., Any]] = {
     "continuous_batching-chunk": chunk_within,
     "continuous_batching-pass_time": pass_times,
     "continuous_batching-wait": wait_for_one,
+    "paging-waste": waste,
+    "paging-gathered": gathered,
+    "paging-preempt": give_way,
     "quantization-error_bound": rounding_errors,
     "quantization-checkpoint_bytes": quantized_checkpoint,
     "quantization-qlora_bytes": qlora_bytes,

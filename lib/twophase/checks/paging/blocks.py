@@ -142,7 +142,7 @@ SCRIPTS: tuple[tuple[str, int, int, str], ...] = (  # blocks, block size; "a5" a
     ("fork, copy, free: all is free again", 5, 4, "a6 a>b +b +a -a -b c20"),
     ("names used again", 4, 2, "a3 -a a1 a>b -a +b a2 +a"),
     ("a fork of what was copied", 6, 4, "a1 a>b +b b>c +c +b +a -c +b"),
-    ("freed and taken, again and again", 3, 2, "a4 -a b6 -b c2 d4 -c e1 -d e2"),
+    ("freed and taken, again and again", 3, 2, "a4 -a b6 -b c2 d4 -c e1 -d f2"),
 )
 
 
