@@ -494,7 +494,7 @@ THEORY: dict[str, Callable[..., Any]] = {
 
 
 def same(theory: Any, reference: Any) -> bool:
-    """Whole numbers exactly, others but for floating point, None and nothing else for None."""
+    """Whole numbers and words exactly, others but for floating point, None for None only."""
     if isinstance(reference, dict):
         assert isinstance(theory, dict)
         return set(theory) == set(reference) and all(same(theory[k], reference[k]) for k in theory)
@@ -502,7 +502,7 @@ def same(theory: Any, reference: Any) -> bool:
         return len(theory) == len(reference) and all(map(same, theory, reference))
     if reference is None or theory is None:
         return reference is theory
-    if isinstance(reference, int):
+    if isinstance(reference, int | str):
         return bool(theory == reference)
     return math.isclose(theory, reference, rel_tol=1e-12)
 

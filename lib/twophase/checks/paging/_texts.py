@@ -17,7 +17,9 @@ def _insert(tokens: list[int], first: int, size: int) -> tuple[str, list[int], l
 
 def _drawn(rng: random.Random) -> tuple[int, list[Any]]:
     """Texts that branch off from each other, of two words only."""
-    size, texts, script, first = rng.randrange(1, 5), [[]], [], 1000
+    texts: list[list[int]] = [[]]
+    script: list[Any] = []
+    size, first = rng.randrange(1, 5), 1000
     for _ in range(14):
         base = rng.choice(texts)
         text = base[: rng.randrange(len(base) + 1)] + [rng.randrange(2) for _ in range(9)]

@@ -187,10 +187,7 @@ def cases(rng: random.Random) -> list[Case]:
         fresh.append(((K * rng.randrange(1, 4), K, 4, size, 100), tables, lengths))
     return [
         *(Case(name, made(rng, *args, **how)) for name, (*args, how) in fixed.items()),  # type: ignore[arg-type]
-        *(
-            Case(f"fresh {i + 1}", made(rng, *args), public=i < 1)  # type: ignore[arg-type]
-            for i, args in enumerate(fresh)
-        ),
+        *(Case(f"fresh {i + 1}", made(rng, *args), public=i < 1) for i, args in enumerate(fresh)),
     ]
 
 

@@ -113,8 +113,9 @@ _add(
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """What each operation of the script shows."""
-    sizes, ops = case.args[:2], case.args[2]
-    return _manager.shown(answer.new("BlockManager", *sizes).call, *sizes, ops)
+    n_blocks, block_size, ops = case.args
+    manager = answer.new("BlockManager", n_blocks, block_size)
+    return _manager.shown(manager.call, n_blocks, block_size, ops)
 
 
 SCRIPTS: tuple[tuple[str, int, int, str], ...] = (  # blocks, block size; "a5" allocate, "+a", ...
@@ -174,16 +175,16 @@ def cases(rng: random.Random) -> list[Case]:
     many = past(256)
     long = [("allocate", "a", many), ("fork", "a", "b"), *[("append", "b")] * 5, ("free", "a")]
     one_by_one = [("allocate", "a", 1), *[("append", "a")] * many]
-    forks = [("allocate", "a", 3), *(("fork", "a", f"f{i}") for i in range(12))]
+    forks: list[Op] = [("allocate", "a", 3), *(("fork", "a", f"f{i}") for i in range(12))]
     forks += [op for i in range(12) for op in (("append", f"f{i}"), ("free", f"f{i}"))]
-    fresh = [(f"fresh {i + 1}", 9 + 3 * i, rng.choice((2, 3, 4)), drawn(rng, 24)) for i in range(4)]
+    fresh = [(9 + 3 * i, rng.choice((2, 3, 4)), drawn(rng, 24)) for i in range(4)]
     return [
         *(Case(name, (n, size, script(text))) for name, n, size, text in SCRIPTS),
         Case(f"{many} tokens in blocks of one", (many + 3, 1, long)),
         Case(f"{many} tokens in a block of {past(2048)}", (2, past(2048), long)),
         Case("one token after the other", (many, 2, one_by_one)),
         Case("twelve forks", (14, 2, forks)),
-        *(Case(name, args, public=name < "fresh 3") for name, *args in fresh),
+        *(Case(f"fresh {i + 1}", args, public=i < 2) for i, args in enumerate(fresh)),
     ]
 
 

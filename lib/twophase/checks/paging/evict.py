@@ -135,7 +135,7 @@ def _drawn(rng: random.Random, n: int) -> Blocks:
         if row[1] is not None:
             where[row[1]][3] = max(where[row[1]][3], row[3])
     rng.shuffle(rows)
-    return _blocks(*map(tuple, rows))  # type: ignore[arg-type]
+    return _blocks(*map(tuple, rows))
 
 
 def cases(rng: random.Random) -> list[Case]:
