@@ -1,12 +1,9 @@
 def expose():
-    return [
-        {"tables": [[0], [1]], "parents": [0, 1], "others": []},
-        {"tables": [[5, 6], [5, 7]], "parents": [1, 1], "others": [5]},
-    ]
+    return [{"tables": [[0], [1]], "parents": [0, 1], "others": []}]
 
 
 def harmless():
-    return {"tables": [[4, 2], [4, 3], [4, 2, 1]], "parents": [0, 0, 1], "others": [4, 3, 2]}
+    return {"tables": [[0], [0, 1]], "parents": [0, 0], "others": [0, 0]}
 
 
 def reorder(tables, parents, count, unused):

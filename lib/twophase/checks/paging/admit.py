@@ -124,6 +124,7 @@ def cases(rng: random.Random) -> list[Case]:
         "a watermark of a block and a half": ([32], 10, 15, 4, 10),
         "half a block of watermark": ([20], 5, 5, 4, 10),
         "everything is watermark": ([1, 1], 10, 10, 4, 100),
+        "half of a thousand blocks": ([1992, 4, 4, 4], 1000, 1000, 4, 50),
         "nobody waits": ([], 5, 10, 4, 20),
         "blocks of one token": ([3, 2, 1], 6, 10, 1, 10),
         "blocks of three": ([3, 4, 1], 8, 10, 3, 10),
@@ -169,6 +170,7 @@ EXERCISE = Exercise(
     ranges={"percent": (0, 100), "block_size": (1, 4099)},
     withholds=(
         "twophase.serving.block_manager.BlockManager",
+        "twophase.serving.occupancy.Pages",
         "twophase.serving.scheduler.Scheduler",
     ),
 )

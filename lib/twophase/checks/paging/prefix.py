@@ -186,6 +186,8 @@ EXERCISE = Exercise(
     ),
     withholds=(
         "twophase.serving.block_manager.BlockManager",
-        "twophase.serving.block_manager.prefix_keys",
+        "twophase.serving.prefixes.HashIndex",
+        "twophase.serving.prefixes.prefix_keys",
+        "twophase.serving.radix.RadixTree",
     ),
 )

@@ -115,6 +115,7 @@ def cases(rng: random.Random) -> list[Case]:
         "blocks of one token": ([4, 2], [8, 3, 0], 2, 2, 1),
         "blocks of three": ([4, 2], [8, 3, 0], 5, 4, 3),
         "reserved blocks": ([4, 2, 9, 1], [8, 3], 3, 2, 4),
+        "one block reserved, many unused": ([4, 2, 9], [8, 3, 5, 7], 3, 2, 4),
         "reserved, and one more": ([4, 2, 9, 1], [8, 3], 14, 3, 4),
         "block 0": ([0], [1], 1, 2, 16),
         f"a block of {many}": ([2], [1], 0, many, many),
