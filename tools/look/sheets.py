@@ -20,7 +20,7 @@ TITLES = """[...document.querySelectorAll(
 
 
 def squeezed(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+    return re.sub(r"\s", "", text)
 
 
 def sheets(pdf: Path) -> tuple[list[str], list[float]]:
