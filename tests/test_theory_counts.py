@@ -211,8 +211,10 @@ def test_every_chip_states_dense_rates_with_source_and_date() -> None:
         assert chip.date
         assert chip.link
         eight_bit = chip.flops_per_s["int8"] / chip.flops_per_s["bf16"]
-        # a sparse figure among dense ones would give 1 or 4; the v5e's sheet prints 393 and 197
-        assert eight_bit == pytest.approx(2, rel=0.003)
+        # a sparse figure among dense ones would give 1 or 4; the v5e's sheet prints 393 and 197,
+        # the L40S's 733 and 362.05; GeForce cards sum bf16 in fp32 at half the rate
+        halved = 2 if chip.name.startswith("RTX") else 1
+        assert eight_bit == pytest.approx(2 * halved, rel=0.013)
     assert catalog.hardware("h100").critical_intensity() == pytest.approx(295.2, abs=0.05)
     assert catalog.hardware("tpu v5e").critical_intensity() == pytest.approx(240.5, abs=0.05)
     assert catalog.hardware("worked-v5e").critical_intensity() == pytest.approx(243.2, abs=0.05)

@@ -31,6 +31,7 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
         "norms": (
             (sizes.L * sizes.norms_per_layer + 1) * norm_width
             + sum(n * _inner_norms(sizes, layer) for layer, n in layers)
+            + sizes.other_params
         ),
         "head": 0 if sizes.tied_embeddings else embedding_params(sizes.V, sizes.D),
     }
@@ -92,11 +93,13 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
             total += ((m.q_rank or 0) + m.R + m.rope_dim) * sizes.qkv_bias + sizes.D * sizes.o_bias
         return total
     kv_width = 2 * layer.K * sizes.H
-    total = attention_params(sizes.D, layer.N, layer.K, sizes.H)
+    gate = layer.N * sizes.H * sizes.gated_attention
+    total = attention_params(sizes.D, layer.N, layer.K, sizes.H) + gate * sizes.D
     if not layer.owns_kv:
         total, kv_width = total - kv_width * sizes.D, 0
     if biases:
-        total += (layer.N * sizes.H + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
+        queries = layer.N * sizes.H + gate
+        total += (queries + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
         total += layer.N * sizes.sinks
     return total
 

@@ -60,7 +60,9 @@ class Sizes:
     (cross-layer attention) gives for each layer the layer whose keys and values it uses. `norm`
     "rms" has a weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D;
     `qk_norm` adds one of width H for queries and one for keys; `sinks` a number per query head that
-    softmax counts as one more score, whose weight goes nowhere (gpt-oss). `learned_positions` is
+    softmax counts as one more score, whose weight goes nowhere (gpt-oss). `gated_attention` doubles
+    the query projection: half of it is a gate on what attention returns; `other_params` are those
+    of no other field (gates, unusual norms), counted with the norms. `learned_positions` is
     the number of rows of a position table, 0 with RoPE. `state_values` is what a "state" layer
     keeps per sequence, `state_params` what it weighs, and `state_flops` what a token's step costs
     besides these weights.
@@ -83,6 +85,8 @@ class Sizes:
     norms_per_layer: int = 2
     qk_norm: bool = False
     sinks: bool = False
+    gated_attention: bool = False
+    other_params: int = 0
     learned_positions: int = 0
     attention: str | tuple[str, ...] = "full"
     window: int | None = None

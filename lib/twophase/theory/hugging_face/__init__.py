@@ -4,7 +4,7 @@ its keys."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twophase.theory.hugging_face import dense, experts
+from twophase.theory.hugging_face import counted, dense, experts
 from twophase.theory.hugging_face.defaults import LEFT_OUT
 from twophase.theory.hugging_face.values import Config
 
@@ -57,4 +57,15 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "stablelm": dense.stablelm,
     "starcoder2": dense.starcoder2,
     "gpt2": dense.gpt2,
+    "gpt_oss": counted.gpt_oss,
+    "kimi_k2": counted.as_deepseek,
+    "glm4_moe_lite": counted.as_deepseek,
+    "glm4v_moe_text": counted.as_glm4_moe,
+    "minimax_m2": counted.minimax_m2,
+    "llama4_text": counted.llama4,
+    "qwen3_vl_text": dense.qwen3,
+    "qwen3_vl_moe_text": counted.as_qwen3_moe,
+    "qwen3_next": counted.qwen3_5_moe,
+    "qwen3_5_text": counted.qwen3_5,
+    "qwen3_5_moe_text": counted.qwen3_5_moe,
 }

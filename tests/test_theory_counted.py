@@ -1,0 +1,124 @@
+"""Model types that are counted but not run: to the parameter what transformers builds."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from twophase.theory.architecture import Architecture
+from twophase.theory.catalog import hardware
+from twophase.theory.plan import plan_deployment
+from twophase.theory.workload import Workload
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 1000, "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 96,
+}  # fmt: skip
+EXPERTS = {"num_local_experts": 8, "num_experts_per_tok": 2}
+QWEN = {
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
+    "shared_expert_intermediate_size": 96,
+}  # fmt: skip
+DELTA = {
+    "linear_num_value_heads": 8, "linear_num_key_heads": 4, "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+}  # fmt: skip
+LATENT = {
+    "num_key_value_heads": 8, "kv_lora_rank": 64, "q_lora_rank": 48, "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 32, "v_head_dim": 24, "n_routed_experts": 8, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48, "n_shared_experts": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
+KINDS = [
+    ("gpt_oss", EXPERTS),
+    ("minimax_m2", EXPERTS),
+    ("llama4_text", EXPERTS | {"intermediate_size_mlp": 160, "interleave_moe_layer_step": 2}),
+    ("llama4_text", EXPERTS | {"intermediate_size_mlp": 160, "interleave_moe_layer_step": 1}),
+    ("qwen3_next", QWEN | DELTA),
+    ("qwen3_5_text", DELTA),
+    ("qwen3_5_text", DELTA | {"tie_word_embeddings": True, "num_hidden_layers": 7}),
+    ("qwen3_5_moe_text", QWEN | DELTA),
+    ("glm4_moe_lite", LATENT),
+]
+
+
+@pytest.mark.parametrize(("kind", "more"), KINDS, ids=[kind for kind, _ in KINDS])
+def test_counts_are_those_of_the_model_that_transformers_builds(
+    kind: str, more: dict[str, Any]
+) -> None:
+    config = AutoConfig.for_model(kind, **(SMALL | more))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    built = sum(p.numel() for p in model.parameters())
+    # a router's correction of the load is stored, though not trained
+    built += sum(b.numel() for name, b in model.named_buffers() if "correction_bias" in name)
+    assert Architecture.from_hf(config.to_dict(), name=kind).n_params() == built
+
+
+def test_a_delta_rules_state_is_what_transformers_keeps() -> None:
+    """The matrices of all heads, and the inputs of a convolution of 4: as many numbers."""
+    config = AutoConfig.for_model("qwen3_5_text", **(SMALL | DELTA))
+    model = AutoModelForCausalLM.from_config(config)
+    cache = model(torch.arange(6)[None], use_cache=True).past_key_values
+    kept = [layer for layer in cache.layers if hasattr(layer, "recurrent_states")]
+    arch = Architecture.from_hf(config.to_dict(), name="qwen")
+    assert len(kept) == arch.layer_kinds.count("state") == 3
+    keys, values = 4 * 16, 8 * 24
+    states = kept[0].recurrent_states
+    states = list(states.values()) if isinstance(states, dict) else [states]
+    assert sum(state.numel() for state in states) == 8 * 16 * 24
+    assert arch.state_values == 8 * 16 * 24 + (2 * keys + values) * 3
+
+
+# Sizes as their makers print them, in billions: all parameters, and those of a token.
+PRINTED = [
+    ("gpt_oss", 117, 5.1),
+    ("minimax_m2", 230, 10),
+    ("qwen3_next", 80, 3),
+]
+
+
+@pytest.mark.parametrize(("kind", "total", "active"), PRINTED, ids=[k for k, *_ in PRINTED])
+def test_sizes_are_those_that_their_makers_print(kind: str, total: float, active: float) -> None:
+    arch = Architecture.from_hf(AutoConfig.for_model(kind).to_dict(), name=kind)
+    assert arch.n_params() / 1e9 == pytest.approx(total, rel=0.02)
+    assert arch.n_active_params() / 1e9 == pytest.approx(active, rel=0.35)
+
+
+def test_kimi_k2_has_a_trillion_parameters_and_deepseeks_cache() -> None:
+    config = {
+        "model_type": "kimi_k2", "num_hidden_layers": 61, "hidden_size": 7168,
+        "intermediate_size": 18432, "num_attention_heads": 64, "num_key_value_heads": 64,
+        "vocab_size": 163840, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 384,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+    }  # fmt: skip
+    arch = Architecture.from_hf(config, name="kimi-k2")
+    assert arch.n_params() / 1e12 == pytest.approx(1.03, abs=0.01)
+    assert arch.n_active_params() / 1e9 == pytest.approx(32, rel=0.04)
+    assert arch.cache_bytes(1000) == 61 * 1000 * (512 + 64) * 2
+
+
+def test_a_model_that_is_only_counted_is_planned() -> None:
+    arch = Architecture.from_hf(AutoConfig.for_model("qwen3_next").to_dict(), name="qwen3-next")
+    asked = Workload(batch=32, context=32768, n_output=500, n_chips=4)
+    plan = plan_deployment(arch, hardware("h100"), asked)
+    assert plan.memory.fits
+    assert plan.expected is not None
+    assert plan.expected.expected_tpot_s > plan.expected.tpot_floor_s
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"layer_types": ["full_attention"]}, "for each of 4 layers"),
+        ({"layer_types": ["ring"] * 4}, "must name one of full_attention"),
+        ({"shared_expert_intermediate_size": 50}, "a multiple of 'moe_intermediate_size' 48"),
+        ({"linear_key_head_dim": None}, "no key 'linear_key_head_dim'"),
+    ],
+)
+def test_what_cannot_be_counted_is_a_sentence(changed: dict[str, Any], says: str) -> None:
+    config = {"model_type": "qwen3_next"} | SMALL | QWEN | DELTA | changed
+    with pytest.raises(ValueError, match=says):
+        Architecture.from_hf(config | {"linear_conv_kernel_dim": 4}, name="x")
