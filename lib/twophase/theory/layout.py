@@ -131,6 +131,7 @@ def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
     return replace(
         arch,
         L=end - start,
+        other_params=arch.other_params * (end - start) // arch.L,
         attention=arch.attention if isinstance(arch.attention, str) else arch.attention[start:end],
         widths=arch.widths and arch.widths[start:end],
         kv_source=sources and tuple(source - start for source in sources),
