@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from twophase.cli import card
 from twophase.cli.interrupt import loading
 from twophase.theory.arithmetic_intensity import critical_batch
 from twophase.theory.hardware import bytes_per_value
@@ -25,11 +27,24 @@ def measure(
             help="Measure now, or show the last calibration of this set-up if there is one.",
         ),
     ] = True,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write this machine as a card, for plan --hardware FILE.yaml."),
+    ] = None,
 ) -> None:
     """Calibrate this machine in about 20 s: memory bandwidth, FLOP/s by format, critical intensity
     and batch size."""
+    if out is not None and out.suffix.lower() not in card.SUFFIXES:
+        typer.echo(f"twophase measure: a card ends in .yaml, but --out is {out}.", err=True)
+        raise typer.Exit(2)
     calibration = _calibrate(fresh, quiet=as_json)
     facts = describe(calibration)
+    if out is not None:
+        try:
+            card.write(calibration.hardware, out)
+        except OSError as error:
+            typer.echo(f"twophase measure: cannot write {out}: {error.strerror}.", err=True)
+            raise typer.Exit(2) from None
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from twophase.cli import card
 from twophase.cli.plan_table import show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
@@ -45,7 +46,9 @@ def plan(
         Path | None,
         typer.Option(help="A Hugging Face config.json (or its folder), instead of --model."),
     ] = None,
-    hardware: Annotated[str, typer.Option(help="A chip of the catalog, such as h100.")] = "h100",
+    hardware: Annotated[
+        str, typer.Option(help="A chip of the catalog, such as h100, or a card: my.yaml.")
+    ] = "h100",
     batch: Annotated[int, typer.Option(parser=whole, help="Sequences decoded together.")] = 1,
     context: Annotated[
         int | None,
@@ -128,7 +131,7 @@ def plan(
     """
     try:
         arch, weights, stored = architecture(model, config, weights)
-        chip = catalog.hardware(hardware)
+        chip = card.chip(hardware)
         workload = Workload(
             batch=batch,
             context=_context(context, prompt, output),

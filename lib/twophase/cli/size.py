@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from twophase.cli import card
 from twophase.cli.plan import architecture
 from twophase.cli.plan_table import duration
-from twophase.theory import catalog
 from twophase.theory.expected import fitted
 from twophase.theory.sizing import USED, Choice, Demand, choices
 from twophase.theory.workload import Workload
@@ -38,7 +38,8 @@ def size(
         float | None, typer.Option(help="Each further token within so many seconds.")
     ] = None,
     hardware: Annotated[
-        str, typer.Option(help="Chips of the catalog to choose from, with commas between.")
+        str,
+        typer.Option(help="Chips to choose from, commas between: names, or cards (my.yaml)."),
     ] = "h100,h200,b200",
     price: Annotated[
         str,
@@ -67,7 +68,7 @@ def size(
     """
     try:
         arch, weights, stored = architecture(model, config, weights)
-        chips = [catalog.hardware(name) for name in hardware.split(",") if name.strip()]
+        chips = [card.chip(name.strip()) for name in hardware.split(",") if name.strip()]
         demand = Demand(prompt, output, rate, ttft, tpot, used)
         asked = Workload(weights=weights, kv=kv, group=stored[0], zero_bits=stored[1])
         found = choices(arch, chips, demand, asked, _prices(price))
@@ -90,13 +91,13 @@ def _prices(text: str) -> dict[str, float]:
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, _, value = part.partition("=")
         try:
-            prices[catalog.hardware(name).name] = float(value)
+            prices[card.chip(name.strip()).name] = float(value)
         except ValueError as error:
             sentence = str(error) if "Unknown" in str(error) else "such as h100=2.5,h200=3.8"
             raise ValueError(
                 f"A price must be a chip = a number, but it is {part!r}: {sentence}"
             ) from None
-        if not 0 <= prices[catalog.hardware(name).name] < 1e9:
+        if not 0 <= prices[card.chip(name.strip()).name] < 1e9:
             raise ValueError(f"A price must be from 0 to 1e9, but it is {part!r}.")
     return prices
 
