@@ -9,6 +9,7 @@ what a static batch spends on them is its loss. Prompts and answers have log-nor
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -66,7 +67,9 @@ def run(
             continue
         try:
             serve = make(model, most, seats)
+            begun = time.perf_counter()
             said = serve(asked)
+            print(f"{name}: {time.perf_counter() - begun:.1f} s at first", flush=True)
         except Missing as reason:
             print(f"{name}: {reason}")
             continue

@@ -52,6 +52,18 @@ def test_latents_in_pages_are_latents() -> None:
         torch.testing.assert_close(found[:, part], alone, rtol=1e-12, atol=1e-12)
 
 
+def test_what_lies_side_by_side_is_read_where_it_is() -> None:
+    flat = FlatSpan((3, 5, 0), (6, 3, 5), ((4, 5, 6), (1, 0), (7, 9)), (0, 1, 2), SIZE)
+    pool = PagedKV(10, SIZE, K, H)
+    pool.fill_with_noise()
+    for i, (first, copied) in enumerate([(0, False), (0, True), (4, False)]):
+        found = pool.gather(pool.keys, flat, i, first)
+        rows = [flat.tables[i][p // SIZE] * SIZE + p % SIZE for p in range(first, flat.ends[i])]
+        assert torch.equal(found[0], pool.keys.flatten(0, 1)[rows])
+        shared = found.untyped_storage().data_ptr() == pool.keys.untyped_storage().data_ptr()
+        assert shared != copied
+
+
 def test_a_flat_span_says_where_tokens_go() -> None:
     flat = FlatSpan((3, 0), (2, 3), ((1, 4), (2,)), (0, 1), 4)
     assert flat.slot_mapping.tolist() == [1 * 4 + 3, 4 * 4, 8, 9, 10]

@@ -47,6 +47,9 @@ class FlatSpan:
     real: None = field(default=None, init=False)
     tree: None = field(default=None, init=False)
     B: int = field(default=1, init=False)
+    _blocks: dict[tuple[int, int], torch.Tensor | slice] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _works: dict[tuple[int, int | None], Work] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -121,11 +124,19 @@ class FlatSpan:
             self._works[blocks, window] = paged_work(tables, ends, blocks, self.block_size, window)
         return self._works[blocks, window]
 
-    def blocks(self, i: int, first: int = 0) -> torch.Tensor:
+    def blocks(self, i: int, first: int = 0) -> torch.Tensor | slice:
         """The blocks that sequence i fills, if only in part, after the pass, from that of its token
-        `first` on: int64."""
-        begin, end = first // self.block_size, -(-self.ends[i] // self.block_size)
-        return torch.tensor(self.tables[i][begin:end], device=self.device)  # [blocks]
+        `first` on: int64, or a slice where they lie side by side."""
+        if (i, first) not in self._blocks:
+            begin, end = first // self.block_size, -(-self.ends[i] // self.block_size)
+            blocks = self.tables[i][begin:end]
+            beside = blocks == tuple(range(blocks[0], blocks[0] + len(blocks)))
+            self._blocks[i, first] = (
+                slice(blocks[0], blocks[-1] + 1)
+                if beside
+                else torch.tensor(blocks, device=self.device)  # [blocks]
+            )
+        return self._blocks[i, first]
 
 
 class PagedKV(KVCache):
@@ -149,7 +160,8 @@ class PagedKV(KVCache):
         """What the queries q [1, n, N, H] of a flat span find, each in its own sequence.
 
         Sequences with one new token read their blocks where they lie, all in one call; those with
-        more gather theirs first, as far as their windows reach: T queries share that copy.
+        more gather theirs first, as far as their windows reach: T queries share that copy, which is
+        none where blocks lie side by side.
         """
         check_options(window, softcap, scale)
         reads_in_place = q.device.type == "cpu" and self.keys.dtype in STORED
@@ -177,9 +189,10 @@ class PagedKV(KVCache):
 
     @staticmethod
     def gather(held: torch.Tensor, span: Any, i: int, first: int = 0) -> torch.Tensor:
-        """A copy of what sequence i holds from token `first` on, in order: [1, S, ...]."""
-        before, held = first % span.block_size, held[span.blocks(i, first)].flatten(0, 1)
-        return held[None, before : before + span.ends[i] - first]  # [1, S, ...]
+        """What sequence i holds from token `first` on, in order, [1, S, ...]: a copy, or a view
+        where its blocks lie side by side."""
+        before, tokens = first % span.block_size, held[span.blocks(i, first)].flatten(0, 1)
+        return tokens[None, before : before + span.ends[i] - first]  # [1, S, ...]
 
 
 class WindowKV(PagedKV):
