@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from twophase.measure import serving_runs
 from twophase.measure.serving_runs import Run
-from twophase.theory import catalog, expected
+from twophase.theory import catalog, expected, plan_notes
 from twophase.theory.plan import plan_deployment
 from twophase.theory.workload import Workload
 
@@ -125,3 +125,18 @@ def test_a_run_of_an_unknown_model_or_without_a_column_is_a_sentence(tmp_path) -
     (tmp_path / "b.csv").write_text("\n".join(["model,x", "qwen3-32b,1"]))
     with pytest.raises(ValueError, match="no column 'hardware'"):
         serving_runs.read(tmp_path / "b.csv")
+
+
+def test_a_plan_says_what_no_run_had(runs: list[Run]) -> None:
+    assert {run.hardware for run in runs} == set(plan_notes.MEASURED_CHIPS)
+    assert {run.deployment.w.compute for run in runs} == set(plan_notes.MEASURED_FORMATS)
+    assert max(run.n_chips for run in runs) == plan_notes.MOST_MEASURED_CHIPS
+
+    def minds(chip: str, **asked: object) -> str:
+        w = Workload(batch=1, context=1000, n_output=100, **asked)  # type: ignore[arg-type]
+        plan = plan_deployment(catalog.model("llama-3-8b"), catalog.hardware(chip), w)
+        return " ".join(plan.warnings)
+
+    assert "had chips like the RTX 4090 or products in bf16" in minds("rtx 4090")
+    assert "had products in bf16" in minds("h100")
+    assert "no run" not in minds("h100", weights="fp8", compute="fp8")

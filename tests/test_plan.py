@@ -218,8 +218,9 @@ def test_heads_go_to_chips_with_their_groups_and_a_rest_is_said_and_counted(
     w = Workload(n_chips=chips, context=4096, usable_fraction=1)
     p = plan_deployment(arch, replace(catalog.hardware("h100"), hbm_bytes=10**12), w)
     assert p.memory.cache_bytes == keys * 4096 * 80 * 2 * 128 * 2
-    assert any(says in line for line in p.warnings) == (p.warnings != ())
-    assert (says == "") == (p.warnings == ())
+    about_cuts = tuple(line for line in p.warnings if "no run" not in line)
+    assert any(says in line for line in about_cuts) == (about_cuts != ())
+    assert (says == "") == (about_cuts == ())
 
 
 @pytest.mark.parametrize(("prompt", "output"), [(1, 5000), (5000, 70), (4000, 300), (4095, 2)])

@@ -154,3 +154,19 @@ def test_products_run_in_the_format_of_the_weights_where_the_chip_can() -> None:
     assert compute("--weights", "fp4") == "bf16"
     assert compute("--weights", "int4") == "bf16"
     assert compute("--weights", "fp8", "--compute", "bf16") == "bf16"
+
+
+def test_the_report_in_markdown_has_what_the_table_has() -> None:
+    asked = ["plan", "--model", "llama-3-70b", "--chips", "4", "--batch", "8", "--output", "100"]
+    code, report = run(*asked, "--markdown")
+    shown = " ".join(run(*asked)[1].split())
+    assert code == 0
+    rows = [line for line in report.splitlines() if line.startswith("| ")]
+    assert len({row.count("|") for row in rows}) == 2  # three columns, then four
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if "--" not in cells[0] and cells[0] not in ("Memory", "A decode step", "Times", "Rates"):
+            assert cells[0] in shown
+            assert cells[1] in shown
+    for sentence in (line[2:] for line in report.splitlines() if line.startswith("- ")):
+        assert " ".join(sentence.split()) in shown

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from twophase.cli import card
-from twophase.cli.plan_table import show
+from twophase.cli.plan_table import markdown, show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, usual_compute
@@ -122,6 +122,9 @@ def plan(
         float | None, typer.Option(help="Price of one chip for an hour.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in SI units.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a report to attach to a proposal.")
+    ] = False,
 ) -> None:
     """Memory, critical batch, step time, latency, throughput and what binds, for a model on a chip.
 
@@ -161,6 +164,8 @@ def plan(
         raise typer.Exit(2) from None
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
+    elif as_markdown:
+        typer.echo(markdown(result))
     else:
         show(result, Console())
     raise typer.Exit(0 if result.memory.fits else EXIT_DOES_NOT_FIT)

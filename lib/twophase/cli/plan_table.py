@@ -53,6 +53,36 @@ def show(result: Plan, console: Console) -> None:
     console.print(notes)
 
 
+def markdown(result: Plan) -> str:
+    """The same as a report in Markdown: tables, what to mind, what was assumed."""
+    w = result.workload
+    chips = f"{w.n_chips:,} x {result.hardware}" if w.n_chips > 1 else result.hardware
+    lines = [f"# {result.model} on {chips}", "", f"Batch {w.batch:,}, context {w.context:,}.", ""]
+    lines += _markdown_table(("Memory", "", ""), _memory_rows(result, result.memory))
+    if result.step is not None:
+        lines += _markdown_table(("A decode step", "", ""), _step_rows(result.step))
+    if result.service is not None and result.expected is not None:
+        times = ("Times", "floor", "expected", "eight of ten runs")
+        rates = ("Rates", "ceiling", "expected", "")
+        lines += _markdown_table(times, _times_rows(result, result.expected))
+        lines += _markdown_table(rates, _rates_rows(result, result.service, result.expected))
+    lines += [f"A step is bound by {BINDS[result.binds]}.", ""]
+    for title, sentences in (
+        ("Would fit", map(would_fit, result.would_fit)),
+        ("Mind", result.warnings),
+        ("Assumed", result.assumptions),
+    ):
+        items = [f"- {line}" for line in sentences]
+        lines += [f"## {title}", "", *items, ""] if items else []
+    return "\n".join(lines)
+
+
+def _markdown_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    marks = ["---", *["--:"] * (len(heads) - 2), "---"]
+    cells = (tuple(cell.replace("|", "\\|") for cell in row) for row in (heads, marks, *rows))
+    return [*(f"| {' | '.join(row)} |" for row in cells), ""]
+
+
 def _table(sections: Sequence[Sequence[tuple[str, ...]]]) -> Table:
     """Rows of a name, one or two quantities and a note, with a line free after each section."""
     table = Table(show_header=False, box=None, pad_edge=False)

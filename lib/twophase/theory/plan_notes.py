@@ -8,6 +8,9 @@ from twophase.theory.sharded_deployment import ShardedDeployment
 from twophase.theory.workload import Workload
 
 LITTLE_LEFT = 0.05
+MEASURED_CHIPS = ("H100 SXM", "H200 SXM", "B200")  # of the runs: a test compares
+MEASURED_FORMATS = ("fp8", "fp4")
+MOST_MEASURED_CHIPS = 64
 LAYOUTS = {
     "tensor": "heads, MLP columns and vocabulary divided, norms on every chip, caches by KV head",
     "batch-split": "heads, MLP columns and vocabulary divided evenly, caches by sequence",
@@ -120,8 +123,7 @@ def _expected(d: Deployment) -> list[str]:
         f" messages{rest}): fitted to {found.n_runs:,} runs of three engines on H100, H200"
         " and B200, fp8 and fp4;"
         f" models, engines and chips left out of the fit it missed by {min(misses):.0%} to"
-        f" {max(misses):.0%} (median; TTFT {found.held_out['first token'][own]:.0%}); other chips,"
-        " formats and engines: not held against anything"
+        f" {max(misses):.0%} (median; TTFT {found.held_out['first token'][own]:.0%})"
     ]
 
 
@@ -139,9 +141,24 @@ def warnings(d: Deployment) -> tuple[str, ...]:
         lines.append(f"only {float(free):.1%} of the usable memory is left")
     if d.arch.max_context is not None and w.context > d.arch.max_context:
         lines.append(f"the model is made for at most {d.arch.max_context:,} positions")
+    lines += _beyond_the_runs(d)
     if isinstance(d, ShardedDeployment):
         return (*lines, *_of_layout(d))
     return (*lines, *uneven_cuts(d.arch, w.n_chips, w.split_cache))
+
+
+def _beyond_the_runs(d: Deployment) -> list[str]:
+    """Where no run says whether what is expected comes true."""
+    if d.w.batch > d.max_batch(d.w.context):
+        return []
+    other = [f"chips like the {d.chip.name}"] if d.chip.name not in MEASURED_CHIPS else []
+    if d.w.compute not in MEASURED_FORMATS:
+        other.append(f"products in {d.w.compute}")
+    if d.w.n_chips > MOST_MEASURED_CHIPS:
+        other.append(f"{d.w.n_chips:,} chips")
+    if not other:
+        return []
+    return [f"no run that the expected times are fitted to had {' or '.join(other)}"]
 
 
 def _of_layout(d: ShardedDeployment) -> list[str]:
