@@ -109,5 +109,22 @@ def fixed() -> dict[str, Situation]:
         "three large blocks": ([700, 100, 100], [64, 256, 1024], pool(**dear, other_s=2.0**-6)),
         "room for all, look-ups dear, the largest first": ([100] * 10, SIZES[::-1], pool(**dear)),
         "texts that the larger size fits": ([32] * 200, [24, 32], pool(other_s=2.0**-6)),
+        "a part of a block is none": (
+            [100] * 3,
+            [50, 190],
+            pool(pool_bytes=190 * 2.0**10, block_s=2.0**-10, other_s=2.0**-8),
+        ),
+        "a pool that is just full": (
+            [60] * 3,
+            [34, 60],
+            pool(pool_bytes=120 * 2.0**10, block_s=0.0),
+        ),
+        "a step that takes a quarter of an hour": (short, SIZES[::-1], pool(other_s=1000.0)),
+        "a block larger than the pool": ([300, 20], [512, 64, 1], pool(pool_bytes=500 * 2.0**10)),
+        "texts behind that never fit": (
+            [100, 100] + [4000] * 10,
+            [10, 200],
+            pool(pool_bytes=200 * 2.0**10, block_s=2.0**-12, other_s=2.0**-12),
+        ),
         "a hundred sizes": (short, [*range(1, 101)], pool(**dear)),
     }

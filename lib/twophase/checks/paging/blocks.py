@@ -174,6 +174,7 @@ def cases(rng: random.Random) -> list[Case]:
     a pool, a block and a sequence past every constant."""
     many = past(256)
     long = [("allocate", "a", many), ("fork", "a", "b"), *[("append", "b")] * 5, ("free", "a")]
+    deep = [("allocate", "a", past(2048)), ("fork", "a", "b"), ("append", "b"), ("free", "a")]
     one_by_one = [("allocate", "a", 1), *[("append", "a")] * many]
     forks: list[Op] = [("allocate", "a", 3), *(("fork", "a", f"f{i}") for i in range(12))]
     forks += [op for i in range(12) for op in (("append", f"f{i}"), ("free", f"f{i}"))]
@@ -182,6 +183,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(name, (n, size, script(text))) for name, n, size, text in SCRIPTS),
         Case(f"{many} tokens in blocks of one", (many + 3, 1, long)),
         Case(f"{many} tokens in a block of {past(2048)}", (2, past(2048), long)),
+        Case(f"{past(2048)} tokens in blocks of {many}", (18, many, deep)),
         Case("one token after the other", (many, 2, one_by_one)),
         Case("twelve forks", (14, 2, forks)),
         *(Case(f"fresh {i + 1}", args, public=i < 2) for i, args in enumerate(fresh)),
