@@ -177,6 +177,14 @@ def test_the_reference_of_prefix_finds_what_the_block_manager_finds() -> None:
             own.insert(tokens, table)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_block_of_a_script_of_prefix_stands_for_two_things(seed: int) -> None:
+    for case in prefix.cases(random.Random(seed)):
+        for script in case.args[1:]:
+            tables = [b for what, *args in script if what == "insert" for b in args[1]]
+            assert len(set(tables)) == len(tables), case.name
+
+
 def test_the_reference_of_slots_is_the_slot_mapping() -> None:
     for case in slots.cases(random.Random(1)):
         _, _, start, n_new, size = case.args

@@ -25,7 +25,7 @@ def _drawn(rng: random.Random) -> tuple[int, list[Any]]:
         text = base[: rng.randrange(len(base) + 1)] + [rng.randrange(2) for _ in range(9)]
         if rng.random() < 0.5:
             script.append(_insert(text, first, size))
-            first -= 20
+            first -= len(text)  # no block stands for two things
         else:
             script.append(("match", text))
         texts.append(text)

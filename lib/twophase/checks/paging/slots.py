@@ -152,6 +152,7 @@ EXERCISE = Exercise(
     ),
     ranges={"n_new": (0, 4099), "block_size": (1, 2053)},
     withholds=(
+        "twophase.kernels.compiled.tables.paged_table",
         "twophase.kernels.paging.FlatSpan",
         "twophase.serving.block_manager.BlockManager",
     ),
