@@ -17,6 +17,7 @@ import book_icons  # noqa: E402
 import book_numbers  # noqa: E402
 import book_offline  # noqa: E402
 import book_search  # noqa: E402
+import book_tables  # noqa: E402
 from docutils import nodes  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 from sphinx.util.docutils import docutils_namespace, patch_docutils  # noqa: E402
@@ -171,6 +172,15 @@ def test_only_the_page_of_the_search_loads_the_index_of_the_book() -> None:
         for name in ("_static/searchtools", "_static/language_data", "searchindex")
     )
     assert book_search.without_index(f"{kept}\n{of_the_theme}<p>") == f"{kept}\n<p>"
+
+
+def test_on_a_phone_a_sentence_in_a_table_is_not_squeezed_to_a_word_a_line() -> None:
+    cells = "<td>4.1 ms</td><td>the states of the <b>pass</b> are kept</td>"
+    page = book_tables.in_boxes(f"<table><tr>{cells}</tr></table>")
+    assert "<td>4.1 ms</td>" in page
+    assert '<td class="tp-words">the states' in page
+    sheet = (ROOT / "book" / "_static" / "house.css").read_text("utf8")
+    assert re.search(r"max-width: 576px\) \{ article td\.tp-words \{ min-width", sheet)
 
 
 def test_a_chapter_is_numbered_by_its_files_name_wherever_it_stands() -> None:

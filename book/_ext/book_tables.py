@@ -8,12 +8,21 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+WORDS = 24  # letters: a cell with more is a sentence, which a phone gives room to
+CELL = re.compile(r"<td\b([^>]*)>(.*?)</td>", re.DOTALL)
 LONG = 16  # letters: a first column with more is not squeezed, on a phone, to a word a line
 TABLE = re.compile(
     r'(?P<theme><div class="pst-scrollable-table-container">)?<table\b(?P<head>[^>]*)>\s*'
     r"(?:<caption\b[^>]*>(?P<caption>.*?)</caption>)?(?P<body>.*?</table>)(?(theme)\s*</div>)",
     re.DOTALL,
 )
+
+
+def _said(found: re.Match[str]) -> str:
+    """A cell, marked if it holds a sentence."""
+    letters = len(re.sub(r"<[^>]*>", "", found[2]).strip())
+    mark = "" if letters <= WORDS or "class=" in found[1] else ' class="tp-words"'
+    return f"<td{found[1]}{mark}>{found[2]}</td>"
 
 
 def in_boxes(page: str) -> str:
@@ -32,7 +41,7 @@ def in_boxes(page: str) -> str:
         kind = "tp-tabular tp-long-first" if long else "tp-tabular"
         return (
             f'<div class="{kind}">{said}<div class="tp-scroll"><table{head}>'
-            f"{found['body']}</div></div>"
+            f"{CELL.sub(_said, found['body'])}</div></div>"
         )
 
     return TABLE.sub(boxed, page)

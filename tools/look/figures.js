@@ -48,6 +48,7 @@
     const room = svg.closest(".tp-drawing, .tp-mechanism, .tp-figure, .tp-plot");
     if (room && svg.getBoundingClientRect().right > room.getBoundingClientRect().right + 1) found.push(`${of}: a drawing leaves its box`);
     for (const { text, says, box, upright } of texts) {
+      if (room && (box.x + box.width > room.getBoundingClientRect().right + 1 || box.x < room.getBoundingClientRect().left - 1)) found.push(`${of}: “${says}” leaves its box`);
       const matrix = text.getScreenCTM(), scale = Math.sqrt(Math.abs(matrix.a * matrix.d - matrix.b * matrix.c));
       for (const leaf of text.querySelector("tspan") ? text.querySelectorAll("tspan") : [text]) {
         const size = parseFloat(getComputedStyle(leaf).fontSize) * scale;

@@ -56,6 +56,9 @@ CAPTIONS = """[...document.querySelectorAll('article caption, article .tp-table-
   .filter(caption => caption.closest('.tp-scroll')
     || caption.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map(caption => caption.innerText.slice(0, 60))"""
+# What a box hides of its own words is lost.
+HIDDEN = """[...document.querySelectorAll('article :is(.admonition, .tp-chapter, .tp-question, .tp-play), .admonition-title')]
+  .filter(box => box.clientWidth && box.scrollWidth > box.clientWidth + 1).map(box => box.innerText.slice(0, 60))"""
 # A display formula is broken into lines that fit.
 FORMULAS = """[...document.querySelectorAll('article div.math')]
   .filter(box => box.clientWidth && box.scrollWidth > box.clientWidth + 1).map(box => box.innerText.slice(0, 60))"""
@@ -280,6 +283,7 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     found += tab.run(FIGURES)
     found += [f"markup on the page: {text}" for text in tab.run(MARKUP)]
     found += [f"a caption is cut with its table: {text}" for text in tab.run(CAPTIONS)]
+    found += [f"a box hides of its words: {text}" for text in tab.run(HIDDEN)]
     found += [f"a formula does not fit: {text}" for text in tab.run(FORMULAS)]
     if view.startswith("print"):
         found += [f"cut on paper: {text}" for text in tab.run(CUT)] + tab.run(PAPER)

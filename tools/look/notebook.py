@@ -48,6 +48,10 @@ OPEN = """(() => {{
       .filter(cut).map((pre) => pre.innerText.slice(0, 50)),
   }};
 }})()"""
+FIRST = """(() => {{ const box = {cells}[0].getBoundingClientRect();
+  return [box.x + 200, box.y + 15]; }})()"""
+WAITS = "[...document.querySelectorAll('.jp-InputPrompt')].some((p) => p.innerText.includes('*'))"
+RAN = "[...document.querySelectorAll('.jp-InputPrompt')].filter((p) => /[0-9]/.test(p.innerText)).length"
 ERRORS = """[...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
   .filter((output) => /error|stderr/.test(output.dataset.mimeType ?? ''))
   .map((output) => output.innerText.slice(0, 200))"""
@@ -107,6 +111,12 @@ def open_notebook(tab: Browser, url: str, n_cells: int) -> None:
     raise TimeoutError(f"JupyterLab did not open {url} with {n_cells} cells.")
 
 
+def shift_enter(tab: Browser) -> None:
+    key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 8}
+    tab.send("Input.dispatchKeyEvent", type="keyDown", text="\r", **key)
+    tab.send("Input.dispatchKeyEvent", type="keyUp", **key)
+
+
 def run_cell(tab: Browser, at: int, source: str | None = None) -> tuple[str, float]:
     """Run a cell, with other text in it if there is one: what it says, and the seconds it took."""
     tab.run(WRITE.format(cells=CELLS, at=at))
@@ -116,9 +126,7 @@ def run_cell(tab: Browser, at: int, source: str | None = None) -> tuple[str, flo
         tab.send("Input.insertText", text=source)
         time.sleep(0.3)
     before, started = tab.run(ASKED.format(cells=CELLS, at=at)), time.monotonic()
-    key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 8}
-    tab.send("Input.dispatchKeyEvent", type="keyDown", text="\r", **key)
-    tab.send("Input.dispatchKeyEvent", type="keyUp", **key)
+    shift_enter(tab)
     while time.monotonic() < started + PATIENCE_S:
         time.sleep(0.2)
         asked = tab.run(ASKED.format(cells=CELLS, at=at))
@@ -188,11 +196,21 @@ def chapter(tab: Browser, folder: Path, address: str, name: str, out: Path | Non
     cells = json.loads((folder / "chapters" / f"{name}.ipynb").read_text("utf8"))["cells"]
     open_notebook(tab, address.format(f"chapters/{name}.ipynb"), len(cells))
     started = time.monotonic()
-    found = []
-    for at, cell in enumerate(cells):
-        if cell["cell_type"] == "code":
-            run_cell(tab, at)
+    x, y = tab.run(FIRST.format(cells=CELLS))
+    for kind in ("mousePressed", "mouseReleased"):
+        tab.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    for at, cell in enumerate(cells):  # each time the next cell is chosen, folded or not
+        shift_enter(tab)
+        time.sleep(0.3)
+        while tab.run(WAITS):
+            if time.monotonic() > started + 3 * PATIENCE_S:
+                raise TimeoutError(f"{name}: cell {at} does not end.")
+            time.sleep(0.2)
+        if cell["cell_type"] == "code" and out:
             shot(tab, out, f"{name}-{at:03}")
+    ran = tab.run(RAN)
+    code = sum(cell["cell_type"] == "code" for cell in cells)
+    found = [f"{ran} of {code} cells ran"] if ran != code else []
     print(f"{name}: {len(cells)} cells in {time.monotonic() - started:.0f} s", flush=True)
     found += tab.run(ERRORS)
     return [f"{name} {line}" for line in found]
@@ -211,10 +229,11 @@ def main() -> int:
             shutil.copytree(COURSE / part, Path(course, part))
         fill(Path(course))
         folder = Path(course, "my")
-        with lab(folder) as address, browser() as tab:
+        with lab(folder) as address:
             for name in options.names:
                 drive = chapter if name[0].isdigit() else exercise
-                problems += drive(tab, folder, address, name, options.out)
+                with browser() as tab:  # a new one: what is not saved keeps a page from leaving
+                    problems += drive(tab, folder, address, name, options.out)
     print("\n".join(problems) if problems else "No problem found.")
     return 1 if problems else 0
 
