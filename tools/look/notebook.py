@@ -51,7 +51,8 @@ OPEN = """(() => {{
 FIRST = """(() => {{ const box = {cells}[0].getBoundingClientRect();
   return [box.x + 200, box.y + 15]; }})()"""
 WAITS = "[...document.querySelectorAll('.jp-InputPrompt')].some((p) => p.innerText.includes('*'))"
-RAN = "[...document.querySelectorAll('.jp-InputPrompt')].filter((p) => /[0-9]/.test(p.innerText)).length"
+RAN = """[...document.querySelectorAll('.jp-InputPrompt')]
+  .filter((prompt) => /[0-9]/.test(prompt.innerText)).length"""
 ERRORS = """[...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
   .filter((output) => /error|stderr/.test(output.dataset.mimeType ?? ''))
   .map((output) => output.innerText.slice(0, 200))"""
