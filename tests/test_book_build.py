@@ -174,6 +174,16 @@ def test_only_the_page_of_the_search_loads_the_index_of_the_book() -> None:
     assert book_search.without_index(f"{kept}\n{of_the_theme}<p>") == f"{kept}\n<p>"
 
 
+def test_a_search_finds_no_chapter_by_what_stands_at_the_head_of_each() -> None:
+    section = nodes.section(ids=["one"])
+    able = nodes.bullet_list("", nodes.list_item("", nodes.paragraph(text="count pages")))
+    head = nodes.container("", nodes.paragraph(text="This page"), able, classes=["tp-chapter"])
+    section += [nodes.title(text="One"), head, nodes.paragraph(text="A cache.")]
+    page = nodes.document("", "")
+    page += section
+    assert book_search.passages(page) == [("one", "One", "count pages A cache.")]
+
+
 def test_on_a_phone_a_sentence_in_a_table_is_not_squeezed_to_a_word_a_line() -> None:
     cells = "<td>4.1 ms</td><td>the states of the <b>pass</b> are kept</td>"
     page = book_tables.in_boxes(f"<table><tr>{cells}</tr></table>")

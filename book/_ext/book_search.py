@@ -32,7 +32,12 @@ def passages(document: nodes.document) -> list[Passage]:
 
 
 def _is_read(node: nodes.Node) -> bool:
-    return isinstance(node, READ)
+    return isinstance(node, READ) and not _points_on(node)
+
+
+def _points_on(node: nodes.Element) -> bool:
+    """Whether it is the same on every chapter's head: minutes, what it needs, its notebooks."""
+    return isinstance(node.parent, nodes.container) and "tp-chapter" in node.parent["classes"]
 
 
 def _section(node: nodes.Node) -> nodes.Node | None:
