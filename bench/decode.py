@@ -10,8 +10,13 @@ spoils less (use it with `--threads 1`).
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
 
 import torch
 from decode_peers import Missing, llama_cpp_step, transformers_step
@@ -19,6 +24,8 @@ from reading import at_least_1, reads, rested, seconds
 
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.measure import Table, race, si
+from twophase.measure.stopwatch import Race
+from twophase.measure.system import cpu_name
 from twophase.measure.yardsticks import gemm
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.quantize import quantize
@@ -100,40 +107,100 @@ def ways(
     return found
 
 
-def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespace) -> Table:
+@dataclass(frozen=True)
+class Step:
+    """What one way took: the median, what theory predicts, its share of the fastest read; and its
+    time over the peer's, with the quartiles of that ratio over rounds."""
+
+    way: str
+    median_s: float
+    predicted_s: float
+    share: float
+    over_peer: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model, context and batch, and what all ways took, in one run on one machine."""
+
+    machine: str
+    day: str
+    threads: int
+    dtype: str
+    parameters: int
+    layers: int
+    B: int
+    S: int
+    rounds: int
+    read_bytes_per_s: float
+    product_flops_per_s: float
+    peer: str | None
+    steps: list[Step]
+
+
+def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespace) -> Case:
     """Race all steps that are there for one context and batch."""
     found = ways(model, S, B, name, options.without)
     n_bytes = next(iter(found.values()))[1]
     multiply, flops = gemm("fp32" if name == "fp32" else "bf16", "cpu")
     limits = reads(n_bytes)
-    steps = {way: step for way, (step, _) in found.items()}
+    timed = limits | {"a square product": multiply} | {w: step for w, (step, _) in found.items()}
     result = race(
-        rested(limits | {"a square product": multiply} | steps), budget_s=options.seconds,
-        warmup=1, min_rounds=options.rounds, clock=CLOCKS[options.clock],
+        rested(timed), budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
+        clock=CLOCKS[options.clock],
     )  # fmt: skip
     fastest = min(limits, key=lambda way: result[way].median_s)
     bytes_per_s = n_bytes / result[fastest].median_s
     flops_per_s = flops / result["a square product"].median_s
-    weights = model.n_params - model.embed_tokens.weight.numel()
-    peer = next((way for way in steps if way.startswith("llama.cpp")), None)
+    needed = 2 * B * (model.n_params - model.embed_tokens.weight.numel()) / flops_per_s
+    peer = next((way for way in found if way.startswith("llama.cpp")), None)
+    steps = [
+        Step(
+            way, result[way].median_s, max(size / bytes_per_s, 0 if way in limits else needed),
+            result.ratio(fastest, way) * size / n_bytes, peer and over(result, way, peer),
+        )
+        for way, size in [*((w, n_bytes) for w in limits), *((w, s) for w, (_, s) in found.items())]
+    ]  # fmt: skip
+    return Case(
+        cpu_name(), date.today().isoformat(), torch.get_num_threads(), name, model.n_params,
+        model.config.L, B, S, result[fastest].count, bytes_per_s, flops_per_s, peer, steps,
+    )  # fmt: skip
+
+
+def over(result: Race, way: str, peer: str) -> tuple[float, float, float]:
+    """How many times as long as the peer, within a round: median, first and third quartile."""
+    pairs = zip(result[way].samples_s, result[peer].samples_s, strict=True)
+    low, median, high = statistics.quantiles([a / b for a, b in pairs], n=4, method="inclusive")
+    return median, low, high
+
+
+def table(case: Case) -> Table:
+    """A case as a person reads it."""
     rows: list[list[object]] = []
-    for way, size in [
-        *((way, n_bytes) for way in limits),
-        *((w, s) for w, (_, s) in found.items()),
-    ]:
-        predicted_s = size / bytes_per_s
-        if way in steps:
-            predicted_s = max(predicted_s, 2 * B * weights / flops_per_s)
-        row: list[object] = [way, si(result[way].median_s, "s"), si(predicted_s, "s"),
-                             result.ratio(fastest, way) * size / n_bytes]  # fmt: skip
-        rows.append([*row, result.ratio(way, peer)] if peer else row)
-    columns = ["step", f"median ({options.clock})", "predicted", "share of the fastest read"]
+    for step in case.steps:
+        row = [step.way, si(step.median_s, "s"), si(step.predicted_s, "s"), step.share]
+        if step.over_peer:
+            median, low, high = step.over_peer
+            row += [median, f"{low:.2f} to {high:.2f}"]
+        rows.append(row)
+    columns = ["step", "median", "predicted", "share of the fastest read"]
+    if case.peer:
+        columns += [f"time over {case.peer}'s", "quartiles"]
     caption = (
-        f"one decode step, {model.n_params / 1e6:.0f}M parameters in {name}, B = {B}, {S:,} cached"
-        f" tokens, {torch.get_num_threads()} threads, {result[fastest].count} rounds; read"
-        f" {si(bytes_per_s, 'B/s')}, product {si(flops_per_s, 'FLOP/s')}"
+        f"one decode step, {case.parameters / 1e6:.0f}M parameters in {case.dtype}, B = {case.B},"
+        f" {case.S:,} cached tokens, {case.threads} threads, {case.rounds} rounds; read"
+        f" {si(case.read_bytes_per_s, 'B/s')}, product {si(case.product_flops_per_s, 'FLOP/s')}"
     )
-    return Table(rows, [*columns, *([f"time over {peer}'s"] if peer else [])], caption, digits=3)
+    return Table(rows, columns, caption, digits=3)
+
+
+def record(case: Case, path: Path) -> None:
+    """Put a case into a file of cases, in place of an earlier one of the same."""
+    kept = json.loads(path.read_text()) if path.exists() else []
+    made = asdict(case)
+    same = ("machine", "threads", "dtype", "layers", "B", "S")
+    kept = [old for old in kept if any(old[key] != made[key] for key in same)]
+    path.write_text(json.dumps([*kept, made], indent=1) + "\n")
 
 
 def main() -> None:
@@ -150,13 +217,17 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=at_least_1, default=7, help="rounds at least (default 7)")
     parser.add_argument("--without", nargs="*", choices=PEERS, default=[], help="to leave out")
+    parser.add_argument("--json", type=Path, help="a file of cases, to which these are added")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     for name in options.dtypes:
         model = random_llama(options.layers, DTYPES.get(name, torch.bfloat16))
         for B in options.batches:
             for S in options.contexts:
-                print(run(model, S, B, name, options), end="\n\n", flush=True)
+                case = run(model, S, B, name, options)
+                print(table(case), end="\n\n", flush=True)
+                if options.json:
+                    record(case, options.json)
 
 
 if __name__ == "__main__":

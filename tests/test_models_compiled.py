@@ -12,7 +12,8 @@ from torch import nn
 
 from twophase.kernels.compiled.linear import project_add
 from twophase.models.checkpoints import load
-from twophase.models.compiled import CompiledTransformer
+from twophase.models.compiled import CompiledTransformer, transformer
+from twophase.models.compiled.batch_linear import PackedLinear, with_batch_linears
 from twophase.models.family import FAMILY
 from twophase.models.generate import complete, complete_batch, on_path
 from twophase.models.hugging_face.config import read_config
@@ -122,10 +123,21 @@ def test_a_loop_on_all_cores_gives_what_it_gives_on_one():
 
 
 @pytest.mark.more
-def test_a_model_on_all_cores_gives_the_same():
-    model = random_model(ODD)
+@pytest.mark.parametrize(("more", "calls"), [
+    ({}, ["Run"]),
+    ({"qkv_bias": True, "o_bias": True, "mlp_bias": True, "activation": "relu"}, ["Run"]),
+    ({"attention": "sliding", "window": 5, "qk_norm": True, "score_cap": 2.0}, ["Run"]),
+    ({"gated_mlp": False, "norm": "layer", "learned_positions": 64}, ["Run"]),
+    ({"attention": ("gqa", "sliding", "sliding"), "window": 3}, ["Attention", "MLP", "Run"]),
+    ({"kv_source": (0, 0, 2)}, ["Attention", "MLP"] * 3),
+    ({"norms_per_layer": 4}, ["Attention", "MLP"] * 3),
+], ids=str)  # fmt: skip
+def test_layers_of_one_kind_are_one_call_on_all_cores_and_find_the_same(more, calls):
+    model = random_model(replace(ODD, **more))
     compiled = CompiledTransformer(model, parallel=True)
-    assert disagreement(model, compiled, tokens(model, 12), prompt=3) < TOLERANCE
+    assert [type(half).__name__ for half in compiled._halves] == calls
+    for _ in range(2):  # each time with another cache
+        assert disagreement(model, compiled, tokens(model, 24), prompt=3) < TOLERANCE
 
 
 @pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=pytest.mark.more)])
@@ -208,6 +220,37 @@ def test_a_batch_of_uneven_sequences_attends_in_loops_and_some_may_rest(name):
             )
             assert (plain - ours).abs().max() < TOLERANCE * plain.std()
     assert caches[0].lengths == caches[1].lengths == (48, 4, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("more", [{}, {"qkv_bias": True, "o_bias": True, "mlp_bias": True}])
+def test_packed_matrices_multiply_a_batch_as_they_are_kept(more, dtype):
+    """oneDNN's sums in another order; in bf16 what is rounded differs by one place at most."""
+    model = random_model(replace(ODD, **more)).to(dtype)
+    packed = with_batch_linears(model, pack=True)
+    assert isinstance(packed.lm_head, PackedLinear)
+    assert isinstance(packed.layers[0].mlp.up_proj, PackedLinear)
+    assert packed.embed_tokens.weight is model.embed_tokens.weight
+    tolerance = TOLERANCE if dtype == torch.float32 else 2**-6
+    for B in (1, 2, 17):
+        ids = torch.randint(0, ODD.V, (B, 1), generator=torch.Generator().manual_seed(B))
+        plain, ours = (run(ids, run.new_cache(B, 4), at=-1) for run in (model, packed))
+        assert (plain - ours).abs().max() < tolerance * plain.std()
+
+
+def test_a_large_model_packs_its_matrices_for_batches_and_notices_other_numbers(monkeypatch):
+    monkeypatch.setattr(transformer, "LARGE_BYTES", 0)
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model, parallel=False)
+    ids, caches = tokens(model, 2).view(2, 1), [model.new_cache(2, 4) for _ in range(2)]
+    plain, ours = (
+        run(ids, cache, at=-1) for run, cache in zip((model, compiled), caches, strict=True)
+    )
+    assert (plain - ours).abs().max() < TOLERANCE * plain.std()
+    assert isinstance(compiled._of_batches().lm_head, PackedLinear)
+    model.lm_head.weight.mul_(2)
+    with pytest.raises(ValueError, match="make another CompiledTransformer"):
+        compiled(ids, caches[1], at=-1)
 
 
 def test_a_batch_is_generated_as_its_sequences_are_alone():

@@ -10,7 +10,7 @@ from test_models_quantize import KINDS, made
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints
 from twophase.models.compiled import CompiledTransformer
-from twophase.models.compiled.quantized import CodesLinear
+from twophase.models.compiled.batch_linear import CodesLinear
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
 from twophase.models.transformer import Transformer

@@ -12,6 +12,8 @@ read, and the oracle of the tests.
 - `latent`, `recurrence`, `experts`: a token through latent attention, through layers with a state,
   and through the experts that it visits.
 - `attention`: one query token for each sequence over a contiguous, a ring or a paged cache.
+- `layers`: all of these loops for layers of one kind, in one call; `addresses`: arrays by where
+  they begin.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
   a task, and the merge. `block`: scores, softmax and values of one block. `prefetch`: asking memory
   for what comes next.

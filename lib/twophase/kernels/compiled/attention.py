@@ -18,7 +18,13 @@ from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.compiled import parts
 from twophase.kernels.compiled.compiling import saying_so
 from twophase.kernels.compiled.loops import STORED, as_numpy
-from twophase.kernels.compiled.tables import block_tokens, paged_table, share_out, slot_table
+from twophase.kernels.compiled.tables import (
+    Table,
+    even_block_tokens,
+    paged_table,
+    share_out,
+    slot_table,
+)
 from twophase.kernels.compiled.threads import workers
 
 
@@ -58,8 +64,7 @@ def compiled_attention(
             f"a sequence of {int(lengths.max())} tokens does not lie in {slots} slots, unless it"
             " sees a window of at most so many."
         )
-    size = block_tokens(keys[0, 0].nbytes)
-    table, starts = slot_table(_counts(lengths), slots, window or 0, size)
+    table, starts = _even_table(lengths, slots, window or 0, keys[0, 0].nbytes)
     return attend_blocks(
         q, keys, values, Work(table, *share_out(starts, workers())), softcap, scale
     )
@@ -140,8 +145,7 @@ def compiled_latent_attention(
             f"{len(q_latent)} sequences of at most {int(lengths.max())} tokens do not lie in"
             f" latents {list(latents.shape)}."
         )
-    size = block_tokens(latents[0, 0].nbytes)
-    table, starts = slot_table(_counts(lengths), slots, 0, size)
+    table, starts = _even_table(lengths, slots, 0, latents[0, 0].nbytes)
     n = workers()
     run = parts.attend_latents.on(n)
     queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
@@ -168,6 +172,13 @@ def attend_blocks(
     with saying_so(run, keys.dtype):
         run(queries, _rows(keys), _rows(values), *work, softcap or 0.0, out.numpy())
     return out[:, None].to(q.dtype)  # [B, 1, N, Hv]
+
+
+def _even_table(lengths: torch.Tensor, slots: int, window: int, token_bytes: int) -> Table:
+    """Of a contiguous store, in blocks that are even for the longest of its sequences."""
+    longest = min(int(lengths.max()), slots, window or slots)
+    size = even_block_tokens(longest, token_bytes, workers() if len(lengths) == 1 else 1)
+    return slot_table(_counts(lengths), slots, window, size)
 
 
 def _rows(store: torch.Tensor) -> np.ndarray:

@@ -50,12 +50,16 @@ def loop(function: Callable[..., Any]) -> Loop:
 
 
 def _compile(function: Callable[..., Any], parallel: bool) -> Callable[..., Any]:
-    """One way. It has a name of its own, by which Numba finds it on disk again."""
-    twin = FunctionType(function.__code__, function.__globals__, function.__name__)
+    """One way. It has a name of its own, by which Numba finds it on disk again. A function that
+    calls loops calls theirs of this way, and has none of its own."""
+    names = function.__globals__
+    called = {name for name in function.__code__.co_names if isinstance(names.get(name), Loop)}
+    ways = {name: getattr(names[name], "parallel" if parallel else "serial") for name in called}
+    twin = FunctionType(function.__code__, names | ways if ways else names, function.__name__)
     twin.__module__, twin.__doc__ = function.__module__, function.__doc__
     twin.__qualname__ = f"{function.__qualname__}_{'parallel' if parallel else 'serial'}"
     options: dict[str, Any] = {"fastmath": FLAGS, "error_model": "numpy", "nogil": True}
-    return compiled(parallel=parallel, **options)(twin)
+    return compiled(parallel=parallel and not called, **options)(twin)
 
 
 def as_stored(x: np.float32, target: np.ndarray) -> Any:

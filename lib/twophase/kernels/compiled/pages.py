@@ -27,8 +27,16 @@ def use_large_pages(*tensors: torch.Tensor) -> None:
         if size and tensor.nbytes >= SMALL_BYTES and tensor.device.type == "cpu":
             first = tensor.data_ptr() // size * size
             n_bytes = -(-(tensor.data_ptr() + tensor.nbytes - first) // size) * size
-            for advice in (MADV_HUGEPAGE, MADV_COLLAPSE):  # what cannot be done is left undone
-                _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(n_bytes), advice)
+            _advise(first, n_bytes, MADV_HUGEPAGE)
+            for page in range(first, first + n_bytes, size):  # one that fails stops no other
+                if _advise(page, size, MADV_COLLAPSE):
+                    _advise(page, size, MADV_COLLAPSE)
+
+
+def _advise(first: int, n_bytes: int, advice: int) -> int:
+    """Other than 0 for what cannot be done now, and is left undone: someone else holds a page."""
+    found = _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(n_bytes), advice)
+    return int(found)
 
 
 @cache

@@ -22,10 +22,17 @@ BLOCK_BYTES = 2**17
 
 
 def block_tokens(token_bytes: int) -> int:
-    """How many tokens a block of a contiguous cache has, whose keys take `token_bytes` each: a
-    power of two, 16 to 256."""
+    """How many tokens a block of a contiguous cache has, whose keys take `token_bytes` each: about
+    as many, a power of two, 16 to 256."""
     fits = max(1, BLOCK_BYTES // token_bytes)
     return int(min(256, max(16, 2 ** (fits.bit_length() - 1))))
+
+
+def even_block_tokens(tokens: int, token_bytes: int, workers: int) -> int:
+    """The same for a sequence that so many workers share, with as many blocks, and about as many
+    tokens, for each: of 257 tokens in blocks of 128 one worker would read 256, the other one."""
+    blocks = workers * max(1, round(tokens / (workers * block_tokens(token_bytes))))
+    return max(1, -(-tokens // blocks))
 
 
 @compiled(error_model="numpy", nogil=True)

@@ -10,7 +10,7 @@ import torch
 
 from twophase.kernels.compiled.loops import STORED, Loop, as_numpy
 from twophase.kernels.compiled.pages import use_large_pages
-from twophase.kernels.compiled.tables import block_tokens, share_out, slot_table
+from twophase.kernels.compiled.tables import even_block_tokens, share_out, slot_table
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
 from twophase.kernels.span import Span
@@ -22,6 +22,7 @@ from twophase.models.transformer import KINDS, Transformer
 
 Rows = tuple[np.ndarray, ...]
 Shape = tuple[int, int, int, int | None]  # of a store: its layer, KV heads, width, and window
+Stored = tuple[KVCache, np.ndarray, np.ndarray]
 
 
 class Workspace:
@@ -37,11 +38,9 @@ class Workspace:
         self._tables: dict[str, Rows] = {}
         self._known = 0  # positions in these tables
         self._held: WeakKeyDictionary[Store, Rows] = WeakKeyDictionary()
-        self._checked: WeakKeyDictionary[
-            Cache, dict[Shape, tuple[KVCache, np.ndarray, np.ndarray]]
-        ] = WeakKeyDictionary()
+        self._checked: WeakKeyDictionary[Cache, dict[Shape, Stored]] = WeakKeyDictionary()
 
-    def checked(self, cache: Cache) -> dict[Shape, tuple[KVCache, np.ndarray, np.ndarray]]:
+    def checked(self, cache: Cache) -> dict[Shape, Stored]:
         """The stores of a cache that were found to be as a layer wants them. ValueError for a cache
         of a dtype that loops do not read."""
         if cache not in self._checked:
@@ -116,26 +115,30 @@ class Token:
         layers of one kind. `token_bytes`: of the keys of a token."""
         key = slots, window, token_bytes
         if key not in self._tables:
-            length = np.array([self.span.end])
-            table, starts = slot_table(length, slots, window or 0, block_tokens(token_bytes))
-            self._tables[key] = table, *share_out(starts, self.work.workers)
+            seen = min(self.span.end, slots, window or slots)
+            size = even_block_tokens(seen, token_bytes, self.workers)
+            table, starts = slot_table(np.array([self.span.end]), slots, window or 0, size)
+            self._tables[key] = table, *share_out(starts, self.workers)
         return self._tables[key]  # type: ignore[return-value]
 
     def keys_values(self, wanted: Shape) -> tuple[Any, ...]:
         """Keys and values [slots, K, H] of a layer, the slot of this token, and the blocks that it
         sees (three arrays), as attention takes them. ValueError if the cache was made for another
         model."""
-        found = self._checked.get(wanted)
-        if found is None or found[0] is not self.cache.stores.get(wanted[0]):
-            found = self._checked[wanted] = self._find_keys_values(*wanted)
-        store, keys, values = found
+        store, keys, values = self.store(wanted)
         window, token_bytes = wanted[3], keys.strides[0]
         return keys, values, store.slot(self.span), *self.tables(len(keys), window, token_bytes)
 
-    def _find_keys_values(
-        self, layer: int, K: int, H: int, window: int | None
-    ) -> tuple[KVCache, np.ndarray, np.ndarray]:
-        """The store of a layer with its keys and values."""
+    def store(self, wanted: Shape) -> Stored:
+        """The store of a layer with its keys and values [slots, K, H], the same tuple as long as it
+        is the same. ValueError as `keys_values`."""
+        found = self._checked.get(wanted)
+        if found is None or found[0] is not self.cache.stores.get(wanted[0]):
+            found = self._checked[wanted] = self._find_keys_values(*wanted)
+        return found
+
+    def _find_keys_values(self, layer: int, K: int, H: int, window: int | None) -> Stored:
+        """What `store` finds the first time."""
         store = self.step.keys_values(layer, read_later=False)
         check_window(store, layer, window)
         keys, values = self.work.held(store)

@@ -3,6 +3,7 @@ one."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import chain
 from threading import Lock
 from typing import Any, cast
 
@@ -16,21 +17,24 @@ from twophase.kernels.compiled.threads import workers, workers_of_parallel_loops
 from twophase.kernels.span import span_counts
 from twophase.models.cache import Cache, Counts
 from twophase.models.compiled.batch import batch_step
+from twophase.models.compiled.batch_linear import with_batch_linears
 from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
 from twophase.models.compiled.halves import Half
 from twophase.models.compiled.make import make_half
 from twophase.models.compiled.plain import PlainBlock, halves_of
-from twophase.models.compiled.quantized import is_quantized, with_codes_in_loops
+from twophase.models.compiled.quantized import is_quantized
+from twophase.models.compiled.run import in_runs
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
+from twophase.models.linear import linears
 from twophase.models.quantize.linear import weight_bytes
 from twophase.models.step import check_at, check_positions
 from twophase.models.transformer import Block, Transformer
 
 _Made = Callable[[Transformer, Workspace], Callable[..., Any]]
 # A smaller model has its tokens faster from one core: a loop on all of them costs a microsecond
-# before it begins.
-PARALLEL_BYTES = 16e6
+# before it begins. And for batches it does without a second copy of its matrices.
+LARGE_BYTES = 16e6
 
 
 class CompiledTransformer:
@@ -52,16 +56,15 @@ class CompiledTransformer:
         check_model(model)
         self.model, self.config = model, model.config
         if parallel is None:
-            parallel = workers() > 1 and weight_bytes(model) > PARALLEL_BYTES
+            parallel = workers() > 1 and weight_bytes(model) > LARGE_BYTES
         self.parallel = parallel
         use_large_pages(*model.parameters())
         self.plain: dict[str, str] = {}  # what runs in torch, and why
         self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
         self._ran = False
-        self._batched: Transformer | None = None  # with codes in loops, once it is wanted
-        self._halves: list[Half] = []
-        for i, block in enumerate(model.layers):
-            self._halves += self._of_block(i, block)
+        self._batched: Transformer | None = None  # for batches, once it is wanted
+        layers = [self._of_block(i, block) for i, block in enumerate(model.layers)]
+        self._halves = in_runs(layers, self._work) if parallel else list(chain(*layers))
         self._embed = self._in_loops("embedding", Embedding, PlainEmbedding)
         self._head = self._in_loops("head", Head, PlainHead)
         use_large_pages(*self._work.codes)
@@ -146,12 +149,15 @@ class CompiledTransformer:
         return logits[:, None] if at is None else logits  # [B, 1, V] or [B, V]
 
     def _of_batches(self) -> Transformer:
-        """What runs steps of several sequences: the model, or one that reads its codes in loops."""
-        if not any(map(is_quantized, self.model.modules())):
-            return self.model
-        self._version.check()
+        """What runs steps of several sequences: the model, or one whose matrices lie as their
+        products read them."""
         if self._batched is None:
-            self._batched = with_codes_in_loops(self.model)
+            large = weight_bytes(self.model) > LARGE_BYTES
+            if not large and not any(map(is_quantized, self.model.modules())):
+                return self.model
+            self._version.add(linear.weight for _, linear in linears(self.model))
+            self._batched = with_batch_linears(self.model, large)
+        self._version.check()
         return self._batched
 
     def _careful_step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:

@@ -3,6 +3,7 @@
 Matrices are read where they lie. What is small (norms, biases) is copied, in fp32.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -33,6 +34,12 @@ class Version:
         ]  # fmt: skip
         codes = [b for b in model.buffers() if not b.is_inference()]  # and scales
         self.copied: list[torch.Tensor] = [*parameters, *codes]
+        self.now = self._read()
+
+    def add(self, tensors: Iterable[torch.Tensor]) -> None:
+        """From now on others, too, that are being copied."""
+        self.check()
+        self.copied += [tensor for tensor in tensors if not tensor.is_inference()]
         self.now = self._read()
 
     def _read(self) -> tuple[int, ...]:

@@ -1,0 +1,84 @@
+"""Layers one behind the other, in one call: a decode step as it reads in a paper, five loops a
+layer.
+
+Each loop could be called from Python, and is where layers differ in kind. But weights drive Python
+out of the caches, so between two loops memory waits for it, tens of microseconds a layer. Here
+nothing stands between them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from twophase.kernels.compiled.addresses import at
+from twophase.kernels.compiled.linear import norm_activate, norm_project, project_add
+from twophase.kernels.compiled.loops import inner, loop
+from twophase.kernels.compiled.parts import turn_append_attend
+
+_f32 = np.float32
+Array = np.ndarray
+
+
+class Layer(NamedTuple):
+    """The arrays of a layer: norms, matrices and biases as `linear` takes them, norms of heads as
+    `rope` does; keys and values [slots, K, H]."""
+
+    attention_norm: Array
+    attention_shift: Array
+    q: Array
+    k: Array
+    v: Array
+    qkv_bias: Array
+    q_norm: Array
+    k_norm: Array
+    keys: Array
+    values: Array
+    o: Array
+    o_bias: Array
+    mlp_norm: Array
+    mlp_shift: Array
+    gate: Array
+    up: Array
+    mlp_bias: Array
+    down: Array
+    down_bias: Array
+
+
+@inner
+def layer_at(places: Array, first: tuple[Array, ...]) -> Layer:
+    """The layer whose arrays begin at these 19 places, and are otherwise like those of `first`."""
+    p, f = places, first
+    return Layer(
+        at(p[0], f[0]), at(p[1], f[1]), at(p[2], f[2]), at(p[3], f[3]), at(p[4], f[4]),
+        at(p[5], f[5]), at(p[6], f[6]), at(p[7], f[7]), at(p[8], f[8]), at(p[9], f[9]),
+        at(p[10], f[10]), at(p[11], f[11]), at(p[12], f[12]), at(p[13], f[13]), at(p[14], f[14]),
+        at(p[15], f[15]), at(p[16], f[16]), at(p[17], f[17]), at(p[18], f[18]),
+    )  # fmt: skip
+
+
+@loop
+def run_layers(
+    x: Array, places: Array, first: tuple[Array, ...], eps: np.float32, N: int,
+    head_eps: np.float32, interleaved: bool, q_factor: np.float32, cos: Array, sin: Array,
+    slot: int, table: Array, tasks: Array, first_task: Array, softcap: float, activation: int,
+    h: Array, qkv: Array, found: Array, between: Array, parts: int,
+) -> None:  # fmt: skip
+    """Take the stream x [D] through layers of one kind. `places` int64 [layers, 19]: where their
+    arrays begin; `first`: those of the first of them. RoPE, slot and blocks as
+    `turn_append_attend` takes them. h [D], qkv, found [1, N, H] and between [F] are scratch."""
+    for i in range(len(places)):
+        layer = layer_at(places[i], first)
+        norm_project(
+            x, layer.attention_norm, layer.attention_shift, eps, layer.q, layer.k, layer.v,
+            layer.qkv_bias, h, qkv, parts,
+        )  # fmt: skip
+        turn_append_attend(
+            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, q_factor, cos, sin,
+            layer.keys, layer.values, slot, table, tasks, first_task, softcap, found,
+        )  # fmt: skip
+        project_add(layer.o, layer.o_bias, found.reshape(found.size), x, parts)
+        norm_activate(
+            x, layer.mlp_norm, layer.mlp_shift, eps, layer.gate, layer.up, layer.mlp_bias,
+            activation, h, between, parts,
+        )  # fmt: skip
+        project_add(layer.down, layer.down_bias, between, x, parts)

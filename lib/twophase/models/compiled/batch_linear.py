@@ -1,0 +1,71 @@
+"""The linear layers of a step of several sequences: matrices in the order in which a product of
+several tokens reads them.
+
+`F.linear` brings a matrix into that order for each call anew, which takes about as long as the
+product of 16 tokens itself; here it is done once, and kept beside the matrix. Codes lie in tiles.
+"""
+
+import copy
+
+import torch
+from torch import nn
+
+from twophase.kernels.compiled.codes import pack_for_loops
+from twophase.kernels.compiled.quantized_tokens import quantized_product
+from twophase.measure.system import available_bytes
+from twophase.models.compiled.weights import NoKernel, check_kind
+from twophase.models.linear import Linear
+from twophase.models.quantize.linear import QuantizedLinear, weight_bytes
+from twophase.models.transformer import Transformer
+
+TOKENS = 16  # for so many the order is made; it serves any number
+
+
+class PackedLinear(nn.Module):
+    """A linear layer whose matrix is kept as oneDNN reads it. Raises NoKernel where torch has no
+    such order for it."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.bias = linear.bias
+        try:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), TOKENS)
+        except (AttributeError, RuntimeError) as reason:
+            raise NoKernel(str(reason)) from None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: [..., inputs] → [..., outputs], as F.linear."""
+        product = torch.ops.mkldnn._linear_pointwise
+        found: torch.Tensor = product(x, self.packed, self.bias, "none", [], "")
+        return found
+
+
+class CodesLinear(nn.Module):
+    """A quantized layer for some tokens of a batch: loops read its codes."""
+
+    def __init__(self, linear: QuantizedLinear) -> None:
+        super().__init__()
+        self.packed, self.bias = pack_for_loops(linear.stored), linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: [..., inputs] → [..., outputs], in x's dtype."""
+        tokens = x.float().reshape(-1, x.shape[-1])  # [tokens, inputs]
+        y = quantized_product(self.packed, tokens).view(*x.shape[:-1], -1)  # [..., outputs]
+        return (y if self.bias is None else y + self.bias).to(x.dtype)
+
+
+def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
+    """The model for a step of several sequences: its quantized layers as `CodesLinear`, and with
+    `pack` its other linear layers as `PackedLinear`, where they can be, nobody listens to them, and
+    memory has room for as much again; all else is the model's own, numbers and all."""
+    numbers = [*model.parameters(), *model.buffers()]
+    made = copy.deepcopy(model, {id(tensor): tensor for tensor in numbers})
+    pack = pack and available_bytes() > 2 * weight_bytes(model)
+    for name, linear in list(made.named_modules()):
+        try:
+            check_kind(linear, QuantizedLinear, *((Linear, nn.Linear) if pack else ()))
+            kind = CodesLinear if isinstance(linear, QuantizedLinear) else PackedLinear
+            made.set_submodule(name, kind(linear))
+        except (NoKernel, ValueError):  # another kind, or one without a loop
+            continue
+    return made
