@@ -24,7 +24,7 @@ def _pointer(context: Any, address: Any) -> Any:
 def at(address: int, like: np.ndarray) -> np.ndarray:
     """The array that begins at an address, contiguous, of the shape and type of another. Whoever
     hands over the address keeps its array alive."""
-    return numba.carray(_pointer(address), like.shape, like.dtype)
+    return numba.carray(_pointer(address), like.shape, like.dtype)  # type: ignore[no-any-return]
 
 
 def addresses(arrays: tuple[np.ndarray, ...]) -> list[int]:

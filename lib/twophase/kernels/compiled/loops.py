@@ -42,6 +42,11 @@ class Loop:
         """The one for so many cores."""
         return self.parallel if workers > 1 else self.serial
 
+    def __call__(self, *arguments: Any) -> Any:
+        """In the text of a loop that calls this one, where it stands for the one of the same way.
+        TypeError elsewhere: `on` says for how many cores."""
+        raise TypeError("a loop is called by another loop, or as `loop.on(workers)`.")
+
 
 def loop(function: Callable[..., Any]) -> Loop:
     """Compile a function in both ways when each is first called, and keep the machine code on disk.
