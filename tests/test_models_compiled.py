@@ -122,6 +122,11 @@ def test_a_loop_on_all_cores_gives_what_it_gives_on_one():
         np.testing.assert_allclose(found, 1 + w @ h[0] + bias[0], rtol=1e-5, atol=1e-5)
 
 
+def test_a_loop_wants_to_know_on_how_many_cores():
+    with pytest.raises(TypeError, match="on\\(workers\\)"):
+        project_add(np.zeros((1, 1), np.float32))
+
+
 @pytest.mark.more
 @pytest.mark.parametrize(("more", "calls"), [
     ({}, ["Run"]),
