@@ -50,9 +50,11 @@ OPEN = """(() => {{
 }})()"""
 FIRST = """(() => {{ const box = {cells}[0].getBoundingClientRect();
   return [box.x + 200, box.y + 15]; }})()"""
-WAITS = "[...document.querySelectorAll('.jp-InputPrompt')].some((p) => p.innerText.includes('*'))"
-RAN = """[...document.querySelectorAll('.jp-InputPrompt')]
-  .filter((prompt) => /[0-9]/.test(prompt.innerText)).length"""
+# A folded cell shows no star: the line at the foot says whether the kernel works.
+WAITS = """!document.querySelector('#jp-main-statusbar').innerText.includes('| Idle')
+  || [...document.querySelectorAll('.jp-InputPrompt')].some((p) => p.innerText.includes('*'))"""
+RAN = """[...document.querySelectorAll('.jp-Notebook .jp-InputPrompt')]
+  .map((prompt) => parseInt(prompt.innerText.slice(1))).filter((number) => number)"""
 ERRORS = """[...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
   .filter((output) => /error|stderr/.test(output.dataset.mimeType ?? ''))
   .map((output) => output.innerText.slice(0, 200))"""
@@ -202,16 +204,18 @@ def chapter(tab: Browser, folder: Path, address: str, name: str, out: Path | Non
         tab.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
     for at, cell in enumerate(cells):  # each time the next cell is chosen, folded or not
         shift_enter(tab)
-        time.sleep(0.3)
+        time.sleep(0.7 if cell["cell_type"] == "code" else 0.2)
         while tab.run(WAITS):
             if time.monotonic() > started + 3 * PATIENCE_S:
                 raise TimeoutError(f"{name}: cell {at} does not end.")
             time.sleep(0.2)
         if cell["cell_type"] == "code" and out:
             shot(tab, out, f"{name}-{at:03}")
-    ran = tab.run(RAN)
-    code = sum(cell["cell_type"] == "code" for cell in cells)
-    found = [f"{ran} of {code} cells ran"] if ran != code else []
+    code = [cell["metadata"] for cell in cells if cell["cell_type"] == "code"]
+    hidden = [bool(about.get("jupyter", {}).get("source_hidden")) for about in code]
+    wanted = [number for number, folded in enumerate(hidden, 1) if not folded]
+    ran = tab.run(RAN)  # of the others JupyterLab shows no number; they count
+    found = [] if ran == wanted else [f"cells {wanted} should have run, {ran} did"]
     print(f"{name}: {len(cells)} cells in {time.monotonic() - started:.0f} s", flush=True)
     found += tab.run(ERRORS)
     return [f"{name} {line}" for line in found]
