@@ -90,6 +90,7 @@ def cases(rng: random.Random) -> list[Case]:
     fresh = [[rng.randrange(4) for _ in range(rng.randrange(12, 30))] for _ in range(4)]
     return [
         Case("one match", ([1, 2, 3, 9, 1, 2], 2, 3)),
+        Case("no match, but in the text before", ([5, 6, 7, 8, 0, 4, 9, 1], 2, 3)),
         Case("no match", ([1, 2, 3, 4], 3, 3)),
         Case("a match of one token", ([5, 1, 5, 2, 7, 5], 2, 4)),
         Case("two matches, the last counts", ([1, 2, 8, 1, 2, 9, 1, 2], 2, 2)),
