@@ -1,13 +1,17 @@
 """bf16 bits and the exponential of compiled loops, against torch."""
 
+import io
+import sys
+import time
 from collections.abc import Callable
 
 import numba
 import numpy as np
 import pytest
 import torch
+from patience import PATIENCE_S
 
-from twophase.kernels.compiled import numbers
+from twophase.kernels.compiled import compiling, numbers
 from twophase.kernels.compiled.compiling import compiled
 
 
@@ -81,3 +85,22 @@ def test_where_no_folder_can_be_written_functions_are_compiled_without_a_cache()
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(found["half"])
     assert compiled()(found["half"])(3.0) == 1.5
+
+
+class Stderr(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.isatty = lambda: terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_who_waits_at_a_terminal_is_told_and_no_notebook_keeps_that(terminal, monkeypatch) -> None:
+    said = Stderr(terminal)
+    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(compiling, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(compiling, "_ready", set())
+    end = time.monotonic() + (PATIENCE_S if terminal else 0.2)
+    with compiling.saying_so("a loop"):
+        while not said.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    assert (compiling.SENTENCE in said.getvalue()) == terminal

@@ -1,5 +1,5 @@
 """How functions are compiled: once, where a folder for machine code can be written. Whoever waits
-for it is told so."""
+for it at a terminal is told so."""
 
 import sys
 import threading
@@ -35,8 +35,9 @@ def compiled(**options: Any) -> Callable[[_Function], _Function]:
 @contextmanager
 def saying_so(*what: object) -> Iterator[None]:
     """Around a call of compiled code: if it is the first of `what` (function, dtype) in this
-    process and takes two seconds, a line on stderr says why."""
-    if what in _ready:
+    process and takes two seconds, a line on the terminal says why. Elsewhere nothing does: what a
+    notebook, a page or a log keeps is the same whether machine code was there or not."""
+    if what in _ready or not sys.stderr.isatty():
         yield
         return
     timer = threading.Timer(PATIENCE_S, print, [SENTENCE], {"file": sys.stderr, "flush": True})
