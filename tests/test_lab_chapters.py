@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jupytext
 import nbformat
 import pytest
+from patience import PATIENCE_S
 
 from twophase.cli import my_folder
 from twophase.lab import chapters
@@ -27,7 +30,8 @@ def test_a_chapters_notebook_has_the_pages_cells_and_plain_text(page: Path) -> N
     made = chapters.to_notebook(text, page.stem)
     nb = nbformat.reads(made.decode("utf-8"), as_version=4)
     nbformat.validate(nb)
-    assert sources(nb, "code") == sources(jupytext.reads(text, "md:myst"), "code")
+    ours = [chapters.SAY_QUOTED] if "{glue" in text else []
+    assert sources(nb, "code") == ours + sources(jupytext.reads(text, "md:myst"), "code")
     words = "\n".join(sources(nb, "markdown"))
     assert re.findall(r"^:::|^:[a-z]+:|\{[a-z:-]+\}`|^```\{", words, flags=re.M) == []
     assert words.count("**Question.**") == text.count(":::{question}")
@@ -50,6 +54,21 @@ def test_blocks_formulas_and_roles_become_words() -> None:
         "<details><summary>Answers</summary>\n\n- **Right**: So. It is so.\n"
         "- **No**: Not so. It is so.\n\n</details>\n"
     )
+
+
+def test_a_cell_says_what_the_text_calls_its_numbers() -> None:
+    program = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        f"cells = [{chapters.SAY_QUOTED!r}, 'from myst_nb import glue',"
+        ' \'glue("best", "heads", display=False); glue("gap", 3)\', \'1\']\n'
+        "for cell in cells:\n    print('>', shell.run_cell(cell, store_history=False).success)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    wanted = "> True\n> True\nIn the text:\n  best: heads\n  gap: 3\n> True\nOut[0]: 1\n> True\n"
+    assert done.stdout.replace("\n\n", "\n") == wanted, done.stderr
 
 
 def lost_names(cells: list[str]) -> list[str]:

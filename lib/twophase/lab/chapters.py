@@ -1,7 +1,8 @@
 """A chapter of the book as a notebook to run: its cells as they are, its text as plain Markdown.
 
-What only a page can do (questions that answer, things to play with) becomes text or a remark, and a
-number that the page quotes from its run stands as the name that the cells give it.
+What only a page can do (questions that answer, things to play with) becomes text or a remark. A
+number that the page quotes from its run stands as the name that the cells give it; a cell of our
+own at the top (`quoted.py`) makes the cells say these names and their numbers.
 """
 
 from __future__ import annotations
@@ -17,10 +18,19 @@ OPTION = re.compile(r"^:(?P<name>[a-z-]+): ?(?P<value>.*)\n?", re.M)
 MATH = re.compile(r"^```\{math\}\n(?P<body>(?:.*\n)*?)```$", re.M)
 FIGURE = re.compile(r"^ *figure: *\{name: (?P<name>[\w-]+),", re.M)
 ROLE = re.compile(r"\{(?P<role>[a-z:]+)\}`(?P<text>[^`]+)`")
+GLUE = re.compile(r"\{glue[a-z:]*\}`(?P<name>[^`]+)`")
 CHOICE = re.compile(r"^- \[(?P<mark>[ x])\] (?P<text>.*?) \|\| (?P<reason>.*)$", re.M)
 HEAD = (
     "*This is the page {stem} as a notebook: run its cells from the top. The page itself has the"
     " numbers in its sentences, the questions' answers and the things to play with.*"
+)
+QUOTED = (
+    " *Here a sentence that quotes your run has a name such as `{name}` instead; below the cell"
+    " that computes it stands what it is.*"
+)
+SAY_QUOTED = (
+    "from twophase.lab.quoted import say_quoted_words\n\n"
+    "say_quoted_words()  # below each cell: what the text calls its numbers"
 )
 
 
@@ -32,6 +42,9 @@ def to_notebook(page: str, stem: str) -> bytes:
     nb = jupytext.reads(numbered(page, stem), "md:myst")
     numbers = figure_numbers(page, stem)
     nb.cells = [part for cell in nb.cells for part in (cell, *_caption(cell, numbers))]
+    quoted = GLUE.search(page)
+    if quoted:
+        nb.cells.insert(1, _folded(SAY_QUOTED))
     for number, cell in enumerate(nb.cells):
         cell.id = f"{stem}-{number}"
         if cell.cell_type == "markdown":
@@ -40,7 +53,8 @@ def to_notebook(page: str, stem: str) -> bytes:
             folded = "hide-input" in cell.metadata.get("tags", [])
             cell.metadata = {"jupyter": {"source_hidden": True}} if folded else {}
     title, _, rest = nb.cells[0].source.partition("\n")
-    nb.cells[0].source = f"{title}\n\n{HEAD.format(stem=stem)}\n{rest}"
+    head = HEAD.format(stem=stem) + (QUOTED.format(name=quoted["name"]) if quoted else "")
+    nb.cells[0].source = f"{title}\n\n{head}\n{rest}"
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     nb.metadata = {"kernelspec": kernel, "twophase": {"page": digest(page)}}
     nb.nbformat, nb.nbformat_minor = 4, 5
@@ -69,6 +83,15 @@ def _caption(cell: Any, numbers: dict[str, str]) -> list[Any]:
         return []
     said = f"{numbers.get(figure.get('name', ''), '')} {figure['caption']}".strip()
     return [new_markdown_cell(f"*{said}*")]
+
+
+def _folded(source: str) -> Any:
+    """A cell of code whose source is hidden until somebody unfolds it."""
+    from nbformat.v4 import new_code_cell
+
+    cell = new_code_cell(source)
+    cell.metadata = {"tags": ["hide-input"]}
+    return cell
 
 
 def digest(page: str) -> str:
