@@ -257,6 +257,8 @@ def test_what_does_not_fit_says_so_and_by_how_much() -> None:
 
     assert not BURST.fits
     assert "does not fit: 16.0 GB too much" in said(BURST)
+    longer = Bar([("work", 3, "new")], 1, lambda x: f"{x:g} s", over="{} longer")
+    assert "2 s longer" in said(longer)  # a time is no room to fit into
     assert FULL.fits
     assert "does not fit" not in said(FULL)
     assert "free | 14.0 GB" in said(FULL)

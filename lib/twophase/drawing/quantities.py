@@ -15,13 +15,14 @@ LANE = 22  # of a lane of time, and of a bracket
 class Bar:
     """What fills something up to its capacity: (name, amount, state) each, drawn to scale, then a
     line for each with its amount in words, which `say` makes. What does not fit stands beyond the
-    wall."""
+    wall, and `over` says how much that is."""
 
     parts: Sequence[tuple[str, float, str]]
     capacity: float
     say: Callable[[float], str]
     full: str = "capacity"  # what the wall is called
     free: str = "free"
+    over: str = "does not fit: {} too much"  # of a time: "{} longer"
 
     def __post_init__(self) -> None:
         if self.capacity <= 0 or any(amount < 0 for _, amount, _ in self.parts):
@@ -71,7 +72,7 @@ class Bar:
             marks.append(Text(end, y + ASCENT * SIZE, amount, anchor="end"))
             y += LINE * SIZE + 3
         if not self.fits:
-            over = f"does not fit: {self.say(self.total - self.capacity)} too much"
+            over = self.over.format(self.say(self.total - self.capacity))
             check_width(over, width, SIZE)
             marks.append(Text(0, y + ASCENT * SIZE, over, bold=True))
             y += LINE * SIZE
