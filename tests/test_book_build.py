@@ -266,3 +266,18 @@ def test_a_percent_sign_stands_at_its_number_everywhere() -> None:
     places = [*(ROOT / "book").rglob("*.md"), *(ROOT / "exercises").glob("*.ipynb")]
     found = [f"{p.name}: {m[0]}" for p in places for m in PERCENT.finditer(p.read_text("utf8"))]
     assert not found, "write 5%, not 5 %"
+
+
+def test_a_reference_page_loses_boxes_and_not_a_letter() -> None:
+    page = (
+        '<dt class="sig"><span class="n"><span class="pre">a</span></span><span class="p">'
+        '<span class="pre">:</span></span><span class="w"> </span><a href="#T"><span class="pre">T'
+        '</span></a></dt> <code class="literal"><span class="pre">a</span>'
+        ' <span class="pre">b</span>'
+    )
+    made = book_api.unboxed(page)
+    assert made == (
+        '<dt class="sig"><span class="n">a</span><span class="p">:</span> <a href="#T">T</a></dt>'
+        ' <code class="literal">a b'
+    )
+    assert re.sub("<[^>]*>", "", made) == re.sub("<[^>]*>", "", page)
