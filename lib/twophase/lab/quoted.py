@@ -30,7 +30,7 @@ class Quoted:
 def say_quoted_words() -> None:
     """From now on each cell of this notebook that gives words to names of the text (`glue`) says so
     below its output. Does nothing where no notebook is around."""
-    import myst_nb
+    import myst_nb  # type: ignore[import-untyped]
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
