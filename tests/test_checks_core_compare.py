@@ -83,6 +83,12 @@ def test_right_answers_are_right(observed: Any, expected: Any, tolerance: Tolera
     [
         (True, 1, EXACT, "should be a number"),
         (7.0, 7, EXACT, "should be a whole number, an int, and is the float 7.0"),
+        (
+            {"s": 1.0, "n": 7.0},
+            {"s": 1.0, "n": 7},
+            Tolerance(whole=True),
+            "'n' should be a whole number, an int",
+        ),
         (np.float64(7), 7, EXACT, "the float 7.0"),
         (torch.tensor(7.0), 7, EXACT, "the float 7.0"),
         (np.array([1.0, -0.0]), np.array([1.0, 0.0]), EXACT, "it has -0, expected 0"),

@@ -21,12 +21,14 @@ class Tolerance:
     A number passes if |observed - expected| <= atol + rtol * |expected|. Strings and booleans are
     exact. With `dtype` arrays must have the expected dtype, not only its kind (floating-point,
     whole, boolean). Without any tolerance a whole number must be an integer (Python's, numpy's or
-    torch's; 3.0 is none), and a zero in an array must have its sign.
+    torch's; 3.0 is none), and a zero in an array must have its sign. With `whole` it must be one
+    beside measured floats, too.
     """
 
     rtol: float = 1e-9
     atol: float = 0.0
     dtype: bool = False
+    whole: bool = False
     why: str = "float64 arithmetic in another order"
 
     @property
@@ -68,7 +70,8 @@ def _number_difference(
     got = _scalar(observed)
     if isinstance(got, bool) or not isinstance(got, int | float):
         return f"{where} should be a number, and is {describe(observed)}"
-    if tolerance.exact and type(expected) is int and type(got) is float:
+    counted = tolerance.exact or tolerance.whole
+    if counted and type(expected) is int and type(got) is float:
         return f"{where} should be a whole number, an int, and is the float {got!r}"
     if got == expected or (got != got and expected != expected):  # equal, or both NaN
         return None

@@ -218,6 +218,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("40 requests, a little too many", (_drawn(fixed, 40, 1.2),)),
         Case("40 requests, three times too many", (_drawn(fixed, 40, 3.0),)),
         Case("300 requests, twice too many", (_drawn(fixed, past(300), 2.0),), public=False),
+        Case("1,000 requests, a little too many", (_drawn(fixed, 1000, 1.2),), public=False),
         Case("fresh 1", (_drawn(rng, 20, 1.5),)),
         Case("fresh 2", (_drawn(rng, 60, 2.5),), public=False),
     ]

@@ -206,6 +206,13 @@ def cases(rng: random.Random) -> list[Case]:
     made["300 slots and more"] = many
     made["a long chart"] = long
     made["a long chart, two slots at its end"] = (list(late), long[1])
+    apart = [row.copy() for row in many[0]]
+    apart[0][-1] = apart[-1][-1] = "R600"
+    made["300 slots, one name in the first and the last"] = apart, many[1]
+    made["5,000 steps, a pause in the last but one"] = (
+        [["A"] * 4998 + ["B", "A"]],
+        {"A": 4999, "B": 1},
+    )
     made["many, the last one's length wrong"] = (many[0], {**many[1], "R600": many[1]["R600"] + 1})
     drawn = {}
     for i in range(4):
@@ -215,7 +222,10 @@ def cases(rng: random.Random) -> list[Case]:
             rows[0][0] = rows[1][0]
         drawn[f"fresh {i + 1}"] = rows, lengths
     return [
-        *(Case(name, args, public=len(args[0]) < 10) for name, args in made.items()),
+        *(
+            Case(name, args, public=len(args[0]) < 10 and len(args[0][0]) < 100)
+            for name, args in made.items()
+        ),
         *(Case(name, args, public=False) for name, args in drawn.items()),
     ]
 

@@ -128,6 +128,7 @@ def cases(rng: random.Random) -> list[Case]:
         "a prompt of one token": ([0], [1], SMALL, *h100),
         "two prompts of different length": ([0, 0], [3, 9], SMALL, *h100),
         "a chunk behind 100,000 tokens": ([100_000], [512], SMALL, *h100),
+        "a prompt of 100,000 tokens": ([0], [100_000], SMALL, *h100),
         "as long to read as to compute": ([5], [64], even, 2.0**40, 2.0**40),
         "a token more": ([5], [65], even, 2.0**40, 2.0**40),
         "a token less": ([5], [63], even, 2.0**40, 2.0**40),

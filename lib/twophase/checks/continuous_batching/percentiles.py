@@ -208,7 +208,7 @@ EXERCISE = Exercise(
     entries=("latency_report",),
     cases=cases,
     reference=reference,
-    compare=Tolerance(rtol=1e-9, atol=1e-12, why="differences of float64 clock times"),
+    compare=Tolerance(rtol=1e-9, atol=1e-12, whole=True, why="differences of float64 clock times"),
     misconceptions=tuple(wrong),
     hints=(
         "Make two lists of numbers first: a TTFT for each request with a token, and all gaps.",

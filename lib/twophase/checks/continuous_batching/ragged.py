@@ -147,6 +147,15 @@ def _case(
     return Case(name, (*row, caches, n_new), public=public)
 
 
+def _hidden() -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], list[int]]:
+    """A prompt of two tokens: the first one's query finds 0 in its own key and 2 million in the
+    second's, which it must not see. A mask of -100 or -10,000 is none; exact in float32."""
+    q = torch.tensor([[[2000.0, 0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 0.0]]])  # [2, N=1, H=4]
+    k = torch.tensor([[[0.0, 1.0, 0.0, 0.0]], [[2000.0, 0.0, 0.0, 0.0]]])  # [2, K=1, H=4]
+    v = torch.tensor([[[1.0, 2.0, 3.0, 4.0]], [[5.0, 6.0, 7.0, 8.0]]])  # [2, K=1, H=4]
+    return q, k, v, [(torch.zeros(0, 1, 4), torch.zeros(0, 1, 4))], [2]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One token, one request, decoding, prompts, both mixed; nothing new for some and for all; one
     KV head and as many as query heads; large scores; more of each size than any constant."""
@@ -171,6 +180,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "six query heads, three KV heads", [2, 1], [2, 1], N=6, K=3),
         _case(rng, "one KV head for eight", [2, 1], [2, 1], N=8, K=1, H=5),
         _case(rng, "large scores", [4, 2], [3, 2], by=300.0),
+        Case("what is hidden would win by 2 million", _hidden()),
         _case(rng, "a long cache, and a short one", [past(2048), 1], [1, 2], N=2, K=1, H=2),
         _case(rng, "a chunk of 331 tokens", [2], [331], N=2, K=1, H=2),
         _case(rng, "257 requests", many, [*many[1:], 2], N=2, K=1, H=2),

@@ -211,6 +211,7 @@ def cases(rng: random.Random) -> list[Case]:
     equal = _waiting((7, 6.0, 8), (9, 4.0, 8), (2, 5.0, 8), (8, 3.0, 9))
     tired = _waiting((4, 2.0, 3), (6, 1.0, 50), (2, 3.0, 70), (5, 7.5, 1), (8, 1.5, 2))
     crowd = _waiting(*((i, (7 * i % past(2048)) / 8, 1 + 5 * i % 997) for i in range(1, 400)))
+    queue = _waiting(*((i, i / 8, 1001 - i) for i in range(1, 1001)))
     return [
         Case("a trace that shows the fault", ("expose",)),
         Case("a trace that hides it", ("harmless",)),
@@ -233,6 +234,9 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         Case("399 wait", (crowd, 260.0, 4196.0), public=False),
         Case("399 wait, some for long", (crowd, 260.0, 100.0), public=False),
+        Case(
+            "1,000 wait, the last of the list is the shortest", (queue, 200.0, 500.0), public=False
+        ),
         Case(
             "prompts of thousands of tokens",
             (_waiting((1, 1.0, 5000), (2, 2.0, 4999), (3, 3.0, 9000)), 4.0, 60.0),

@@ -187,6 +187,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("the shortest waits last", (1,), (9, 8, 2), 3, 40),
         case("long prompts", (1, 5000), (8000, 3), 4, 6000),
         case(f"{many} decode, {many} wait", (1,) * many, (3,) * many, 2 * many, 1300),
+        case("600 decode, 600 join", (1,) * 600, (2,) * 600, 1200, 1800, public=False),
         case("many seats, a large budget", (1,), (far, 9, 8, 7, 6, 5, 4), far, 2 * far),
         drawn("fresh 1", True),
         drawn("fresh 2", False),

@@ -104,6 +104,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("nobody comes", (0.0, [2.0, 3.0])),
         Case("exactly full", (0.5, [1.0, 3.0])),
         Case("a little less than full", (0.4375, [1.0, 3.0])),
+        Case("all but a 4,096th of full", (0.5 - 2.0**-13, [1.0, 3.0])),
         Case("more than can be served", (0.75, [1.0, 3.0])),
         Case("much more than can be served", (8.0, [1.0, 3.0])),
         Case("milliseconds", (100.0, [0.001, 0.004, 0.002])),
