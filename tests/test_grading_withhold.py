@@ -3,14 +3,19 @@ for."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hostile.worker import LIMITS, output, zygote
 
+import twophase.kernels
 from twophase.checks import registry
 from twophase.grading import landlock, release
 from twophase.grading.session import Session
@@ -221,3 +226,31 @@ def test_formulas_of_the_topic_put_together_are_no_answer() -> None:
         with zygote().fork(release.load(topic).withholds, LIMITS) as one:
             ran = one.run_cell(f"from twophase.theory import {topic} as t\n{source}", 20.0)
             assert "Withheld" in ran.types, (topic, ran)
+
+
+def machine_code() -> dict[str, Any]:
+    """Every function of the package that Numba compiles, by dotted name, as Python functions."""
+    found = {}
+    for name, module in kernels():
+        for attribute, value in vars(module).items():
+            text = getattr(getattr(value, "serial", value), "py_func", None)
+            if text is not None and text.__module__ == name:
+                found[f"{name}.{attribute}"] = text
+    return found
+
+
+def kernels() -> list[tuple[str, ModuleType]]:
+    found = pkgutil.walk_packages(twophase.kernels.__path__, "twophase.kernels.")
+    return [(m.name, importlib.import_module(m.name)) for m in found]
+
+
+@pytest.mark.parametrize("topic", registry.topics())
+def test_a_compiled_function_that_calls_a_withheld_one_is_withheld_too(topic: str) -> None:
+    """Machine code on disk has all that it calls inside: emptying that takes nothing out of it."""
+    withheld, compiled = set(release.load(topic).withholds), machine_code()
+    modules = dict(kernels())
+    known = {id(getattr(modules[n.rpartition(".")[0]], n.rpartition(".")[2])): n for n in compiled}
+    for name in compiled.keys() - withheld:
+        names = vars(modules[name.rpartition(".")[0]])
+        called = {known.get(id(names.get(n))) for n in compiled[name].__code__.co_names}
+        assert not called & withheld, f"{name} calls {called & withheld}"

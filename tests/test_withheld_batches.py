@@ -62,6 +62,49 @@ def finishing(lengths, seats):
     static = [max(last[i - i % seats : i - i % seats + seats]) for i in range(len(last))]
     return {"static": static, "continuous": served(ContinuousBatching())}
 """,
+    ("continuous_batching-finishing", "a pool whose places are seats"): """
+from twophase.serving.occupancy import Job, occupy
+class Seats:
+    n_free, needs, grow, held = 0, lambda *a: 0, lambda *a: True, lambda *a: 0
+    def __init__(self, lengths, seats, static):
+        self.lengths, self.seats, self.static = lengths, seats, static
+        self.now, self.ends, self.running, self.begins = 0, {}, set(), True
+    def begin(self, seq, job, length):
+        if len(self.running) == self.seats or (self.static and not self.begins):
+            return False
+        self.running.add(seq)
+        self.ends[seq] = self.now + self.lengths[seq]
+        self.begins = len(self.running) < self.seats
+        return True
+    def end(self, seq):
+        self.now = self.ends[seq]
+        self.running.remove(seq)
+        self.begins = not self.running
+def finishing(lengths, seats):
+    def served(static):
+        room = Seats(lengths, seats, static)
+        occupy([Job(1, n, n) for n in lengths], room, 1)
+        return [room.ends[i] for i in range(len(lengths))]
+    last = served(True)
+    static = [max(last[i - i % seats : i - i % seats + seats]) for i in range(len(last))]
+    return {"static": static, "continuous": served(False)}
+""",
+    ("continuous_batching-ragged", "parts that merge, of one query each"): """
+from twophase.kernels.sharding import Projected, length_split_decode
+from twophase.kernels.simulated_ranks import simulate
+def one(q, k, v):
+    new = Projected(q.reshape(1, -1), k[-1].reshape(1, -1), v[-1].reshape(1, -1))
+    step = lambda comm: length_split_decode(comm, new, k[None], v[None], q.shape[1], True)
+    return simulate(1, step)[0].view(q.shape)
+def ragged_attention(q, k, v, caches, n_new):
+    outs, first = [], 0
+    for cache, n in zip(caches, n_new):
+        keys, values = (torch.cat([x, y[first : first + n]]) for x, y in zip(cache, (k, v)))
+        held = len(cache[0])
+        outs += [one(q[first + t], *(x[: held + t + 1] for x in (keys, values))) for t in range(n)]
+        first += n
+    return torch.stack(outs) if outs else q
+""",
     ("continuous_batching-padding", "shares of the theory"): """
 from twophase.theory.continuous_batching import padding_share
 def padding(prompts, answers):

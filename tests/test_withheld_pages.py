@@ -41,6 +41,45 @@ def attend(q, keys, values, tables, lengths):
                      tuple(range(len(lengths))), keys.shape[1])
     return pages.attend(q[None], spans)[0]
 """,
+    ("paging-attention", "a softmax of scores in one call"): """
+from twophase.kernels.online_softmax import partial_attention
+def attend(q, keys, values, tables, lengths):
+    outs = []
+    for row, table, n in zip(q, tables, lengths):
+        k, v = (x[table].flatten(0, 1)[:n].transpose(0, 1) for x in (keys, values))  # [K, S, H]
+        scores = row.view(len(k), -1, row.shape[1]) @ k.mT * row.shape[1] ** -0.5
+        outs.append(partial_attention(scores, v).value().view(row.shape))
+    return torch.stack(outs)
+""",
+    ("paging-waste", "the count of a pool's step"): """
+from twophase.serving.occupancy import Job, Occupancy, _count
+def waste(held, final, max_len, block_size):
+    def way(taken):
+        class Room:
+            n_free, needs = 0, lambda *a: 0
+            def held(self, seq): return taken(held[seq])
+        made, jobs = Occupancy(1), [Job(1, n, n) for n in [*final, 1]]
+        _count(made, jobs, Room(), dict(enumerate(held)), (len(final), 1))
+        return {kind: getattr(made, kind) for kind in ("used", "reserved", "internal")}
+    blocks = way(lambda n: -(-n // block_size) * block_size)
+    return {"pieces": way(lambda n: max_len), "blocks": blocks}
+""",
+    ("paging-prefix", "nodes below one root"): """
+from twophase.serving.radix import Node, _closest
+class PrefixCache:
+    def __init__(self, block_size):
+        self.size, self.root = block_size, Node(None, (), ())
+    def known(self, tokens):
+        child, n = _closest(self.root, tokens)
+        return child.blocks[: n // self.size] if child else []
+    def insert(self, tokens, table):
+        if n := len(tokens) // self.size:
+            known = self.known(tokens)[:n]
+            node = Node(self.root, tokens[: n * self.size], known + table[len(known) : n])
+            self.root.children.setdefault(tokens[0], []).append(node)
+    def match(self, tokens):
+        return self.known(tokens)[: (len(tokens) - 1) // self.size]
+""",
     ("paging-prefix", "a radix tree of full blocks"): """
 from twophase.serving.radix import RadixTree
 class PrefixCache:

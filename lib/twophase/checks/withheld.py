@@ -14,6 +14,9 @@ ATTENTION = (  # all of the library that weighs values by a softmax of scores
     "twophase.kernels.attention_training.attention_with_gradient",
     "twophase.kernels.attention_training._Attention",
     "twophase.kernels.online_softmax.flash_attention",
+    "twophase.kernels.online_softmax.partial_attention",
+    "twophase.kernels.sharding._attend_own",
+    "twophase.kernels.sharding.length_split_decode",
     "twophase.kernels.grouped_query_attention.decode_by_head",
     "twophase.kernels.grouped_query_attention.attend",
     "twophase.kernels.latent_attention.expanded_attention",
@@ -28,6 +31,7 @@ ATTENTION = (  # all of the library that weighs values by a softmax of scores
     "twophase.kernels.compiled.parts.attend_latents",
     "twophase.kernels.compiled.parts._attend_task",
     "twophase.kernels.compiled.parts._latent_task",
+    "twophase.kernels.compiled.layers.run_layers",
 )
 VERIFICATION = (  # all of the library that keeps a drafted token or replaces it
     "twophase.kernels.speculative_decoding.acceptance_probability",

@@ -183,6 +183,7 @@ EXERCISE = Exercise(
     withholds=(
         "twophase.serving.engine.Engine",
         "twophase.serving.llm.LLM",
+        "twophase.serving.occupancy.occupy",  # whose room is a number of seats
         "twophase.serving.scheduler.Scheduler",
     ),
 )

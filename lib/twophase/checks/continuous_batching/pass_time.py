@@ -8,6 +8,7 @@ from twophase.checks.compare import FORMULA
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -185,7 +186,7 @@ EXERCISE = Exercise(
         "Once each: the weights once for all 64.",
     ),
     withholds=(
-        "twophase.theory.latency_throughput.step_time_s",
+        *STEP_TIMES,
         "twophase.theory.deployment.Deployment",
     ),
 )

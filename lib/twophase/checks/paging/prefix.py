@@ -189,5 +189,7 @@ EXERCISE = Exercise(
         "twophase.serving.prefixes.HashIndex",
         "twophase.serving.prefixes.prefix_keys",
         "twophase.serving.radix.RadixTree",
+        "twophase.serving.radix.Node",
+        "twophase.serving.radix._closest",
     ),
 )

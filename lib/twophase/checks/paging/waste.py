@@ -164,5 +164,6 @@ EXERCISE = Exercise(
         "twophase.serving.occupancy.occupy",
         "twophase.serving.occupancy.OnePiece",
         "twophase.serving.occupancy.Pages",
+        "twophase.serving.occupancy._count",
     ),
 )
