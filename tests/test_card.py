@@ -16,6 +16,7 @@ flops_per_s: {bf16: 4e13, fp8: 8.0e13}
 hbm_bytes_per_s: 2.56e11
 hbm_bytes: 6.0e10
 """
+OWN = "overheads: {layer_s: 1.0e-4, layer_s_per_sequence: 0, prompt_factor: 1.5}\n"
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -46,6 +47,20 @@ def test_a_plan_for_a_card_is_that_of_its_rates(tmp_path: Path) -> None:
     assert {one["hardware"] for one in json.loads(text)["choices"]} == {"mine", "H100 SXM"}
 
 
+def test_a_card_s_own_constants_are_said_in_place_of_the_runs(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    for text, said in (
+        (CARD, "no run that the expected times are fitted to had chips like the mine"),
+        (CARD + OWN, "100 us a layer and step + 0.00 us a sequence (launches, messages): from the"),
+    ):
+        path.write_text(text)
+        shown = " ".join(run("plan", "--model", "llama-3-8b", "--hardware", str(path))[1].split())
+        assert said in shown
+    assert "no run" not in shown
+    card.write(card.chip(str(path)), tmp_path / "again.yaml")
+    assert card.chip(str(tmp_path / "again.yaml")) == card.chip(str(path))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -58,6 +73,9 @@ def test_a_plan_for_a_card_is_that_of_its_rates(tmp_path: Path) -> None:
         (CARD.replace("2.56e11", "fast"), "hbm_bytes_per_s of"),
         (CARD.replace("6.0e10", "-1"), "must be a positive number, but it is -1"),
         (CARD.replace("6.0e10", "true"), "must be a positive number, but it is True"),
+        (CARD + "overheads: {layer_s: 1.0e-4}\n", "must give layer_s, layer_s_per_sequence"),
+        (CARD + OWN.replace("1.0e-4", "-1"), "layer_s of"),
+        (CARD + OWN.replace("1.5", "0.5"), "the last 1 or more"),
     ],
 )
 def test_a_file_that_is_no_card_is_a_sentence(text: str, says: str, tmp_path: Path) -> None:

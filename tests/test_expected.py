@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from twophase.measure import serving_runs
 from twophase.measure.serving_runs import Run
 from twophase.theory import catalog, expected, plan_notes
-from twophase.theory.plan import plan_deployment
+from twophase.theory.expected import Expected
+from twophase.theory.hardware import Hardware
+from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.workload import Workload
 
 
@@ -109,12 +111,62 @@ def test_expected_rates_never_need_more_than_the_machine_has(
     assert e.requests_ceiling_per_s is not None
     assert e.expected_requests_per_s <= e.requests_ceiling_per_s * (1 + 1e-12)
     assert e.expected_ttft_s >= e.ttft_floor_s
+    assert e.expected_latency_s == pytest.approx(
+        e.expected_ttft_s + (n_output - 1) * e.expected_tpot_s
+    )
     assert e.expected_tpot_s >= e.tpot_floor_s
     steps = sum(arch.decode_step_flops(1, n_prompt + i) for i in (1, max(n_output - 1, 1))) / 2
     flops = arch.prefill_flops(1, n_prompt, head_at_last_only=True) + (n_output - 1) * steps
     peak = n_chips * hardware.peak_flops_per_s("bf16")
     if arch.window is None:
         assert e.requests_ceiling_per_s * flops <= peak * (1 + 1e-9)
+
+
+def of_8b(n_chips: int = 1, chip: Hardware | None = None, **asked: object) -> Expected:
+    w = Workload(n_chips=n_chips, weights="fp8", compute="fp8", **asked)  # type: ignore[arg-type]
+    return expected.expect(deployment(catalog.model("llama-3.1-8b"), chip or H100, w))
+
+
+H100 = catalog.hardware("h100")
+
+
+def test_replicas_are_as_many_machines_of_their_own() -> None:
+    asked = {"context": 1200, "n_prompt": 1000, "n_output": 200}
+    one, eight = of_8b(batch=8, **asked), of_8b(8, batch=64, layout="replicas", **asked)
+    for name in ("expected_ttft_s", "expected_tpot_s", "expected_latency_s"):
+        assert getattr(eight, name) == pytest.approx(getattr(one, name)), name
+    assert one.expected_requests_per_s is not None
+    assert eight.expected_requests_per_s == pytest.approx(8 * one.expected_requests_per_s)
+
+
+def test_where_only_prompts_are_computed_the_rate_is_that_of_prompts() -> None:
+    asked = {"context": 1001, "n_prompt": 1000, "n_output": 1}
+    found, d = of_8b(batch=500, **asked), Workload(weights="fp8", compute="fp8", **asked)  # type: ignore[arg-type]
+    prompt_s = expected.prompt_at_peak_s(deployment(catalog.model("llama-3.1-8b"), H100, d))
+    each_s = expected.fitted().overheads.prompt_factor * prompt_s
+    assert found.expected_requests_per_s == pytest.approx(1 / each_s)
+    assert found.expected_latency_s == found.expected_ttft_s == pytest.approx(500 * each_s)
+
+
+@pytest.mark.parametrize(("chip", "joined"), [("h100", 8), ("gb200", 72), ("mi300x", 8)])
+def test_several_machines_are_those_that_the_links_do_not_join(chip: str, joined: int) -> None:
+    arch = catalog.model("deepseek-v3")
+    for n_chips in (joined, joined + 1):
+        d = deployment(arch, catalog.hardware(chip), Workload(n_chips=n_chips, weights="int8"))
+        assert expected.in_several_machines(d) == (n_chips > joined)
+
+
+def test_a_card_s_own_constants_take_the_place_of_the_fitted() -> None:
+    own = {"layer_s": 1e-3, "layer_s_per_sequence": 1e-4, "prompt_factor": 1.5}
+    asked = {"context": 1200, "n_prompt": 1000, "n_output": 200, "batch": 4}
+    found = of_8b(chip=replace(H100, overheads=own), **asked)
+    w = Workload(weights="fp8", compute="fp8", **asked)  # type: ignore[arg-type]
+    d = deployment(catalog.model("llama-3.1-8b"), H100, w)
+    by_hand = d.mean_step(4).overlapped_s + 32 * (1e-3 + 4e-4)
+    by_hand += 1.5 * 4 / 200 * expected.prompt_at_peak_s(d)
+    assert found.expected_tpot_s == pytest.approx(by_hand)
+    with pytest.raises(ValueError, match="overheads must give layer_s"):
+        replace(H100, overheads=own | {"prompt_factor": 0.9})
 
 
 def test_a_run_of_an_unknown_model_or_without_a_column_is_a_sentence(tmp_path) -> None:

@@ -552,7 +552,7 @@ BAD = [
     (["--model", "gpt-3", "--batch", "0"], "batch must be a whole number from 1"),
     (["--model", "gpt-3", "--batch", str(10**400)], "batch must be a whole number from 1"),
     (["--model", "gpt-3", "--context", "-4"], "context must be a whole number"),
-    (["--model", "gpt-3", "--chips", "0"], "n_chips must be a whole number"),
+    (["--model", "gpt-3", "--chips", "0"], "to 10^12, but it is 0"),
     (["--model", "gpt-3", "--prompt", "0"], "n_prompt must be a whole number"),
     (["--model", "gpt-3", "--prompt", "-5"], "n_prompt must be a whole number"),
     (["--model", "gpt-3", "--context", "10", "--output", "10"], "must fit the context"),

@@ -103,6 +103,8 @@ def test_a_promise_that_nothing_keeps_is_exit_code_1_and_says_what_would_help() 
         (["--price", "h99=1"], "Unknown hardware 'h99'"),
         (["--used", "1.5"], "used must lie above 0"),
         (["--hardware", "h100,x"], "Unknown hardware 'x'"),
+        (["--hardware", ","], "--hardware must name a chip"),
+        (["--price", "a100=2"], "A100 80GB SXM, which --hardware does not name"),
         (["--weights", "fp7"], "Unknown format 'fp7'"),
         (["--output", "0"], "n_output must be a whole number"),
     ],
@@ -111,6 +113,18 @@ def test_a_question_that_cannot_be_asked_is_a_sentence(arguments: list[str], say
     code, text = run(*ARGUMENTS, *arguments)
     assert code == 2
     assert says in " ".join(text.split())
+
+
+def test_what_no_run_had_and_what_the_model_is_not_made_for_is_said() -> None:
+    code, text = run(
+        *ARGUMENTS[:3], "--prompt", "200000", "--output", "10", "--rate", "0.001",
+        "--hardware", "mi300x,mi300x",
+    )  # fmt: skip
+    shown = " ".join(text.split())
+    assert code == 0
+    assert "Mind the model is made for at most 131,072 positions" in shown
+    assert "had chips like the MI300X or products in bf16" in shown
+    assert all(one.minds == () for one in found())
 
 
 def test_json_and_a_picture(tmp_path) -> None:
@@ -124,6 +138,22 @@ def test_json_and_a_picture(tmp_path) -> None:
     assert len(listed["choices"]) > 3
     assert all(one["all_chips"] == one["n_chips"] * one["n_replicas"] for one in listed["choices"])
     assert "expected time per token" in picture.read_text()
+
+
+def test_no_chips_and_two_kinds_of_output_are_sentences() -> None:
+    for number in ("0", "-1"):
+        code, text = run("plan", "--model", "llama-3-8b", "--chips", number)
+        assert code == 2
+        assert f"from 1 to 10^12, but it is {number}" in text
+    code, text = run("plan", "--model", "llama-3-8b", "--json", "--markdown")
+    assert code == 2
+    assert "either --json or --markdown" in text
+
+
+def test_a_request_of_one_token_has_no_time_per_token() -> None:
+    text = run("plan", "--model", "llama-3-8b", "--prompt", "100", "--output", "1")[1]
+    assert "TTFT" in text
+    assert "TPOT" not in text
 
 
 def test_auto_takes_the_fewest_chips_that_fit() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from twophase.theory import catalog
-from twophase.theory.hardware import BYTES_PER_VALUE, Hardware
+from twophase.theory.hardware import BYTES_PER_VALUE, OVERHEADS, Hardware
 
 SUFFIXES = (".yaml", ".yml")
 FIELDS = ("name", "flops_per_s", "hbm_bytes_per_s", "hbm_bytes")
-OPTIONAL = ("link_bytes_per_s", "link", "source", "date", "measured")
+OPTIONAL = ("link_bytes_per_s", "link", "source", "date", "measured", "overheads")
 SHAPE = "such as `flops_per_s: {bf16: 4.1e13}`"
 
 
@@ -52,18 +52,28 @@ def _card(name: str, found: dict[Any, Any]) -> Hardware:
     }
     return Hardware(
         name=str(found["name"]), flops_per_s=by_format, measured=bool(found.get("measured")),
-        **numbers, **words,
+        overheads=_overheads(name, found.get("overheads")), **numbers, **words,
     )  # fmt: skip
 
 
-def _number(name: str, field: str, value: object) -> float:
+def _overheads(name: str, found: object) -> dict[str, float] | None:
+    """What an engine spends beyond the floor, if the card says it."""
+    if found is None:
+        return None
+    if not isinstance(found, dict) or set(found) != set(OVERHEADS):
+        raise ValueError(f"overheads of {name} must give {', '.join(OVERHEADS)}, in seconds.")
+    return {key: _number(name, key, found[key], zero=True) for key in OVERHEADS}
+
+
+def _number(name: str, field: str, value: object, *, zero: bool = False) -> float:
     """YAML reads 4e13 as text: a number needs its point there, so text is taken, too."""
     try:
         number = float(value) if not isinstance(value, bool) else -1.0  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = -1.0
-    if not 0 < number < 1e30:
-        raise ValueError(f"{field} of {name} must be a positive number, but it is {value!r}.")
+    if not (0 < number < 1e30 or (zero and number == 0)):
+        least = "a number, zero or more" if zero else "a positive number"
+        raise ValueError(f"{field} of {name} must be {least}, but it is {value!r}.")
     return number
 
 

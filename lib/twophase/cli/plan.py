@@ -21,6 +21,7 @@ from twophase.theory.weight_format import read_dtype, read_groups
 from twophase.theory.workload import Workload
 
 EXIT_DOES_NOT_FIT = 1
+AUTO = -(2**63)  # no number of chips that anybody types
 
 
 def whole(text: str) -> int:
@@ -34,8 +35,8 @@ def whole(text: str) -> int:
 
 
 def chips_or_auto(text: str) -> int:
-    """A number of chips as typed; 0 for auto."""
-    return 0 if text == "auto" else whole(text) or -1
+    """A number of chips as typed, or AUTO."""
+    return AUTO if text == "auto" else whole(text)
 
 
 def plan(
@@ -133,6 +134,8 @@ def plan(
     Example: twophase plan --model llama-2-13b --hardware h100 --batch 32 --prompt 924 --output 100
     """
     try:
+        if as_json and as_markdown:
+            raise ValueError("Give either --json or --markdown.")
         arch, weights, stored = architecture(model, config, weights)
         chip = card.chip(hardware)
         workload = Workload(
@@ -140,7 +143,7 @@ def plan(
             context=_context(context, prompt, output),
             n_prompt=prompt,
             n_output=output,
-            n_chips=chips or 1,
+            n_chips=1 if chips == AUTO else chips,
             weights=weights,
             kv=kv,
             compute=compute or usual_compute(chip, weights),
@@ -156,7 +159,7 @@ def plan(
             layout=layout,
             link=link,
         )
-        if not chips:
+        if chips == AUTO:
             workload = replace(workload, n_chips=_fewest(arch, chip, workload))
         result = plan_deployment(arch, chip, workload)
     except ValueError as error:

@@ -191,13 +191,10 @@ def _times_rows(p: Plan, e: Expected) -> list[Wide]:
             duration(e.expected_ttft_s),
             _between(e.expected_ttft_range_s),
         ),
-        (
-            "TPOT",
-            duration(e.tpot_floor_s),
-            duration(e.expected_tpot_s),
-            _between(e.expected_tpot_range_s),
-        ),
     ]
+    if p.workload.n_output != 1:
+        floor, expected = duration(e.tpot_floor_s), duration(e.expected_tpot_s)
+        rows.append(("TPOT", floor, expected, _between(e.expected_tpot_range_s)))
     if e.latency_floor_s is not None and e.expected_latency_s is not None:
         floor, expected = duration(e.latency_floor_s), duration(e.expected_latency_s)
         rows.append(

@@ -1,6 +1,7 @@
 """`twophase size`: so many requests a second, with so much patience: which chips, and how many?"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from twophase.cli import card
 from twophase.cli.plan import architecture
 from twophase.cli.plan_table import duration
 from twophase.theory.expected import fitted
+from twophase.theory.hardware import Hardware
 from twophase.theory.sizing import USED, Choice, Demand, choices
 from twophase.theory.workload import Workload
 
@@ -68,10 +70,10 @@ def size(
     """
     try:
         arch, weights, stored = architecture(model, config, weights)
-        chips = [card.chip(name.strip()) for name in hardware.split(",") if name.strip()]
+        chips = _chips(hardware)
         demand = Demand(prompt, output, rate, ttft, tpot, used)
         asked = Workload(weights=weights, kv=kv, group=stored[0], zero_bits=stored[1])
-        found = choices(arch, chips, demand, asked, _prices(price))
+        found = choices(arch, chips, demand, asked, _prices(price, chips))
     except ValueError as error:
         typer.echo(f"twophase size: {error}", err=True)
         raise typer.Exit(2) from None
@@ -85,7 +87,19 @@ def size(
     raise typer.Exit(0 if found else EXIT_NONE)
 
 
-def _prices(text: str) -> dict[str, float]:
+def _chips(text: str) -> list[Hardware]:
+    """h100,my.yaml as chips, each once."""
+    found: dict[str, Hardware] = {}
+    for name in filter(None, (one.strip() for one in text.split(","))):
+        chip = card.chip(name)
+        if found.setdefault(chip.name, chip) != chip:
+            raise ValueError(f"Two chips of --hardware have the name {chip.name!r}.")
+    if not found:
+        raise ValueError("--hardware must name a chip, such as h100, or more, with commas between.")
+    return list(found.values())
+
+
+def _prices(text: str, chips: Sequence[Hardware]) -> dict[str, float]:
     """h100=2.5,h200=3.8 as prices by the chip's name."""
     prices = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
@@ -99,6 +113,9 @@ def _prices(text: str) -> dict[str, float]:
             ) from None
         if not 0 <= prices[card.chip(name.strip()).name] < 1e9:
             raise ValueError(f"A price must be from 0 to 1e9, but it is {part!r}.")
+    unused = sorted(prices.keys() - {chip.name for chip in chips})
+    if unused:
+        raise ValueError(f"A price is given for {unused[0]}, which --hardware does not name.")
     return prices
 
 
@@ -119,13 +136,16 @@ def _show(name: str, demand: Demand, found: list[Choice], console: Console) -> N
         )
         return
     console.print(_table(found))
+    for line in dict.fromkeys(line for one in found for line in one.minds):
+        console.print(f"[yellow]Mind[/yellow]  {escape(line)}.")
     misses = fitted().held_out
     console.print(
         "* no other choice is better in both price (without prices: chips of its kind) and time"
         " per token. Times are what to expect; limits are held at what nine of ten measured runs"
         f" kept. Machines are used for {demand.used:.0%} of what they are expected to do (--used)."
         f" Tensor parallel. TTFT is rough: missed by {misses['first token']['dense']:.0%} in the"
-        " median. twophase plan says what each number rests on.",
+        f" median (experts {misses['first token']['experts']:.0%}). twophase plan says what each"
+        " number rests on.",
         style="dim",
     )
 

@@ -26,7 +26,7 @@ import numpy as np
 from twophase.measure.fit import non_negative
 from twophase.theory import catalog, expected
 from twophase.theory.deployment import Deployment
-from twophase.theory.expected import CHIPS_A_MACHINE, FITTED, Fitted, Overheads, kind
+from twophase.theory.expected import FITTED, Fitted, Overheads, in_several_machines, kind
 from twophase.theory.plan import deployment
 from twophase.theory.workload import Workload
 
@@ -131,7 +131,7 @@ def step_terms(d: Deployment) -> dict[str, float]:
     return {
         "L": L,
         "experts": L * mixed,
-        "between": L * (mixed and d.w.n_chips > CHIPS_A_MACHINE),
+        "between": L * (mixed and in_several_machines(d)),
         "B": L * B,
         "prompts": 0.0 if mixed else prompts,
         "prompts_experts": prompts if mixed else 0.0,

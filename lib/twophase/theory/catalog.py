@@ -43,7 +43,7 @@ _USUAL_LINKS = {
     "A100 80GB SXM": "NVLink 3",
     "A100 40GB SXM": "NVLink 3",
     "B200": "NVLink 5",
-    "GB200": "NVLink 5",
+    "GB200": "NVLink 5, rack",
     "L40S": "PCIe 4",
     "RTX 4090": "PCIe 4",
     "RTX 5090": "PCIe 5",
@@ -85,6 +85,12 @@ def _find(name: str, known: Iterable[str], kind: str) -> str:
     close = difflib.get_close_matches(wanted, by_plain, n=1, cutoff=0.5)
     hint = f" Did you mean {by_plain[close[0]]}?" if close else ""
     raise ValueError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(by_plain.values())}.")
+
+
+def usual_chips(chip: Hardware) -> int | None:
+    """How many of these chips their usual link joins; None if the catalog does not know."""
+    name = _USUAL_LINKS.get(chip.name)
+    return LINKS[name].usual_chips if name is not None else None
 
 
 def usual_link(chip: Hardware) -> Link:

@@ -9,15 +9,16 @@ seconds a layer and sequence, and how much longer a prompt takes than its FLOPs 
 import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
-from twophase.theory import collectives, latency_throughput
+from twophase.theory import catalog, collectives, latency_throughput
 from twophase.theory._domain import Number, formula
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
 
-CHIPS_A_MACHINE = 8  # joined by the fastest links, in nearly all machines that are sold
+CHIPS_A_MACHINE = 8  # joined by the fastest links, where the catalog does not say
 FITTED = Path(__file__).with_name("expected.json")
 
 
@@ -39,13 +40,18 @@ class Overheads:
         total = self.layer_s
         if d.arch.moe is not None:
             total += self.layer_s_experts
-            if d.w.n_chips > CHIPS_A_MACHINE:
+            if in_several_machines(d):
                 total += self.layer_s_between_machines
         return total
 
     def of_prompt(self, d: Deployment) -> float:
         """How many times as long as at the peak rates a prompt takes in this deployment."""
         return self.prompt_factor if d.arch.moe is None else self.prompt_factor_experts
+
+
+def in_several_machines(d: Deployment) -> bool:
+    """Whether these are more chips than the fastest links join."""
+    return d.w.n_chips > (catalog.usual_chips(d.chip) or CHIPS_A_MACHINE)
 
 
 def kind(d: Deployment) -> str:
@@ -72,6 +78,17 @@ def fitted() -> Fitted:
     """The constants in `expected.json`, written by `python -m twophase.measure.serving_runs`."""
     found: dict[str, Any] = json.loads(FITTED.read_text(encoding="utf-8"))
     return Fitted(**(found | {"overheads": Overheads(**found["overheads"])}))
+
+
+def overheads(d: Deployment) -> Overheads:
+    """What is added to the floor of this deployment: what its chip's card says, else the fit. A
+    card's constants hold for experts as well; how long prompts wait for others is the fit's."""
+    found, own = fitted().overheads, d.chip.overheads
+    if own is None:
+        return found
+    layer_s, factor = own["layer_s"], own["prompt_factor"]
+    first = {name: [factor, fit[1], layer_s] for name, fit in found.first_token.items()}
+    return Overheads(layer_s, own["layer_s_per_sequence"], 0, 0, factor, factor, first)
 
 
 @formula(zero_ok=("step_s", "prompt_s", "layer_s", "layer_s_per_sequence", "prompt_factor"))
@@ -127,8 +144,8 @@ class Expected:
 
 def expect(d: Deployment) -> Expected:
     """What to expect of this deployment; without an output there are no requests."""
-    found = fitted()
-    tpot, ttft = step_tpot_s(d, found.overheads), first_token_s(d, found.overheads)
+    found, own = fitted(), overheads(d)
+    tpot, ttft = step_tpot_s(d, own), first_token_s(d, own)
     step_floor, first_floor = floor_step_s(d), floor_ttft_s(d)
     steps = Expected(
         ttft_floor_s=first_floor,
@@ -146,8 +163,7 @@ def _with_requests(steps: Expected, d: Deployment, n_output: int) -> Expected:
     """The same with latency, rates and cost, by Little's law."""
     B, price = d.w.batch, d.w.price_per_chip_hour
     least_s = floor_request_s(d, n_output)
-    alone_s = steps.expected_ttft_s + (n_output - 1) * steps.expected_tpot_s
-    latency_s = max(alone_s, B * least_s)
+    latency_s = steps.expected_ttft_s + (n_output - 1) * steps.expected_tpot_s
     tokens_per_s = B / latency_s * n_output
     hours = latency_throughput.chip_hours_per_million_tokens(tokens_per_s, d.w.n_chips)
     return replace(
@@ -169,29 +185,34 @@ def _range(expected: float, ratios: tuple[float, float], floor: float) -> tuple[
 
 def step_tpot_s(d: Deployment, o: Overheads) -> float:
     """`expected_tpot_s` of a deployment. Latents are read whole on every chip of a machine: tensor
-    parallel attention has a copy on each."""
+    parallel attention has a copy on each. Prompts of the others come between where there is a step
+    after the first."""
     B, n_output = d.w.batch, d.w.n_output
     step = d.mean_step(B).overlapped_s
     if d.arch.mla is not None and d.w.split_cache == "evenly":
         copies = min(d.w.n_chips, CHIPS_A_MACHINE) - 1
         step += copies * B * d.mean_cache_bytes / d.chip.hbm_bytes_per_s
-    share = 0.0 if n_output is None else prompt_at_peak_s(d)
-    own = (o.of_layer_s(d), o.layer_s_per_sequence, o.of_prompt(d))
-    return float(expected_tpot_s(step, share, B, n_output or 1, d.arch.L, *own))
+    share = prompt_at_peak_s(d) if (n_output or 1) > 1 else 0.0
+    own = o.of_layer_s(d) + o.layer_s_per_sequence * ceil(B / d.sequences_at_once)  # of one chip
+    return float(expected_tpot_s(step, share, B, n_output or 1, d.arch.L, own, 0.0, o.of_prompt(d)))
 
 
 def first_token_s(d: Deployment, o: Overheads) -> float:
-    """`expected_ttft_s` of a deployment."""
-    own = o.first_token[kind(d)]
-    expected = expected_ttft_s(prompt_at_peak_s(d), d.w.batch, d.arch.L, *own)
-    return max(float(expected), floor_ttft_s(d))
+    """`expected_ttft_s` of a deployment; at least what the prompts take that start in one step, so
+    that no more of them start than the machine can do."""
+    B, each = d.w.batch, prompt_at_peak_s(d)
+    factor, per_sequence, layer_s = o.first_token[kind(d)]
+    alone = expected_ttft_s(prompt_at_peak_s(d, alone=True), 1, d.arch.L, factor, 0, layer_s)
+    starting = 0.0 if d.w.n_output is None else o.of_prompt(d) * B / d.w.n_output * each
+    return max(float(alone) + per_sequence * B * each, starting, floor_ttft_s(d))
 
 
-def prompt_at_peak_s(d: Deployment) -> float:
+def prompt_at_peak_s(d: Deployment, *, alone: bool = False) -> float:
     """A prompt's FLOPs at the peak rate, and what its chips send at the rate of their links, one
-    after the other: weights are read anyway, for the sequences that decode meanwhile."""
+    after the other: weights are read anyway, for the sequences that decode meanwhile. Its part of
+    the machine's time; `alone`: its own, which is longer where chips work on different prompts."""
     w = d.w
-    times = d.prompt(w.prompt)
+    times = d.prefill(w.prompt) if alone else d.prompt(w.prompt)
     sent = times.send_s
     n, rate = w.n_chips, (d.chip.link_bytes_per_s or 0) / 2  # of both directions
     if w.layout is None and n > 1 and rate:

@@ -19,6 +19,8 @@ BYTES_PER_VALUE: dict[str, float] = {
     "int2": 0.25,
 }
 
+OVERHEADS = ("layer_s", "layer_s_per_sequence", "prompt_factor")
+
 
 def bytes_per_value(dtype: str) -> float:
     """Bytes of one value of a format, scales not counted. ValueError for an unknown one, listing
@@ -34,7 +36,9 @@ class Hardware:
 
     Bandwidth is the rate of reading main memory (HBM on accelerators, DRAM on a laptop).
     `link_bytes_per_s` counts both directions; `link` says what it adds up. `measured` marks numbers
-    that this package took on a machine.
+    that this package took on a machine. `overheads`: what an engine on this chip spends beyond the
+    floor, if that is known: seconds `layer_s` a layer and step and `layer_s_per_sequence`, and
+    `prompt_factor`, how many times as long as at the peak rate a prompt takes.
     """
 
     name: str
@@ -46,12 +50,23 @@ class Hardware:
     source: str = ""
     date: str = ""
     measured: bool = False
+    overheads: dict[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         rates = [*self.flops_per_s.values(), self.hbm_bytes_per_s, self.hbm_bytes]
         if not self.flops_per_s or not all(rate > 0 for rate in rates):
             raise ValueError(
                 f"{self.name}: FLOP/s, bandwidth and memory must be positive, but they are {rates}."
+            )
+        own = self.overheads
+        if own is not None and not (
+            set(own) == set(OVERHEADS)
+            and all(0 <= own[name] < 1e6 for name in OVERHEADS)
+            and own["prompt_factor"] >= 1
+        ):
+            raise ValueError(
+                f"{self.name}: overheads must give {', '.join(OVERHEADS)}, all below 1e6, the first"
+                f" two in seconds and zero or more, the last 1 or more, but they are {own}."
             )
 
     def peak_flops_per_s(self, dtype: str = "bf16") -> float:

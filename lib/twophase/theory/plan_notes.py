@@ -2,7 +2,7 @@
 
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
-from twophase.theory.expected import fitted, kind
+from twophase.theory.expected import fitted, in_several_machines, kind, overheads
 from twophase.theory.layout import uneven_cuts
 from twophase.theory.sharded_deployment import ShardedDeployment
 from twophase.theory.workload import Workload
@@ -113,15 +113,21 @@ def _requests(w: Workload) -> list[str]:
 
 def _expected(d: Deployment) -> list[str]:
     """What the expected column rests on, and where it is known to fail."""
-    found, own = fitted(), kind(d)
+    found, own, o = fitted(), kind(d), overheads(d)
     misses = [found.held_out[left_out][own] for left_out in ("model", "engine", "chip")]
-    rest = "" if own == "dense" else ", experts, several machines"
+    rest = "" if own == "dense" else ", experts" + ", several machines" * in_several_machines(d)
+    if d.arch.mla is not None and d.w.n_chips > 1 and d.w.split_cache == "evenly":
+        rest += "; latents read whole by every chip of a machine, as tensor parallel engines do"
+    added = (
+        f"expected: the floor, prompts {o.of_prompt(d):.1f} times as long as at the peak rates, and"
+        f" {o.of_layer_s(d) * 1e6:.0f} us a layer and step + {o.layer_s_per_sequence * 1e6:.2f} us"
+        f" a sequence (launches, messages{rest}): "
+    )
+    if d.chip.overheads is not None:
+        return [added + f"from the card of the {d.chip.name}, with the spread of runs on GPUs"]
     return [
-        f"expected: the floor, prompts {found.overheads.of_prompt(d):.1f} times as long as at the"
-        f" peak rates, and {found.overheads.of_layer_s(d) * 1e6:.0f} us a layer and step +"
-        f" {found.overheads.layer_s_per_sequence * 1e6:.2f} us a sequence (launches,"
-        f" messages{rest}): fitted to {found.n_runs:,} runs of three engines on H100, H200"
-        " and B200, fp8 and fp4;"
+        f"{added}fitted to {found.n_runs:,} runs of three engines on H100, H200 and B200, fp8 and"
+        " fp4;"
         f" models, engines and chips left out of the fit it missed by {min(misses):.0%} to"
         f" {max(misses):.0%} (median; TTFT {found.held_out['first token'][own]:.0%})"
     ]
@@ -139,19 +145,27 @@ def warnings(d: Deployment) -> tuple[str, ...]:
     free = 1 - d.total_bytes(w.batch, w.context) / d.usable_bytes
     if 0 <= free < LITTLE_LEFT:
         lines.append(f"only {float(free):.1%} of the usable memory is left")
-    if d.arch.max_context is not None and w.context > d.arch.max_context:
-        lines.append(f"the model is made for at most {d.arch.max_context:,} positions")
-    lines += _beyond_the_runs(d)
+    lines += beyond(d)
     if isinstance(d, ShardedDeployment):
         return (*lines, *_of_layout(d))
     return (*lines, *uneven_cuts(d.arch, w.n_chips, w.split_cache))
 
 
+def beyond(d: Deployment) -> list[str]:
+    """What is asked beyond what the model is made for, and beyond what was measured."""
+    most, lines = d.arch.max_context, []
+    if most is not None and d.w.context > most:
+        lines.append(f"the model is made for at most {most:,} positions")
+    return lines + _beyond_the_runs(d)
+
+
 def _beyond_the_runs(d: Deployment) -> list[str]:
     """Where no run says whether what is expected comes true."""
-    if d.w.batch > d.max_batch(d.w.context):
+    if d.w.batch > d.max_batch(d.w.context) or d.chip.overheads is not None:
         return []
     other = [f"chips like the {d.chip.name}"] if d.chip.name not in MEASURED_CHIPS else []
+    if d.w.layout not in (None, "tensor") and d.w.n_chips > 1:
+        other.append(f"the layout {d.w.layout}")
     if d.w.compute not in MEASURED_FORMATS:
         other.append(f"products in {d.w.compute}")
     if d.w.n_chips > MOST_MEASURED_CHIPS:
@@ -164,6 +178,11 @@ def _beyond_the_runs(d: Deployment) -> list[str]:
 def _of_layout(d: ShardedDeployment) -> list[str]:
     """What a layout makes of this model, this batch and this link."""
     w, lines = d.w, []
+    if w.n_chips > 1 and w.batch <= d.max_batch(w.context):
+        lines.append(
+            "what is expected has messages twice: as this layout's, and in what a layer costs in"
+            " the runs; without --layout once"
+        )
     if w.layout == "tensor":
         for line in uneven_cuts(d.arch, w.n_chips, "heads"):
             lines.append(line.split("; --split-cache")[0])

@@ -18,6 +18,7 @@ from twophase.theory.hardware import Hardware, usual_compute
 from twophase.theory.latency_throughput import cost_per_million_tokens
 from twophase.theory.layout import uneven_cuts
 from twophase.theory.plan import deployment
+from twophase.theory.plan_notes import beyond
 from twophase.theory.workload import Workload
 
 GROUPS = (1, 2, 4, 8, 16, 32, 64)  # chips that share one copy: a dense model within a machine
@@ -55,7 +56,8 @@ class Demand:
 class Choice:
     """`n_replicas` copies of the model on `n_chips` chips each, with `batch` requests in flight on
     each at the load that is asked for; `best`: no other choice has both a lower price (without
-    prices: fewer chips of its kind) and a lower time per token."""
+    prices: fewer chips of its kind) and a lower time per token. `minds`: what of it no measured
+    run had."""
 
     hardware: str
     n_chips: int
@@ -64,6 +66,7 @@ class Choice:
     expected: Expected
     price_per_hour: float | None
     cost_per_million_tokens: float | None
+    minds: tuple[str, ...] = ()
     best: bool = False
 
     @property
@@ -130,8 +133,9 @@ def _choice(
         hourly = price * n_chips * n_replicas
         rate = demand.requests_per_s * demand.n_output
         cost = cost_per_million_tokens(price, rate, n_chips * n_replicas)
-    found = _expected(d, min(batch, most))
-    return Choice(chip.name, n_chips, n_replicas, min(batch, most), found, hourly, cost)
+    batch = min(batch, most)
+    found, minds = _expected(d, batch), tuple(beyond(d))
+    return Choice(chip.name, n_chips, n_replicas, batch, found, hourly, cost, minds)
 
 
 def _rate(d: Deployment, batch: int) -> float:
