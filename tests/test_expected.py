@@ -154,6 +154,11 @@ def test_several_machines_are_those_that_the_links_do_not_join(chip: str, joined
     for n_chips in (joined, joined + 1):
         d = deployment(arch, catalog.hardware(chip), Workload(n_chips=n_chips, weights="int8"))
         assert expected.in_several_machines(d) == (n_chips > joined)
+    asked = Workload(n_chips=32, layout="experts", weights="int8")
+    lines = plan_deployment(arch, catalog.hardware("gb200"), asked).warnings
+    assert not any("of one machine" in line for line in lines)
+    lines = plan_deployment(arch, catalog.hardware("b200"), asked).warnings
+    assert any("joins 8 chips of one machine, not 32" in line for line in lines)
 
 
 def test_a_card_s_own_constants_take_the_place_of_the_fitted() -> None:

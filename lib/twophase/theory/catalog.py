@@ -43,7 +43,7 @@ _USUAL_LINKS = {
     "A100 80GB SXM": "NVLink 3",
     "A100 40GB SXM": "NVLink 3",
     "B200": "NVLink 5",
-    "GB200": "NVLink 5, rack",
+    "GB200": "NVLink 5",
     "L40S": "PCIe 4",
     "RTX 4090": "PCIe 4",
     "RTX 5090": "PCIe 5",
@@ -53,6 +53,11 @@ _USUAL_LINKS = {
     "TPU v5e, worked": "TPU v5e ICI",
     "TPU v5p": "TPU v5p ICI",
 }
+
+
+# Joined by their usual link, where that is not what the link usually joins: NVIDIA GB200 NVL72 data
+# sheet (130 TB/s of NVLink over 72 GPUs).
+_USUAL_CHIPS = {"GB200": 72}
 
 
 def model(name: str) -> Architecture:
@@ -90,7 +95,7 @@ def _find(name: str, known: Iterable[str], kind: str) -> str:
 def usual_chips(chip: Hardware) -> int | None:
     """How many of these chips their usual link joins; None if the catalog does not know."""
     name = _USUAL_LINKS.get(chip.name)
-    return LINKS[name].usual_chips if name is not None else None
+    return _USUAL_CHIPS.get(chip.name) or (LINKS[name].usual_chips if name is not None else None)
 
 
 def usual_link(chip: Hardware) -> Link:

@@ -132,14 +132,6 @@ LINKS = (
         date="2024-10",
     ),
     Link(
-        name="NVLink 5, rack",
-        sent_bytes_per_s=900e9,
-        hop_s=0.6e-6,
-        usual_chips=72,
-        source=f"130 TB/s of both directions over 72 GPUs: NVIDIA GB200 NVL72 data sheet; {_NCCL}",
-        date="2025-03",
-    ),
-    Link(
         name="PCIe 4",
         sent_bytes_per_s=32e9,
         hop_s=1e-6,

@@ -1,5 +1,6 @@
 """What a plan takes for granted, and what a person should look at twice, in sentences."""
 
+from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
 from twophase.theory.expected import fitted, in_several_machines, kind, overheads
@@ -192,6 +193,8 @@ def _of_layout(d: ShardedDeployment) -> list[str]:
             f"{w.batch:,} sequences are no multiple of {each:,}: some chips wait for others"
         )
     most = d.link.usual_chips
+    if catalog.usual_chips(d.chip) and d.link == catalog.usual_link(d.chip):
+        most = catalog.usual_chips(d.chip)
     if most is not None and w.n_chips > most:
         lines.append(
             f"{d.link.name} usually joins {most} chips of one machine, not {w.n_chips:,}; between"
