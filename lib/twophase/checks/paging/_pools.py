@@ -85,6 +85,7 @@ def fixed() -> dict[str, Situation]:
         "texts of 33 tokens, dear": ([33] * 300, [8, 16, 32, 64], pool(**dear)),
         "a step that takes long": (short, SIZES, pool(other_s=1.0)),
         "a step that takes no time": (short, SIZES, pool(other_s=0.0)),
+        "room for many more, look-ups dear": ([1] * 64, [1, 256], pool(block_s=1e-3, other_s=1e-2)),
         "one size": (short, [64], pool()),
         "one text": ([100], SIZES, pool()),
         "one token": ([1], SIZES, pool(other_s=0.0)),

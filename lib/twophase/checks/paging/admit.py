@@ -47,6 +47,13 @@ _add(
     "The watermark is a share of the whole pool, not of what happens to be free.",
 )
 _add(
+    "a_percent_as_a_float",
+    {"n_blocks * percent // 100": "int(n_blocks * (percent / 100))"},
+    "a share, where 0.29 * 100 is 28.999999999999996",
+    "You round a float down: 0.29 times 100 is a little less than 29. Multiply the ints first, then"
+    " divide by 100 with //.",
+)
+_add(
     "at_the_watermark_refused",
     {"elif n_free - needed < watermark": "elif n_free - needed <= watermark"},
     "plausible",
@@ -125,6 +132,8 @@ def cases(rng: random.Random) -> list[Case]:
         "half a block of watermark": ([20], 5, 5, 4, 10),
         "everything is watermark": ([1, 1], 10, 10, 4, 100),
         "half of a thousand blocks": ([1992, 4, 4, 4], 1000, 1000, 4, 50),
+        "29 percent of 100 blocks": ([285, 284, 1], 100, 100, 4, 29),
+        "58 percent of 50 blocks": ([84], 49, 50, 4, 58),
         "nobody waits": ([], 5, 10, 4, 20),
         "blocks of one token": ([3, 2, 1], 6, 10, 1, 10),
         "blocks of three": ([3, 4, 1], 8, 10, 3, 10),

@@ -108,6 +108,23 @@ _add(
     " torch.softmax does.",
 )
 _add(
+    "scores_in_float32",
+    {"weights = scores.softmax(-1)": "weights = scores.float().softmax(-1).to(q.dtype)"},
+    "a softmax “in fp32”, written for half precision",
+    "You compute scores of float64 in float32: large ones that lie close together become the same."
+    " Compute in the dtype of q.",
+)
+_add(
+    "a_finite_mask",
+    {
+        "[:n, head]": "[:, head].nan_to_num(0)",
+        "        weights = scores": "        scores[:, n:] = -1e4\n        weights = scores",
+    },
+    "a mask of −10,000 in place of −∞",
+    "You mask with a large negative number. Scores may be lower than any number that you choose:"
+    " leave the empty places out, or mask with -inf.",
+)
+_add(
     "in_float32",
     {"    return out": "    return out.float()"},
     "plausible",
@@ -139,10 +156,22 @@ def made(
     return q, keys, values, tables, lengths
 
 
+def low(r: random.Random) -> tuple[Tensor, Tensor, Tensor, list[list[int]], list[int]]:
+    """Scores all far below zero: some −10 billion."""
+    q, keys, *others = made(r, (2, 1, 4, 4, 8), [[6, 1], [4]], [7, 2], scale=1e10)
+    return q.abs(), -keys.abs(), *others  # type: ignore[return-value]
+
+
+def close(r: random.Random) -> tuple[Tensor, Tensor, Tensor, list[list[int]], list[int]]:
+    """Scores in float64 of some 10 million, ones apart: float32 cannot tell them."""
+    q, keys, *others = made(r, (2, 1, 4, 4, 8), [[6, 1], [4]], [7, 2], dtype="float64")
+    return q, keys + 1e8, *others  # type: ignore[return-value]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Lengths that are multiples of the block and their neighbours; blocks in no order, shared,
-    reserved; equal heads, groups, one KV head; NaN and numbers where nothing lies; large scores;
-    float64; a sequence, a batch and a block past every constant."""
+    reserved; equal heads, groups, one KV head; NaN and numbers where nothing lies; scores large,
+    far below zero, close together; float64; a sequence, a batch and a block past every constant."""
     long, many, r = past(2048), past(256), random.Random(16)
     small = (2, 1, 4, 4, 8)
     fixed: dict[str, tuple[Sizes, list[list[int]], list[int], dict[str, object]]] = {
@@ -187,6 +216,8 @@ def cases(rng: random.Random) -> list[Case]:
         fresh.append(((K * rng.randrange(1, 4), K, 4, size, 100), tables, lengths))
     return [
         *(Case(name, made(r, *args, **how)) for name, (*args, how) in fixed.items()),  # type: ignore[arg-type]
+        Case("scores far below zero", low(r)),
+        Case("large scores close together, float64", close(r)),
         *(Case(f"fresh {i + 1}", made(rng, *args), public=i < 1) for i, args in enumerate(fresh)),
     ]
 

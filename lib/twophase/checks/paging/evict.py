@@ -167,6 +167,10 @@ def cases(rng: random.Random) -> list[Case]:
         "the oldest has the lowest id": (_blocks((2, None, 0, 9.0), (1, None, 0, 3.0)), 1),
         "equal times": (_blocks((5, None, 0, 3.0), (2, None, 0, 3.0), (9, None, 0, 3.0)), 2),
         "siblings": (_blocks((0, None, 0, 7.0), (4, 0, 0, 3.0), (3, 0, 0, 7.0)), 3),
+        "older than its last child, equal times": (
+            _blocks((9, None, 0, 1.0), (2, 9, 0, 5.0), (3, None, 0, 5.0)),
+            2,
+        ),
         "block 0 last": (_blocks((0, None, 0, 2.0), (1, None, 0, 1.0)), 2),
         "times a little apart": (_blocks((1, None, 0, 2.0**-20), (2, None, 0, 0.0)), 1),
         "before the clock's zero": (_blocks((1, None, 0, -1.0), (2, None, 0, -2.0)), 1),

@@ -110,6 +110,10 @@ def cases(rng: random.Random) -> list[Case]:
         ("blocks of one", {**base, "block_size": 1}),
         ("blocks of 12", {**base, "block_size": 12, "lengths": [13, 30, 2]}),
         ("7 billion parameters", dict(zip(base, ([2048] * 16, 16, 32, 128, 2), strict=True))),
+        (
+            "7 billion parameters, 64 sequences",
+            dict(zip(base, ([2051] * 64, 16, 32, 128, 2), strict=True)),
+        ),
         (f"{past(256)} sequences", {**base, "lengths": [3, 9] * past(256)}),
         *changed,
     ]

@@ -65,16 +65,16 @@ def _order_problem(case: Written) -> str:
     return ""
 
 
-def _expectation(case: Written) -> str:
+def _expectation(place: int, case: Written) -> str:
     """What a case that the right manager fails expects of it; empty if it passes."""
     seen = broken.found(Right, case)
     differ = [k for k in broken.EXPECTED if seen[k] != case[k]]
     if not differ:
         return ""
     others = (n for n, manager in broken.MANAGERS.items() if not broken.caught(manager, case))
-    if name := next(others, ""):
-        return f"expect a manager that {name}"
-    return f"expect {differ[0]} to be {case[differ[0]]}"
+    said = f"case {place}: a right manager does not show {differ[0]} = {case[differ[0]]}"
+    name = next(others, "")
+    return said + (f"; one that {name} does" if name else "")
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     if case.args:
         manager = broken.MANAGERS[case.args[0]]
         return {"caught": not said and any(broken.caught(manager, one) for one in written)}
-    said = said or next(filter(None, map(_expectation, written)), "")
+    said = said or next(filter(None, map(_expectation, range(1, len(written) + 1), written)), "")
     return {"the cases": said or "can be used, and a right manager passes them"}
 
 
