@@ -64,16 +64,28 @@ def test_eight_of_ten_runs_lie_in_the_range_that_is_printed(runs: list[Run]) -> 
         assert 0.78 <= inside / len(own) <= 0.9
 
 
-# Published by others, in none of the runs: gpt-fast's README (2023, one A100 at 330 W), NVIDIA's
-# NIM 1.8 benchmarks (Llama-3.3-70B, 2 x H100, fp8). Seconds per output token.
+# Published by others, in none of the runs: gpt-fast's README (2023, A100s at 330 W), NVIDIA's NIM
+# 1.8 benchmarks (Llama-3.3-70B, 2 x H100, fp8), TensorRT-LLM 0.6.1's docs/source/performance.md and
+# lmdeploy's docs/en/benchmark/a100_fp16.md (both 2023; sequences over tokens per second), a sweep
+# of vLLM 0.23 on an A100 of 40 GB (johnmusgrave.com). Seconds per output token.
+# Known to lie farther off (measured / expected): lmdeploy with Llama-2-70B on four A100s 1.4,
+# gpt-fast with it in int4 on eight 1.4, vLLM with an 8B model on an MI300X 1.6
+# (github.com/vllm-project/recipes/pull/443), MLPerf 4.1 offline with 1,024 sequences in flight 0.4.
 PUBLISHED = [
     ("llama-2-7b", "a100", "bf16", 1, 5, 200, 1, 1 / 104.9),
+    ("llama-2-7b", "a100", "bf16", 8, 5, 200, 1, 1 / 328),
+    ("llama-2-7b", "a100", "bf16", 1, 128, 2048, 16, 16 / 1011),
+    ("llama-3.1-8b", "a100-40gb", "bf16", 1, 1024, 128, 1, 1 / 75),
+    ("llama-2-7b", "h100", "fp8", 1, 128, 128, 768, 768 / 19_694),
+    ("llama-2-7b", "h100", "fp8", 1, 128, 2048, 112, 112 / 6818),
     ("llama-3.1-70b", "h100", "fp8", 2, 5000, 500, 1, 18.6e-3),
     ("llama-3.1-70b", "h100", "fp8", 2, 5000, 500, 50, 59.7e-3),
 ]
 
 
-@pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: f"{case[0]}-{case[6]}")
+@pytest.mark.parametrize(
+    "case", PUBLISHED, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}-{case[6]}"
+)
 def test_runs_that_others_published_are_within_a_quarter(case: tuple) -> None:
     model, chip, weights, n_chips, n_prompt, n_output, batch, tpot_s = case
     compute = "bf16" if weights == "bf16" else "fp8"
@@ -188,6 +200,8 @@ def test_a_plan_says_what_no_run_had(runs: list[Run]) -> None:
     assert {run.hardware for run in runs} == set(plan_notes.MEASURED_CHIPS)
     assert {run.deployment.w.compute for run in runs} == set(plan_notes.MEASURED_FORMATS)
     assert max(run.n_chips for run in runs) == plan_notes.MOST_MEASURED_CHIPS
+    longest = max(run.n_prompt for run in runs)
+    assert [max(run.concurrency for run in runs), longest] == [*plan_notes.MOST_MEASURED.values()]
 
     def minds(chip: str, **asked: object) -> str:
         w = Workload(batch=1, context=1000, n_output=100, **asked)  # type: ignore[arg-type]
@@ -197,3 +211,6 @@ def test_a_plan_says_what_no_run_had(runs: list[Run]) -> None:
     assert "had chips like the RTX 4090 or products in bf16" in minds("rtx 4090")
     assert "had products in bf16" in minds("h100")
     assert "no run" not in minds("h100", weights="fp8", compute="fp8")
+    w = Workload(batch=513, context=9000, weights="fp8", kv="fp8", compute="fp8", n_chips=8)
+    plan = plan_deployment(catalog.model("llama-3-8b"), catalog.hardware("h200"), w)
+    assert "had 513 sequences in flight or 9,000 prompt tokens" in " ".join(plan.warnings)

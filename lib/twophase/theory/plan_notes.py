@@ -12,6 +12,7 @@ LITTLE_LEFT = 0.05
 MEASURED_CHIPS = ("H100 SXM", "H200 SXM", "B200")  # of the runs: a test compares
 MEASURED_FORMATS = ("fp8", "fp4")
 MOST_MEASURED_CHIPS = 64
+MOST_MEASURED = {"sequences in flight": 512, "prompt tokens": 8192}
 LAYOUTS = {
     "tensor": "heads, MLP columns and vocabulary divided, norms on every chip, caches by KV head",
     "batch-split": "heads, MLP columns and vocabulary divided evenly, caches by sequence",
@@ -171,6 +172,9 @@ def _beyond_the_runs(d: Deployment) -> list[str]:
         other.append(f"products in {d.w.compute}")
     if d.w.n_chips > MOST_MEASURED_CHIPS:
         other.append(f"{d.w.n_chips:,} chips")
+    for (name, most), asked in zip(MOST_MEASURED.items(), (d.w.batch, d.w.prompt), strict=True):
+        if asked > most:
+            other.append(f"{asked:,} {name}")
     if not other:
         return []
     return [f"no run that the expected times are fitted to had {' or '.join(other)}"]
