@@ -50,3 +50,18 @@ def test_a_shortened_figure_keeps_its_texts_its_places_and_what_is_asked_for() -
         '<use href="#f1-m1" x="68.63" y="-0.1235"/></g><text x="10">0.123456</text>'
         '<clipPath id="f1-c"/></svg>'
     )
+
+
+def test_marks_of_one_style_say_it_once_and_others_for_themselves() -> None:
+    def group(*styles: str) -> str:
+        marks = (f'<use href="#m" x="{x}" style="{style}"/>' for x, style in enumerate(styles))
+        return f'<g clip-path="url(#c)">{"".join(marks)}</g>'
+
+    once = (
+        '<g clip-path="url(#c)" style="fill:red"><use href="#m" x="0"/><use href="#m" x="1"/></g>'
+    )
+    assert book_figures.shortened(group("fill:red", "fill:red")) == once
+    for kept in (group("fill:red"), group("fill:red", "fill:blue")):
+        assert book_figures.shortened(kept) == kept
+    own = group("fill:red", "fill:red").replace("<g ", '<g style="stroke:blue" ')
+    assert book_figures.shortened(own) == own

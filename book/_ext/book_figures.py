@@ -33,6 +33,10 @@ COLORS = {
 LONG = re.compile(r"-?\b\d{1,3}\.\d{2,}(?![\d.])")
 ON_A_PHONE = {"Left": "Above", "Right": "Below", "left": "above", "right": "below"}
 SIDES = re.compile(r"\b(Left|Right)(?=:)|(?<=\()(left|right)(?=\))")
+# marks of one style, one after the other, alone in a group
+MARKS = re.compile(
+    r'<g((?: [^>]*)?)>(<use [^>]*? style="([^"]*)"/>(?:<use [^>]*? style="\3"/>)+)</g>'
+)
 NARROW = re.compile(r'<metadata id="twophase-narrow">(.*?)</metadata>', re.S)
 NO_ALT = (
     "this picture has no alt text: for a cell add `mystnb: {image: {alt: ...}}` to its metadata,"
@@ -62,7 +66,8 @@ def inline(svg: str, alt: str, key: str, css_class: str) -> str:
 
 def shortened(svg: str) -> str:
     """What matplotlib wrote, in half as many characters: four digits of a number (a tenth of a
-    pixel), no names that nothing asks for, no turns by 0 degrees, no groups without a meaning."""
+    pixel), no names that nothing asks for, no turns by 0 degrees, no groups without a meaning, a
+    style that all marks of a group have said once."""
     svg = svg.replace("font-family: var(--tp-ui); ", "").replace("; font-family: var(--tp-ui)", "")
     svg = svg.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace(
         "xlink:href", "href"
@@ -77,7 +82,16 @@ def shortened(svg: str) -> str:
     )
     svg = re.sub(r'(?<=style=")[^"]*', lambda m: re.sub(r"([:;]) ", r"\1", m[0]), svg)
     svg = re.sub(r">\s*\n\s*<", "><", svg).replace("<defs></defs>", "")
+    svg = MARKS.sub(_styled_once, svg)
     return _without_plain_groups(svg)
+
+
+def _styled_once(group: re.Match[str]) -> str:
+    """The group with the style of its marks, unless it has one of its own."""
+    says, marks, style = group.groups()
+    if "style=" in says:
+        return group[0]
+    return f'<g{says} style="{style}">' + marks.replace(f' style="{style}"', "") + "</g>"
 
 
 def _without_plain_groups(svg: str) -> str:
