@@ -191,6 +191,7 @@ CHARTS: dict[str, Made] = {
     "all begin at once": as_chart("A A A", "B . .", "C C ."),
     "idle, and a pause": as_chart("A . B A", "C C C C"),
     "R1 and R10 are two": as_chart("R1 R1 R2 R11", "R10 R1x R10x R12"),
+    "a blank is a name, too": ([["A", " "], ["B", "B"]], {"A": 1, " ": 1, "B": 2}),
     "one step for everybody": as_chart("A B C D", "E F G ."),
 }
 
