@@ -108,6 +108,10 @@ def test_pieces_never_meet_and_gaps_are_what_is_left(seed: int, buddy: bool) -> 
         (lambda: Job(3, 4, 3), "most_output is a whole number of at least 4"),
         (lambda: occupy([Job(9, 1, 1)], Pages(8, 4), 8), "job 0 does not fit"),
         (lambda: Pages(8, 4, watermark=-1), "watermark"),
+        (lambda: Pages(10, 4), "10 places are no whole number of blocks of 4"),
+        (lambda: occupy([Job(2, 5, 5)], OnePiece(FirstFit(8), lambda job: 4), 8), "6 places asks"),
+        (lambda: FirstFit(8).free(3), "sequence 3 has no piece"),
+        (lambda: Buddy(8).allocate(0, 0), "number of tokens is a whole number of at least 1"),
         (lambda: least_blocks([[1]], 0), "at least 1 place"),
     ],
 )

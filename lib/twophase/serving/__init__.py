@@ -3,7 +3,7 @@ them (`Engine`). `LLM` is the short way in.
 
 A request's life, in eight steps: it arrives (`Engine.add`) and is checked; it waits in the
 scheduler's queue; it is admitted when a seat and blocks are free, and finds how much of its
-prompt others have left (`BlockManager.match`); its prompt is read in chunks (prefill); each
+prompt others have left (`BlockManager.find`); its prompt is read in chunks (prefill); each
 further step appends one token, and a block now and then; when blocks run out it may be
 preempted and come back; it forks where several answers are wanted; it finishes, and its
 blocks are free again.

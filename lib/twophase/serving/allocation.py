@@ -34,18 +34,28 @@ class FirstFit:
         """Places that a piece for n tokens takes."""
         return n
 
+    def first_place(self, start: int, size: int) -> int:
+        """Where a piece of this size may begin, from `start` on: anywhere."""
+        return start
+
     def allocate(self, seq: int, n: int) -> bool:
-        """Take a piece for n tokens, if there is a gap for it; whether there was."""
+        """Take a piece for n tokens, in the first gap that has room for it; whether there was one.
+        ValueError for a sequence that has a piece, or n below 1."""
+        whole("the number of tokens", n, 1)
         if seq in self.pieces:
             raise ValueError(f"sequence {seq} has a piece: free it before it is allocated again.")
+        size = self.takes(n)
         for start, length in self.gaps:
-            if length >= n:
-                self.pieces[seq] = start, n
+            first = self.first_place(start, size)
+            if first + size <= start + length:
+                self.pieces[seq] = first, size
                 return True
         return False
 
     def free(self, seq: int) -> None:
-        """Give a sequence's piece back."""
+        """Give a sequence's piece back. ValueError if it has none."""
+        if seq not in self.pieces:
+            raise ValueError(f"sequence {seq} has no piece: allocate one first.")
         del self.pieces[seq]
 
     def compact(self) -> int:
@@ -73,17 +83,9 @@ class Buddy(FirstFit):
         """The power of two that holds n tokens."""
         return 1 << (n - 1).bit_length()
 
-    def allocate(self, seq: int, n: int) -> bool:
-        """Take such a piece, in the first gap that has one at a multiple of its length."""
-        if seq in self.pieces:
-            raise ValueError(f"sequence {seq} has a piece: free it before it is allocated again.")
-        size = self.takes(n)
-        for start, length in self.gaps:
-            first = -(-start // size) * size
-            if first + size <= start + length:
-                self.pieces[seq] = first, size
-                return True
-        return False
+    def first_place(self, start: int, size: int) -> int:
+        """The next multiple of the size."""
+        return -(-start // size) * size
 
     def compact(self) -> int:
         """ValueError: pieces of a buddy allocator stay where they are."""

@@ -184,28 +184,37 @@ class BlockManager:
             raise ValueError(f"sequence {seq} has no blocks: allocate some first.")
         return self.tables[seq]
 
-    def compact(self) -> list[Copy]:
-        """Bring what is held to the blocks with the lowest numbers: copies, to be made in this
-        order. What was remembered in a block that is copied to is forgotten.
+    def compact(self, copy: Callable[[int, int], None] | None = None) -> list[Copy]:
+        """Bring what is held to the blocks with the lowest numbers: copies, made in this order by
+        `copy(source, target)`, or to be made by the caller. What was remembered in a block that is
+        copied to is forgotten.
 
         A pool that is to shrink needs this. Nobody else does: one free block is as good as another.
         """
         n_held = self.n_blocks - self.n_free
         holes = [block for block in range(n_held) if not self.ref_count[block]]
         high = [block for block in range(n_held, self.n_blocks) if self.ref_count[block]]
-        copies = list(zip(high, holes, strict=True))
-        for source, target in copies:
-            self._forget(target)
-            if source in self.index:
-                self.index.rename(source, target)
-            self.ref_count[target], self.ref_count[source] = self.ref_count[source], 0
-            self.hits[target], self.hits[source] = self.hits[source], 0
-            del self._free[target]
-            self._put_first(source)
-        moved = dict(copies)
-        for table in self.tables.values():
-            table[:] = [moved.get(block, block) for block in table]
-        return copies
+        moved: dict[int, int] = {}
+        try:
+            for source, target in zip(high, holes, strict=True):
+                self._forget(target)
+                if copy is not None:  # first: who is interrupted here finds all where it was
+                    copy(source, target)
+                self._move(source, target)
+                moved[source] = target
+        finally:
+            for table in self.tables.values():
+                table[:] = [moved.get(block, block) for block in table]
+        return list(moved.items())
+
+    def _move(self, source: int, target: int) -> None:
+        """What is known and counted of a block that is held is of a free one from now on."""
+        if source in self.index:
+            self.index.rename(source, target)
+        self.ref_count[target], self.ref_count[source] = self.ref_count[source], 0
+        self.hits[target], self.hits[source] = self.hits[source], 0
+        del self._free[target]
+        self._put_first(source)
 
     def _take(self) -> int:
         block = next(iter(self._free))

@@ -15,10 +15,10 @@ class EngineConfig:
     `n_blocks` blocks of `block_size` tokens; at most `max_seqs` sequences run at once, and a pass
     reads at most `max_batched_tokens` tokens. `chunked_prefill`: prompts may be cut to fit that
     budget; without, a longer one has a pass to itself. `prefix_caching`: blocks are shared by
-    prompts that begin alike, `prefix_index`: found by "hash", full blocks, or in a "radix" tree, to
-    the last token. `reserve`: take all blocks that a request may need when it is
-    admitted, as a contiguous cache does. `preemption`: "recompute" reads a sequence again that had
-    to give way, "swap" keeps its blocks elsewhere. `batch_invariant`: each token in calls of its
+    prompts that begin alike, `prefix_index` says how: by "hash", full blocks, or in a "radix" tree,
+    to the last token. `reserve`: take all blocks that a request may need when it is admitted, as a
+    contiguous cache does. `preemption`: "recompute" reads a sequence again that had to give way,
+    "swap" keeps its blocks elsewhere. `batch_invariant`: each token in calls of its
     own, so that an answer's bits do not depend on its company. `free_windows`: layers with a window
     have blocks of their own, and give back what lies behind it; no prefix is shared then.
     ValueError for what is out of range.

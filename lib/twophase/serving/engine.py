@@ -4,6 +4,7 @@ It knows no time but what `clock` says. A clock that a test or a simulation move
 engine reproducible; the default is that of the machine, from the moment the engine was made.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,14 +16,13 @@ from twophase.kernels.sampling import sample
 from twophase.measure.events import EventLog
 from twophase.models.transformer import Transformer
 from twophase.serving.config import EngineConfig
-from twophase.serving.model_runner import ModelRunner
 from twophase.serving.moves import Aside, carry_out
 from twophase.serving.notes import note_schedule
 from twophase.serving.policy import Policy
-from twophase.serving.request import Request, SamplingParams, Status, check_prompt
+from twophase.serving.request import Request, SamplingParams, Status, check_positions, check_prompt
 from twophase.serving.runner import Runner
-from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler
-from twophase.serving.window_blocks import Room, plain_blocks, room_for
+from twophase.serving.scheduler import Scheduled, Scheduler
+from twophase.serving.start import runner_and_room
 
 IDLE_S = 0.001
 
@@ -31,8 +31,8 @@ class Engine:
     """Serves requests that may come at any time.
 
     `model`: a Transformer, or whoever else runs passes (`Runner`). `log`: events of
-    `measure.events`, if one is given. Raises ValueError for prefix caching on a model with states,
-    whose past is in no block.
+    `measure.events`, if one is given. Raises ValueError for a policy that lacks a decision, and for
+    prefix caching on a model with states, whose past is in no block.
     """
 
     def __init__(
@@ -45,24 +45,7 @@ class Engine:
         clock: Callable[[], float] | None = None,
     ) -> None:
         c = self.config = config or EngineConfig()
-        room = Room(plain_blocks(c))
-        if isinstance(model, Transformer):
-            room = room_for(c, model.config)
-            model = ModelRunner(
-                model,
-                c.n_blocks,
-                c.block_size,
-                c.max_seqs,
-                batch_invariant=c.batch_invariant,
-                window_blocks=room.windows.n_blocks if room.windows else 0,
-            )
-        self.runner: Runner = model
-        if c.prefix_caching and self.runner.has_states:
-            raise ValueError(
-                "layers of this model keep a state, which no block holds: a shared prefix would"
-                " leave it empty. Take prefix_caching=False."
-            )
-        self.blocks, self.windows = room
+        self.runner, (self.blocks, self.windows) = runner_and_room(model, c)
         self.scheduler = Scheduler(c, self.blocks, policy, self.windows)
         self.log, self.clock = log, clock or _since_now()
         self.requests: dict[int, Request] = {}
@@ -87,23 +70,14 @@ class Engine:
         """
         params = params or SamplingParams()
         tokens = check_prompt(prompt, self.runner.V)
-        table = self.runner.most_positions
-        if table and len(tokens) + params.max_tokens > table:
-            raise ValueError(
-                f"this model has learned {table} positions: a prompt of {len(tokens)} tokens leaves"
-                f" room for {max(0, table - len(tokens))}, not {params.max_tokens}."
-            )
-        request = self._new_request(
-            tokens, params, self.clock() if arrival_s is None else arrival_s
-        )
+        arrival_s = self.clock() if arrival_s is None else arrival_s
+        if not math.isfinite(arrival_s):
+            raise ValueError(f"a request arrives at a time, in seconds; got {arrival_s}.")
+        self._check(tokens, params)
+        request = self._new_request(tokens, params, arrival_s)
         request.n_forks = params.n - 1
         if params.max_tokens:
-            try:
-                self.scheduler.add(request)
-            except ValueError:  # it was never here
-                del self.requests[request.id]
-                self._next_id = request.id
-                raise
+            self.scheduler.add(request)
         for i in range(1, params.n):
             self._new_request(tokens, _seeded(params, i), request.arrival_s, request.id)
         self._note("arrive", request=request.id, n_prompt=len(tokens), answers=params.n)
@@ -111,6 +85,12 @@ class Engine:
             if not params.max_tokens:
                 self._finish(self.requests[answer], "length")
         return request.id
+
+    def _check(self, prompt: tuple[int, ...], params: SamplingParams) -> None:
+        """ValueError for more than the model has positions for, or the pools blocks."""
+        check_positions(len(prompt), params.max_tokens, self.runner.most_positions)
+        if params.max_tokens:
+            self.scheduler.check(Request(self._next_id, prompt, params))
 
     def _new_request(
         self,
@@ -141,11 +121,8 @@ class Engine:
         try:
             made = self.scheduler.schedule(self.clock())
         except BaseException:  # a policy raised: moves are lost, and nobody's blocks are sure
-            waiting, running = (
-                list(self.scheduler.waiting),
-                dict.fromkeys(self.scheduler.running, 0),
-            )
-            self._start_over(Scheduled(running, preempted=waiting))
+            running = dict.fromkeys(self.scheduler.running, 0)
+            self._start_over(Scheduled(running, preempted=list(self.scheduler.waiting)))
             raise
         if self.log is not None:
             note_schedule(self.log, made, self.scheduler)
@@ -156,20 +133,27 @@ class Engine:
             self._start_over(made)
             raise
         now_s = self.clock()
+        self._computed(made)
+        try:
+            ended = self._draw_all(logits, now_s)
+        except BaseException:  # logits that are no numbers: whoever got no token reads again
+            ended = [one for one in self.scheduler.running if one.finish_reason]
+            undrawn = [one for one in self.scheduler.running if not one.n_missing]
+            self._start_over(Scheduled(dict.fromkeys(undrawn, 0)))
+            raise
+        finally:
+            for request in ended:
+                self._finish(request)
+        return ended
+
+    def _computed(self, made: Scheduled) -> None:
+        """The pass is over: its tokens are in the cache."""
         for request, n in made.n_new.items():
             request.n_computed += n
             for manager in self.scheduler.managers:
                 manager.pass_over(request.id, request.n_computed)
             if request.n_computed % self.config.block_size < n:  # a block is full
                 self._remember(request)
-        ended = []
-        for request, row in logits.items():
-            for one in self._answers(request):
-                if self._draw(one, row, now_s):
-                    ended.append(one)
-        for request in ended:
-            self._finish(request)
-        return ended
 
     def run(self) -> list[Request]:
         """Step until nobody waits or runs; all requests, in the order of their numbers."""
@@ -181,16 +165,25 @@ class Engine:
 
     def fork(self, request_id: int, params: SamplingParams | None = None) -> int:
         """A second sequence that goes on from where a running one stands, and its number: it has
-        the same tokens and blocks, and parts with the next one. ValueError if the first does not
-        run, or there is no seat."""
+        the same tokens and blocks, and parts with the next one. `params.max_tokens` counts those
+        that it has.
+
+        ValueError if the first does not decode, there is no seat, or the second would have nothing
+        to say or no room. KeyError for a number that was never given.
+        """
         parent = self.requests[request_id]
+        params = replace(parent.params, n=1) if params is None else params
         if parent.status is not Status.RUNNING or parent.n_missing != 1:
             raise ValueError(f"request {request_id} is not decoding: only a running one can fork.")
         if self.scheduler.seats_taken >= self.config.max_seqs:
             raise ValueError(f"all {self.config.max_seqs} seats are taken.")
-        child = self._new_request(
-            parent.prompt, params or parent.params, parent.arrival_s, parent.id
-        )
+        if params.n > 1 or params.max_tokens <= len(parent.tokens):
+            raise ValueError(
+                f"a fork is one answer, of more than the {len(parent.tokens)} tokens that request"
+                f" {request_id} has; got n={params.n}, max_tokens={params.max_tokens}."
+            )
+        self._check(parent.prompt, params)
+        child = self._new_request(parent.prompt, params, parent.arrival_s, parent.id)
         child.tokens, child.times_s = list(parent.tokens), list(parent.times_s)
         self._split(parent, child)
         return child.id
@@ -215,6 +208,16 @@ class Engine:
             self._split(request, child)
         return [request, *going]
 
+    def _draw_all(self, logits: dict[Request, torch.Tensor], now_s: float) -> list[Request]:
+        """Draw a token for each of these and the answers that part from them; those that have
+        ended."""
+        return [
+            one
+            for request, row in logits.items()
+            for one in self._answers(request)
+            if self._draw(one, row, now_s)
+        ]
+
     def _draw(self, request: Request, logits: torch.Tensor, now_s: float) -> bool:
         """Draw a request's next token; whether it was the last."""
         p = request.params
@@ -237,6 +240,7 @@ class Engine:
             self.runner.unseat(request.id)
         for request in reversed(made.n_new):
             self.scheduler.requeue(request)
+            self._aside.pop(request, None)  # it was to come back, and did not
         for request in set(self.scheduler.saved) - set(self._aside):
             del self.scheduler.saved[request]  # nobody has put it aside
 
@@ -248,12 +252,11 @@ class Engine:
 
     def compact(self) -> int:
         """Bring what is held to the blocks with the lowest numbers; how many were copied."""
-        copies = [CopyBlock(*copy) for copy in self.blocks.compact()]
+        copies = self.blocks.compact(self.runner.copy_block)
         if self.windows is not None:
-            copies += [CopyBlock(*copy, windowed=True) for copy in self.windows.compact()]
-        carry_out(self.runner, copies, self._aside)
-        for copy in copies:
-            self._note("copy_block", source=copy.source, target=copy.target)
+            copies += self.windows.compact(self.runner.copy_window_block)
+        for source, target in copies:
+            self._note("copy_block", source=source, target=target)
         return len(copies)
 
     def _finish(self, request: Request, reason: str | None = None) -> None:
@@ -273,7 +276,8 @@ class Engine:
         for heir in (self.requests[i] for i in range(request.id + 1, last + 1)):
             if heir.status is not Status.FINISHED:
                 heir.n_forks = last - heir.id
-                self.scheduler.waiting.append(heir)
+                waiting = self.scheduler.waiting  # its place, or the first if its prompt was read
+                waiting.insert(waiting.index(request) if request in waiting else 0, heir)
                 return
 
     def _note(self, kind: str, **fields: Any) -> None:

@@ -58,6 +58,7 @@ class Room(Protocol):
 
 class OnePiece:
     """All that a job may need, side by side, when it begins: `asks(job)` places of `pieces`.
+    ValueError for a job that needs more than was asked.
 
     `compacting`: where there are places enough and no gap, all pieces are moved together first;
     `moved` counts the places, `compactions` how often.
@@ -76,6 +77,8 @@ class OnePiece:
     def begin(self, seq: int, job: Job, length: int) -> bool:
         """One piece, if there is a gap for it, or can be made."""
         n = self.asks(job)
+        if n < job.longest:
+            raise ValueError(f"a job of {job.longest} places asks for {n}, and could never end.")
         if self.pieces.allocate(seq, n):
             return True
         if self.compacting and n <= self.pieces.n_free:
@@ -106,10 +109,12 @@ class Pages:
     """Blocks for the tokens there are, and one more whenever the last is full.
 
     `watermark`: blocks that stay free when a sequence begins, for those that grow (unless it is the
-    only one).
+    only one). ValueError for places that are no whole number of blocks.
     """
 
     def __init__(self, n_places: int, block_size: int, watermark: int = 0) -> None:
+        if n_places % whole("the block size", block_size, 1):
+            raise ValueError(f"{n_places} places are no whole number of blocks of {block_size}.")
         self.blocks = BlockManager(n_places // block_size, block_size)
         self.watermark = whole("the watermark", watermark, 0)
 
@@ -172,11 +177,15 @@ class Occupancy:
 
     @property
     def mean_running(self) -> float:
-        """Sequences that run at a step."""
+        """Sequences that run at a step; NaN where nobody ever waited."""
+        if not self.steps:
+            return float("nan")
         return self.running / self.steps
 
     def share(self, kind: str) -> float:
-        """The share of all places that is of a kind."""
+        """The share of all places that is of a kind; NaN where nobody ever waited."""
+        if not self.steps:
+            return float("nan")
         count: int = getattr(self, kind)
         return count / (self.steps * self.n_places)
 

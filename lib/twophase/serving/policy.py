@@ -3,11 +3,13 @@
 A policy of one's own is a class with these three methods; it sees requests and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from twophase.serving.request import Request
+
+METHODS = ("order", "may_admit", "victim")
 
 
 class Policy(Protocol):
@@ -66,9 +68,16 @@ class StaticBatching(ContinuousBatching):
 
 @dataclass
 class DynamicBatching(StaticBatching):
-    """Static batches that wait until they are full, or `patience_s` after the first arrival."""
+    """Static batches that wait until they are full, or `patience_s` after the first arrival.
+    ValueError for a patience below 0."""
 
     patience_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.patience_s, int | float) or not self.patience_s >= 0:
+            raise ValueError(
+                f"a patience is a number of seconds from 0 on; got {self.patience_s!r}."
+            )
 
     def may_admit(
         self, waiting: Sequence[Request], running: Sequence[Request], seats: int, now_s: float
@@ -79,3 +88,53 @@ class DynamicBatching(StaticBatching):
             return False
         first = min(request.arrival_s for request in there)
         return len(there) >= seats or now_s - first >= self.patience_s
+
+
+def check_policy(policy: Policy) -> Policy:
+    """The policy. ValueError for what is none: better now than when the blocks run out."""
+    if isinstance(policy, type):
+        raise ValueError(f"a policy is an object, not its class: write {policy.__name__}().")
+    if lacks := [name for name in METHODS if not callable(getattr(policy, name, None))]:
+        raise ValueError(
+            f"a policy has the methods {', '.join(METHODS)}; {policy!r} lacks {', '.join(lacks)}."
+        )
+    return policy
+
+
+def asked_to_admit(
+    policy: Policy,
+    waiting: Sequence[Request],
+    running: Sequence[Request],
+    seats: int,
+    now_s: float,
+) -> bool:
+    """What a policy's `may_admit` says. ValueError for None, after which all would wait for
+    ever."""
+    says = policy.may_admit(waiting, running, seats, now_s)
+    if says is None:
+        raise ValueError("a policy's may_admit gives True or False; got None: a return is missing.")
+    return bool(says)
+
+
+def ordered(policy: Policy, waiting: Sequence[Request]) -> list[Request]:
+    """What a policy's `order` says. ValueError for others than those that wait, and for one that
+    is named twice."""
+    says: object = policy.order(waiting)
+    order = list(says) if isinstance(says, Iterable) else None
+    there, numbers = set(map(id, waiting)), list(map(id, order or ()))  # who knows what was given
+    if order is None or not there.issuperset(numbers):
+        raise ValueError(
+            f"a policy orders those that wait, {named(waiting)}; got {named(order or says)}."
+        )
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"a policy orders those that wait, each once at most; got {named(order)}.")
+    return order
+
+
+def named(what: object) -> str:
+    """Requests by their numbers, since all of what they hold is no sentence; others as they are."""
+    if isinstance(what, Request):
+        return f"request {what.id}"
+    if isinstance(what, list | tuple):
+        return f"[{', '.join(map(named, what))}]"
+    return repr(what)

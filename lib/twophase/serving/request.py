@@ -141,3 +141,12 @@ def check_prompt(prompt: Sequence[int], vocabulary: int) -> tuple[int, ...]:
     if bad := [t for t in prompt if not 0 <= t < vocabulary]:
         raise ValueError(f"token {bad[0]} is outside the vocabulary of {vocabulary}.")
     return tuple(int(t) for t in prompt)
+
+
+def check_positions(n_prompt: int, n_new: int, most: int) -> None:
+    """ValueError for more tokens than a model has learned positions for; 0: as many as come."""
+    if most and n_prompt + n_new > most:
+        raise ValueError(
+            f"this model has learned {most} positions: a prompt of {n_prompt} tokens leaves room"
+            f" for {max(0, most - n_prompt)}, not {n_new}."
+        )

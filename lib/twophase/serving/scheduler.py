@@ -1,8 +1,8 @@
 """Who reads how many tokens in the next pass (Yu et al., 2022, Orca; chunked prefill: Agrawal et
 al., 2024, Sarathi-Serve, arXiv 2403.02310).
 
-Before each pass: those that run go first, one token each if they decode; what is left of the
-budget goes to prompts, in chunks, and to whoever waits. When blocks run out, somebody gives way.
+Before each pass: those that decode go first, one token each; what is left of the budget goes to
+prompts, in chunks, and to whoever waits. When blocks run out, somebody gives way.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from twophase.serving.block_manager import BlockManager
 from twophase.serving.config import EngineConfig
-from twophase.serving.policy import ContinuousBatching, Policy
+from twophase.serving.policy import (
+    ContinuousBatching,
+    Policy,
+    asked_to_admit,
+    check_policy,
+    named,
+    ordered,
+)
 from twophase.serving.prefixes import Found
 from twophase.serving.request import Request, Status
 
@@ -69,13 +76,13 @@ class Scheduler:
     ) -> None:
         self.config, self.blocks, self.windows = config, blocks, windows
         self.managers = [blocks] if windows is None else [blocks, windows]
-        self.policy: Policy = ContinuousBatching() if policy is None else policy
+        self.policy: Policy = ContinuousBatching() if policy is None else check_policy(policy)
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.saved: dict[Request, int] = {}  # tokens that were put aside by a swap
 
-    def add(self, request: Request) -> None:
-        """Queue a request. ValueError for one that could never run."""
+    def check(self, request: Request) -> None:
+        """ValueError for a request that could never run."""
         longest = request.longest
         chunk = self.config.max_batched_tokens if self.config.chunked_prefill else longest
         for manager in self.managers:
@@ -91,13 +98,16 @@ class Scheduler:
                 f"{request.params.n} answers need as many seats, and there are"
                 f" {self.config.max_seqs}: ask in parts, or raise max_seqs."
             )
+
+    def add(self, request: Request) -> None:
+        """Queue a request that `check` lets through."""
         self.waiting.append(request)
 
     def schedule(self, now_s: float) -> Scheduled:
         """The next pass; empty if nobody can run."""
         made = Scheduled()
-        for request in list(self.running):
-            self._continue(request, made)
+        for request in sorted(self.running, key=lambda one: one.n_missing > 1):
+            self._continue(request, made)  # one that was forked off may stand behind a long prompt
         if not made.preempted:
             self._admit(made, now_s)
         return made
@@ -117,7 +127,9 @@ class Scheduler:
                 return
             victim = self.policy.victim(tuple(self.running))
             if victim not in self.running:
-                raise ValueError(f"a policy's victim is one of those that run; got {victim!r}.")
+                raise ValueError(
+                    f"a policy's victim is one of those that run; got {named(victim)}."
+                )
             self._preempt(victim, made)
 
     def _can_append(self, request: Request, n: int) -> bool:
@@ -138,15 +150,12 @@ class Scheduler:
 
     def _admit(self, made: Scheduled, now_s: float) -> None:
         """Let those that wait join, in the policy's order, until one does not fit."""
-        if not self.waiting or not self.policy.may_admit(
-            tuple(self.waiting), tuple(self.running), self.config.max_seqs, now_s
-        ):
+        waiting, running = tuple(self.waiting), tuple(self.running)
+        seats = self.config.max_seqs
+        if not waiting or not asked_to_admit(self.policy, waiting, running, seats, now_s):
             return
-        order = list(self.policy.order(tuple(self.waiting)))
-        if len(set(order)) < len(order) or not set(order) <= set(self.waiting):
-            raise ValueError("a policy orders those that wait, each once at most.")
-        for request in order:
-            if self.seats_taken + request.params.n > self.config.max_seqs:
+        for request in ordered(self.policy, waiting):
+            if self.seats_taken + request.seats > seats:
                 return
             if not self._start(request, made):
                 return
@@ -160,7 +169,7 @@ class Scheduler:
         """Admit one request, if there are tokens and blocks for it."""
         saved = self.saved.get(request, 0)
         known = Found() if saved else self.blocks.find(request.all_tokens)
-        request.n_computed = request.n_shared = saved or known.n_tokens
+        request.n_computed, request.n_shared = saved or known.n_tokens, known.n_tokens
         n = self._share(request, made)
         held = request.n_computed + n
         wanted = self.blocks.wanted(held, request.longest) if self.config.reserve else held
