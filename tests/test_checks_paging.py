@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import judge
 from twophase.checks.paging import (
     _beams,
     _broken_managers,
@@ -128,7 +129,7 @@ def test_every_broken_manager_is_told_from_the_right_one_by_some_script() -> Non
         return [_seen(answer, case) for case in cases]
 
     right = shown(_manager.Right)
-    assert not any("problem" in step for seen in right for step in seen.values())
+    assert not any(step.get("problem") for seen in right for step in seen.values())
     for name, manager in _broken_managers.MANAGERS.items():
         assert shown(manager) != right, name
 
@@ -275,3 +276,24 @@ def _events(manager: _manager.Right, name: str, *args: Any) -> list[dict[str, An
     new = [{"event": "take", "block": b} for b in after if b not in before]
     new += [{"event": "release", "block": copied[0]}] if name == "append" and copied else []
     return [*new, {"event": "write", "block": after[-1]}]
+
+
+class Floats(_manager.Right):
+    """Numbers of its blocks are no ints."""
+
+    def table(self, seq: str) -> Any:
+        return [float(block) for block in self.tables[seq]]
+
+
+class Full(_manager.Right):
+    """Refuses whatever is asked."""
+
+    def allocate(self, seq: str, n_tokens: int) -> None:
+        raise ValueError("no block is free")
+
+
+@pytest.mark.parametrize(
+    ("manager", "said"), [(Floats, "its table is no list"), (Full, "['refused'] is True")]
+)
+def test_a_report_says_what_a_manager_did_that_it_should_not(manager: type, said: str) -> None:
+    assert said in judge(blocks.EXERCISE, {"BlockManager": manager}).message

@@ -95,14 +95,14 @@ def found(manager: type, case: dict[str, Any]) -> dict[str, Any]:
         seen = list(_manager.shown(handle.call, *sizes, case["ops"]).values())
     except AnswerError as e:
         return {"wrong": e.kind}
-    if any("problem" in step or step.get("lost") for step in seen):
+    if any(step.get("problem") or step.get("lost") for step in seen):
         return {"wrong": "tokens"}
-    if any(step.get("refused", True) is not True for step in seen):
+    if any(step.get("refused", True) not in (True, False) for step in seen):
         return {"wrong": "error"}
     return {
         "free": seen[-1].get("free"),
         "copies": sum(step.get("copied", False) for step in seen),
-        "refused": sum("refused" in step for step in seen),
+        "refused": sum(step.get("refused", False) for step in seen),
         "wrong": "",
         "left out": any("left out" in step for step in seen),
     }

@@ -13,6 +13,8 @@ from twophase.protocol import AnswerError
 
 Op = Sequence[Any]  # ("allocate", seq, n_tokens), ("append", seq), ("fork", parent, child), ...
 Do = Callable[..., Any]  # calls a method of a manager: do("append", "a")
+# What an operation shows: always all of it, so that a report says which is not as it should be.
+FINE = {"problem": "", "refused": False, "copied": False, "free": 0, "lost": []}
 METHODS = {"allocate": (str, int), "append": (str,), "fork": (str, str), "free": (str,)}
 
 
@@ -94,7 +96,7 @@ class Memory:
         found = outcome(lambda: self._done(op))
         raised = found.get("raised") if isinstance(found, dict) else None
         if raised is not None:
-            return {"refused": "ValueError" in raised or raised, **self.state()}
+            return {**FINE, "refused": "ValueError" in raised or raised, **self.state()}
         copied = plain(found) if name == "append" else None
         if name == "free":
             del self.texts[seq]
@@ -103,8 +105,8 @@ class Memory:
         else:
             said = self._write(seq, more[0] if name == "allocate" else 1, copied)
             if said:
-                return {"problem": said}
-        return {"copied": copied is not None, **self.state()}
+                return {**FINE, "problem": said}
+        return {**FINE, "copied": copied is not None, **self.state()}
 
     def _done(self, op: Op) -> Any:
         """What append returned; of the others nothing is wanted back, so they may return anything,
@@ -163,14 +165,14 @@ class Memory:
 
 
 def shown(do: Do, n_blocks: int, block_size: int, ops: Sequence[Op]) -> dict[str, Any]:
-    """What a new manager shows after each operation, until something cannot be used."""
-    memory, seen = Memory(do, n_blocks, block_size), {}
+    """What a new manager shows after each operation; those behind a table that cannot be used are
+    left out."""
+    memory, seen, usable = Memory(do, n_blocks, block_size), {}, True
     seen["at the start"] = memory.state()
     for i, op in enumerate(ops):
-        found = memory.apply(op)
+        found = memory.apply(op) if usable else {"left out": True}
+        usable = usable and not found.get("problem")
         seen[f"{i + 1}: {op[0]} {', '.join(map(str, op[1:]))}"] = found
-        if "problem" in found:
-            break
     return seen
 
 
