@@ -1,14 +1,17 @@
 """Model types that are counted but not run: to the parameter what transformers builds."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.catalog import hardware
-from twophase.theory.plan import plan_deployment
+from twophase.theory.plan import deployment, plan_deployment
+from twophase.theory.weight_format import read_attention, read_dtype
 from twophase.theory.workload import Workload
 
 SMALL: dict[str, Any] = {
@@ -76,6 +79,28 @@ PRINTED = [
     ("minimax_m2", 230, 10),
     ("qwen3_next", 80, 3),
 ]
+
+
+# OpenAI, gpt-oss-120b & gpt-oss-20b model card, arXiv 2508.10925, table 1: GiB of the checkpoints.
+CHECKPOINTS = [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)]
+LEFT_WIDE = ["self_attn", "mlp.router", "embed_tokens", "lm_head"]
+
+
+@pytest.mark.parametrize(("name", "gib"), CHECKPOINTS)
+@pytest.mark.parametrize("layout", [None, "tensor"])
+def test_gpt_oss_keeps_attention_wide_beside_narrow_experts(
+    name: str, gib: float, layout: str | None
+) -> None:
+    left = [f"model.layers.*.{one}" for one in LEFT_WIDE]
+    config = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": left}}
+    assert read_attention(config) == "bf16"
+    asked = Workload(weights=read_dtype(config), attention=read_attention(config), layout=layout)
+    d = deployment(catalog.model(name), catalog.hardware("b200"), asked)
+    assert float(d.weight_bytes) / 2**30 == pytest.approx(gib, rel=3e-3)
+    narrow = deployment(d.arch, d.chip, replace(asked, attention=None))
+    assert narrow.weight_bytes < 0.985 * d.weight_bytes
+    left.remove("model.layers.*.self_attn")
+    assert read_attention(config) is None
 
 
 @pytest.mark.parametrize(("kind", "total", "active"), PRINTED, ids=[k for k, *_ in PRINTED])

@@ -17,7 +17,7 @@ from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, usual_compute
 from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.sharded_layouts import LAYOUTS
-from twophase.theory.weight_format import read_dtype, read_groups
+from twophase.theory.weight_format import read_attention, read_dtype, read_groups
 from twophase.theory.workload import Workload
 
 EXIT_DOES_NOT_FIT = 1
@@ -93,6 +93,10 @@ def plan(
         str | None,
         typer.Option(help="Format of embedding and head. Default: bf16 beside narrower weights."),
     ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(help="Format of attention's matrices. Default: the config's, or --weights."),
+    ] = None,
     group: Annotated[
         int | None,
         typer.Option(help="Weights that share a scale. Default: the config's, or 128 below int8."),
@@ -148,6 +152,7 @@ def plan(
             kv=kv,
             compute=compute or usual_compute(chip, weights),
             embeddings=embeddings,
+            attention=attention or stored[2],
             group=stored[0] if group is None else group,
             zero_bits=stored[1] if zero_bits is None else zero_bits,
             split_cache=split_cache,
@@ -202,23 +207,24 @@ def _context(context: int | None, prompt: int | None, output: int | None) -> int
 
 def architecture(
     model: str | None, config: Path | None, weights: str | None
-) -> tuple[Architecture, str, tuple[int | None, int]]:
+) -> tuple[Architecture, str, tuple[int | None, int, str | None]]:
     """The sizes that --model or --config gives, the format of the weights (`weights`, else the
-    config's, else bf16), and, if it is the config's, its group and bits of a zero point."""
+    config's, else bf16), and, if it is the config's, its group, bits of a zero point and format of
+    attention."""
     if (model is None) == (config is None):
         raise ValueError(
             f"Give either --model or --config. Known models: {', '.join(catalog.MODELS)}."
         )
     if model is not None:
-        return catalog.model(model), weights or "bf16", (None, 0)
+        return catalog.model(model), weights or "bf16", (None, 0, None)
     assert config is not None
     content = _read_json(config / "config.json" if config.is_dir() else config)
     name = str(content.get("_name_or_path") or config)
     arch = Architecture.from_hf(content, name="".join(c if c.isprintable() else "�" for c in name))
     try:
         if weights is not None:
-            return arch, weights, (None, 0)
-        return arch, read_dtype(content), read_groups(content)
+            return arch, weights, (None, 0, None)
+        return arch, read_dtype(content), (*read_groups(content), read_attention(content))
     except ValueError as error:
         raise ValueError(f"{error} Give the format of the weights with --weights.") from None
 

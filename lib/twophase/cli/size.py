@@ -72,7 +72,10 @@ def size(
         arch, weights, stored = architecture(model, config, weights)
         chips = _chips(hardware)
         demand = Demand(prompt, output, rate, ttft, tpot, used)
-        asked = Workload(weights=weights, kv=kv, group=stored[0], zero_bits=stored[1])
+        group, zero_bits, attention = stored
+        asked = Workload(
+            weights=weights, kv=kv, group=group, zero_bits=zero_bits, attention=attention
+        )
         found = choices(arch, chips, demand, asked, _prices(price, chips))
     except ValueError as error:
         typer.echo(f"twophase size: {error}", err=True)

@@ -73,7 +73,8 @@ class Deployment:
     def _in_formats(self, parts: dict[str, Number]) -> Number:
         """Bytes of parameters by part."""
         kept = Fraction(bytes_per_value(self.w.kept))
-        return stored_bytes(parts, self.w.bytes_per_weight(), kept)
+        w = self.w
+        return stored_bytes(parts, w.bytes_per_weight(), kept, w.bytes_per_attention())
 
     @cached_property
     def weight_bytes(self) -> Fraction:

@@ -57,6 +57,8 @@ def _formats(w: Workload) -> str:
     line = f"weights in {w.weights}, cache in {w.kv}"
     if w.kept != w.weights:
         line += f"; embedding, head, norms and router in {w.kept} (--embeddings)"
+    if w.attention is not None:
+        line += f"; attention in {w.attention} (--attention)"
     if w.scale_group:
         zero = f" and a {w.zero_bits}-bit zero point" * (w.zero_bits > 0)
         line += f"; a 16-bit scale{zero} for {w.scale_group:,} weights counted"

@@ -39,6 +39,7 @@ class ShardedDeployment(Deployment):
             bytes_per_kv=Fraction(bytes_per_value(w.kv)),
             bytes_per_activation=max(widest, bytes_per_value("bf16")),
             bytes_per_kept=Fraction(bytes_per_value(w.kept)),
+            bytes_per_attention=w.bytes_per_attention(),
         )  # fmt: skip
         return sharded_layouts.load(str(w.layout), p, w.n_chips, self.link)
 

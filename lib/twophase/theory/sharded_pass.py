@@ -15,7 +15,8 @@ from twophase.theory.weight_format import stored_bytes
 @dataclass(frozen=True)
 class Pass:
     """B sequences with T new tokens each and S positions in the end: decode with T = 1, prefill
-    with T = S. bytes_per_kept: of embedding, head, norms and router, if not bytes_per_param."""
+    with T = S. bytes_per_kept: of embedding, head, norms and router, if not bytes_per_param;
+    bytes_per_attention likewise."""
 
     arch: Architecture
     B: int
@@ -25,6 +26,7 @@ class Pass:
     bytes_per_kv: Number = 2
     bytes_per_activation: Number = 2
     bytes_per_kept: Number | None = None
+    bytes_per_attention: Number | None = None
 
     @property
     def n_tokens(self) -> int:
@@ -40,7 +42,7 @@ class Pass:
     def stored(self, parts: dict[str, Number]) -> Number:
         """Bytes of parameters by part."""
         kept = self.bytes_per_param if self.bytes_per_kept is None else self.bytes_per_kept
-        return stored_bytes(parts, self.bytes_per_param, kept)
+        return stored_bytes(parts, self.bytes_per_param, kept, self.bytes_per_attention)
 
     def weights(self, arch: Architecture) -> Number:
         """Bytes of all weights of a model, or of a chip's part of one; exact, if the formats are

@@ -11,12 +11,19 @@ METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
 
 
 def stored_bytes(
-    parts: Mapping[str, Number], bytes_per_weight: Number, bytes_per_kept: Number
+    parts: Mapping[str, Number],
+    bytes_per_weight: Number,
+    bytes_per_kept: Number,
+    bytes_per_attention: Number | None = None,
 ) -> Number:
     """Bytes of parameters by part (`Architecture.breakdown`): attention and MLP in the weights'
-    format, embedding, head, norms and router in the one that narrow checkpoints keep for them."""
+    format (attention in its own, if that is given), embedding, head, norms and router in the one
+    that narrow checkpoints keep for them."""
     narrow = parts["attention"] + parts["mlp"]
-    return narrow * bytes_per_weight + (sum(parts.values()) - narrow) * bytes_per_kept
+    kept = (sum(parts.values()) - narrow) * bytes_per_kept
+    if bytes_per_attention is None:
+        return narrow * bytes_per_weight + kept
+    return parts["mlp"] * bytes_per_weight + parts["attention"] * bytes_per_attention + kept
 
 
 def read_dtype(config: Mapping[str, Any]) -> str:
@@ -53,6 +60,17 @@ def read_groups(config: Mapping[str, Any]) -> tuple[int | None, int]:
     group = width if size == -1 else size
     counts = type(group) is int and group >= 1
     return (group, bits) if counts and type(bits) is int and 1 <= bits <= 8 else (None, 0)
+
+
+def read_attention(config: Mapping[str, Any]) -> str | None:
+    """The format of attention in a quantized config that leaves it as it was, as gpt-oss does
+    beside its narrow experts; None if it is that of the weights."""
+    inner = config.get("text_config")
+    parts = [inner, config] if isinstance(inner, Mapping) else [config]
+    how = next((p["quantization_config"] for p in parts if p.get("quantization_config")), None)
+    left = how.get("modules_to_not_convert") if isinstance(how, Mapping) else None
+    names = left if isinstance(left, (list, tuple)) else []
+    return "bf16" if any(str(name).endswith("*.self_attn") for name in names) else None
 
 
 def _quantized(how: Any) -> str:

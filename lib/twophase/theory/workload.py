@@ -27,7 +27,8 @@ class Workload:
 
     `n_prompt` tokens come in and `n_output` go out per request; without `n_output` there are no
     requests, only steps. `compute` is the format of the products, whatever `weights` are stored in;
-    `embeddings` that of embedding, head, norms and router, which narrow checkpoints keep in bf16.
+    `embeddings` that of embedding, head, norms and router, which narrow checkpoints keep in bf16,
+    `attention` that of attention's matrices, if it is not that of the weights.
     `activation_bytes` and `overhead_bytes` are set aside on each chip, `overhead_fraction` on top
     of everything else; an engine uses `usable_fraction` of a chip's memory.
 
@@ -51,6 +52,7 @@ class Workload:
     kv: str = "bf16"
     compute: str = "bf16"
     embeddings: str | None = None
+    attention: str | None = None
     group: int | None = None
     zero_bits: int = 0
     split_cache: str = "heads"
@@ -99,7 +101,7 @@ class Workload:
             )
         if self.layout is None and self.link is not None:
             raise ValueError("A link carries the messages of a layout: say which layout, too.")
-        for dtype in (self.weights, self.kv, self.compute, self.kept):
+        for dtype in (self.weights, self.kv, self.compute, self.kept, self.attention or "bf16"):
             bytes_per_value(dtype)
 
     @property
@@ -121,6 +123,10 @@ class Workload:
         if self.embeddings is not None:
             return self.embeddings
         return "bf16" if bytes_per_value(self.weights) < bytes_per_value("bf16") else self.weights
+
+    def bytes_per_attention(self) -> Fraction | None:
+        """Bytes of a parameter of attention where it has a format of its own."""
+        return None if self.attention is None else Fraction(bytes_per_value(self.attention))
 
     def bytes_per_weight(self) -> Fraction:
         """Bytes of a parameter of attention and MLP, its share of a group's scale and zero point
