@@ -148,6 +148,7 @@ def test_indented_lines_of_a_docstring_stand_as_they_are() -> None:
 def test_the_reference_leaves_out_the_exercises() -> None:
     modules = book_api.public_modules("twophase.checks")
     assert "twophase.checks.judge" in modules
+    assert "twophase.checks" not in modules  # it says nothing of itself
     assert not [name for name in modules if name.startswith("twophase.checks.kv_cache")]
 
 
@@ -281,3 +282,15 @@ def test_a_reference_page_loses_boxes_and_not_a_letter() -> None:
         ' <code class="literal">a b'
     )
     assert re.sub("<[^>]*>", "", made) == re.sub("<[^>]*>", "", page)
+
+
+def test_the_contents_of_a_reference_page_call_modules_by_their_own_names() -> None:
+    entry = '<a class="reference internal nav-link" href="#module-twophase.lab.clock"><code>'
+    page = f'{entry}<span class="pre">twophase.lab.clock</span></code></a>'
+    assert book_api.unboxed(page) == f"{entry}clock</code></a>"
+
+
+def test_a_default_that_is_a_path_does_not_say_whose_machine_built_the_page() -> None:
+    signature = "(course: Path = PosixPath('/home/somebody/course'), n: str = '/usr/bin/x')"
+    made, _ = book_api.readable_defaults(None, "", "", None, None, signature, None)  # type: ignore[arg-type]
+    assert made == "(course: Path = ..., n: str = ...)"

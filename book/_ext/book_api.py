@@ -20,16 +20,21 @@ from twophase.checks import registry
 
 MARKER = re.compile(r"<!-- modules: (?P<package>[\w.]+) -->")
 CODE = re.compile(r"``?([^`\n]+)``?")
+ON_THIS_MACHINE = re.compile(r"<[^<>]*>|\b(?:Posix|Windows)Path\([^()]*\)|'/[^'/]+/[^']*'")
+LISTED = re.compile(
+    r'(<a class="reference internal nav-link"[^>]*><code[^>]*>)twophase\.\w+\.(?=\w)'
+)
 BOXED = re.compile(r'<span class="(?:pre|w)">([^<]*)</span>')
 
 
 def public_modules(package: str) -> list[str]:
-    """The package and its public modules, sorted, each with a docstring."""
+    """The package, if it says something, and its public modules, sorted."""
     root = importlib.import_module(package)
     paths = getattr(root, "__path__", [])
     names = [info.name for info in pkgutil.walk_packages(paths, package + ".")]
     names = [name for name in names if not any(part.startswith("_") for part in name.split("."))]
-    return [package, *sorted(name for name in names if not holds_answers(name))]
+    says = [package] if root.__doc__ else []  # else a heading over nothing
+    return says + sorted(name for name in names if not holds_answers(name))
 
 
 def holds_answers(name: str) -> bool:
@@ -111,13 +116,14 @@ def readable_defaults(
     returns: str | None,
 ) -> tuple[str | None, str | None]:
     """Defaults that print as ``<factory>`` or ``<object at 0x…>`` would keep Sphinx from reading
-    the signature."""
-    return (re.sub(r"<[^<>]*>", "...", signature) if signature else signature), returns
+    the signature; one that is a path says where this machine keeps the course."""
+    return (ON_THIS_MACHINE.sub("...", signature) if signature else signature), returns
 
 
 def unboxed(html: str) -> str:
-    """The page with its words and spaces in fewer boxes; not a letter of its text changes."""
-    return BOXED.sub(r"\1", html)
+    """The page with its words and spaces in fewer boxes; not a letter of its text changes, but that
+    its list of contents calls each module by what it has of its own."""
+    return LISTED.sub(r"\1", BOXED.sub(r"\1", html))
 
 
 def lighten(app: Sphinx, failed: Exception | None) -> None:
