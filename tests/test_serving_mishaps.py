@@ -129,6 +129,13 @@ def test_one_answer_of_several_that_gave_way_needs_one_seat_to_come_back() -> No
     assert len(engine.scheduler.schedule(0.0).admitted) == 2
 
 
+def test_whoever_wants_several_answers_waits_for_as_many_seats() -> None:
+    engine = Engine(model("grouped"), SMALL)
+    engine.add((0, 1), PARAMS)
+    engine.add((1, 1), SamplingParams(max_tokens=2, n=3))
+    assert [request.id for request in engine.scheduler.schedule(0.0).admitted] == [0]
+
+
 def test_an_heir_waits_where_its_parent_stood() -> None:
     engine = Engine(model("grouped"), SMALL)
     group = engine.add((0, 1), SamplingParams(max_tokens=2, n=2))
