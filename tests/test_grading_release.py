@@ -519,7 +519,7 @@ class TestTheCommand:
             (["release"], "--out release/"),
             (["release", "--out", str(tmp_path / "full"), "--no-prove"], "is no release"),
             (["release", "--out", str(tmp_path / "short"), "--no-prove"], "is a file"),
-            (["release", "--out", free, "--topics", "paging"], "there is no topic 'paging'"),
+            (["release", "--out", free, "--topics", "pages"], "there is no topic 'pages'"),
             (["release", "--out", free, "--checks", str(tmp_path / "none")], "is no folder"),
             (["release", "--out", free, "--secret", str(tmp_path / "short")], "needs at least 16"),
         ):
