@@ -99,7 +99,8 @@ def drawn(domain: _domain.Domain) -> st.SearchStrategy[int | Fraction]:
     if domain.most < _domain.LARGEST:
         return st.integers(0 if domain.zero_ok else 1, 64).map(lambda n: Fraction(n, 64))
     whole = st.integers(max(low, 0 if domain.zero_ok else 1), 2**12)
-    return whole if domain.whole else whole | st.integers(1, 2**12).map(lambda n: Fraction(n, 8))
+    parts = st.integers(max(1, 8 * low), 2**12).map(lambda n: Fraction(n, 8))
+    return whole if domain.whole else whole | parts
 
 
 @cache
