@@ -83,6 +83,7 @@ def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(
 CORE = {
     f"twophase.checks.{name}" for name in ("answer", "compare", "exercise", "judge", "registry")
 }
+PACKAGES = {"twophase.checks", *(f"twophase.checks.{topic}" for topic in registry.topics())}
 
 
 RECORDS = """
@@ -103,11 +104,9 @@ def source_of(module: str) -> str:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("twophase.checks"):
             if node.module == "twophase.checks.misconceptions":
                 parts.append(RECORDS)
-            elif (
-                node.module == "twophase.checks"
-            ):  # `import edges`: all of its names, under that one
+            elif node.module in PACKAGES:  # `import edges`: all of its names, under that one
                 for name in node.names:
-                    parts.append(source_of(f"twophase.checks.{name.name}"))
+                    parts.append(source_of(f"{node.module}.{name.name}"))
                     parts.append(f"{name.name} = type('', (), dict(globals()))")
             elif node.module not in CORE:
                 parts.append(source_of(str(node.module)))
@@ -127,9 +126,9 @@ def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(
     source = f"from __future__ import annotations\n{source_of(module)}"
     compared = 0
     with zygote().fork((), LIMITS) as session:
-        if session.run_cell(source, 20.0).error:
+        apart = f"WRITTEN = {{'__name__': '__main__'}}\nexec({source!r}, WRITTEN)"
+        if session.run_cell(apart, 20.0).error:  # apart from the names that are given anew below
             pytest.skip("its wrong answers are made of another module of the checks")
-        session.run_cell("WRITTEN = dict(globals())", 20.0)  # before any name is given anew
         for wrong in exercise.misconceptions:
             names = exercise.namespace(wrong.answer)
             if not all(
