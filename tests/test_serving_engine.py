@@ -29,7 +29,8 @@ from twophase.serving import (
     Status,
 )
 from twophase.serving.block_manager import BlockManager, check_conserved
-from twophase.serving.scheduler import Scheduled, Scheduler, SwapOut
+from twophase.serving.scheduled import Scheduled, SwapOut
+from twophase.serving.scheduler import Scheduler
 
 KINDS = ["gqa", "mla", "sliding", "local_global", "cross_layer", "linear", "ssm_attention", "moe"]
 # lengths at a block of 4: one token, one less than two blocks, two blocks, one more, many

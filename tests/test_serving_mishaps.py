@@ -19,8 +19,10 @@ from twophase.serving import (
     Request,
     SamplingParams,
     ShortestFirst,
+    Status,
 )
 from twophase.serving.block_manager import check_conserved
+from twophase.serving.simulation import replay
 
 SMALL = EngineConfig(7, 2, max_seqs=3, max_batched_tokens=8)
 PARAMS = SamplingParams(max_tokens=6)
@@ -58,6 +60,58 @@ def test_a_policy_that_decides_what_cannot_be_is_named(own: object, sentence: st
     assert [request.tokens for request in engine.run()] == [alone("grouped", (0, 1, 0), PARAMS)] * 4
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        policy(may_admit=lambda *seen: False),
+        policy(may_admit=lambda waiting, running, seats, now_s: len(running) > 0),
+        policy(order=lambda waiting: []),
+    ],
+)
+@pytest.mark.parametrize("serve", [Engine.run, lambda engine: replay(engine, [])])
+def test_a_policy_that_would_let_them_wait_for_ever_is_said(own: object, serve: Callable) -> None:
+    engine = Engine(model("grouped"), SMALL, policy=own)
+    engine.add((0, 1), PARAMS)
+    with pytest.raises(
+        ValueError, match=r"lets none of \[request 0\] join, however long they wait"
+    ):
+        serve(engine)
+    engine.scheduler.policy = ContinuousBatching()
+    assert engine.run()[0].tokens == alone("grouped", (0, 1), PARAMS)
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 0.02])
+def test_a_policy_that_lets_them_wait_for_a_while_is_waited_for(patience_s: float) -> None:
+    engine = Engine(model("grouped"), SMALL, policy=DynamicBatching(patience_s))
+    engine.add((0, 1), PARAMS)
+    (request,) = engine.run()
+    assert request.ttft_s >= patience_s
+
+
+def test_who_cannot_start_yet_has_nothing_computed_and_nothing_shared() -> None:
+    """What was found for it is others' until it joins; they may have forgotten it by then."""
+    engine = Engine(model("grouped"), EngineConfig(4, 2, 3, 8, prefix_caching=True, watermark=0.5))
+    asked = (0, 1, 0, 1, 0)
+    engine.add(asked, SamplingParams(max_tokens=3))
+    engine.step()
+    late = engine.requests[engine.add(asked, SamplingParams(max_tokens=2))]
+    assert engine.blocks.find(asked).n_tokens
+    while engine.busy:
+        if late.status is Status.WAITING:
+            assert (late.n_computed, late.n_shared, late.n_missing) == (0, 0, 5)
+        engine.step()
+    assert late.tokens == alone("grouped", asked, late.params)
+
+
+@pytest.mark.parametrize(("watermark", "admitted"), [(0.0, 3), (0.28, 3), (0.29, 2), (0.9, 1)])
+def test_blocks_under_the_watermark_are_for_those_that_run(watermark: float, admitted: int) -> None:
+    """Of 7 blocks each takes 2 when it joins; whoever is alone may take them all."""
+    engine = Engine(model("grouped"), EngineConfig(7, 2, 3, 12, watermark=watermark))
+    for _ in range(3):
+        engine.add((0, 1, 0, 1), SamplingParams(max_tokens=4))
+    assert len(engine.scheduler.schedule(0.0).admitted) == admitted
+
+
 def test_an_order_may_leave_some_out_and_be_a_generator() -> None:
     own = policy(order=lambda waiting: (one for one in waiting[::-1][:1]))
     log = EventLog()
@@ -92,6 +146,7 @@ def forked(params: SamplingParams | None) -> None:
         (lambda: mishap(policy=object()), "lacks order, may_admit, victim"),
         (lambda: DynamicBatching(-1), "patience is a number of seconds from 0 on; got -1"),
         (lambda: DynamicBatching(float("nan")), "from 0 on; got nan"),
+        (lambda: EngineConfig(watermark=1), "share of the pool, from 0 to below 1; got 1"),
         (lambda: EngineConfig(max_batched_tokens=-5), "whole number of at least 1; got -5"),
         (lambda: Engine("gqa"), r"or LLM\('gqa'\)"),  # type: ignore[arg-type]
         (

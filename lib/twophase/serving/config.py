@@ -21,6 +21,8 @@ class EngineConfig:
     "swap" keeps its blocks elsewhere. `batch_invariant`: each token in calls of its
     own, so that an answer's bits do not depend on its company. `free_windows`: layers with a window
     have blocks of their own, and give back what lies behind it; no prefix is shared then.
+    `watermark`: the share of the pool that stays free when a request joins others, so that these
+    can grow (vLLM's option of this name).
     ValueError for what is out of range.
     """
 
@@ -35,6 +37,7 @@ class EngineConfig:
     preemption: str = "recompute"
     batch_invariant: bool = False
     free_windows: bool = False
+    watermark: float = 0.0
 
     def __post_init__(self) -> None:
         if self.prefix_caching and self.free_windows:
@@ -50,6 +53,10 @@ class EngineConfig:
         if self.preemption not in PREEMPTIONS:
             raise ValueError(
                 f"preemption is one of {', '.join(PREEMPTIONS)}; got {self.preemption!r}."
+            )
+        if not isinstance(self.watermark, int | float) or not 0 <= self.watermark < 1:
+            raise ValueError(
+                f"the watermark is a share of the pool, from 0 to below 1; got {self.watermark!r}."
             )
         if self.max_batched_tokens < self.max_seqs:
             raise ValueError(

@@ -18,11 +18,13 @@ from twophase.models.transformer import Transformer
 from twophase.serving.config import EngineConfig
 from twophase.serving.moves import Aside, carry_out
 from twophase.serving.notes import note_schedule
+from twophase.serving.numbered import Numbered
 from twophase.serving.policy import Policy
 from twophase.serving.request import Request, SamplingParams, Status, check_positions, check_prompt
 from twophase.serving.runner import Runner
-from twophase.serving.scheduler import Scheduled, Scheduler
-from twophase.serving.start import runner_and_room
+from twophase.serving.scheduled import Scheduled
+from twophase.serving.scheduler import Scheduler
+from twophase.serving.start import runner_and_room, since_now
 
 IDLE_S = 0.001
 
@@ -47,10 +49,9 @@ class Engine:
         c = self.config = config or EngineConfig()
         self.runner, (self.blocks, self.windows) = runner_and_room(model, c)
         self.scheduler = Scheduler(c, self.blocks, policy, self.windows)
-        self.log, self.clock = log, clock or _since_now()
-        self.requests: dict[int, Request] = {}
+        self.log, self.clock = log, clock or since_now()
+        self.requests = Numbered()
         self._aside: Aside = {}
-        self._next_id = 0
 
     @property
     def busy(self) -> bool:
@@ -74,45 +75,29 @@ class Engine:
         if not math.isfinite(arrival_s):
             raise ValueError(f"a request arrives at a time, in seconds; got {arrival_s}.")
         self._check(tokens, params)
-        request = self._new_request(tokens, params, arrival_s)
-        request.n_forks = params.n - 1
+        family = self.requests.family(tokens, params, arrival_s)
+        first = family[0]
+        self._note("arrive", request=first.id, n_prompt=len(tokens), answers=params.n)
         if params.max_tokens:
-            self.scheduler.add(request)
-        for i in range(1, params.n):
-            self._new_request(tokens, _seeded(params, i), request.arrival_s, request.id)
-        self._note("arrive", request=request.id, n_prompt=len(tokens), answers=params.n)
-        for answer in range(request.id, self._next_id):
-            if not params.max_tokens:
-                self._finish(self.requests[answer], "length")
-        return request.id
+            self.scheduler.add(first)
+        else:
+            for request in family:
+                self._finish(request, "length")
+        return first.id
 
     def _check(self, prompt: tuple[int, ...], params: SamplingParams) -> None:
         """ValueError for more than the model has positions for, or the pools blocks."""
         check_positions(len(prompt), params.max_tokens, self.runner.most_positions)
         if params.max_tokens:
-            self.scheduler.check(Request(self._next_id, prompt, params))
-
-    def _new_request(
-        self,
-        prompt: tuple[int, ...],
-        params: SamplingParams,
-        arrival_s: float,
-        parent: int | None = None,
-    ) -> Request:
-        request = Request(self._next_id, prompt, params, arrival_s, parent)
-        seed = request.id if params.seed is None else params.seed
-        request.generator = torch.Generator().manual_seed(seed)
-        self.requests[request.id] = request
-        self._next_id += 1
-        return request
+            self.scheduler.check(Request(len(self.requests), prompt, params))
 
     def abort(self, request_id: int) -> None:
         """End a request, wherever it is; one that has ended stays as it is. KeyError for a number
         that was never given."""
         request = self.requests[request_id]
         if request.status is not Status.FINISHED:
-            if request.n_forks:
-                self._pass_on(request)
+            if heir := self.requests.heir(request):
+                self.scheduler.hand_on(request, heir)
             self._finish(request, "abort")
 
     def step(self) -> list[Request]:
@@ -127,7 +112,7 @@ class Engine:
         if self.log is not None:
             note_schedule(self.log, made, self.scheduler)
         try:
-            self._move(made)
+            carry_out(self.runner, made, self._aside, self.windows is not None)
             logits = self._run(made.n_new) if made.n_new else {}
         except BaseException:  # what is half written is read again
             self._start_over(made)
@@ -156,12 +141,15 @@ class Engine:
                 self._remember(request)
 
     def run(self) -> list[Request]:
-        """Step until nobody waits or runs; all requests, in the order of their numbers."""
+        """Step until nobody waits or runs; all requests, in the order of their numbers.
+
+        ValueError for a policy that would let them wait for ever."""
         while self.busy:
             self.step()
-            if not self.scheduler.running:
+            if self.busy and not self.scheduler.running:
+                self.scheduler.check_admits(self.clock())
                 time.sleep(IDLE_S)  # a policy lets them wait
-        return [self.requests[i] for i in sorted(self.requests)]
+        return list(self.requests.values())
 
     def fork(self, request_id: int, params: SamplingParams | None = None) -> int:
         """A second sequence that goes on from where a running one stands, and its number: it has
@@ -183,7 +171,7 @@ class Engine:
                 f" {request_id} has; got n={params.n}, max_tokens={params.max_tokens}."
             )
         self._check(parent.prompt, params)
-        child = self._new_request(parent.prompt, params, parent.arrival_s, parent.id)
+        child = self.requests.new(parent.prompt, params, parent.arrival_s, parent.id)
         child.tokens, child.times_s = list(parent.tokens), list(parent.times_s)
         self._split(parent, child)
         return child.id
@@ -201,9 +189,7 @@ class Engine:
 
     def _answers(self, request: Request) -> list[Request]:
         """The request, and those that part from it now that its prompt is read."""
-        children = [self.requests[request.id + i] for i in range(1, request.n_forks + 1)]
-        request.n_forks = 0
-        going = [child for child in children if child.status is not Status.FINISHED]
+        going = self.requests.part(request)
         for child in going:
             self._split(request, child)
         return [request, *going]
@@ -225,14 +211,6 @@ class Engine:
         request.take(drawn, now_s)
         self._note("token", row=request.id, token=drawn, reason=request.finish_reason)
         return request.finish_reason is not None
-
-    def _move(self, made: Scheduled) -> None:
-        """What happens to blocks and seats before a pass."""
-        for request in made.admitted:
-            self.runner.seat(request.id)
-        carry_out(self.runner, made.moves, self._aside, self.windows is not None)
-        for request in made.preempted:
-            self.runner.unseat(request.id)
 
     def _start_over(self, made: Scheduled) -> None:
         """After a pass that was broken off: those in it wait again, and are read from the start."""
@@ -269,27 +247,6 @@ class Engine:
         request.status, request.finish_reason = Status.FINISHED, reason or request.finish_reason
         self._note("finish", request=request.id, reason=str(request.finish_reason))
 
-    def _pass_on(self, request: Request) -> None:
-        """Let the next answer to a prompt read it, since the first does not."""
-        last = request.id + request.n_forks
-        request.n_forks = 0
-        for heir in (self.requests[i] for i in range(request.id + 1, last + 1)):
-            if heir.status is not Status.FINISHED:
-                heir.n_forks = last - heir.id
-                waiting = self.scheduler.waiting  # its place, or the first if its prompt was read
-                waiting.insert(waiting.index(request) if request in waiting else 0, heir)
-                return
-
     def _note(self, kind: str, **fields: Any) -> None:
         if self.log is not None:
             self.log.write(kind, **fields)
-
-
-def _seeded(params: SamplingParams, i: int) -> SamplingParams:
-    """What the i-th answer is drawn with."""
-    return params if params.seed is None else replace(params, seed=params.seed + i)
-
-
-def _since_now() -> Callable[[], float]:
-    started = time.perf_counter()
-    return lambda: time.perf_counter() - started

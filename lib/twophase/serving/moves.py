@@ -1,25 +1,20 @@
-"""What happens to blocks before a pass: copies, and what is put aside or comes back."""
-
-from collections.abc import Sequence
+"""What happens to seats and blocks before a pass: copies, what is put aside or comes back."""
 
 import torch
 
 from twophase.serving.request import Request
 from twophase.serving.runner import Runner
-from twophase.serving.scheduler import CopyBlock, SwapIn, SwapOut
+from twophase.serving.scheduled import CopyBlock, Scheduled, SwapOut
 
 Aside = dict[Request, list[torch.Tensor]]  # what swaps put aside
 
 
-def carry_out(
-    runner: Runner,
-    moves: Sequence[CopyBlock | SwapOut | SwapIn],
-    aside: Aside,
-    has_windows: bool = False,
-) -> None:
-    """Do these moves in their order. `has_windows`: layers with a window have blocks of their own,
-    so that there are two tables."""
-    for move in moves:
+def carry_out(runner: Runner, made: Scheduled, aside: Aside, has_windows: bool = False) -> None:
+    """Give seats to those that join, move blocks, and take the seats of those that give way.
+    `has_windows`: layers with a window have blocks of their own, so that there are two tables."""
+    for request in made.admitted:
+        runner.seat(request.id)
+    for move in made.moves:
         if isinstance(move, CopyBlock):
             copy = runner.copy_window_block if move.windowed else runner.copy_block
             copy(move.source, move.target)
@@ -30,3 +25,5 @@ def carry_out(
         else:
             saved = aside.pop(move.request)
             runner.restore(move.request.id, move.table, saved, *windowed)
+    for request in made.preempted:
+        runner.unseat(request.id)

@@ -3,7 +3,8 @@
 from twophase.measure.events import EventLog
 from twophase.serving.block_manager import BlockManager
 from twophase.serving.request import Request
-from twophase.serving.scheduler import CopyBlock, Scheduled, Scheduler
+from twophase.serving.scheduled import CopyBlock, Scheduled
+from twophase.serving.scheduler import Scheduler
 
 
 def note_schedule(log: EventLog, made: Scheduled, scheduler: Scheduler) -> None:

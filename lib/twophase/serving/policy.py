@@ -116,6 +116,19 @@ def asked_to_admit(
     return bool(says)
 
 
+def check_admits(policy: Policy, waiting: Sequence[Request], seats: int, now_s: float) -> None:
+    """ValueError for a policy that lets none of these join though nobody runs, and would not,
+    however long they wait: nothing that it sees will change."""
+    later = (now_s, *(now_s + 2**i / 1000 for i in range(50)))  # up to thousands of years
+    admits = any(asked_to_admit(policy, waiting, (), seats, at_s) for at_s in later)
+    if admits and ordered(policy, waiting):
+        return
+    raise ValueError(
+        f"nobody runs, and the policy lets none of {named(waiting)} join, however long they wait:"
+        " its may_admit and its order must let somebody in when nobody runs."
+    )
+
+
 def ordered(policy: Policy, waiting: Sequence[Request]) -> list[Request]:
     """What a policy's `order` says. ValueError for others than those that wait, and for one that
     is named twice."""

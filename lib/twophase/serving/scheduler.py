@@ -5,63 +5,20 @@ Before each pass: those that decode go first, one token each; what is left of th
 prompts, in chunks, and to whoever waits. When blocks run out, somebody gives way.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
 from twophase.serving.block_manager import BlockManager
 from twophase.serving.config import EngineConfig
 from twophase.serving.policy import (
     ContinuousBatching,
     Policy,
     asked_to_admit,
+    check_admits,
     check_policy,
     named,
     ordered,
 )
 from twophase.serving.prefixes import Found
 from twophase.serving.request import Request, Status
-
-
-class CopyBlock(NamedTuple):
-    """What lies in a block goes to another, too: somebody will write there (copy-on-write)."""
-
-    source: int
-    target: int
-    windowed: bool = False  # of the layers with a window
-
-
-class SwapOut(NamedTuple):
-    """What a sequence holds is put aside; its blocks are others' from now on."""
-
-    request: Request
-    table: tuple[int, ...]
-    window_table: tuple[int, ...] = ()
-
-
-class SwapIn(NamedTuple):
-    """What was put aside comes back, to blocks of its own."""
-
-    request: Request
-    table: tuple[int, ...]
-    window_table: tuple[int, ...] = ()
-
-
-@dataclass
-class Scheduled:
-    """The next pass: each request that takes part, and how many of its missing tokens are read.
-
-    `moves` come first, in their order: a block may be put aside, taken, and copied to, in one pass.
-    """
-
-    n_new: dict[Request, int] = field(default_factory=dict)
-    moves: list[CopyBlock | SwapOut | SwapIn] = field(default_factory=list)
-    admitted: list[Request] = field(default_factory=list)
-    preempted: list[Request] = field(default_factory=list)
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens that the pass reads."""
-        return sum(self.n_new.values())
+from twophase.serving.scheduled import CopyBlock, Scheduled, SwapIn, SwapOut
 
 
 class Scheduler:
@@ -160,6 +117,11 @@ class Scheduler:
             if not self._start(request, made):
                 return
 
+    def check_admits(self, now_s: float) -> None:
+        """ValueError if some wait, nobody runs, and the policy lets nobody in, now or later."""
+        if self.waiting and not self.running:
+            check_admits(self.policy, tuple(self.waiting), self.config.max_seqs, now_s)
+
     @property
     def seats_taken(self) -> int:
         """Sequences that run, and answers that will part from one of them."""
@@ -185,7 +147,11 @@ class Scheduler:
         return True
 
     def _fits(self, saved: int, wanted: int, held: int, known: Found) -> bool:
+        """Whether there are blocks for a request that joins; the watermark's stay free for those
+        that run, if anybody does."""
         needed = self.blocks.blocks_to_start(saved, wanted, known.blocks)
+        if self.running:
+            needed += int(self.config.watermark * self.blocks.n_blocks)
         if self.windows is not None:
             windows_needed = self.windows.blocks_to_start(saved, held)
             if not self.windows.can_allocate(windows_needed):
@@ -225,6 +191,11 @@ class Scheduler:
         """Take a running request's blocks, and let it wait before all others."""
         self.stop(request)
         self.waiting.insert(0, request)
+
+    def hand_on(self, request: Request, heir: Request) -> None:
+        """Let another wait where this one stands in the queue, or as the first if it runs."""
+        place = self.waiting.index(request) if request in self.waiting else 0
+        self.waiting.insert(place, heir)
 
     def stop(self, request: Request) -> None:
         """End a request's stay among those that run, or in the queue."""

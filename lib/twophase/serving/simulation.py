@@ -89,7 +89,8 @@ def replay(
     """Serve a trace, each request from its time on, and give all in the order of arrival.
 
     With a virtual clock, which skips what nobody uses; without one in real time, on the engine's
-    clock. ValueError for a trace that goes back in time.
+    clock. ValueError for a trace that goes back in time, and for a policy that would let those who
+    wait do so for ever.
     """
     arrivals = list(trace)
     if any(later.at_s < before.at_s for before, later in pairwise(arrivals)):
@@ -103,6 +104,8 @@ def replay(
         engine.step()
         if engine.scheduler.running:
             continue
+        if not arrivals:
+            engine.scheduler.check_admits(engine.clock())
         if clock is None:
             time.sleep(IDLE_S)
         elif engine.clock() == before:

@@ -1,4 +1,7 @@
-"""What an engine starts with: who runs its passes, and the blocks that it shares out."""
+"""What an engine starts with: who runs its passes, the blocks that it shares out, and a clock."""
+
+import time
+from collections.abc import Callable
 
 from twophase.models.transformer import Transformer
 from twophase.serving.config import EngineConfig
@@ -34,3 +37,9 @@ def runner_and_room(model: Transformer | Runner, c: EngineConfig) -> tuple[Runne
             " it empty. Take prefix_caching=False."
         )
     return model, room
+
+
+def since_now() -> Callable[[], float]:
+    """The machine's clock, in seconds, from now on."""
+    started = time.perf_counter()
+    return lambda: time.perf_counter() - started
