@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from twophase.cli.main import build as build_app
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
+from twophase.models.linear import linears
 from twophase.models.pruning.directory import load as read_pruned
 from twophase.models.quantize import weight_bytes
 from twophase.models.quantize.directory import load
@@ -57,6 +58,29 @@ def test_a_checkpoint_of_the_course_is_quantized_and_runs(
     assert json.loads(spoken.stdout)["n_tokens"] == 5
 
 
+def test_a_named_format_is_quantized_runs_and_says_which_matrices_are_in_which(
+    text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "made"
+    texts = "--held-out", text
+    done = run("quantize", "gqa", "--format", "q4_k", "--out", out, *texts)
+    assert done.exit_code == 0, done.output
+    says = " ".join(done.stdout.split())
+    # of this model only the second matrix of an MLP has rows of 256
+    assert "4 matrices in q4_k" in says
+    assert "24 matrices in q5_0" in says
+    model, plain = load(out), checkpoints.load("gqa")
+    body = sum(it.weight.numel() for n, it in linears(plain) if n.startswith("layers."))
+    wide = sum(it.weight.numel() for n, it in linears(plain) if n.endswith("down_proj"))
+    rest = 4 * (plain.n_params - body)
+    assert weight_bytes(model) == rest + 22 * (body - wide) // 32 + 144 * wide // 256
+    spoken = run("generate", "--checkpoint", out, "--tokens", 5, "def ", "--json")
+    assert spoken.exit_code == 0, spoken.output
+    assert json.loads(spoken.stdout)["n_tokens"] == 5
+    done = run("quantize", "gqa", "--format", "nf4-double", "--out", out, *texts, "--json")
+    assert json.loads(done.stdout)["matrices"] == {"nf4-double": 28}
+
+
 def test_bits_per_byte_are_those_of_evaluate(text: Path) -> None:
     model, data = checkpoints.load("gqa"), corpus.load("held_out")[:3000]
     found = text_bits_per_byte(model, text.read_bytes(), None, 256)
@@ -92,6 +116,9 @@ def test_a_hugging_face_directory_is_quantized_with_its_tokenizer(
         (["gqa", "--method", "magic"], "a method is one of"),
         (["gqa", "--text", "nowhere"], "cannot be read"),
         (["gqa", "--windows", "0"], "at least one window"),
+        (["gqa", "--format", "q3_k"], "a named format is one of"),
+        (["gqa", "--format", "q4_k", "--bits", "4"], "leave --bits, --group and --affine out"),
+        (["gqa", "--format", "q4_k", "--method", "awq"], "is rounded to nearest"),
     ],
 )
 def test_what_cannot_be_quantized_is_one_sentence(

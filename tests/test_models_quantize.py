@@ -3,24 +3,33 @@ loss, layers run in every dtype, and a directory gives back what was saved."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.kernels.quantization.named import NAMED, encode_named
 from twophase.models import checkpoints, corpus
 from twophase.models.config import Config
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.generate import generate
 from twophase.models.linear import linears, replace_linears
-from twophase.models.quantize import METHODS, QuantizedLinear, quantize, weight_bytes
+from twophase.models.quantize import (
+    METHODS,
+    NamedLinear,
+    QuantizedLinear,
+    quantize,
+    weight_bytes,
+)
 from twophase.models.quantize.activations import smooth, with_int8_activations, with_outliers
 from twophase.models.quantize.calibration import body_linears, corpus_windows, watch, windows
 from twophase.models.quantize.directory import card, is_quantized, load, save
 from twophase.models.quantize.folding import folds, scale_inputs
+from twophase.models.quantize.linear import matrices_by_format
 from twophase.models.transformer import Transformer
-from twophase.theory.quantization import integer_bytes
+from twophase.theory.quantization import BLOCK_FORMATS, format_of_rows, integer_bytes
 
 SMALL = {"L": 2, "D": 24, "F": 40, "N": 4, "K": 4, "H": 6, "V": 50, "context": 32}
 KINDS = {
@@ -142,6 +151,60 @@ def test_outliers_ruin_int8_activations_and_both_remedies_mend_them() -> None:
     assert loss(with_int8_activations(smooth(wild, corpus_windows(8, 128)))) - plain < ruined / 4
 
 
+WIDE = Config(L=2, D=64, F=256, N=2, K=1, H=32, V=50, context=32, tied=True)
+
+
+def wide(F: int = 256) -> Transformer:
+    torch.manual_seed(3)
+    return Transformer(replace(WIDE, F=F)).eval().requires_grad_(False)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_model_in_a_named_format_runs_saves_and_has_the_bytes_of_theory(
+    name: str, tmp_path: Path
+) -> None:
+    model = wide()
+    found = quantize(model, "nearest", name)
+    layers = {n: m for n, m in found.named_modules() if isinstance(m, NamedLinear)}
+    assert sorted(layers) == sorted(body_linears(model))
+    left = sum(p.nbytes for p in model.parameters())
+    for at, linear in linears(model):
+        if at in layers:
+            own = format_of_rows(name, linear.in_features) if name in BLOCK_FORMATS else name
+            assert layers[at].format == own
+            expected = encode_named(linear.weight, str(own))
+            assert torch.equal(layers[at].stored.decode(), expected.decode())
+            left += expected.nbytes - linear.weight.nbytes
+            if own in BLOCK_FORMATS:
+                assert expected.nbytes == BLOCK_FORMATS[own].bytes(*linear.weight.shape)
+    assert weight_bytes(found) == left
+    save(found, tmp_path, {"method": "nearest"})
+    again = load(tmp_path)
+    assert torch.equal(again(tokens()), found(tokens()))
+    assert weight_bytes(again) == left
+    narrow = load(tmp_path, torch.bfloat16)
+    assert narrow(tokens()).dtype == torch.bfloat16
+    for layer, before in zip(
+        [m for m in narrow.modules() if isinstance(m, NamedLinear)], layers.values(), strict=True
+    ):
+        assert torch.equal(layer.stored.decode(), before.stored.decode())
+
+
+def test_super_blocks_fall_back_where_rows_are_not_multiples_of_256() -> None:
+    assert matrices_by_format(quantize(wide(), "nearest", "q4_k")) == {"q5_0": 12, "q4_k": 2}
+    assert matrices_by_format(quantize(wide(), "nearest", "q6_k")) == {"q8_0": 12, "q6_k": 2}
+    odd = quantize(wide(F=100), "nearest", "q4_k")  # rows of 100 stay as they are
+    assert matrices_by_format(odd) == {"q5_0": 12}
+    assert body_linears(odd) == [f"layers.{i}.mlp.down_proj" for i in range(2)]
+
+
+def test_compiled_steps_of_a_named_format_are_those_of_its_plain_layers() -> None:
+    model = quantize(wide(), "nearest", "q4_k")
+    for path in ("plain", "compiled"):
+        found = list(generate(model, [1, 2, 3], 6, path=path))
+        assert found == list(generate(model, [1, 2, 3], 6))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("affine", [False, True])
 def test_a_directory_gives_back_the_model_bit_for_bit(
@@ -170,7 +233,13 @@ def test_damaged_directories_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "quantized.json").write_text(text.replace('"bits": 4', '"bits": 3'))
     with pytest.raises(ValueError, match="does not fit its card"):
         load(tmp_path)
-    (tmp_path / "quantized.json").write_text(text)
+    save(quantize(wide(), "nearest", "q4_k"), tmp_path, {})
+    named = (tmp_path / "quantized.json").read_text()
+    for wrong, says in (("q4_1", "cannot be read"), ("q8_0", "does not fit its card")):
+        (tmp_path / "quantized.json").write_text(named.replace('"q4_k"', f'"{wrong}"'))
+        with pytest.raises(ValueError, match=says):
+            load(tmp_path)
+    save(model, tmp_path, {})
     (tmp_path / "quantized.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(ValueError, match="cannot be read"):
         load(tmp_path)
@@ -184,6 +253,13 @@ def test_what_cannot_be_quantized_is_refused() -> None:
         quantize(model, "awq", FOUR)
     with pytest.raises(ValueError, match="quantized already"):
         quantize(quantize(model, "nearest", FOUR), "nearest", FOUR)
+    for name, says in (("q4_k", "rounded to nearest"), ("q4_k_m", "a named format is one of")):
+        with pytest.raises(ValueError, match=says):
+            quantize(model, "gptq" if name == "q4_k" else "nearest", name, tokens())
+    with pytest.raises(ValueError, match="divide no rows of this model, which have 24, 40 inputs"):
+        quantize(model, "nearest", "q4_k")
+    with pytest.raises(ValueError, match="quantized already"):
+        quantize(quantize(wide(), "nearest", "nf4"), "nearest", FOUR)
     with pytest.raises(ValueError, match="one format"):
         save(model, Path("nowhere"), {})
     with pytest.raises(ValueError, match="windows of 4 tokens, and the text has 3"):

@@ -15,7 +15,6 @@ from twophase.models.quantize.compared import (
     MEMBERS,
     OF_FORMATS,
     bits_per_weight,
-    format_name,
     quantized,
     table,
     with_random_scales,
@@ -34,11 +33,11 @@ def test_the_table_has_every_draw_of_every_method_and_every_format() -> None:
         for how in FORMATS:
             assert isinstance(how.group, int)
             losses = {
-                m: [rows[member, m, format_name(how), d]["bits_per_byte"] for d in range(DRAWS[m])]
+                m: [rows[member, m, str(how), d]["bits_per_byte"] for d in range(DRAWS[m])]
                 for m in METHODS
             }
             assert max(losses["gptq"]) < min(losses["nearest"])  # every draw below every other
-            bits = rows[member, "gptq", format_name(how), 0]["bits_per_weight"]
+            bits = rows[member, "gptq", str(how), 0]["bits_per_weight"]
             # widths that groups do not divide (213) take a little more
             least = integer_bits_per_weight(how.bits, how.group, 2, how.bits)
             assert least <= bits < 1.1 * least
@@ -47,9 +46,7 @@ def test_the_table_has_every_draw_of_every_method_and_every_format() -> None:
 def test_a_row_of_the_table_is_computed_again() -> None:
     how = FORMATS[1]
     row = next(
-        r
-        for r in table()
-        if (r["method"], r["format"], r["draw"]) == ("nearest", format_name(how), 2)
+        r for r in table() if (r["method"], r["format"], r["draw"]) == ("nearest", str(how), 2)
     )
     made = quantized(checkpoints.load(row["member"]), "nearest", how, 2)
     assert bits_per_weight(made) == pytest.approx(row["bits_per_weight"])

@@ -16,10 +16,14 @@ from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.models.quantize.adapters import Adapted
 from twophase.theory import quantization as theory
 from twophase.theory.arithmetic_intensity import critical_batch, time_overlapped_s
+from twophase.theory.catalog import hardware, model
+from twophase.theory.plan import deployment
+from twophase.theory.plan_notes import assumptions
 from twophase.theory.two_phases import forward_flops
+from twophase.theory.workload import Workload
 
 
-@pytest.mark.parametrize("name", ["q8_0", "q4_0", "q4_k", "q6_k", "mxfp4"])
+@pytest.mark.parametrize("name", ["q8_0", "q5_0", "q4_0", "q4_k", "q6_k", "mxfp4"])
 def test_blocks_are_as_large_as_the_gguf_package_says(name: str) -> None:
     kind = gguf.GGMLQuantizationType[name.upper()]
     form = theory.BLOCK_FORMATS[name]
@@ -30,8 +34,8 @@ def test_bits_per_weight_are_the_published_ones() -> None:
     """llama.cpp's names of its formats; QLoRA, section 3: 0.127 bits for constants."""
     bits = {name: float(form.bits_per_weight) for name, form in theory.BLOCK_FORMATS.items()}
     assert bits == {
-        "q8_0": 8.5, "q4_0": 4.5, "q4_k": 4.5, "q6_k": 6.5625, "mxfp4": 4.25, "mxfp8": 8.25,
-        "nvfp4": 4.5,
+        "q8_0": 8.5, "q5_0": 5.5, "q4_0": 4.5, "q4_k": 4.5, "q6_k": 6.5625, "mxfp4": 4.25,
+        "mxfp8": 8.25, "nvfp4": 4.5,
     }  # fmt: skip
     n = 64 * 256 * 1000
     beside = Fraction(8 * theory.normal_float_bytes(n), n) - 4
@@ -54,6 +58,44 @@ def test_bits_per_weight_are_the_bytes_where_everything_divides(
     found = theory.integer_bytes(outputs, inputs, bits, group, 2, zero_bits)
     each = theory.integer_bits_per_weight(Fraction(bits), group, 2, zero_bits)
     assert 8 * found == outputs * inputs * each
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"),
+    [
+        ("q4_k", {4096: "q4_k", 512: "q4_k", 576: "q5_0", 32: "q5_0", 213: None}),
+        ("q6_k", {256: "q6_k", 128: "q8_0", 100: None}),
+        ("nvfp4", {48: "nvfp4", 40: None}),
+        ("q4_0", {64: "q4_0", 16: None}),
+    ],
+)
+def test_rows_that_blocks_do_not_divide_get_what_llama_cpp_gives_them(
+    name: str, widths: dict[int, str | None]
+) -> None:
+    """llama_tensor_get_type: Q5_0 for Q4_K, Q8_0 for Q6_K, and 16 bits where these fail, too."""
+    assert {width: theory.format_of_rows(name, width) for width in widths} == widths
+
+
+@pytest.mark.parametrize("name", ["q4_k", "q6_k", "q8_0", "mxfp4", "nvfp4", "nf4", "nf4-double"])
+def test_a_plan_counts_blocks_matrix_by_matrix_to_the_byte(name: str) -> None:
+    a = model("llama-3-8b")
+    shapes = [(a.N * a.H, a.D), *[(a.K * a.H, a.D)] * 2, (a.D, a.N * a.H)]
+    shapes += [*[(a.F, a.D)] * 2, (a.D, a.F)]
+    if name in theory.BLOCK_FORMATS:  # what a tensor has once is not counted in a plan
+        form = theory.BLOCK_FORMATS[name]
+        body = sum(a.L * (form.bytes(*shape) - form.tensor_bytes) for shape in shapes)
+    else:
+        double = name.endswith("double")
+        each = [theory.normal_float_bytes(O * I, double=double) - 4 * double for O, I in shapes]
+        body = a.L * sum(map(int, each))
+    n_body = a.L * sum(O * I for O, I in shapes)
+    planned = deployment(a, hardware("h100"), Workload(weights=name))
+    assert planned.weight_bytes == body + 2 * (a.n_params() - n_body)
+    assert "scales counted" in " ".join(assumptions(planned))
+    with pytest.raises(ValueError, match=r"Unknown format 'q3_k'. Known formats: .*q4_k"):
+        Workload(weights="q3_k")
+    with pytest.raises(ValueError, match="Unknown format 'q4_k'"):  # no product runs in it
+        Workload(compute="q4_k")
 
 
 def test_rows_that_do_not_fill_their_last_byte_round_up_each() -> None:

@@ -86,7 +86,7 @@ def plan(
     weights: Annotated[
         str | None,
         typer.Option(
-            help="Format of the weights: bf16, int8, int4, ... Default: the config's, or bf16."
+            help="Format of the weights: bf16, int8, int4, q4_k, ... Default: config's, or bf16."
         ),
     ] = None,
     embeddings: Annotated[

@@ -5,7 +5,9 @@ from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
 from twophase.theory.expected import fitted, in_several_machines, kind, overheads
 from twophase.theory.layout import uneven_cuts
+from twophase.theory.quantization import BLOCK_FORMATS
 from twophase.theory.sharded_deployment import ShardedDeployment
+from twophase.theory.weight_format import NORMAL_FLOATS
 from twophase.theory.workload import Workload
 
 LITTLE_LEFT = 0.05
@@ -64,6 +66,8 @@ def _formats(w: Workload) -> str:
         line += f"; a 16-bit scale{zero} for {w.scale_group:,} weights counted"
     if w.weights == "fp4":
         line += "; an 8-bit scale for 32 weights counted"
+    if w.weights in (*BLOCK_FORMATS, *NORMAL_FLOATS):
+        line += f"; scales counted, {8 * float(w.bytes_per_weight()):g} bits a weight in all"
     return line
 
 

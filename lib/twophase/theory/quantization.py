@@ -73,14 +73,16 @@ def integer_bits_per_weight(
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """A format whose blocks carry their scales: weights in a block, bytes of a block, and bytes
-    beside the blocks that a tensor has once."""
+    """A format whose blocks carry their scales: weights in a block, bytes of a block, bytes beside
+    the blocks that a tensor has once, and the format that takes its place where its blocks do not
+    divide a row (none: such a matrix stays as it is)."""
 
     name: str
     weights: int
     block_bytes: int
     what: str
     tensor_bytes: int = 0
+    otherwise: str | None = None
 
     @property
     def bits_per_weight(self) -> Fraction:
@@ -101,20 +103,33 @@ BLOCK_FORMATS = {
     f.name: f
     for f in (
         BlockFormat("q8_0", 32, 34, "an fp16 scale, 32 int8"),
+        BlockFormat("q5_0", 32, 22, "an fp16 scale, 32 codes of 5 bits, the fifth ones apart"),
         BlockFormat("q4_0", 32, 18, "an fp16 scale, 32 codes of 4 bits"),
         BlockFormat(
             "q4_k", 256, 144,
             "an fp16 scale of scales and one of minima; 8 of each, 6 bits; 256 codes of 4 bits",
+            otherwise="q5_0",
         ),
         BlockFormat(
             "q6_k", 256, 210,
             "256 codes of 6 bits, lower 4 and upper 2 apart; 16 int8 scales; their fp16 scale",
+            otherwise="q8_0",
         ),
         BlockFormat("mxfp4", 32, 17, "an e8m0 power of two, 32 e2m1"),
         BlockFormat("mxfp8", 32, 33, "an e8m0 power of two, 32 e4m3"),
         BlockFormat("nvfp4", 16, 9, "an e4m3 scale, 16 e2m1; an fp32 scale a tensor", 4),
     )
 }  # fmt: skip
+
+
+def format_of_rows(name: str, inputs: int) -> str | None:
+    """The format of BLOCK_FORMATS that rows of so many inputs get where `name` is asked for: it, or
+    what takes its place, as in llama.cpp (q5_0 for q4_k, q8_0 for q6_k); None if blocks of neither
+    divide a row."""
+    found: str | None = name
+    while found is not None and inputs % BLOCK_FORMATS[found].weights:
+        found = BLOCK_FORMATS[found].otherwise
+    return found
 
 
 @formula(whole=("n", "block", "outer"))

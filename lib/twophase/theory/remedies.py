@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from twophase.theory.deployment import Deployment
-from twophase.theory.hardware import bytes_per_value
+from twophase.theory.weight_format import stored_bytes_per_value as stored
 
 # the mildest first
 NARROWER = {"weights": ("int8", "int4"), "kv": ("fp8",)}
@@ -51,7 +51,7 @@ def _chips(d: Deployment) -> Iterator[Change]:
 def _formats(d: Deployment) -> Iterator[dict[str, str]]:
     """The formats as they are, then every narrower choice of one or both."""
     choices = [
-        ({}, *({name: f} for f in formats if bytes_per_value(f) < bytes_per_value(given)))
+        ({}, *({name: f} for f in formats if stored(f) < stored(given)))
         for (name, formats), given in zip(NARROWER.items(), (d.w.weights, d.w.kv), strict=True)
     ]
     for weights, kv in product(*choices):

@@ -2,12 +2,35 @@
 config.json says."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from twophase.theory._domain import Number
+from twophase.theory.hardware import BYTES_PER_VALUE, bytes_per_value
+from twophase.theory.quantization import BLOCK_FORMATS, normal_float_bytes
 
 PLAIN = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
+
+NORMAL_FLOATS = {"nf4": False, "nf4-double": True}  # and whether their maxima are quantized
+
+
+def stored_bytes_per_value(name: str) -> Fraction:
+    """Bytes of a stored value with its share of what scales it, in a format that fixes who shares a
+    scale (blocks, NF4); of a plain one its own bytes. What a tensor has once is not counted.
+    ValueError for an unknown one, listing the known."""
+    if name in BLOCK_FORMATS:
+        return BLOCK_FORMATS[name].bits_per_weight / 8
+    if name in NORMAL_FLOATS:
+        n = 64 * 256
+        once = 4 * NORMAL_FLOATS[name]  # the mean of all maxima
+        return Fraction(int(normal_float_bytes(n, double=NORMAL_FLOATS[name])) - once, n)
+    if name == "e4m3":  # fp8 with a scale a tensor
+        return Fraction(bytes_per_value("fp8"))
+    if name not in BYTES_PER_VALUE:
+        known = ", ".join([*BYTES_PER_VALUE, *BLOCK_FORMATS, *NORMAL_FLOATS, "e4m3"])
+        raise ValueError(f"Unknown format {name!r}. Known formats: {known}.")
+    return Fraction(bytes_per_value(name))
 
 
 def stored_bytes(

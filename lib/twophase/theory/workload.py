@@ -6,6 +6,7 @@ from fractions import Fraction
 from twophase.theory._ops import exact
 from twophase.theory.hardware import bytes_per_value
 from twophase.theory.quantization import BLOCK_FORMATS, integer_bits_per_weight
+from twophase.theory.weight_format import stored_bytes_per_value
 
 LARGEST = 10**12
 SPLITS = ("heads", "evenly")
@@ -34,7 +35,8 @@ class Workload:
 
     Integers have an fp16 scale, and a zero point of `zero_bits`, for each `group` weights; without
     a group those of fewer than 8 bits have 128 in one, and int8 a scale for a row, which is too
-    little to count.
+    little to count. Formats whose blocks carry their scales (q4_k, nvfp4, nf4) are counted with
+    them.
 
     `split_cache`: "heads" gives each chip the KV heads of its query heads (a latent has no heads:
     every chip keeps all of it); "evenly" cuts by position or by sequence.
@@ -101,7 +103,9 @@ class Workload:
             )
         if self.layout is None and self.link is not None:
             raise ValueError("A link carries the messages of a layout: say which layout, too.")
-        for dtype in (self.weights, self.kv, self.compute, self.kept, self.attention or "bf16"):
+        for stored in (self.weights, self.attention or "bf16"):
+            stored_bytes_per_value(stored)
+        for dtype in (self.kv, self.compute, self.kept):
             bytes_per_value(dtype)
 
     @property
@@ -122,11 +126,12 @@ class Workload:
         """The format of embedding, head, norms and router."""
         if self.embeddings is not None:
             return self.embeddings
-        return "bf16" if bytes_per_value(self.weights) < bytes_per_value("bf16") else self.weights
+        narrow = stored_bytes_per_value(self.weights) < bytes_per_value("bf16")
+        return "bf16" if narrow else self.weights
 
     def bytes_per_attention(self) -> Fraction | None:
         """Bytes of a parameter of attention where it has a format of its own."""
-        return None if self.attention is None else Fraction(bytes_per_value(self.attention))
+        return None if self.attention is None else stored_bytes_per_value(self.attention)
 
     def bytes_per_weight(self) -> Fraction:
         """Bytes of a parameter of attention and MLP, its share of a group's scale and zero point
@@ -135,7 +140,7 @@ class Workload:
             return BLOCK_FORMATS["mxfp4"].bits_per_weight / 8
         group = self.scale_group
         if group is None:
-            return Fraction(bytes_per_value(self.weights))
+            return stored_bytes_per_value(self.weights)
         bits = Fraction(INTEGERS[self.weights])
         return Fraction(integer_bits_per_weight(bits, group, 2, self.zero_bits)) / 8
 

@@ -9,8 +9,9 @@ Each module holds one family. What is encoded knows its bytes (`nbytes`), and th
 - `microscaling`: MX, blocks of 32 small floats that share a power of two. `nvfp4`: blocks of 16
   that share an e4m3.
 - `normal_float`: NF4, whose levels are quantiles of the normal distribution; double quantization.
-- `gguf`: the blocks of llama.cpp's files: q8_0, q4_0; `q4_k`, `q6_k`: super-blocks of 256, whose
-  scales are quantized too (`k_search` looks for them).
+- `gguf`: the blocks of llama.cpp's files: q8_0, q5_0, q4_0; `q4_k`, `q6_k`: super-blocks of 256,
+  whose scales are quantized too (`k_search` looks for them).
+- `named`: a matrix in any format that has a name and no options, as the tensors that a file holds.
 - `published`: the words of GPTQ's and AWQ's checkpoints.
 
 And what chooses codes or scales by calibration inputs, or rounds what is computed:

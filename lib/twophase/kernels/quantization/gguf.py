@@ -1,9 +1,10 @@
-"""The blocks of llama.cpp's files, byte for byte: q8_0 and q4_0, and the table of all four.
+"""The blocks of llama.cpp's files, byte for byte: q8_0, q5_0 and q4_0, and the table of all five.
 
 Blocks of 32 numbers, each with a scale in fp16 in front. q4_0's scale is the number of largest
 magnitude, *with its sign*, over −8: so that number takes level −8, and the grid's one extra level
-is on its side. Bytes are those of ggml's reference (`quantize_row_q8_0_ref`,
-`quantize_row_q4_0_ref`): codes are rounded with the scale before it becomes fp16.
+is on its side; q5_0 has −16 for −8. Bytes are those of ggml's reference (`quantize_row_q8_0_ref`,
+`quantize_row_q5_0_ref`, `quantize_row_q4_0_ref`): codes are rounded with the scale before it
+becomes fp16.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import torch
 
 from twophase.kernels.quantization import q4_k, q6_k
 from twophase.kernels.quantization.numbers import blocks_of, check_bytes
+from twophase.kernels.quantization.packing import pack, unpack
 from twophase.theory.quantization import BLOCK_FORMATS
 
 
@@ -33,10 +35,7 @@ def decode_q8_0(packed: torch.Tensor) -> torch.Tensor:
 def encode_q4_0(x: torch.Tensor) -> torch.Tensor:
     """Rows [..., I] as bytes, uint8 [..., I / 32·18]: scale, then 16 bytes, of which byte j holds
     the codes of numbers j (lower half) and j + 16."""
-    blocks = blocks_of(x, 32, "q4_0")  # [..., blocks, 32]
-    first = blocks.abs().argmax(-1, keepdim=True)  # of equal magnitudes the first
-    scale = blocks.gather(-1, first) / -8  # [..., blocks, 1]
-    codes = (blocks * _inverse(scale) + 8.5).to(torch.int8).clamp(0, 15).to(torch.uint8)
+    scale, codes = _one_sided(blocks_of(x, 32, "q4_0"), 8)  # [..., blocks, 1 and 32]
     return torch.cat([_half_bytes(scale), codes[..., :16] | codes[..., 16:] << 4], -1).flatten(-2)
 
 
@@ -45,6 +44,31 @@ def decode_q4_0(packed: torch.Tensor) -> torch.Tensor:
     blocks = _blocks(packed, "q4_0")  # [..., blocks, 18]
     codes = torch.cat([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], -1)  # [..., blocks, 32]
     return (_half(blocks[..., :2]) * (codes.float() - 8)).flatten(-2)
+
+
+def encode_q5_0(x: torch.Tensor) -> torch.Tensor:
+    """Rows [..., I] as bytes, uint8 [..., I / 32·22]: scale, then the fifth bits of 32 codes, then
+    their lower four as q4_0 has them."""
+    scale, codes = _one_sided(blocks_of(x, 32, "q5_0"), 16)  # [..., blocks, 1 and 32]
+    low = codes[..., :16] & 15 | codes[..., 16:] << 4  # [..., blocks, 16]
+    return torch.cat([_half_bytes(scale), pack(codes >> 4, 1), low], -1).flatten(-2)
+
+
+def decode_q5_0(packed: torch.Tensor) -> torch.Tensor:
+    """The numbers, fp32 [..., I]."""
+    blocks = _blocks(packed, "q5_0")  # [..., blocks, 22]
+    low = torch.cat([blocks[..., 6:] & 15, blocks[..., 6:] >> 4], -1)  # [..., blocks, 32]
+    codes = low | unpack(blocks[..., 2:6], 1, 32) << 4
+    return (_half(blocks[..., :2]) * (codes.float() - 16)).flatten(-2)
+
+
+def _one_sided(blocks: torch.Tensor, half: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale of each block, [..., blocks, 1], that gives its largest number level −half, and codes
+    from 0 to 2·half − 1, uint8 [..., blocks, 32]."""
+    first = blocks.abs().argmax(-1, keepdim=True)  # of equal magnitudes the first
+    scale = blocks.gather(-1, first) / -half  # [..., blocks, 1]
+    codes = (blocks * _inverse(scale) + (half + 0.5)).to(torch.int8)
+    return scale, codes.clamp(0, 2 * half - 1).to(torch.uint8)
 
 
 def _blocks(packed: torch.Tensor, name: str) -> torch.Tensor:
@@ -91,6 +115,7 @@ class Codec:
 
 CODECS = {
     "q8_0": Codec(encode_q8_0, decode_q8_0),
+    "q5_0": Codec(encode_q5_0, decode_q5_0),
     "q4_0": Codec(encode_q4_0, decode_q4_0),
     "q4_k": Codec(q4_k.encode_q4_k, q4_k.decode_q4_k),
     "q6_k": Codec(q6_k.encode_q6_k, q6_k.decode_q6_k),

@@ -46,6 +46,13 @@ class IntegerFormat:
         if self.scale_dtype not in SCALE_DTYPES:
             raise ValueError(f"scales are fp32, fp16 or bf16; got {self.scale_dtype}.")
 
+    def __str__(self) -> str:
+        """As tables call it."""
+        who = (
+            f"groups of {self.group}" if isinstance(self.group, int) else f"a scale a {self.group}"
+        )
+        return f"int{self.bits}, {who}{', affine' * self.affine}"
+
     @property
     def half(self) -> int:
         """What absmax adds to a level to store it."""

@@ -84,15 +84,10 @@ def rows(member: str, held_out: np.ndarray) -> Iterator[dict[str, Any]]:
         for method in METHODS:
             for draw in range(DRAWS[method]):
                 made = quantized(model, method, how, draw)
-                yield row(method, format_name(how), draw, bits_per_weight(made), made)
+                yield row(method, str(how), draw, bits_per_weight(made), made)
     for name in NUMBER_FORMATS if member == OF_FORMATS else ():
         made, bits = with_rounded_weights(model, name)
         yield row("format", name, 0, bits, made)
-
-
-def format_name(how: IntegerFormat) -> str:
-    """As the formats' own table calls it."""
-    return f"int{how.bits}, groups of {how.group}{', affine' if how.affine else ''}"
 
 
 def table() -> list[dict[str, Any]]:

@@ -1,5 +1,9 @@
 """A quantized model in a directory: `quantized.json` says what it is, `quantized.safetensors` holds
-codes, scales, zero points, and the weights that were left as they are."""
+codes, scales, zero points, and the weights that were left as they are.
+
+The card has one `format` and a list of `layers` for integers; for formats with a name it says of
+each layer which one it has.
+"""
 
 import json
 from pathlib import Path
@@ -10,11 +14,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.kernels.quantization.named import layout_of
 from twophase.models.blank import blank
 from twophase.models.checkpoints import write_card
 from twophase.models.config import Config
 from twophase.models.linear import replace_linears
-from twophase.models.quantize.linear import QuantizedLinear, blank_linear
+from twophase.models.quantize.linear import (
+    FewBitsLinear,
+    NamedLinear,
+    QuantizedLinear,
+    blank_linear,
+)
 from twophase.models.transformer import Transformer
 
 CARD, WEIGHTS = "quantized.json", "quantized.safetensors"
@@ -24,25 +34,36 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 def save(model: Transformer, folder: Path, details: dict[str, Any]) -> None:
     """Write a quantized model and its card, with `details` of how it came about. ValueError if no
     layer is quantized, or formats differ."""
-    layers = {n: m for n, m in model.named_modules() if isinstance(m, QuantizedLinear)}
-    formats = {layer.format for layer in layers.values()}
-    if len(formats) != 1:
-        raise ValueError(f"a directory holds one format; this model has {len(formats)}.")
-    how = formats.pop()
+    layers = _layers(model)
     folder.mkdir(parents=True, exist_ok=True)
     state = {k: v.detach().to("cpu").contiguous() for k, v in model.state_dict().items()}
     if model.config.tied:
         del state["lm_head.weight"]
     (folder / CARD).unlink(missing_ok=True)  # at no moment does a card stand beside other weights
     save_file(state, folder / WEIGHTS)
+    write_card(folder / CARD, {"config": model.config.to_dict(), **layers, **details})
+
+
+def _layers(model: Transformer) -> dict[str, Any]:
+    """What the card says of layers. ValueError unless some are quantized, to integers of one format
+    or all to formats with a name."""
+    modules = model.named_modules()
+    found = {name: m.format for name, m in modules if isinstance(m, QuantizedLinear | NamedLinear)}
+    named = {name: form for name, form in found.items() if isinstance(form, str)}
+    if named and len(named) == len(found):
+        return {"layers": dict(sorted(named.items()))}
+    formats = set(found.values())
+    if len(formats) != 1:
+        raise ValueError(f"a directory holds one format; this model has {len(formats)}.")
+    how = formats.pop()
+    assert isinstance(how, IntegerFormat)
     form = {
         "bits": how.bits,
         "group": how.group,
         "affine": how.affine,
         "scale_dtype": str(how.scale_dtype).removeprefix("torch."),
     }
-    card = {"config": model.config.to_dict(), "format": form, "layers": sorted(layers)}
-    write_card(folder / CARD, {**card, **details})
+    return {"format": form, "layers": sorted(found)}
 
 
 def is_quantized(folder: Path) -> bool:
@@ -55,8 +76,7 @@ def card(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / CARD).read_text(encoding="utf-8"))
         Config(**found["config"])
-        _format(found)
-        list(found["layers"])
+        _formats(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{folder / CARD} cannot be read ({error}): quantize again.") from None
     return found  # type: ignore[no-any-return]
@@ -70,17 +90,17 @@ def load(
     ValueError, in one sentence, for a file that is missing, damaged, or does not fit its card.
     """
     known = card(folder)
-    how, wanted = _format(known), set(known["layers"])
+    wanted = _formats(known)
     try:
         state = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{folder / WEIGHTS} cannot be read ({error}): quantize again.") from None
     model = blank(Config(**known["config"]))
 
-    def replace(name: str, it: torch.nn.Linear) -> QuantizedLinear | None:
+    def replace(name: str, it: torch.nn.Linear) -> FewBitsLinear | None:
         if name not in wanted:
             return None
-        return blank_linear(how, it.in_features, it.out_features, it.bias is not None)
+        return blank_linear(wanted[name], it.in_features, it.out_features, it.bias is not None)
 
     replace_linears(model, replace)
     if model.config.tied:
@@ -100,11 +120,14 @@ def load(
     return model.eval()
 
 
-def _shapes(state: dict[str, torch.Tensor]) -> dict[str, tuple[tuple[int, ...], bool]]:
-    """Shape of each tensor, and whether it holds floats."""
-    return {key: (tuple(value.shape), value.is_floating_point()) for key, value in state.items()}
-
-
-def _format(known: dict[str, Any]) -> IntegerFormat:
+def _formats(known: dict[str, Any]) -> dict[str, IntegerFormat | str]:
+    """The format of each quantized layer. ValueError for one that is none."""
+    layers = known["layers"]
+    if isinstance(layers, dict):
+        for form in layers.values():
+            layout_of(form, 1, 1)
+        return dict(layers)
     form = known["format"]
-    return IntegerFormat(form["bits"], form["group"], form["affine"], DTYPES[form["scale_dtype"]])
+    dtype = DTYPES[form["scale_dtype"]]
+    how = IntegerFormat(form["bits"], form["group"], form["affine"], dtype)
+    return dict.fromkeys(layers, how)

@@ -6,12 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from twophase.kernels.quantization.floats import E4M3
-from twophase.kernels.quantization.gguf import CODECS
 from twophase.kernels.quantization.integers import IntegerFormat, encode
-from twophase.kernels.quantization.microscaling import encode_mx
-from twophase.kernels.quantization.normal_float import encode_nf4
-from twophase.kernels.quantization.nvfp4 import encode_nvfp4
+from twophase.kernels.quantization.named import encode_named, named_format_of
 from twophase.models.linear import linears
 from twophase.models.quantize.calibration import body_linears
 from twophase.models.transformer import Transformer
@@ -30,37 +26,11 @@ def _integers(bits: int, group: int | str, affine: bool = False) -> Round:
     return rounded
 
 
-def _e4m3(w: torch.Tensor) -> Rounded:
-    """A scale a tensor, so that its largest weight becomes the largest e4m3."""
-    scale = (w.abs().amax() / E4M3.largest).float()
-    codes = E4M3.encode(w.float() / scale, saturate=True)
-    return (E4M3.decode(codes) * scale).float(), w.numel() + scale.nbytes
+def _named(name: str) -> Round:
+    """In the format, or in what takes its place for rows of this width."""
 
-
-def _nvfp4(w: torch.Tensor) -> Rounded:
-    stored = encode_nvfp4(w)
-    return stored.decode(), stored.nbytes
-
-
-def _mx(element: str) -> Round:
     def rounded(w: torch.Tensor) -> Rounded:
-        stored = encode_mx(w, element)
-        return stored.decode(), stored.nbytes
-
-    return rounded
-
-
-def _gguf(name: str) -> Round:
-    def rounded(w: torch.Tensor) -> Rounded:
-        packed = CODECS[name].encode(w.float())
-        return CODECS[name].decode(packed), packed.nbytes
-
-    return rounded
-
-
-def _nf4(double: bool) -> Round:
-    def rounded(w: torch.Tensor) -> Rounded:
-        stored = encode_nf4(w, double)
+        stored = encode_named(w, named_format_of(name, w.shape[-1]) or name)
         return stored.decode(), stored.nbytes
 
     return rounded
@@ -69,19 +39,19 @@ def _nf4(double: bool) -> Round:
 FORMATS: dict[str, Round] = {
     "int8, a scale a tensor": _integers(8, "tensor"),
     "int8, a scale a channel": _integers(8, "channel"),
-    "e4m3, a scale a tensor": _e4m3,
-    "q8_0": _gguf("q8_0"),
-    "mxfp8": _mx("mxfp8"),
+    "e4m3": _named("e4m3"),
+    "q8_0": _named("q8_0"),
+    "mxfp8": _named("mxfp8"),
     "int4, a scale a tensor": _integers(4, "tensor"),
     "int4, a scale a channel": _integers(4, "channel"),
     "int4, groups of 64": _integers(4, 64),
     "int4, groups of 64, affine": _integers(4, 64, affine=True),
     "int4, groups of 32": _integers(4, 32),
-    "q4_0": _gguf("q4_0"),
-    "nf4": _nf4(double=False),
-    "nf4, double": _nf4(double=True),
-    "mxfp4": _mx("mxfp4"),
-    "nvfp4": _nvfp4,
+    "q4_0": _named("q4_0"),
+    "nf4": _named("nf4"),
+    "nf4-double": _named("nf4-double"),
+    "mxfp4": _named("mxfp4"),
+    "nvfp4": _named("nvfp4"),
     "int3, groups of 64": _integers(3, 64),
     "int3, groups of 64, affine": _integers(3, 64, affine=True),
     "int2, groups of 32": _integers(2, 32),

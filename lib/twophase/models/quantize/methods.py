@@ -1,4 +1,5 @@
-"""Three ways to the same bytes: round to nearest, GPTQ, AWQ."""
+"""Three ways to the same bytes: round to nearest, GPTQ, AWQ. Formats that have a name are rounded
+to nearest only."""
 
 import copy
 from collections.abc import Callable
@@ -8,11 +9,12 @@ import torch
 
 from twophase.kernels.quantization.gptq import gptq
 from twophase.kernels.quantization.integers import IntegerFormat, encode
+from twophase.kernels.quantization.named import encode_named, named_format_of
 from twophase.kernels.quantization.scaling import awq_scales
 from twophase.models.linear import linears, replace_linears
 from twophase.models.quantize.calibration import Inputs, body_linears, watch
 from twophase.models.quantize.folding import folds, scale_inputs
-from twophase.models.quantize.linear import QuantizedLinear
+from twophase.models.quantize.linear import FewBitsLinear, NamedLinear, QuantizedLinear
 from twophase.models.transformer import Transformer
 
 Progress = Callable[[int, int], None]  # layers done, layers in all
@@ -22,26 +24,33 @@ METHODS = ("nearest", "gptq", "awq")
 def quantize(
     model: Transformer,
     method: str,
-    how: IntegerFormat,
+    how: IntegerFormat | str,
     calibration: torch.Tensor | None = None,
     progress: Progress | None = None,
 ) -> Transformer:
     """A copy of the model whose linear layers, the output matrix apart, are quantized.
 
-    `calibration`: int64 [windows, T], what "gptq" and "awq" look at. Raises ValueError for an
-    unknown method, one without its calibration, and a model that is quantized already or has no
-    linear layer.
+    `how`: integers, or the name of a format (`kernels.quantization.named`), whose layers fall back
+    to another where its blocks do not divide their rows, or stay as they are. `calibration`: int64
+    [windows, T], what "gptq" and "awq" look at. Raises ValueError for an unknown method or name, a
+    method without its calibration or for a named format, and a model that is quantized already or
+    has no linear layer, or none whose rows the format can have.
     """
     if method not in METHODS:
         raise ValueError(f"a method is one of {', '.join(METHODS)}; got {method!r}.")
+    if isinstance(how, str) and method != "nearest":
+        raise ValueError(f"{how} is rounded to nearest; {method} is for integers in groups.")
     if method != "nearest" and calibration is None:
         raise ValueError(f"{method} looks at inputs: give it calibration windows.")
-    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
+    if any(isinstance(module, FewBitsLinear) for module in model.modules()):
         raise ValueError("this model is quantized already: take the one that it was made of.")
     made = copy.deepcopy(model).requires_grad_(False)
     names = body_linears(made)
     if not names:
         raise ValueError("this model has no linear layers to quantize.")
+    if isinstance(how, str):
+        _by_name(made, names, how, progress)
+        return made
     if method == "gptq" and calibration is not None:
         _by_gptq(made, names, how, calibration, progress)
         return made
@@ -54,13 +63,13 @@ def quantize(
 def _replace(
     model: Transformer,
     names: list[str],
-    make: Callable[[str, torch.Tensor], QuantizedLinear],
+    make: Callable[[str, torch.Tensor], FewBitsLinear],
     progress: Progress | None,
 ) -> None:
     """Put a quantized layer in the place of each, its bias kept."""
     wanted, done = set(names), 0
 
-    def replace(name: str, linear: torch.nn.Linear) -> QuantizedLinear | None:
+    def replace(name: str, linear: torch.nn.Linear) -> FewBitsLinear | None:
         nonlocal done
         if name not in wanted:
             return None
@@ -73,6 +82,22 @@ def _replace(
         return made
 
     replace_linears(model, replace)
+
+
+def _by_name(model: Transformer, names: list[str], form: str, progress: Progress | None) -> None:
+    """Each layer in the format, or in what takes its place for rows of its width. ValueError if
+    that is nothing for all of them."""
+    layers = dict(linears(model))
+    found = {name: named_format_of(form, layers[name].in_features) for name in names}
+    taken = {name: own for name, own in found.items() if own is not None}
+    if not taken:
+        widths = sorted({layers[name].in_features for name in names})
+        raise ValueError(
+            f"blocks of {form} divide no rows of this model, which have"
+            f" {', '.join(map(str, widths))} inputs: take integers in groups."
+        )
+    make = lambda name, w: NamedLinear(encode_named(w, taken[name]))  # noqa: E731
+    _replace(model, list(taken), make, progress)
 
 
 def _by_gptq(
