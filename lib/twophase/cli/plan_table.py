@@ -141,6 +141,13 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
         ("Largest batch that fits", f"{m.max_batch:,}", "at this context"),
         ("Longest context that fits", longest, "at this batch"),
         ("Chips needed", needed, why),
+        ("Cache, at most", f"{m.cache_tokens_ceiling:,} tokens", "if only weights lay beside it"),
+        (
+            f"An engine sets aside{each}",
+            gigabytes(m.engine_bytes),
+            "expected, before it has caches",
+        ),
+        ("Cache of an engine", f"{m.expected_cache_tokens:,} tokens", "expected"),
     ]
 
 

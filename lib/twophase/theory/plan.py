@@ -9,6 +9,7 @@ from twophase.theory import catalog, latency_throughput
 from twophase.theory.architecture import Architecture
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
+from twophase.theory.engine_memory import cache_room
 from twophase.theory.expected import Expected, expect
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan_notes import assumptions, warnings
@@ -19,7 +20,8 @@ from twophase.theory.workload import Workload
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on the fullest chip, and what fits."""
+    """Bytes on the fullest chip, and what fits. `cache_tokens_ceiling`: positions of all caches if
+    nothing lay beside weights and them; expected: if an engine sets `engine_bytes` aside."""
 
     weight_bytes: float
     cache_bytes: float
@@ -33,6 +35,10 @@ class Memory:
     max_batch: int
     max_context: int | None
     chips_needed: int | None
+    engine_bytes: float
+    cache_tokens_ceiling: int
+    expected_cache_tokens: int
+    expected_max_batch: int
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def _memory(d: Deployment) -> Memory:
     w = d.w
     per_sequence, total = d.cache_bytes(w.context), d.total_bytes(w.batch, w.context)
     activations, caches = w.exact("activation_bytes"), d.held_cache_bytes(w.batch, w.context)
-    max_batch = d.max_batch(w.context)
+    max_batch, room = d.max_batch(w.context), cache_room(d)
     return Memory(
         weight_bytes=_plain(d.weight_bytes),
         cache_bytes=_plain(caches),
@@ -154,6 +160,10 @@ def _memory(d: Deployment) -> Memory:
         max_batch=max_batch,
         max_context=d.max_context(w.batch),
         chips_needed=d.chips_needed(w.batch, w.context),
+        engine_bytes=room.set_aside_bytes,
+        cache_tokens_ceiling=room.tokens_ceiling,
+        expected_cache_tokens=room.expected_tokens,
+        expected_max_batch=room.expected_sequences,
     )
 
 

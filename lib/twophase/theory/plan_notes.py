@@ -1,6 +1,6 @@
 """What a plan takes for granted, and what a person should look at twice, in sentences."""
 
-from twophase.theory import catalog
+from twophase.theory import catalog, engine_memory
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
 from twophase.theory.expected import fitted, in_several_machines, kind, overheads
@@ -38,7 +38,7 @@ def assumptions(d: Deployment, *, runs: bool = True) -> tuple[str, ...]:
     usable = f"an engine uses {w.usable_fraction:g} of a chip's memory (--usable)"
     if not runs:
         about = (_formats(w), usable, f"memory is for {positions}")
-        return (*about, *(_layout(d) or _chips(arch, w, "sizes are")), *_reserve(w))
+        return (*about, *(_layout(d) or _chips(arch, w, "sizes are")), *_reserve(d))
     return (
         f"{_formats(w)}; products in {w.compute}",
         usable,
@@ -51,7 +51,7 @@ def assumptions(d: Deployment, *, runs: bool = True) -> tuple[str, ...]:
         *_requests(w),
         *_expected(d),
         *(["MLA decodes in its absorbed form, from the latents"] if arch.mla else []),
-        *_reserve(w),
+        *_reserve(d),
     )
 
 
@@ -141,10 +141,28 @@ def _expected(d: Deployment) -> list[str]:
     ]
 
 
-def _reserve(w: Workload) -> list[str]:
-    if w.activation_bytes or w.overhead_bytes or w.overhead_fraction:
+def _reserve(d: Deployment) -> list[str]:
+    if engine_memory.is_said(d.w):
         return []
-    return ["activations and overhead are 0: --activations-gb, --overhead-gb, --overhead"]
+    limits, found = engine_memory.limits_of(d), engine_memory.fitted()
+    return [
+        "what fits is with activations and overhead of 0 (--activations-gb, --overhead-gb,"
+        " --overhead)",
+        f"what an engine sets aside: as vLLM does with chunks of {limits.chunk:,} tokens and up to"
+        f" {limits.sequences:,} sequences; over {found.n_reports} published starts the caches were"
+        f" missed by {found.missed_of_cache:.0%} (median, each left out of the fit)",
+    ]
+
+
+def _waiting(d: Deployment) -> list[str]:
+    """What is said of a batch that memory holds, but an engine beside its own buffers does not."""
+    room = engine_memory.cache_room(d)
+    if not room.expected_sequences < d.w.batch <= d.max_batch(d.w.context):
+        return []
+    return [
+        f"beside the {room.set_aside_bytes / 1e9:.1f} GB that an engine is expected to set aside"
+        f" {room.expected_sequences:,} sequences of this context have room, not {d.w.batch:,}"
+    ]
 
 
 def warnings(d: Deployment) -> tuple[str, ...]:
@@ -153,6 +171,7 @@ def warnings(d: Deployment) -> tuple[str, ...]:
     free = 1 - d.total_bytes(w.batch, w.context) / d.usable_bytes
     if 0 <= free < LITTLE_LEFT:
         lines.append(f"only {float(free):.1%} of the usable memory is left")
+    lines += _waiting(d)
     lines += beyond(d)
     if isinstance(d, ShardedDeployment):
         return (*lines, *_of_layout(d))

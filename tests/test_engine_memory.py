@@ -1,0 +1,148 @@
+"""What an engine sets aside beside weights and caches, held against what engines reported."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from draws import draws
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from twophase.cli.main import build
+from twophase.measure import cache_reports
+from twophase.measure.cache_reports import Report
+from twophase.theory import catalog, engine_memory
+from twophase.theory.engine_memory import Limits
+from twophase.theory.plan import deployment, plan_deployment
+from twophase.theory.workload import Workload
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[Report]:
+    return cache_reports.read()
+
+
+def test_the_constants_and_their_misses_are_those_that_the_reports_give(
+    reports: list[Report],
+) -> None:
+    assert len({r.address for r in reports}) >= 6
+    assert all("." in r.address and "/" in r.address for r in reports)
+    stored, found = asdict(engine_memory.fitted()), asdict(cache_reports.fit_all(reports))
+    for name, value in stored.items():
+        assert found[name] == pytest.approx(value, rel=1e-3), name
+    assert stored["missed_of_cache"] < 0.08
+    assert stored["missed_of_usable"] < 0.05
+    assert stored["missed_of_cache"] < stored["missed_without"]
+
+
+def test_a_report_twice_as_far_off_moves_what_is_said_of_the_misses(reports: list[Report]) -> None:
+    worse = [replace(r, cache_bytes=0.6 * r.cache_bytes) for r in reports]
+    found = cache_reports.fit_all(worse)
+    assert found.missed_of_cache > 0.08
+
+
+def test_qwen3_235b_on_four_h100_keeps_half_of_what_memory_could() -> None:
+    """vLLM said 178,880 tokens (github.com/vllm-project/vllm/issues/21348); it is in the fit."""
+    w = Workload(n_chips=4, weights="fp8", compute="fp8")
+    memory = plan_deployment(catalog.model("qwen3-235b-a22b"), catalog.hardware("h100"), w).memory
+    assert memory.expected_cache_tokens == pytest.approx(178_880, rel=0.05)
+    assert memory.cache_tokens_ceiling == 369_774
+    own = engine_memory.fitted()
+    chunk = 8192 * (2 * 4096 + 8 * (4096 + 1536 / 4)) * 2
+    logits = 1024 * 151_936 * own.logit_bytes
+    by_hand = max(chunk, logits) + own.runtime_bytes + own.messages_bytes
+    assert memory.engine_bytes == pytest.approx(by_hand)
+
+
+def test_a_dense_chunk_holds_the_stream_twice_and_an_mlp_thrice() -> None:
+    arch = catalog.model("llama-3-8b")
+    held = engine_memory.step_activation_bytes(arch, 2, 1000)
+    assert held == 1000 * (2 * 4096 + 3 * 14336 / 2) * 2
+    d = deployment(arch, catalog.hardware("h100"), Workload(n_chips=2))
+    own = engine_memory.fitted()
+    fixed = own.runtime_bytes + own.messages_bytes
+    assert engine_memory.aside_of(d, Limits(10**6, 1)) == pytest.approx(1000 * held + fixed)
+    assert engine_memory.aside_of(d, Limits(1, 10**5)) == pytest.approx(
+        10**5 * arch.V * own.logit_bytes + fixed
+    )
+
+
+@pytest.mark.parametrize(
+    ("chip", "limits"),
+    [
+        ("h100", Limits(8192, 1024)),
+        ("mi300x", Limits(8192, 1024)),
+        ("a100", Limits(2048, 256)),
+        ("rtx 4090", Limits(2048, 256)),
+    ],
+)
+def test_large_chips_that_are_no_a100_take_larger_steps(chip: str, limits: Limits) -> None:
+    found = catalog.hardware(chip)
+    assert engine_memory.usual_limits(found.name, found.hbm_bytes) == limits
+
+
+def test_what_the_workload_says_takes_the_place_of_what_is_expected() -> None:
+    arch, chip = catalog.model("llama-3-8b"), catalog.hardware("h100")
+    asked = Workload(activation_bytes=2e9, overhead_bytes=3e9, overhead_fraction=0.1)
+    d = deployment(arch, chip, asked)
+    room = engine_memory.cache_room(d)
+    assert room.expected_tokens == room.tokens_ceiling
+    left = (float(d.usable_bytes) - 3e9) / 1.1 - float(d.weight_bytes) - 2e9
+    assert room.expected_tokens == pytest.approx(left / 131_072, abs=1)
+    assert room.expected_sequences == d.max_batch(asked.context)
+    said = plan_deployment(arch, chip, asked).assumptions
+    assert not any("published starts" in line for line in said)
+
+
+@given(
+    model=st.sampled_from(["llama-2-7b", "llama-3-70b", "deepseek-v3", "gemma-3-1b"]),
+    chip=st.sampled_from(["h100", "b200", "rtx 4090", "v5e"]),
+    n_chips=st.sampled_from([1, 2, 8, 64]),
+    context=st.integers(1, 200_000),
+    layout=st.sampled_from([None, "replicas", "batch-split"]),
+)
+@draws(60)
+def test_an_engine_keeps_no_more_than_memory_and_never_less_than_nothing(
+    model: str, chip: str, n_chips: int, context: int, layout: str | None
+) -> None:
+    arch, hardware = catalog.model(model), catalog.hardware(chip)
+    w = Workload(n_chips=n_chips, context=context, layout=layout)
+    try:
+        d = deployment(arch, hardware, w)
+    except ValueError:
+        return
+    room = engine_memory.cache_room(d)
+    assert 0 <= room.expected_tokens <= room.tokens_ceiling
+    assert room.expected_sequences <= max(d.max_batch(context), 0)
+    assert room.expected_tokens // context >= room.expected_sequences - 1
+    more = replace(hardware, hbm_bytes=2 * hardware.hbm_bytes)
+    assert engine_memory.cache_room(replace(d, chip=more), Limits(1, 1)).expected_tokens >= (
+        engine_memory.cache_room(d, Limits(1, 1)).expected_tokens
+    )
+
+
+def test_a_plan_says_whom_an_engine_has_no_room_for() -> None:
+    asked = ["plan", "--model", "qwen3-235b-a22b", "--chips", "4", "--weights", "fp8"]
+    asked += ["--context", "4096", "--batch"]
+
+    def plan(*more: str) -> str:
+        return CliRunner().invoke(build(asked + list(more)), asked + list(more)).output
+
+    assert "sequences of this context have room, not 64" in " ".join(plan("64").split())
+    assert "have room" not in " ".join(plan("40").split())
+    assert "An engine sets aside a chip" in plan("40", "--markdown")
+    found = json.loads(plan("40", "--json"))
+    assert found["expected_cache_tokens"] < found["cache_tokens_ceiling"]
+    assert found["expected_max_batch"] == 44
+
+
+def test_an_engine_that_would_not_start_is_in_the_reports(reports: list[Report]) -> None:
+    """gpt-oss-120b on one H100: nothing is left for caches, and less than nothing was."""
+    assert sum(r.cache_bytes < 0 for r in reports) == 1
+    worst = max(reports, key=lambda r: r.aside_bytes / cache_reports.expected_aside(r, CONSTANTS))
+    assert worst.aside_bytes < 3 * cache_reports.expected_aside(worst, CONSTANTS)
+
+
+OWN = engine_memory.fitted()
+CONSTANTS = (OWN.logit_bytes, OWN.runtime_bytes, OWN.messages_bytes)
