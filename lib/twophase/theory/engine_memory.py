@@ -147,7 +147,8 @@ def cache_room(d: Deployment, limits: Limits | None = None) -> CacheRoom:
     if said:
         aside = float(d.usable_bytes - d.weight_bytes) - most
     return CacheRoom(
-        *(floor(room / each * w.context) for room in (most, left)),
+        tokens_ceiling=floor(most / each * w.context),
+        expected_tokens=floor(left / each * w.context),
         expected_sequences=floor(left / each),
         set_aside_bytes=aside,
     )
