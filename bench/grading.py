@@ -25,9 +25,9 @@ import nbformat
 from made_class import ROOT, notebook
 
 from twophase.checks import registry
-from twophase.grading.records import Record
-from twophase.grading.results import Results
-from twophase.grading.run import Course, find, grade_folder
+from twophase.grading.results.records import Record
+from twophase.grading.results.writer import Results
+from twophase.grading.run.folder import Course, find, grade_folder
 
 
 def processes() -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from twophase.checks import registry
 from twophase.checks.prove.limits import cpu_limit
-from twophase.grading.rlimits import address_space_bytes
+from twophase.grading.sandbox.rlimits import address_space_bytes
 
 # not called at random by a test: these train, calibrate, or change what later code of the process
 # does

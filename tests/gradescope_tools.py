@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from twophase.grading import gradescope_try, gradescope_zip
-from twophase.grading.gradescope_config import Config
-from twophase.grading.release import Source
+from twophase.grading.gradescope import bundle, rehearsal
+from twophase.grading.gradescope.config import Config
+from twophase.grading.release.release import Source
 
 ROOT = Path(__file__).resolve().parents[1]
 SECRET = "5ecre7-5ecre7-5ecre7-5ecre7"
@@ -32,7 +32,7 @@ def zip_bytes(
     key = folder / "course.secret"
     key.write_text(SECRET + "\n")
     key.chmod(0o600)
-    return gradescope_zip.build(config, Source(), key if secret else None)
+    return bundle.build(config, Source(), key if secret else None)
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def tree(archive: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="twophase-test-", ignore_cleanup_errors=True) as name:
         root = Path(name)
         root.chmod(0o755)
-        gradescope_try.lay_out(root, archive, [], "ann@example.edu")
+        rehearsal.lay_out(root, archive, [], "ann@example.edu")
         yield root
 
 
@@ -61,8 +61,8 @@ def run(root: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
     """results.json after run_autograder was run on these files; what it printed is under
     `printed`."""
     hand_in(root, files)
-    done = gradescope_try.run(root)
-    made = gradescope_try.read_results(root)
+    done = rehearsal.run(root)
+    made = rehearsal.read_results(root)
     assert done.returncode == (0 if "score" in made else 1), done.stdout
     return made | {"printed": done.stdout}
 

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from twophase.grading import gradebook, stored
-from twophase.grading.gradebook import Gradebook, Total
-from twophase.grading.records import SCHEMA, Record, keyed
+from twophase.grading.results import reader
+from twophase.grading.results.records import SCHEMA, Record, keyed
+from twophase.grading.scores import gradebook
+from twophase.grading.scores.gradebook import Gradebook, Total
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 Answer = str  # right, wrong, not_yet, missing, failed; or the slug of a misconception
@@ -103,7 +104,7 @@ def scored(
     path = folder / "course.yml"
     path.write_text(course, encoding="utf-8")
     scheme, beside = gradebook.load(path)
-    return gradebook.make(scheme, beside, stored.read(dump(folder, records)), now)
+    return gradebook.make(scheme, beside, reader.read(dump(folder, records)), now)
 
 
 def totals(book: Gradebook) -> dict[str, Total]:
@@ -118,6 +119,6 @@ def points(book: Gradebook, student: str, topic: str = "t") -> float | str:
 
 def said(book: Gradebook, student: str, topic: str = "t") -> str:
     """Everything that is said about a score."""
-    from twophase.grading.exports import remarks
+    from twophase.grading.reports.exports import remarks
 
     return remarks(totals(book)[student].outcomes[topic])

@@ -18,11 +18,12 @@ from hostile.course import TOPIC, release
 from hostile.worker import LIMITS, zygote
 from patience import PATIENCE_S
 
-from twophase.grading.notebook import Notebook, Unreadable
-from twophase.grading.records import Record
-from twophase.grading.release import Release
-from twophase.grading.results import Results
-from twophase.grading.run import Course, find, grade_folder
+from twophase.grading.errors import Unreadable
+from twophase.grading.files.notebook import Notebook
+from twophase.grading.release.release import Release
+from twophase.grading.results.records import Record
+from twophase.grading.results.writer import Results
+from twophase.grading.run.folder import Course, find, grade_folder
 
 
 @cache

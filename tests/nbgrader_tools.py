@@ -19,10 +19,10 @@ from nbformat import NotebookNode
 from notebook_tools import exercise_cells, marked, small_solution
 
 from twophase.checks import registry
-from twophase.grading import assignments
-from twophase.grading.judging import Course, Releases
-from twophase.grading.notebook import parse
-from twophase.grading.release import Release, from_cells
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.judge import Course, Releases
+from twophase.grading.release import assignments
+from twophase.grading.release.release import Release, from_cells
 
 COURSE, ASSIGNMENT, NAME = "inference", "ps1", "03_kv_cache"
 BATCH, BYTES, ESSAY = "kv_cache-max_batch", "kv_cache-kv_bytes", "kv_cache-essay"

@@ -18,7 +18,7 @@ from twophase.checks.answer import LocalAnswer
 from twophase.checks.calls import Calls, source
 from twophase.checks.compare import EXACT, difference
 from twophase.checks.judge import Bench, Verdict
-from twophase.grading import report
+from twophase.grading.reports import feedback
 from twophase.protocol import NotYet
 
 
@@ -166,7 +166,7 @@ def test_the_page_shows_the_calls_escaped_and_none_of_a_case_that_is_not_shown()
     question = {"id": "x-y", "title": "T", "points": 0, "out_of": 2, "message": "no"}
     question |= {"misconception": None, "hint": "", "cell": {"error": "", "output": ""}}
     for status in ("wrong", "failed"):
-        page = report._question(question | {"status": status, "cases": cases})
+        page = feedback._question(question | {"status": status, "cases": cases})
         assert "f(&#x27;&lt;b&gt;&#x27;)" in page
         assert "<b>" not in page
         assert "SECRET" not in page
@@ -179,10 +179,10 @@ def test_the_page_opens_with_the_first_wrong_cases_and_folds_all_others() -> Non
               "inputs": f"f({n})"} for n, right in enumerate(rights)]  # fmt: skip
     question = {"id": "x-y", "title": "T", "points": 0, "out_of": 2, "message": "no"}
     question |= {"misconception": None, "hint": "", "cell": {"error": "", "output": ""}}
-    page = report._question(question | {"status": "wrong", "cases": cases})
+    page = feedback._question(question | {"status": "wrong", "cases": cases})
     shown, folded = page.split("<details>")
     assert [f"f({n})" in shown for n in range(6)] == [False, True, True, False, True, False]
     assert [f"f({n})" in folded for n in range(6)] == [True, False, False, True, False, True]
     assert "<summary>3 other cases: 2 right, 1 not</summary>" in folded
-    few = report._question(question | {"status": "wrong", "cases": cases[1:3]})
+    few = feedback._question(question | {"status": "wrong", "cases": cases[1:3]})
     assert "<details>" not in few

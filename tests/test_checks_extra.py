@@ -25,10 +25,10 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench
 from twophase.checks.prove.limits import TooLong
 from twophase.checks.registry import Catalog
-from twophase.grading import release
-from twophase.grading.release import Source
+from twophase.grading.release import release
+from twophase.grading.release.release import Source
 
-EXAMPLE = Path(twophase.__path__[0]) / "grading" / "checks_example"
+EXAMPLE = Path(twophase.__path__[0]) / "grading" / "release" / "checks_example"
 CHECKS, VARIANTS = EXAMPLE / "checks", EXAMPLE / "variants"
 BOTH = Source(None, (CHECKS,), VARIANTS)
 Edit = Callable[[Path], None]

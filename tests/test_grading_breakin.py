@@ -10,15 +10,15 @@ from hostile.course import RIGHT, TOPIC, cells, dump, release
 from hostile.worker import LIMITS, output, zygote
 from test_grading_seccomp import ALLOW, AUDIT, run
 
-from twophase.grading import confine
-from twophase.grading.benches import Benches
-from twophase.grading.notebook import parse
-from twophase.grading.session import Session
-from twophase.grading.supervisor import _Run
-from twophase.grading.syscalls import ALLOWED
-from twophase.grading.usage import Allowance
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.supervisor import _Run
+from twophase.grading.judge.time_budget import Allowance
+from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.syscalls import ALLOWED
 
-LABELS = confine.confined_by()
+LABELS = confinement.confined_by()
 needs_seccomp = pytest.mark.skipif(
     "seccomp" not in LABELS, reason="nothing here confines by seccomp"
 )

@@ -24,10 +24,14 @@ from typer.testing import CliRunner
 from twophase.checks import registry
 from twophase.cli import grading_options, grading_shown
 from twophase.cli.main import build, main
-from twophase.grading import confine, pool, records, release, run, stored, tally
-from twophase.grading.notebook import Cell, parse
-from twophase.grading.plan import make_plan
-from twophase.grading.run import Course, Submission, grade_one
+from twophase.grading.files.notebook import Cell, parse
+from twophase.grading.judge.execution_plan import make_plan
+from twophase.grading.release import release
+from twophase.grading.results import counts, reader, records
+from twophase.grading.run import folder as run
+from twophase.grading.run import pool
+from twophase.grading.run.folder import Course, Submission, grade_one
+from twophase.grading.sandbox import confinement
 
 TOPIC = "kv_cache"
 
@@ -181,7 +185,7 @@ def test_a_release_that_asks_what_has_no_check_is_our_fault() -> None:
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A kernel that lacks what confines a submission."""
     monkeypatch.setattr(
-        confine, "missing", lambda: "This kernel has no Landlock; grade with --unsafe."
+        confinement, "missing", lambda: "This kernel has no Landlock; grade with --unsafe."
     )
     records.confinement.cache_clear()
     yield
@@ -239,7 +243,7 @@ def test_an_amount_of_memory_that_is_none_is_one_sentence(text: str) -> None:
 
 def test_a_summary_of_a_thousand_submissions_fits_a_screen_and_counts_them() -> None:
     answers = [{"t-a": "right", "t-b": f"slip_{n % 5}" if n % 4 else "right"} for n in range(1000)]
-    counted = tally.of(
+    counted = counts.of(
         record(f"s{n}/a.ipynb", a, status="partial" if n % 100 == 0 else "ok")
         for n, a in enumerate(answers)
     )
@@ -304,7 +308,7 @@ def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
     )
     flags = make_plan(parse(dump([asked])), released).flags
     assert ("not_asked", "kv_cache-extra") in {(f.name, f.where) for f in flags}
-    counted = tally.of(
+    counted = counts.of(
         [
             {
                 **record("a.ipynb", {"t-a": "right"}),
@@ -326,4 +330,4 @@ def test_a_student_of_a_plain_folder_is_graded_again_by_the_folders_name(tmp_pat
         Submission(tmp_path / "ann/03.ipynb", "ann/03.ipynb"),
         Submission(tmp_path / "bob.ipynb", "bob.ipynb"),
     ]
-    assert run.named(["ann"], found, stored.Index(tmp_path / "results.jsonl")) == {"ann/03.ipynb"}
+    assert run.named(["ann"], found, reader.Index(tmp_path / "results.jsonl")) == {"ann/03.ipynb"}

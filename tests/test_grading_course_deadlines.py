@@ -11,7 +11,7 @@ from draws import draws
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.grading.deadlines import (
+from twophase.grading.course.deadlines import (
     Due,
     Duration,
     Late,

@@ -12,9 +12,10 @@ import pytest
 from grading_course_tools import dump, record, scored
 
 from twophase.cli.main import main
-from twophase.grading import course_reading, exports
-from twophase.grading.records import Record
-from twophase.grading.results import Results
+from twophase.grading.course import reading
+from twophase.grading.reports import exports
+from twophase.grading.results.records import Record
+from twophase.grading.results.writer import Results
 
 A, B = "t-a", "t-b"
 RIGHT, HALF = {A: "right", B: "right"}, {A: "right", B: "wrong"}
@@ -157,7 +158,7 @@ def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excuse
 def test_points_are_rounded_half_up_to_two_decimals(points: str, shown: str) -> None:
     from fractions import Fraction
 
-    from twophase.grading.sheets import number
+    from twophase.grading.scores.points import number
 
     assert number(Fraction(points)) == shown
 
@@ -274,7 +275,7 @@ def test_grade_writes_grades_too_when_it_is_given_the_course_and_reads_that_firs
     files: list[str],
 ) -> None:
     from twophase.cli import grade
-    from twophase.grading.run import Submission
+    from twophase.grading.run.folder import Submission
 
     def graded(
         submissions: object, course: object, results: Results, *rest: object, **more: object
@@ -307,7 +308,7 @@ def test_the_documented_example_scores_a_class(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ann is late within her extension, dee is late, bob is in ann's team, cy is excused."""
-    example = Path(course_reading.__file__).parent / "course_example" / "course.yml"
+    example = Path(reading.__file__).parent / "example" / "course.yml"
     answers = {
         "kv_cache-kv_bytes": "right",
         "kv_cache-max_batch": "weights_left_out",

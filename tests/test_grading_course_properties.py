@@ -18,14 +18,22 @@ from grading_course_tools import NOW, question, record
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from twophase.grading import exports, gradebook
-from twophase.grading.course import Assignment, Excusal, ExerciseRule, Extension, Partial, Scheme
-from twophase.grading.course_tables import HandScore
-from twophase.grading.deadlines import Due, Duration, LateRule
-from twophase.grading.gradebook import Beside, Gradebook, Total
-from twophase.grading.leave_out import Item, best, ratio
-from twophase.grading.records import Record
-from twophase.grading.sheets import Marks
+from twophase.grading.course.deadlines import Due, Duration, LateRule
+from twophase.grading.course.scheme import (
+    Assignment,
+    Excusal,
+    ExerciseRule,
+    Extension,
+    Partial,
+    Scheme,
+)
+from twophase.grading.course.tables import HandScore
+from twophase.grading.reports import exports
+from twophase.grading.results.records import Record
+from twophase.grading.scores import gradebook
+from twophase.grading.scores.dropping import Item, best, ratio
+from twophase.grading.scores.gradebook import Beside, Gradebook, Total
+from twophase.grading.scores.points import Marks
 
 ZONE = ZoneInfo("Europe/Berlin")
 TOPICS, STUDENTS = ("t", "u", "v"), ("ann", "bob", "cy")

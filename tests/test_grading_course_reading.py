@@ -11,22 +11,23 @@ import pytest
 from grading_course_tools import record, scored
 
 from twophase.checks import registry
-from twophase.grading import course_reading, gradebook
-from twophase.grading.course_tables import (
+from twophase.grading.course import reading
+from twophase.grading.course.tables import (
     read_csv,
     read_manual,
     read_overrides,
     read_roster,
     read_times,
 )
+from twophase.grading.scores import gradebook
 
-EXAMPLE = Path(course_reading.__file__).parent / "course_example" / "course.yml"
+EXAMPLE = Path(reading.__file__).parent / "example" / "course.yml"
 
 
-def load(tmp_path: Path, text: str) -> course_reading.Scheme:
+def load(tmp_path: Path, text: str) -> reading.Scheme:
     path = tmp_path / "course.yml"
     path.write_text(text, encoding="utf-8")
-    return course_reading.load(path)
+    return reading.load(path)
 
 
 def mistakes(tmp_path: Path, text: str) -> list[str]:
@@ -225,10 +226,10 @@ def test_values_stay_what_was_written(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_or_no_text_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"course\.yml cannot be read"):
-        course_reading.load(tmp_path / "course.yml")
+        reading.load(tmp_path / "course.yml")
     (tmp_path / "course.yml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="not UTF-8"):
-        course_reading.load(tmp_path / "course.yml")
+        reading.load(tmp_path / "course.yml")
 
 
 def test_an_assignments_late_rule_replaces_the_courses_as_a_whole(tmp_path: Path) -> None:
@@ -261,7 +262,7 @@ class TestTheExample:
 
     def test_it_shows_every_key_that_there_is(self) -> None:
         text = EXAMPLE.read_text(encoding="utf-8")
-        source = (Path(course_reading.__file__)).read_text(encoding="utf-8")
+        source = (Path(reading.__file__)).read_text(encoding="utf-8")
         keys = set(re.findall(r'(?:get|inner|rows)\(\s*"(\w+)"', source)) | {
             "by_hand",
             "exercises",
@@ -273,7 +274,7 @@ class TestTheExample:
         assert {k for k in keys if not re.search(rf"\b{k}:", text)} == set()
 
     def test_its_topics_exercises_and_misconceptions_are_the_courses_own(self) -> None:
-        scheme = course_reading.load(EXAMPLE)
+        scheme = reading.load(EXAMPLE)
         assert set(scheme.assignments) <= set(registry.topics())
         for assignment in scheme.assignments.values():
             for exercise, rule in (assignment.exercises or {}).items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from grading_course_tools import NOW, digest, points, question, record, said, scored, totals
 
-from twophase.grading.exports import safe
+from twophase.grading.reports.exports import safe
 
 A, B, C = "t-a", "t-b", "t-c"
 PLAIN = "assignments: {t: {}}"
@@ -563,7 +563,8 @@ def test_files_of_nobody_in_the_roster_are_told_and_count_for_nobody(tmp_path: P
 def test_the_last_record_of_a_file_counts_and_a_torn_last_line_is_passed_over(
     tmp_path: Path,
 ) -> None:
-    from twophase.grading import gradebook, stored
+    from twophase.grading.results import reader
+    from twophase.grading.scores import gradebook
 
     (tmp_path / "course.yml").write_text(PLAIN)
     path = tmp_path / "results.jsonl"
@@ -575,7 +576,7 @@ def test_the_last_record_of_a_file_counts_and_a_torn_last_line_is_passed_over(
     path.write_bytes(path.read_bytes() + b'{"schema": 1, "file"')
     before = path.read_bytes()
     scheme, beside = gradebook.load(tmp_path / "course.yml")
-    assert points(gradebook.make(scheme, beside, stored.read(path), NOW), "ann") == 4
+    assert points(gradebook.make(scheme, beside, reader.read(path), NOW), "ann") == 4
     assert path.read_bytes() == before
 
 

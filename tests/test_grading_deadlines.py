@@ -24,15 +24,17 @@ from twophase.checks.answer import Answer, LocalAnswer
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.judge import Bench, Verdict
 from twophase.checks.law import law
-from twophase.grading import remote
-from twophase.grading.benches import Benches
-from twophase.grading.confine import Limits
-from twophase.grading.notebook import parse
-from twophase.grading.overdue import Alarm, Overdue
-from twophase.grading.release import Release
-from twophase.grading.remote import RemoteAnswer
-from twophase.grading.session import CellRun, GraderFault, Session
-from twophase.grading.supervisor import Grade, Supervisor
+from twophase.grading.errors import GraderFault
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge import remote_answer
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.check_limit import Alarm, Overdue
+from twophase.grading.judge.remote_answer import RemoteAnswer
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.release.release import Release
+from twophase.grading.results.grade import Grade
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.session import CellRun, Session
 from twophase.protocol import AnswerError, ProtocolError
 from twophase.protocol import wire as w
 
@@ -229,7 +231,7 @@ def test_outside_the_main_thread_there_is_no_alarm_and_no_error() -> None:
 def test_more_callbacks_than_any_answer_needs_end_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "MAX_CALLBACKS", 50)
+    monkeypatch.setattr(remote_answer, "MAX_CALLBACKS", 50)
     seen = judged(
         session,
         "def f(g):\n    while True: g()",
@@ -244,7 +246,7 @@ def test_more_callbacks_than_any_answer_needs_end_it(
 def test_more_data_than_any_answer_sends_ends_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "MAX_CASE_BYTES", 10**6)
+    monkeypatch.setattr(remote_answer, "MAX_CASE_BYTES", 10**6)
     logged: list[Any] = []
     seen = judged(
         session,

@@ -31,10 +31,10 @@ from gradescope_tools import (
 from patience import PATIENCE_S
 
 from twophase.checks import registry
-from twophase.grading import gradescope_run, gradescope_try
-from twophase.grading.gradescope_config import PRIVATE, Config
-from twophase.grading.gradescope_run import NothingToGrade
-from twophase.grading.release import Source
+from twophase.grading.gradescope import autograder, rehearsal
+from twophase.grading.gradescope.autograder import NothingToGrade
+from twophase.grading.gradescope.config import PRIVATE, Config
+from twophase.grading.release.release import Source
 
 NAME = "03_kv_cache.ipynb"
 
@@ -70,7 +70,7 @@ def watched(root: Path, notebook: bytes) -> tuple[dict[str, Any], int]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.25)
     assert process.returncode == 0
-    return gradescope_try.read_results(root), peak
+    return rehearsal.read_results(root), peak
 
 
 ALL_SOLUTIONS = """
@@ -233,8 +233,8 @@ def test_what_cannot_be_graded_is_a_visible_zero_with_one_clear_message(
 ) -> None:
     hand_in(root, files)
     monkeypatch.setenv("TWOPHASE_COURSE", str(ROOT))
-    made = json.loads(json.dumps(gradescope_run.graded(root, 0.0)))
-    assert gradescope_try.problems(made) == []
+    made = json.loads(json.dumps(autograder.graded(root, 0.0)))
+    assert rehearsal.problems(made) == []
     assert made["score"] == 0
     assert [(t["score"], t["max_score"], t["visibility"]) for t in made["tests"]] == [
         (0, KV_POINTS, "visible")
@@ -270,7 +270,7 @@ def test_the_one_notebook_of_the_assignment_is_found_wherever_it_lies(
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    found = gradescope_run.the_one(tmp_path, "kv_cache", Source())
+    found = autograder.the_one(tmp_path, "kv_cache", Source())
     assert found.read() == KV.read_bytes()
 
 
@@ -278,14 +278,14 @@ def test_two_notebooks_are_named_when_no_topic_is_set(tmp_path: Path) -> None:
     for n in (1, 2):
         (tmp_path / f"{n}.ipynb").write_bytes(KV.read_bytes())
     with pytest.raises(NothingToGrade, match=r"2 notebooks.*1\.ipynb, 2\.ipynb"):
-        gradescope_run.the_one(tmp_path, "", Source())
+        autograder.the_one(tmp_path, "", Source())
 
 
 def test_a_grader_that_cannot_start_leaves_valid_results_without_a_score(root: Path) -> None:
     for python in ("/no/such/python", "/bin/false"):
-        done = gradescope_try.run(root, python)
+        done = rehearsal.run(root, python)
         assert done.returncode != 0
-        made = gradescope_try.read_results(root)
+        made = rehearsal.read_results(root)
         assert "score" not in made
         assert "tests" not in made
         assert "not of your work" in made["output"]
@@ -310,7 +310,7 @@ def test_a_grader_that_takes_too_long_is_ended_before_gradescope_ends_it_and_lea
     done = subprocess.run([short], env=env, cwd=root, capture_output=True, timeout=PATIENCE_S)
     short.unlink()
     assert done.returncode == 124
-    assert "score" not in gradescope_try.read_results(root)
+    assert "score" not in rehearsal.read_results(root)
 
 
 def test_a_fault_of_the_grader_is_reported_without_a_score(root: Path) -> None:
@@ -328,19 +328,21 @@ def test_a_fault_of_the_grader_is_reported_without_a_score(root: Path) -> None:
 def test_where_submissions_cannot_be_confined_nothing_is_run_unless_the_zip_says_unsafe(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twophase.grading.confine.missing", lambda: "This kernel has no Landlock.")
-    monkeypatch.setattr(gradescope_run, "make_zygote", None)
+    monkeypatch.setattr(
+        "twophase.grading.sandbox.confinement.missing", lambda: "This kernel has no Landlock."
+    )
+    monkeypatch.setattr(autograder, "make_zygote", None)
     monkeypatch.setenv("TWOPHASE_COURSE", str(ROOT))
-    made = gradescope_run.graded(root, 0.0)
+    made = autograder.graded(root, 0.0)
     assert "score" not in made
     assert "no Landlock" in made["output"]
     assert "--unsafe" in made["output"]
     config = root / "source" / PRIVATE / "config.json"
     kept = config.read_bytes()
     config.write_bytes(Config(topic="kv_cache", unsafe=True).to_bytes())
-    monkeypatch.setattr(gradescope_run, "the_one", _nothing)
+    monkeypatch.setattr(autograder, "the_one", _nothing)
     try:
-        assert gradescope_run.graded(root, 0.0)["score"] == 0  # it goes on to what was handed in
+        assert autograder.graded(root, 0.0)["score"] == 0  # it goes on to what was handed in
     finally:
         config.write_bytes(kept)
 
@@ -355,14 +357,14 @@ def test_the_cases_follow_from_the_secret_and_whom_gradescope_names_and_the_seed
     private = root / "source" / PRIVATE
     config = Config(sets=0)
     seeds = {
-        who: gradescope_run.seed_for(who, config, private)
+        who: autograder.seed_for(who, config, private)
         for who in ("ann@example.edu", "bob@example.edu")
     }
     assert len(set(seeds.values())) == 2
-    assert seeds["ann@example.edu"] == gradescope_run.seed_for("ann@example.edu", config, private)
+    assert seeds["ann@example.edu"] == autograder.seed_for("ann@example.edu", config, private)
     made = half_wrong
     text = json.dumps(made)
-    seed = str(gradescope_run.seed_for("ann@example.edu", Config(), private))
+    seed = str(autograder.seed_for("ann@example.edu", Config(), private))
     assert seed not in text
     assert made["extra_data"]["seed_digest"]
     assert made["extra_data"]["record"]["student"] == "ann@example.edu"
@@ -373,7 +375,7 @@ def test_the_cases_follow_from_the_secret_and_whom_gradescope_names_and_the_seed
 def gradescope_run_library() -> str:
     """The digest of the library here: that of the zip must be the same, or results could not be
     compared."""
-    from twophase.grading.digests import library_digest
+    from twophase.grading.files.digests import library_digest
 
     return library_digest()
 

@@ -15,16 +15,11 @@ import pytest
 from gradescope_tools import ROOT, SECRET, zip_bytes
 
 from twophase.cli.main import main
-from twophase.grading import (
-    gradescope_config,
-    gradescope_needs,
-    gradescope_results,
-    gradescope_run,
-    gradescope_try,
-    gradescope_zip,
-)
-from twophase.grading.gradescope_config import Config
-from twophase.grading.release import Source
+from twophase.grading.gradescope import autograder, bundle, rehearsal, requirements
+from twophase.grading.gradescope import config as gradescope_config
+from twophase.grading.gradescope import results as gradescope_results
+from twophase.grading.gradescope.config import Config
+from twophase.grading.release.release import Source
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +70,7 @@ def test_the_released_notebook_in_the_zip_is_the_stub_and_no_model_answer_goes_a
 
 
 def test_the_scripts_are_bash_and_every_blank_is_filled(archive: Path, tmp_path: Path) -> None:
-    gradescope_zip.unpack(archive, tmp_path)
+    bundle.unpack(archive, tmp_path)
     for name in ("setup.sh", "run_autograder"):
         assert subprocess.run(["bash", "-n", tmp_path / name], capture_output=True).stderr == b""
         for mark in ("@PYTHON@", "@TORCH@", "@SECONDS@"):
@@ -83,7 +78,7 @@ def test_the_scripts_are_bash_and_every_blank_is_filled(archive: Path, tmp_path:
     setup = (tmp_path / "setup.sh").read_text()
     assert f"python install '{sys.version_info[0]}.{sys.version_info[1]}'" in setup
     assert "'torch==2.13.0'" in setup
-    assert gradescope_try.problems(json.loads((tmp_path / "provisional.json").read_text())) == []
+    assert rehearsal.problems(json.loads((tmp_path / "provisional.json").read_text())) == []
 
 
 def test_what_is_installed_there_is_pinned_as_here_and_has_nothing_of_the_book() -> None:
@@ -94,7 +89,7 @@ def test_what_is_installed_there_is_pinned_as_here_and_has_nothing_of_the_book()
     pinned = {
         name.lower().replace("_", "-"): v for name, _, v in (p.partition("==") for p in pins) if v
     }
-    torch, lines = gradescope_needs.lines()
+    torch, lines = requirements.lines()
     assert torch == f"torch=={pinned['torch']}"
     wanted = dict(line.split("==") for line in lines)
     assert {n: v for n, v in wanted.items() if n in pinned} == {
@@ -114,14 +109,14 @@ def test_what_is_installed_there_is_pinned_as_here_and_has_nothing_of_the_book()
 
 def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
-    assert gradescope_zip.save(path, b"one")
-    assert not gradescope_zip.save(path, b"one")
+    assert bundle.save(path, b"one")
+    assert not bundle.save(path, b"one")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(ValueError, match="is another; move it away"):
-        gradescope_zip.save(path, b"two")
+        bundle.save(path, b"two")
     assert path.read_bytes() == b"one"
     with pytest.raises(ValueError, match="there is no folder"):
-        gradescope_zip.save(tmp_path / "no" / "a.zip", b"")
+        bundle.save(tmp_path / "no" / "a.zip", b"")
 
 
 def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_release(
@@ -138,8 +133,8 @@ def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_r
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     code = {"p/kv_cache/__init__.py", "p/kv_cache/own.py"}
-    assert set(gradescope_zip._folder(folder, "p", False)) == code
-    assert set(gradescope_zip._folder(folder, "p", True)) == {
+    assert set(bundle._folder(folder, "p", False)) == code
+    assert set(bundle._folder(folder, "p", True)) == {
         *code,
         "p/solutions/03_kv_cache.ipynb",
     }
@@ -229,7 +224,7 @@ def test_what_failed_on_cases_not_shown_is_there_after_publishing_only() -> None
         "error": "",
     }
     made = gradescope_results.results(record(cases=[secret]), 1.0)
-    assert gradescope_try.problems(made) == []
+    assert rehearsal.problems(made) == []
     visible = [t for t in made["tests"] if t["visibility"] == "visible"]
     later = [t for t in made["tests"] if t["visibility"] == "after_published"]
     assert "fresh 9" not in json.dumps([visible, made["output"]])
@@ -252,7 +247,7 @@ def test_the_graders_fault_has_no_score_and_a_broken_file_has_a_zero_that_says_w
     assert "the disk is full" in fault["output"]
     broken = gradescope_results.results(record("unreadable"), 1.0, 41.0)
     assert (broken["score"], broken["tests"][0]["max_score"]) == (0.0, 41.0)
-    assert gradescope_try.problems(fault) == gradescope_try.problems(broken) == []
+    assert rehearsal.problems(fault) == rehearsal.problems(broken) == []
 
 
 def test_an_instructor_finds_the_record_without_the_seed() -> None:
@@ -308,7 +303,7 @@ def test_results_replace_the_provisional_ones_in_one_step(
 def test_the_rehearsal_finds_what_gradescope_would_not_understand(
     change: dict[str, Any], says: str
 ) -> None:
-    assert any(says in p for p in gradescope_try.problems({"score": 1.0} | change))
+    assert any(says in p for p in rehearsal.problems({"score": 1.0} | change))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +341,7 @@ def test_build_writes_the_zip_and_says_that_without_a_secret_cases_can_be_drawn_
     for _ in range(2):
         main_exit(["gradescope", "build", "--topic", "kv_cache"])
         assert "Without --secret" in capsys.readouterr().out
-    expected = gradescope_zip.build(Config(topic="kv_cache"), Source())
+    expected = bundle.build(Config(topic="kv_cache"), Source())
     assert (tmp_path / "autograder.zip").read_bytes() == expected
 
 
@@ -359,14 +354,14 @@ def main_exit(arguments: list[str]) -> None:
 def test_exercises_of_an_instructors_own_are_graded_from_the_zip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    example = Path(gradescope_zip.__file__).with_name("checks_example")
+    example = Path(bundle.__file__).parents[1] / "release" / "checks_example"
     source = Source(checks=(example / "checks",), variants=example / "variants")
     path = tmp_path / "autograder.zip"
-    path.write_bytes(gradescope_zip.build(Config(topic="kv_cache"), source))
-    gradescope_zip.unpack(path, tmp_path / "source")
+    path.write_bytes(bundle.build(Config(topic="kv_cache"), source))
+    bundle.unpack(path, tmp_path / "source")
     private = tmp_path / "source" / "private"
     monkeypatch.setenv("TWOPHASE_COURSE", str(private))  # put back after the test
-    there = gradescope_run.source_of(gradescope_config.read(private / "config.json"), private)
+    there = autograder.source_of(gradescope_config.read(private / "config.json"), private)
     assert there.checks[0].is_relative_to(private)
     asked, here = there.load("kv_cache"), source.load("kv_cache")
     assert list(asked.exercises) == list(here.exercises)
@@ -392,11 +387,11 @@ def test_a_rehearsal_shows_what_gradescope_would_and_exits_3_only_without_a_scor
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def rehearse(archive: Path, files: list[Path], student: str) -> gradescope_try.Rehearsal:
+    def rehearse(archive: Path, files: list[Path], student: str) -> rehearsal.Rehearsal:
         assert (archive, files, student) == (Path("a.zip"), [Path("x.ipynb")], "bob@x.edu")
-        return gradescope_try.Rehearsal(results, "printed", 0)
+        return rehearsal.Rehearsal(results, "printed", 0)
 
-    monkeypatch.setattr(gradescope_try, "rehearse", rehearse)
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse)
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as left:
         main(["gradescope", "try", "x.ipynb", "a.zip", "--student", "bob@x.edu"])

@@ -11,7 +11,8 @@ import pytest
 from hostile.expect import expect_nothing_gained, expect_the_exact_score
 from hostile.notebooks import CORPUS, UNREADABLE, Hostile, tried
 
-from twophase.grading.notebook import Unreadable, parse
+from twophase.grading.errors import Unreadable
+from twophase.grading.files.notebook import parse
 
 HERE = [*CORPUS["breaking"], *CORPUS["patching"]]
 

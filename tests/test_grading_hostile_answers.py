@@ -12,12 +12,12 @@ from hostile.notebooks import CORPUS, Hostile, tried
 from hostile.spying import MARK
 from hostile.worker import LIMITS, grade, zygote
 
-from twophase.grading.benches import Benches
-from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
-from twophase.grading.notebook import parse
-from twophase.grading.session import Session
-from twophase.grading.supervisor import Supervisor
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.zygote_handle import Zygote
 
 HERE = [*CORPUS["answers"], *CORPUS["forging"], *CORPUS["reaching"], *CORPUS["spying"]]
 

@@ -16,13 +16,13 @@ from hostile.worker import LIMITS, output, zygote
 from patience import PATIENCE_S
 
 from twophase.checks import registry
-from twophase.grading import confine, forks, landlock, rlimits
-from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
-from twophase.grading.session import Session
+from twophase.grading.sandbox import confinement, landlock, rlimits, zygote_handle
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError
 
-LABELS = confine.confined_by()
+LABELS = confinement.confined_by()
 needs_landlock = pytest.mark.skipif(
     f"landlock-{landlock.abi()}" not in LABELS, reason="nothing here confines by Landlock"
 )
@@ -328,7 +328,7 @@ def test_an_existing_file_is_neither_changed_nor_emptied(session: Session, tmp_p
         *(
             str(CHECK),
             str(PACKAGE / "theory/kv_cache.py"),
-            str(PACKAGE / "grading/worker.py"),
+            str(PACKAGE / "grading/sandbox/worker.py"),
             __file__,
         ),
         *(
@@ -445,7 +445,7 @@ def test_threads_are_limited() -> None:
 
 
 def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
-    lacks = confine.missing()
+    lacks = confinement.missing()
     assert (lacks == "") == (
         "seccomp" in LABELS and any(label.startswith("landlock") for label in LABELS)
     )
@@ -463,8 +463,8 @@ def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
 def test_what_is_missing_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tried: tuple[str, ...], names: list[str]
 ) -> None:
-    monkeypatch.setattr(confine, "_tried", lambda: tried)
-    said = confine.missing()
+    monkeypatch.setattr(confinement, "_tried", lambda: tried)
+    said = confinement.missing()
     assert all(name in said for name in names)
     assert "--unsafe" in said
     assert ("Landlock" in said) == ("Landlock" in names)
@@ -482,7 +482,7 @@ def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(
     error: str, module: str, absent: str
 ) -> None:
     source = (
-        "import os\nfrom twophase.grading import jail, landlock, seccomp\n"
+        "import os\nfrom twophase.grading.sandbox import jail, landlock, seccomp\n"
         f"def restrict(*a):\n    {error}\n{module}.restrict = restrict\njail.main()"
     )
     ran = subprocess.run(
@@ -498,17 +498,17 @@ def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(
 
 def test_on_another_system_the_same_names_give_practice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    assert confine.supported() == ""
-    assert confine.missing() == ""
-    assert "practice" in confine.confined_by()
+    assert confinement.supported() == ""
+    assert confinement.missing() == ""
+    assert "practice" in confinement.confined_by()
     monkeypatch.setattr("platform.system", lambda: "Windows")
-    assert "WSL2" in confine.supported()
+    assert "WSL2" in confinement.supported()
 
 
 def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "practice", lambda: True)
+    monkeypatch.setattr(zygote_handle, "practice", lambda: True)
     with (
-        forks.make_zygote() as practice,
+        zygote_handle.make_zygote() as practice,
         practice.fork(("twophase.theory.kv_cache.max_batch",), LIMITS) as one,
     ):
         assert output(one, "print(1 + 1)") == "2"

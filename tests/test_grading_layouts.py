@@ -23,10 +23,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from layout_tools import CANVAS, GRADESCOPE, MOODLE, MOODLE_FLAT, NOTEBOOK, lay, seen, zipped
 
-from twophase.grading import archives
-from twophase.grading.layouts import instant
-from twophase.grading.notebook import MAX_BYTES, Unreadable
-from twophase.grading.submissions import Submission, describe, find
+from twophase.grading.errors import Unreadable
+from twophase.grading.files.notebook import MAX_BYTES
+from twophase.grading.intake import archives
+from twophase.grading.intake.layouts import instant
+from twophase.grading.intake.submissions import Submission, describe, find
 
 ANN = ("1001", "2026-10-30T20:14:03.123456+00:00", True)
 LAID = {"gradescope": GRADESCOPE, "canvas": CANVAS, "moodle": MOODLE}

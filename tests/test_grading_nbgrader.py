@@ -35,9 +35,10 @@ from test_grading_release import FOLDERS, HELD, ROOT
 
 from twophase.checks import registry
 from twophase.cli.main import main
-from twophase.grading import handout, nbgrader_works, placing
-from twophase.grading.nbgrader_works import Place
-from twophase.grading.release import Source
+from twophase.grading.nbgrader import works
+from twophase.grading.nbgrader.works import Place
+from twophase.grading.release import handout, placing
+from twophase.grading.release.release import Source
 
 POINTS = {i: float(registry.load(i).points) for i in (BATCH, BYTES)}
 ALL = sum(POINTS.values())
@@ -505,7 +506,7 @@ class TestRelease:
 def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(
     file: str, place: Place | None
 ) -> None:
-    assert nbgrader_works.place_of({"file": file, "student": "ada"}) == place
+    assert works.place_of({"file": file, "student": "ada"}) == place
 
 
 def dump(place: Department) -> list[str]:

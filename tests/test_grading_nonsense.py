@@ -20,11 +20,12 @@ from patience import PATIENCE_S
 from twophase.checks.compare import EXACT, Tolerance, describe, difference
 from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench
-from twophase.grading.benches import Benches
-from twophase.grading.forks import Zygote
-from twophase.grading.notebook import parse
-from twophase.grading.remote import RemoteAnswer
-from twophase.grading.supervisor import Grade, Supervisor
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.remote_answer import RemoteAnswer
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.results.grade import Grade
+from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError, encode
 from twophase.protocol import wire as w
 from twophase.protocol.arrays import DTYPES

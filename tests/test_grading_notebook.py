@@ -15,8 +15,9 @@ from hostile.notebooks import version_3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.grading.notebook import Unreadable, parse, read
-from twophase.grading.plan import make_plan
+from twophase.grading.errors import Unreadable
+from twophase.grading.files.notebook import parse, read
+from twophase.grading.judge.execution_plan import make_plan
 
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -19,12 +19,14 @@ from test_checks_extra import CHECKS, VARIANTS, new_topic, text, without_cell
 
 from twophase.checks import manifest, registry
 from twophase.cli.main import main
-from twophase.grading import handout, leaks, placing
-from twophase.grading.benches import Benches
-from twophase.grading.handout import Handout
-from twophase.grading.notebook import Unreadable, parse
-from twophase.grading.release import GraderFault, Source, course_root
-from twophase.grading.supervisor import Grade, Supervisor
+from twophase.grading.errors import GraderFault, Unreadable
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.release import handout, leaks, placing
+from twophase.grading.release.handout import Handout
+from twophase.grading.release.release import Source, course_root
+from twophase.grading.results.grade import Grade
 
 ROOT = Path(__file__).resolve().parents[1]
 HELD = "kv_cache-fewest_chips"
@@ -87,7 +89,8 @@ class TestWhatIsInIt:
         unwanted = (
             "fewest_chips",
             "_example",
-            "gradescope_files",
+            "gradescope/files",
+            "course/example",
             "__pycache__",
             "egg-info",
             "checks/two_phases",
@@ -294,7 +297,7 @@ run("next")
 run("progress")
 run("update")
 from pathlib import Path
-from twophase.grading.release import Source
+from twophase.grading.release.release import Source
 checks, variants = map(Path, sys.argv[2:4])
 Source(None, (checks,), variants).validate()  # the grader may run from a release, too
 Source(None, (), variants).validate()
@@ -553,7 +556,7 @@ class TestTheCommand:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         one = zygote()
-        monkeypatch.setattr("twophase.grading.forks.make_zygote", lambda: one)
+        monkeypatch.setattr("twophase.grading.sandbox.zygote_handle.make_zygote", lambda: one)
         folder = Path(shutil.copytree(VARIANTS, tmp_path / "held"))
         text("solutions/03_kv_cache.ipynb", "chips + (left_over > 0)", "chips")(folder)
         arguments = [

@@ -17,8 +17,8 @@ from hostile.worker import LIMITS, zygote
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
-from twophase.grading.remote import RemoteAnswer
-from twophase.grading.session import Session
+from twophase.grading.judge.remote_answer import RemoteAnswer
+from twophase.grading.sandbox.session import Session
 from twophase.protocol import AnswerError
 from twophase.protocol.arguments import lent
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hostile.worker import LIMITS, output, zygote
 
-from twophase.grading.remove import remove
+from twophase.grading.files.removal import remove
 
 
 def _deep(top: Path, n: int = 1500) -> None:

@@ -17,8 +17,8 @@ from grading_course_tools import question, record, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.grading import class_plots, class_report, class_stats
-from twophase.grading.gradebook import Gradebook
+from twophase.grading.reports import class_plots, class_report, class_stats
+from twophase.grading.scores.gradebook import Gradebook
 
 A, B = "t-a", "t-b"
 SCRIPT = "<script>alert(1)</script>"

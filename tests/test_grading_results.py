@@ -15,11 +15,11 @@ from hostile.course import EXERCISES, RIGHT, STUBS, TOPIC, cell, cells, dump, ex
 from hostile.notebooks import UNREADABLE, version_3
 from hostile.worker import zygote
 
-from twophase.grading import report
-from twophase.grading.records import SCHEMA, Record
-from twophase.grading.release import Release
-from twophase.grading.results import Results
-from twophase.grading.run import find, grade_folder
+from twophase.grading.release.release import Release
+from twophase.grading.reports import feedback
+from twophase.grading.results.records import SCHEMA, Record
+from twophase.grading.results.writer import Results
+from twophase.grading.run.folder import find, grade_folder
 
 SCRIPT = "<script>alert(1)</script>"
 WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"
@@ -202,8 +202,8 @@ class Tags(HTMLParser):
 def pages(graded: tuple[Path, Path]) -> dict[str, str]:
     out = graded[1]
     with Results(out) as results:
-        index = report.write(out, results.latest())
-    names = {r["file"]: report.page_name(r["file"]) for r in lines(out)}
+        index = feedback.write(out, results.latest())
+    names = {r["file"]: feedback.page_name(r["file"]) for r in lines(out)}
     found = {n: (out / "feedback" / p).read_text("utf-8") for n, p in names.items()}
     return found | {"index": index.read_text("utf-8")}
 
@@ -241,11 +241,11 @@ def test_the_index_leads_to_every_page_and_pages_stay_in_their_folder(
     graded: tuple[Path, Path], pages: dict[str, str]
 ) -> None:
     for record in lines(graded[1]):
-        name = report.page_name(record["file"])
+        name = feedback.page_name(record["file"])
         assert f'href="{name}"' in pages["index"]
         assert "/" not in name
-    assert report.page_name("../../etc/x.ipynb").startswith("etc-x-")
-    assert report.page_name("a b.ipynb") != report.page_name("a-b.ipynb")
+    assert feedback.page_name("../../etc/x.ipynb").startswith("etc-x-")
+    assert feedback.page_name("a b.ipynb") != feedback.page_name("a-b.ipynb")
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "empty", "file"])

@@ -23,15 +23,15 @@ from hostile.forging import JUNK
 from hostile.layouts import version_3
 from hostile.worker import LIMITS, server
 
-from twophase.grading import pool
-from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
-from twophase.grading.notebook import Notebook
-from twophase.grading.pool import FAILED_STARTS
-from twophase.grading.records import Record
-from twophase.grading.release import Release
-from twophase.grading.run import Course
-from twophase.grading.session import GraderFault
+from twophase.grading.errors import GraderFault
+from twophase.grading.files.notebook import Notebook
+from twophase.grading.release.release import Release
+from twophase.grading.results.records import Record
+from twophase.grading.run import pool
+from twophase.grading.run.folder import Course
+from twophase.grading.run.pool import FAILED_STARTS
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.zygote_handle import Zygote
 
 FORGE = """import os, struct
 frame = struct.pack('>IcQ', 7, b'V', 7) + b'{"a":1}'

@@ -20,10 +20,11 @@ from patience import PATIENCE_S
 from typer.testing import CliRunner
 
 from twophase.cli.main import build, main
-from twophase.grading import pool, report
-from twophase.grading.records import Record, result_of
-from twophase.grading.results import CannotWrite, Results
-from twophase.grading.run import Done, Submission, find, named
+from twophase.grading.reports import feedback
+from twophase.grading.results.records import Record, result_of
+from twophase.grading.results.writer import CannotWrite, Results
+from twophase.grading.run import pool
+from twophase.grading.run.folder import Done, Submission, find, named
 
 HALF = dump(cells(RIGHT | {"bytes": STUBS["bytes"]}))
 
@@ -304,26 +305,28 @@ def test_pages_are_written_again_only_where_a_result_changed(
     graded: tuple[Path, Path], tmp_path: Path
 ) -> None:
     records: list[Record] = lines(graded[1])
-    report.write(tmp_path, records)
+    feedback.write(tmp_path, records)
     before = pages(tmp_path)
     assert len(before) == 4
     records[0] = records[0] | {"message": "another", "varies": {}}
     records[1] = records[1] | {"varies": {"seconds": 9}}
-    report.write(tmp_path, records)
+    feedback.write(tmp_path, records)
     after = pages(tmp_path)
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed == {"index.html", report.page_name(records[0]["file"])}
+    assert changed == {"index.html", feedback.page_name(records[0]["file"])}
 
 
 def test_a_page_does_not_tell_the_seed_that_comes_from_the_secret_and_says_if_it_is_not_official(
     graded: tuple[Path, Path],
 ) -> None:
     record = lines(graded[1])[0]
-    assert "Seed 1" in report.page(record)
+    assert "Seed 1" in feedback.page(record)
     hidden = record | {"seed": "5eed" * 16, "official": False}
-    assert "5eed" not in report.page(hidden)
-    assert "Not an official result" in report.page(
+    assert "5eed" not in feedback.page(hidden)
+    assert "Not an official result" in feedback.page(
         hidden | {"confined_by": ["processes", "unsafe"]}
     )
-    assert "Practice, not an official result" in report.page(hidden | {"confined_by": ["practice"]})
-    assert "official" not in report.page(record | {"official": True})
+    assert "Practice, not an official result" in feedback.page(
+        hidden | {"confined_by": ["practice"]}
+    )
+    assert "official" not in feedback.page(record | {"official": True})

@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
-from twophase.grading import seccomp
-from twophase.grading.syscalls import ABSENT, ALLOWED, TESTS
+from twophase.grading.sandbox import seccomp
+from twophase.grading.sandbox.syscalls import ABSENT, ALLOWED, TESTS
 
 PID = 4321
 ALLOW, KILL = "allow", "kill"

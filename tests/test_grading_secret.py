@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
-from twophase.grading import secret
+from twophase.grading.course import secret
 
 ONE, OTHER = b"one secret of enough bytes", b"another secret, also enough"
 
 
 def test_a_seed_is_the_same_in_another_process() -> None:
-    code = f"from twophase.grading import secret; print(secret.seed_of({ONE!r}, 'Ångström'))"
+    code = f"from twophase.grading.course import secret; print(secret.seed_of({ONE!r}, 'Ångström'))"
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", code],
         capture_output=True,

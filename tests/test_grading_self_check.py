@@ -12,7 +12,7 @@ from gradescope_tools import KV, ROOT, with_answers
 from hostile.worker import LIMITS, zygote
 
 from twophase.cli.main import main
-from twophase.grading import self_check
+from twophase.grading.run import self_check
 
 MAX_BATCH = "kv_cache-max_batch"
 SIGNATURE = "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"

@@ -19,11 +19,11 @@ from patience import PATIENCE_S
 from typer.testing import CliRunner
 
 from twophase.cli.main import build, main
-from twophase.grading import merging, pool, shards
-from twophase.grading.judging import Course
-from twophase.grading.records import Record
-from twophase.grading.shards import Note, Shard
-from twophase.grading.submissions import Submission
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import Course
+from twophase.grading.results.records import Record
+from twophase.grading.run import merging, pool, shards
+from twophase.grading.run.shards import Note, Shard
 
 EXAMPLES = Path(shards.__file__).parent / "batch_examples"
 NAMES = tuple(f"s{n:03}/a.ipynb" for n in range(60))

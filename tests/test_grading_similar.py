@@ -18,20 +18,16 @@ from typer.testing import CliRunner
 
 from twophase.checks import registry
 from twophase.cli.main import build
-from twophase.grading import (
-    gradebook,
-    similar,
-    similar_fragments,
-    similar_json,
-    similar_page,
-    similar_traces,
-)
-from twophase.grading.release import course_root
-from twophase.grading.similar import Report
-from twophase.grading.similar_fragments import of
-from twophase.grading.similar_groups import cliques
-from twophase.grading.similar_pairs import ENOUGH, Answer, Compared, compare, weight
-from twophase.grading.submissions import Submission
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.release.release import course_root
+from twophase.grading.scores import gradebook
+from twophase.grading.similar import as_json, fragments, report
+from twophase.grading.similar import page as similar_page
+from twophase.grading.similar import traces as similar_traces
+from twophase.grading.similar.fragments import of
+from twophase.grading.similar.groups import cliques
+from twophase.grading.similar.pairs import ENOUGH, Answer, Compared, compare, weight
+from twophase.grading.similar.report import Report
 
 TOPIC, ATTENTION, RAGGED = "kv_cache", "kv_cache-cached_attention", "kv_cache-ragged"
 Cells = dict[str, Any]
@@ -69,7 +65,7 @@ def klass(folder: Path, papers: dict[str, bytes]) -> list[Submission]:
 
 
 def read_report(folder: Path, papers: dict[str, bytes], **options: Any) -> Report:
-    return similar.report(klass(folder, papers), **options)
+    return report.report(klass(folder, papers), **options)
 
 
 def answer(slug: str, how: str) -> str:
@@ -234,7 +230,7 @@ def test_independent_right_answers_are_not_listed(tmp_path: Path) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(answered(answers, topic))
             papers.append(Submission(path, f"s{k}/{path.name}"))
-    found = similar.report(papers, least=0.5)
+    found = report.report(papers, least=0.5)
     assert groups(found) == []
     assert sum(c.students for c in found.exercises) > 80
 
@@ -310,10 +306,10 @@ def test_a_team_and_a_students_own_versions_are_not_compared_with_themselves(
     papers = {n: answered({ATTENTION: ORIGINAL + f"\n# {n}"}) for n in ("ann", "bob")}
     papers |= {how: answered({ATTENTION: s}) for how, s in OTHERS.items()}
     submissions = klass(tmp_path / "in", papers)
-    assert groups(similar.report(submissions, scheme=scheme)) == []
+    assert groups(report.report(submissions, scheme=scheme)) == []
     again = Submission(submissions[0].path, "bob/again.ipynb", student="ann")
-    assert groups(similar.report([submissions[0], again])) == []
-    assert groups(similar.report(submissions)) == [("ann", "bob")]
+    assert groups(report.report([submissions[0], again])) == []
+    assert groups(report.report(submissions)) == [("ann", "bob")]
 
 
 def own(source: str, cell_id: str) -> Cells:
@@ -405,7 +401,7 @@ def test_no_text_breaks_it_off(what: str, tmp_path: Path) -> None:
     papers = {n: answered({ATTENTION: HOSTILE[what] + f"\n{n}"}) for n in ("ann", "bob")}
     found = read_report(tmp_path, papers | {"cy": answered({ATTENTION: ORIGINAL})})
     assert len(found.papers) == 3
-    json.dumps(similar_json.as_json(found))
+    json.dumps(as_json.as_json(found))
     similar_page.page(found)
 
 
@@ -511,7 +507,7 @@ def test_the_page_escapes_everything_and_marks_what_is_the_same(tmp_path: Path) 
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert page.count("<span class=same>") > 10
-    assert similar.CAVEAT in page
+    assert report.CAVEAT in page
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -533,7 +529,7 @@ def test_the_command_writes_both_files_and_nothing_else_and_says_the_caveat(tmp_
     assert {p.name for p in out.iterdir()} == {"results.jsonl", "similar.html", "similar.json"}
     assert (out / "results.jsonl").read_text() == "kept"
     data = json.loads((out / "similar.json").read_text())
-    assert data["schema"] == similar.SCHEMA
+    assert data["schema"] == report.SCHEMA
     assert data["groups"][0]["students"] == [["ann"], ["bob"]]
     again = (out / "similar.json").read_bytes(), (out / "similar.html").read_bytes()
     run(tmp_path / "in", "--out", out)
@@ -575,4 +571,4 @@ def test_a_release_of_ones_own_is_what_was_given(tmp_path: Path) -> None:
 def test_a_cap_on_steps_is_told() -> None:
     assert of("x = f(a, b + 1)\n" * 500_000).cut
     assert not of(ORIGINAL).cut
-    assert len(of("x = f(a, b + 1)\n" * 5000).statements) * 6 <= similar_fragments.MAX_STEPS + 10
+    assert len(of("x = f(a, b + 1)\n" * 5000).statements) * 6 <= fragments.MAX_STEPS + 10

@@ -15,12 +15,12 @@ from typing import cast
 import pytest
 from patience import PATIENCE_S
 
-from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
-from twophase.grading.plan import Step
-from twophase.grading.replay import Replay
-from twophase.grading.session import CellRun
-from twophase.grading.usage import Allowance, Usage
+from twophase.grading.judge.execution_plan import Step
+from twophase.grading.judge.replay import Replay
+from twophase.grading.judge.time_budget import Allowance, Usage
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.session import CellRun
+from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError
 from twophase.protocol import wire as w
 from twophase.protocol.waited import MOST_S, Waited

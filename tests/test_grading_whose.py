@@ -10,9 +10,9 @@ import pytest
 from grading_course_tools import NOW, points, record, scored, totals
 from layout_tools import CANVAS, GRADESCOPE, MOODLE, NOTEBOOK, lay, zipped
 
-from twophase.grading.course_tables import read_roster
-from twophase.grading.gradebook import Gradebook
-from twophase.grading.submissions import find
+from twophase.grading.course.tables import read_roster
+from twophase.grading.intake.submissions import find
+from twophase.grading.scores.gradebook import Gradebook
 
 PLAIN = "time_zone: UTC\nassignments: {t: {}}\n"
 WITH = PLAIN + "files: {roster: roster.csv}\n"

@@ -17,8 +17,9 @@ from hostile.worker import LIMITS, output, zygote
 
 import twophase.kernels
 from twophase.checks import registry
-from twophase.grading import landlock, release
-from twophase.grading.session import Session
+from twophase.grading.release import release
+from twophase.grading.sandbox import landlock
+from twophase.grading.sandbox.session import Session
 
 FUNCTION, CLASS = (
     "twophase.kernels.online_softmax.online_softmax",
@@ -40,7 +41,7 @@ def session() -> Iterator[Session]:
         "import twophase.checks.kv_cache.max_batch",
         "from twophase import checks",
         "from twophase import grading",
-        "from twophase.grading import worker",
+        "from twophase.grading.sandbox import worker",
         "import importlib; importlib.import_module('twophase.checks.registry')",
         "import importlib.util; importlib.util.find_spec('twophase.checks')",
         "import twophase.cli",

@@ -11,8 +11,8 @@ import numpy as np
 from twophase.checks.answer import Answer, refuses
 from twophase.checks.compare import EXACT, Tolerance
 from twophase.checks.exercise import Case, Exercise, Misconception
-from twophase.grading import release as releases
-from twophase.grading.notebook import Notebook, parse
+from twophase.grading.files.notebook import Notebook, parse
+from twophase.grading.release import release as releases
 
 TOPIC = "kv_cache"  # a topic that the registry knows; the exercises are ours
 

@@ -11,9 +11,9 @@ from hostile.attack import LEFT_BEHIND, ROOT, Hostile
 from hostile.course import EXERCISES, RIGHT, TOPIC, cells, dump
 from hostile.worker import grade, zygote
 
-from twophase.grading import landlock
-from twophase.grading.confine import confined_by
-from twophase.grading.supervisor import Grade
+from twophase.grading.results.grade import Grade
+from twophase.grading.sandbox import landlock
+from twophase.grading.sandbox.confinement import confined_by
 
 ALL_POINTS = sum(e.points for e in EXERCISES.values())
 PLACES = (

@@ -13,15 +13,16 @@ from hostile.course import release
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
-from twophase.grading import release as registered
-from twophase.grading.benches import Benches
-from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
-from twophase.grading.notebook import parse
-from twophase.grading.remote import RemoteAnswer
-from twophase.grading.session import Session
-from twophase.grading.starting import ForkServer
-from twophase.grading.supervisor import Grade, Supervisor
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.remote_answer import RemoteAnswer
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.release import release as registered
+from twophase.grading.results.grade import Grade
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.launch import ForkServer
+from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.zygote_handle import Zygote
 
 LIMITS = Limits(cell_s=1.5, submission_s=60.0, memory_bytes=10**9)
 

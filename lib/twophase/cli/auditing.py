@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.grading_shown import Watch, plain
-from twophase.grading import stored
-from twophase.grading.audit import Audited, choose
-from twophase.grading.audit import audit as grade_again
-from twophase.grading.judging import Course
-from twophase.grading.results import CannotWrite
-from twophase.grading.submissions import Submission
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import Course
+from twophase.grading.results import reader
+from twophase.grading.results.writer import CannotWrite
+from twophase.grading.run.audit import Audited, choose
+from twophase.grading.run.audit import audit as grade_again
 
 ALL_EQUAL, DIFFERENT = 0, 1
 MOST_ROWS = 40
@@ -31,7 +31,7 @@ def audit(
 ) -> int:
     """Audit, show, write audit.jsonl. Returns the exit code. Raises ValueError if there is nothing
     to audit, CannotWrite."""
-    index = stored.Index(stored.find(out))
+    index = reader.Index(reader.find(out))
     chosen = choose(submissions, course, index, share)
     console.print(
         Text(

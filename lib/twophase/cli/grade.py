@@ -1,5 +1,4 @@
-"""`twophase check` and `twophase grade`: one saved notebook, or a class of them, scored by the
-official grader."""
+"""`twophase check` and `twophase grade`: one saved notebook, or a class of them, scored."""
 
 from __future__ import annotations
 
@@ -17,16 +16,21 @@ from twophase.cli import auditing
 from twophase.cli import grading_options as options
 from twophase.cli.grading_shown import Watch, plain, summary
 from twophase.cli.score import write_grades
-from twophase.grading import gradebook, report, secret, shards, stored, submissions, tally
-from twophase.grading.forks import make_zygote
-from twophase.grading.judging import DEFAULT_SEED, Course, grade_one
-from twophase.grading.records import Record
-from twophase.grading.release import Source
-from twophase.grading.results import CannotWrite, Results
-from twophase.grading.run import grade_folder, named
-from twophase.grading.scratch import scratch
-from twophase.grading.session import GraderFault
-from twophase.grading.submissions import Submission
+from twophase.grading.course import secret
+from twophase.grading.errors import GraderFault
+from twophase.grading.files.scratch import scratch
+from twophase.grading.intake import submissions
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import DEFAULT_SEED, Course, grade_one
+from twophase.grading.release.release import Source
+from twophase.grading.reports import feedback
+from twophase.grading.results import counts, reader
+from twophase.grading.results.records import Record
+from twophase.grading.results.writer import CannotWrite, Results
+from twophase.grading.run import shards
+from twophase.grading.run.folder import grade_folder, named
+from twophase.grading.sandbox.zygote_handle import make_zygote
+from twophase.grading.scores import gradebook
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT, INTERRUPTED = 0, 1, 3, 130
 GRADED, SOME_UNREADABLE = 0, 1
@@ -69,7 +73,7 @@ def check(
     with scratch(), make_zygote() as zygote:
         record = grade_one(Submission(notebook, str(notebook)), course, zygote)
     if record["status"] == "unreadable":
-        raise ValueError(f"{notebook}: {tally.why(record)}")
+        raise ValueError(f"{notebook}: {counts.why(record)}")
     if record["status"] == "internal":
         _stop(record["message"])
     console = Console()
@@ -83,7 +87,7 @@ def check(
             Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow")
         )
     if not record["official"]:
-        console.print(Text(report.unofficial(record), style="yellow"))
+        console.print(Text(feedback.unofficial(record), style="yellow"))
     raise typer.Exit(ALL_RIGHT if record["points"] == record["out_of"] else NOT_ALL_RIGHT)
 
 
@@ -224,13 +228,13 @@ class Run:
                     raise
             self._write_note(complete=True)
             names = {s.name for s in self.mine}
-            counted = tally.of(r for r in results.latest() if r["file"] in names)
+            counted = counts.of(r for r in results.latest() if r["file"] in names)
             code = finish(self._console, self._out, results.index, counted)
             if watch.skipped:
                 self._console.print(Text(f"Graded before: {watch.skipped:,}"))
             if scheme is not None:
                 code = max(
-                    code, write_grades(scheme, stored.read(results.path), self._out, self._console)
+                    code, write_grades(scheme, reader.read(results.path), self._out, self._console)
                 )
         return code
 
@@ -240,10 +244,10 @@ class Run:
             shards.write(self._out, shards.Note(n.shard, n.submissions, n.conditions, complete))
 
 
-def finish(console: Console, out: Path, index: stored.Index, counted: tally.Tally) -> int:
+def finish(console: Console, out: Path, index: reader.Index, counted: counts.Tally) -> int:
     """Write the feedback, show the summary. Returns the exit code. Raises CannotWrite."""
     try:
-        page = report.write(out, index.latest())
+        page = feedback.write(out, index.latest())
     except OSError as e:
         raise CannotWrite(
             f"the feedback cannot be written: {e.strerror}; the results are whole"
@@ -283,7 +287,7 @@ def _verdicts(record: Record) -> Table:
         "points",
         "verdict",
         title=Text(plain(record["file"])),
-        caption=f"{report.points(record)} points",
+        caption=f"{feedback.points(record)} points",
     )
     for q in record["questions"]:
         mark, color = MARKS[q["status"]]

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from twophase.cli import grading_options as opts
 from twophase.cli.interrupt import loading
-from twophase.grading import gradescope_try, gradescope_zip
-from twophase.grading.gradescope_config import Config
-from twophase.grading.gradescope_results import Results, text
-from twophase.grading.judging import DEFAULT_SEED
-from twophase.grading.release import Source
-from twophase.grading.secret import SETS
+from twophase.grading.course.secret import SETS
+from twophase.grading.gradescope import bundle, rehearsal
+from twophase.grading.gradescope.config import Config
+from twophase.grading.gradescope.results import Results, text
+from twophase.grading.judge.judge import DEFAULT_SEED
+from twophase.grading.release.release import Source
 
 GRADED, NOT_GRADED = 0, 3
 AUTOGRADER = Path("autograder.zip")
@@ -80,8 +80,8 @@ def build(
         unsafe=unsafe,
     )
     with loading():
-        data = gradescope_zip.build(config, Source(release, tuple(checks or ()), variants), secret)
-    written = gradescope_zip.save(out, data)
+        data = bundle.build(config, Source(release, tuple(checks or ()), variants), secret)
+    written = bundle.save(out, data)
     print(f"{out}: {len(data) / 1e6:.1f} MB{'' if written else ', the same as before'}")
     print("Upload it as the autograder of a programming assignment; 768 MB of memory are enough.")
     if secret is None:
@@ -119,7 +119,7 @@ def _try(files: list[Path], student: str) -> int:
     handed_in = [f for f in files if f not in zips]
     console = Console()
     with console.status("running the autograder"):
-        done = gradescope_try.rehearse(archive, handed_in, student)
+        done = rehearsal.rehearse(archive, handed_in, student)
     console.print(Text(text(done.results["output"])))
     if "score" in done.results:
         console.print(_table(done.results))

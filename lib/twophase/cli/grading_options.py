@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from twophase.cli.interrupt import loading
-from twophase.grading import confine, secret
-from twophase.grading.confine import Limits
-from twophase.grading.judging import Course
-from twophase.grading.release import Source
+from twophase.grading.course import secret
+from twophase.grading.judge.judge import Course
+from twophase.grading.release.release import Source
+from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox.confinement import Limits
 
 UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 LEAST_MEMORY_BYTES = 100_000_000
@@ -105,7 +106,7 @@ def course(
 def require_confinement(unsafe: bool) -> None:
     """Raises ValueError if what should shut submissions in is missing here, unless it is to be done
     all the same."""
-    if reason := confine.supported():
+    if reason := confinement.supported():
         raise ValueError(reason)
-    if (lacks := confine.missing()) and not unsafe:
+    if (lacks := confinement.missing()) and not unsafe:
         raise ValueError(lacks)

@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from twophase.grading import report, tally
-from twophase.grading.records import Record
-from twophase.grading.tally import Tally, TopicTally
+from twophase.grading.reports import feedback
+from twophase.grading.results import counts
+from twophase.grading.results.counts import Tally, TopicTally
+from twophase.grading.results.records import Record
 
 TROUBLED = ("unreadable", "protocol", "partial", "internal")
 STATUS_WORDS = {
@@ -35,7 +36,7 @@ LINE = 200  # characters of one trouble
 def plain(value: object) -> str:
     """Somebody else's text for the terminal: without control characters, which could move the
     cursor or repaint the screen."""
-    return report.CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
+    return feedback.CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
 
 
 class Watch:
@@ -122,7 +123,7 @@ def line(console: Console, text: Text) -> None:
 
 def trouble(record: Record) -> Text:
     """One line: whose, what, why."""
-    said = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(tally.why(record))}"
+    said = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(counts.why(record))}"
     return Text(
         said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[record["status"]]
     )

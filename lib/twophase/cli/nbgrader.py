@@ -12,8 +12,10 @@ from rich.text import Text
 
 from twophase.cli.grading_shown import plain
 from twophase.cli.interrupt import loading
-from twophase.grading import nbgrader_course, nbgrader_works, stored
-from twophase.grading.notebook import Unreadable
+from twophase.grading.errors import Unreadable
+from twophase.grading.nbgrader import course as nbgrader_course
+from twophase.grading.nbgrader import works as nbgrader_works
+from twophase.grading.results import reader
 
 DONE, SOME_WAIT = 0, 1
 MOST_LINES = 40
@@ -52,12 +54,12 @@ def record(
     --course-dir .
     """
     with loading():
-        from twophase.grading import nbgrader_files, nbgrader_scores
+        from twophase.grading.nbgrader import files, scores
 
     course, works, told = _matched(results, course_dir, assignment)
-    done = nbgrader_scores.record(course, works, told)
+    done = scores.record(course, works, told)
     try:
-        nbgrader_files.write_autograded(course, done.works, done.masters)
+        files.write_autograded(course, done.works, done.masters)
     except (OSError, Unreadable) as e:
         raise ValueError(
             f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat"
@@ -80,10 +82,10 @@ def feedback(
     Example: twophase nbgrader feedback grades/ --course-dir .
     """
     with loading():
-        from twophase.grading import nbgrader_files
+        from twophase.grading.nbgrader import files
 
     course, works, told = _matched(results, course_dir, assignment)
-    count = nbgrader_files.write_feedback(course, works, told)
+    count = files.write_feedback(course, works, told)
     said = f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`"
     raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
 
@@ -93,10 +95,10 @@ def _matched(
 ) -> tuple[nbgrader_course.NbCourse, list[nbgrader_works.Work], nbgrader_works.Told]:
     """The course, the results that belong to it, and what a person should hear of the others.
     Raises ValueError if none does."""
-    path = stored.find(results)
+    path = reader.find(results)
     course = nbgrader_course.load(course_dir)
     told = nbgrader_works.Told()
-    works = nbgrader_works.match(course, stored.read(path), told, assignment)
+    works = nbgrader_works.match(course, reader.read(path), told, assignment)
     if not works and not told.waiting:
         raise ValueError(
             f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/"

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.interrupt import loading
-from twophase.grading import secret as secrets
-from twophase.grading.release import Source, course_root
+from twophase.grading.course import secret as secrets
+from twophase.grading.release.release import Source, course_root
 
 if TYPE_CHECKING:
-    from twophase.grading.handout import Handout
+    from twophase.grading.release.handout import Handout
 
 DONE, NOT_AS_IT_SHOULD_BE, OUR_FAULT = 0, 1, 3
 MOST_SENTENCES = 20
@@ -79,7 +79,7 @@ def _make(
     out: Path, source: Source, topics: str, secret: Path | None, replace: bool, prove: bool
 ) -> int:
     with loading():
-        from twophase.grading import handout, placing
+        from twophase.grading.release import handout, placing
     root, console = course_root(), Console()
     placing.require_place(
         out, root, (*source.checks, *([source.variants] if source.variants else []))
@@ -125,7 +125,7 @@ def _topics(source: Source, wanted: str) -> list[str]:
 
 def _unproved(source: Source) -> Iterator[str]:
     """A sentence for each exercise of the folders whose check does not hold what a check must."""
-    from twophase.grading.rehearse import prove_checks
+    from twophase.grading.run.rehearsal import prove_checks
 
     for folder in source.catalog().folders():
         yield from prove_checks(folder)
@@ -133,7 +133,7 @@ def _unproved(source: Source) -> Iterator[str]:
 
 def _leaks(folder: Path, source: Source, root: Path, secret: bytes) -> Iterator[str]:
     """A sentence for everything in the written release that must not be there."""
-    from twophase.grading import leaks
+    from twophase.grading.release import leaks
 
     files = {
         p.relative_to(folder).as_posix(): p.read_bytes()
@@ -150,9 +150,9 @@ def _leaks(folder: Path, source: Source, root: Path, secret: bytes) -> Iterator[
 def _rehearsed(source: Source, made: Handout, console: Console) -> int:
     """0 if the untouched notebooks score nothing and the model solutions everything, else the exit
     code."""
-    from twophase.grading.forks import make_zygote
-    from twophase.grading.rehearse import rehearse
-    from twophase.grading.session import GraderFault
+    from twophase.grading.errors import GraderFault
+    from twophase.grading.run.rehearsal import rehearse
+    from twophase.grading.sandbox.zygote_handle import make_zygote
 
     try:
         with (

@@ -11,13 +11,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twophase.grading import class_report, exports, gradebook, stored
-from twophase.grading.deadlines import read_time
-from twophase.grading.gradebook import Gradebook, Total
-from twophase.grading.records import Record
-from twophase.grading.report import CONTROL
-from twophase.grading.scoring import Outcome, lateness_text
-from twophase.grading.sheets import number
+from twophase.grading.course.deadlines import read_time
+from twophase.grading.files.atomic import PRIVATE, replace_text
+from twophase.grading.reports import class_report, exports
+from twophase.grading.reports.feedback import CONTROL
+from twophase.grading.results import reader
+from twophase.grading.results.records import Record
+from twophase.grading.scores import gradebook
+from twophase.grading.scores.gradebook import Gradebook, Total
+from twophase.grading.scores.points import number
+from twophase.grading.scores.scoring import Outcome, lateness_text
 
 COMPLETE, WAITING, OUR_FAULT = 0, 1, 3
 COLORS = {
@@ -60,8 +63,8 @@ def score(
 
     Example: twophase score grades/ --course course.yml
     """
-    path = stored.find(results)
-    raise typer.Exit(write_grades(course, stored.read(path), out or path.parent, Console(), at))
+    path = reader.find(results)
+    raise typer.Exit(write_grades(course, reader.read(path), out or path.parent, Console(), at))
 
 
 def write_grades(
@@ -80,7 +83,7 @@ def write_grades(
     now: datetime | None = read_time(at, scheme.zone) if at else None
     book = gradebook.make(scheme, beside, records, now)
     written = exports.write(out, book)
-    written.append(exports.replace_text(out / "report.html", class_report.page(book)))
+    written.append(replace_text(out / "report.html", class_report.page(book), mode=PRIVATE))
     console.print(_table(book))
     for line in _lines(book):
         console.print(line)

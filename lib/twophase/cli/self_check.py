@@ -56,7 +56,7 @@ def self_check(
     """
     with loading():
         from twophase.cli import grading_options
-        from twophase.grading import self_check as check
+        from twophase.grading.run import self_check as check
     limits = grading_options.limits(time_limit, cell_time_limit, memory_limit)
     data = check.read(notebook)
     console = Console()
@@ -138,6 +138,6 @@ def _summary(record: Record) -> str:
 def _plain(value: object) -> str:
     """Text from a notebook for the terminal: without control characters, which could move the
     cursor or repaint the screen."""
-    from twophase.grading.report import CONTROL
+    from twophase.grading.reports.feedback import CONTROL
 
     return CONTROL.sub("�", str(value)).replace("\n", " ")

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from twophase.cli.grade import finish, guarded
 from twophase.cli.grading_shown import plain
-from twophase.grading import merging, stored, tally
-from twophase.grading.results import CannotWrite
+from twophase.grading.results import counts, reader
+from twophase.grading.results.writer import CannotWrite
+from twophase.grading.run import merging
 
 MERGED, DO_NOT_FIT = 0, 1
 MOST_LINES = 40
@@ -59,7 +60,7 @@ def _merge(parts: list[Path], out: Path, console: Console) -> int:
         path = merging.write(plan, out)
     except OSError as e:
         raise CannotWrite(f"{out} cannot be written: {e.strerror}") from None
-    index = stored.Index(path)
-    counted = tally.of(index.latest())
+    index = reader.Index(path)
+    counted = counts.of(index.latest())
     code = finish(console, out, index, counted)
     return code if counted.statuses["internal"] else MERGED

@@ -15,12 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli import grading_options as options
-from twophase.grading import gradebook, similar_json, similar_page, submissions
-from twophase.grading.exports import replace_text
-from twophase.grading.release import Source
-from twophase.grading.report import CONTROL
-from twophase.grading.similar import CAVEAT, LEAST, Report, report
-from twophase.grading.similar_groups import Group
+from twophase.grading.files.atomic import PRIVATE, replace_text
+from twophase.grading.intake import submissions
+from twophase.grading.release.release import Source
+from twophase.grading.reports.feedback import CONTROL
+from twophase.grading.scores import gradebook
+from twophase.grading.similar import as_json, page
+from twophase.grading.similar.groups import Group
+from twophase.grading.similar.report import CAVEAT, LEAST, Report, report
 
 NOTHING, LOOK = 0, 1
 MOST_GROUPS, MOST_NAMES = 20, 6
@@ -88,9 +90,9 @@ def similar(
             bar,
             Source(None, tuple(checks or ()), variants),
         )
-    written = replace_text(out / "similar.html", similar_page.page(compared))
-    data = json.dumps(similar_json.as_json(compared), indent=1) + "\n"
-    replace_text(out / "similar.json", data)
+    written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
+    data = json.dumps(as_json.as_json(compared), indent=1) + "\n"
+    replace_text(out / "similar.json", data, mode=PRIVATE)
     _tell(compared, console)
     console.print(Text(f"Written: {written}, {out / 'similar.json'}"))
     raise typer.Exit(LOOK if compared.groups else NOTHING)
@@ -140,11 +142,11 @@ def _tell(found: Report, console: Console) -> None:
         left = len(found.groups) + found.crowded - MOST_GROUPS
         console.print(Text(f"... and {left} more groups, weaker than these")) if left > 0 else None
     for one in found.exercises:
-        if said := similar_page.follows_sentence(one):
+        if said := page.follows_sentence(one):
             console.print(Text(_plain(f"{one.title}: {said}"), style="cyan"))
     for file, why in found.unreadable[:MOST_GROUPS]:
         console.print(Text(_plain(f"not read, {file}: {why}"), style="yellow"))
-    console.print(Text(similar_page.summary(found)))
+    console.print(Text(page.summary(found)))
     if found.groups:
         console.print(Text(CAVEAT, style="bold"))
 

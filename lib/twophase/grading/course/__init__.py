@@ -1,0 +1,1 @@
+"""What course.yml says, and the course's secret."""

@@ -1,0 +1,90 @@
+"""Mistakes in course.yml that only two places together show: a name that is nowhere, an extension
+before the due date."""
+
+from __future__ import annotations
+
+from twophase.grading.course.fields import nearest, shown
+from twophase.grading.course.scheme import Assignment, Excusal, Extension, Group, Scheme
+
+
+def crossed(scheme: Scheme) -> list[str]:
+    """Mistakes that only two places together show."""
+    told: list[str] = []
+    given: list[Extension | Excusal] = [*scheme.extensions, *scheme.excused]
+    for e in given:
+        if e.topic not in scheme.assignments:
+            told.append(
+                f"{e.where}.assignment: there is no assignment"
+                f" {e.topic!r}{nearest(e.topic, scheme.assignments)}"
+            )
+        here = [g for g in scheme.groups if g.name == e.who]
+        if here and not any(g.covers(e.topic) for g in here):
+            told.append(
+                f"{e.where}.student: {e.who} is a group in {', '.join(here[0].topics)} only"
+            )
+    for extension in scheme.extensions:
+        told += _short(extension, scheme.assignments.get(extension.topic))
+    for excusal in scheme.excused:
+        assignment = scheme.assignments.get(excusal.topic)
+        known = (
+            {*(assignment.exercises or ()), *assignment.by_hand}
+            if assignment and assignment.exercises is not None
+            else None
+        )
+        if excusal.exercise and known is not None and excusal.exercise not in known:
+            told.append(
+                f"{excusal.where}.exercise: there is no exercise"
+                f" {excusal.exercise!r}{nearest(excusal.exercise, known)}"
+            )
+    told += _twice(scheme)
+    for n, group in enumerate(scheme.groups):
+        told += [
+            f"groups.{group.name}.assignments: there is no assignment"
+            f" {t!r}{nearest(t, scheme.assignments)}"
+            for t in group.topics
+            if t not in scheme.assignments
+        ]
+        told += [m for other in scheme.groups[:n] for m in _overlap(group, other, scheme)]
+    if scheme.drop_lowest >= len(scheme.assignments):
+        told.append(
+            f"drop_lowest: dropping {scheme.drop_lowest} of {len(scheme.assignments)} assignments"
+            " leaves nothing to count"
+        )
+    return told
+
+
+def _short(extension: Extension, assignment: Assignment | None) -> list[str]:
+    if assignment is None:
+        return []
+    if assignment.due is None:
+        return [f"{extension.where}: {assignment.topic} has no due date that could be extended"]
+    if extension.until is not None and extension.until.end < assignment.due.end:
+        return [
+            f"{extension.where}.until: {extension.until} is before the due date, {assignment.due}"
+        ]
+    return []
+
+
+def _overlap(group: Group, other: Group, scheme: Scheme) -> list[str]:
+    both = [m for m in group.members if m in other.members]
+    shared = [t for t in scheme.assignments if group.covers(t) and other.covers(t)]
+    return (
+        [f"groups.{group.name}: {shown(both[0])} is in {other.name} too, for {shared[0]}"]
+        if both and shared
+        else []
+    )
+
+
+def _twice(scheme: Scheme) -> list[str]:
+    """files.manual names a cell by its id alone."""
+    seen: dict[str, str] = {}
+    told = []
+    for topic, assignment in scheme.assignments.items():
+        for cell in assignment.by_hand:
+            if cell in seen:
+                told.append(
+                    f"assignments.{topic}.by_hand: {cell!r} is in {seen[cell]} too; give it another"
+                    " name"
+                )
+            seen.setdefault(cell, topic)
+    return told

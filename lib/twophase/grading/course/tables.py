@@ -1,0 +1,280 @@
+"""The files beside course.yml: the roster, scores given by hand, times of handing in, overrides.
+Read strictly: a mistake is a sentence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from twophase.grading.course.deadlines import read_time
+from twophase.grading.course.fields import Fields, nearest, number, read_yaml, text
+
+T = TypeVar("T")
+DIGEST = re.compile(r"[0-9a-f]{12,64}")
+# our name of a column: the names that it has in exports of Canvas, Moodle (participants, grading
+# worksheet), Gradescope and nbgrader
+COLUMNS = {
+    "student": ("student id",),
+    "name": ("full name", "fullname"),
+    "first": ("first name", "firstname", "first_name"),
+    "last": ("last name", "surname", "lastname", "last_name"),
+    "email": ("email address", "e-mail"),
+    "username": ("user name",),
+    "id_number": ("id number", "idnumber", "sid"),
+    "participant": ("identifier",),
+    "canvas_id": ("id",),
+    "sis_user_id": ("sis user id",),
+    "sis_login_id": ("sis login id",),
+    "section": ("sections",),
+}
+
+
+@dataclass(frozen=True)
+class Student:
+    """A student: the name that their files carry, and what learning platforms call them. `raw` is
+    their line of the roster."""
+
+    key: str
+    name: str = ""
+    email: str = ""
+    username: str = ""
+    id_number: str = ""
+    canvas_id: str = ""
+    participant: str = ""  # Moodle's number of a student in one assignment
+    sis_user_id: str = ""
+    sis_login_id: str = ""
+    section: str = ""
+    raw: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def shown(self) -> str:
+        return self.name or self.key
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a CSV file."""
+
+    where: str
+    cells: Mapping[str, str]
+
+    def need(self, column: str, convert: Callable[[str], T]) -> T:
+        """The converted cell. Raises ValueError with the line and the column."""
+        try:
+            return convert(self.cells[column])
+        except ValueError as e:
+            raise ValueError(f"{self.where}: {column}: {e}") from None
+
+
+def read_csv(path: Path) -> tuple[list[str], list[Row]]:
+    """Header and rows of a CSV file, comma, semicolon or tab separated. Raises ValueError."""
+    try:
+        data = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text; save it as CSV UTF-8") from None
+    first = data.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(data, newline=""), delimiter=delimiter, strict=True)
+    header: list[str] | None = None
+    rows: list[Row] = []
+    try:
+        for line in reader:
+            where = f"{path}, line {reader.line_num}"
+            if not any(c.strip() for c in line):
+                continue
+            if header is None:
+                header = [c.strip() for c in line]
+                continue
+            if len(line) > len(header):
+                raise ValueError(f"{where}: {len(line)} cells under {len(header)} columns")
+            cells = [c.strip() for c in line] + [""] * (len(header) - len(line))
+            rows.append(Row(where, dict(zip(header, cells, strict=True))))
+    except csv.Error as e:
+        raise ValueError(f"{path}, line {reader.line_num}: {e}") from None
+    if header is None:
+        raise ValueError(f"{path} is empty")
+    if len(set(header)) < len([h for h in header if h]) + ("" in header):
+        raise ValueError(f"{path}: two columns have the same name")
+    return header, rows
+
+
+def read_roster(path: Path, key: str = "") -> list[Student]:
+    """The students in a roster: our columns, or Canvas's export of grades, or Moodle's of
+    participants. Raises ValueError."""
+    header, rows = read_csv(path)
+    canvas = "Student" in header and "ID" in header
+    ours = _our_columns(header, canvas)
+    column = key or _key_column(ours, rows, canvas)
+    if column not in header:
+        says = (
+            f"no column {key!r}{nearest(key, header)}"
+            if key
+            else "no column student; name one with files.roster.key"
+        )
+        raise ValueError(f"{path}: there is {says}")
+    found: dict[str, Student] = {}
+    for row in rows:
+        if canvas and (row.cells["Student"] == "Points Possible" or not row.cells["ID"]):
+            continue  # not a student: Canvas's second and third lines
+        name = row.need(column, text)
+        if name in found:
+            raise ValueError(f"{row.where}: {name!r} is there twice")
+        cells = {k: row.cells[h] for k, h in ours.items() if k not in ("student", "first", "last")}
+        cells |= {"participant": _number(cells["participant"])} if "participant" in cells else {}
+        first, last = (row.cells.get(ours.get(name, ""), "") for name in ("first", "last"))
+        whole = f"{first} {last}".strip()
+        found[name] = Student(**{"name": whole} | cells | {"key": name}, raw=row.cells)
+    if not found:
+        raise ValueError(f"{path} has no students")
+    return list(found.values())
+
+
+def _key_column(ours: Mapping[str, str], rows: Sequence[Row], canvas: bool) -> str:
+    """The column that tells students apart, if none was named: the usual one, else the first that
+    everybody has something in."""
+    usual = ours.get("student") or (ours.get("sis_login_id") if canvas else ours.get("username"))
+    ids = (
+        "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""
+    )  # Gradescope's, nbgrader's
+    others = [ours[c] for c in (ids, "email", "participant") if c in ours]
+    return usual or next((h for h in others if rows and all(r.cells[h] for r in rows)), "")
+
+
+def _number(identifier: str) -> str:
+    """`12345` of Moodle's `Participant 12345`, in any language."""
+    return identifier.rpartition(" ")[2]
+
+
+def _our_columns(header: list[str], canvas: bool) -> dict[str, str]:
+    """Our name of a column to its name in this file."""
+    ours = {}
+    for ours_name, others in COLUMNS.items():
+        wanted = (ours_name, ours_name.replace("_", " "), *others)
+        here = next((h for h in header if h.lower() in wanted), None)
+        if here is not None:
+            ours[ours_name] = here
+    if canvas:
+        ours["name"] = ours.pop("student", "Student")
+    elif ours.get("canvas_id", "").lower() == "id" and "id_number" not in ours:
+        ours["id_number"] = ours.pop("canvas_id")
+    return ours
+
+
+@dataclass(frozen=True)
+class HandScore:
+    """Points for one cell graded by hand. With `submission`, for that version of the work only."""
+
+    who: str
+    exercise: str
+    points: Fraction
+    comment: str = ""
+    submission: str = ""
+    where: str = ""
+
+
+def read_manual(path: Path) -> list[HandScore]:
+    """Columns student, exercise, points, and if wanted comment and submission. A row without points
+    is not graded yet."""
+    header, rows = read_csv(path)
+    _columns(path, header, ("student", "exercise", "points"), ("comment", "submission"))
+    found: dict[tuple[str, str, str], HandScore] = {}
+    for row in rows:
+        if not row.cells["points"]:
+            continue
+        digest = row.cells.get("submission", "")
+        if digest and not DIGEST.fullmatch(digest):
+            raise ValueError(
+                f"{row.where}: submission: {digest!r} is no digest of 12 or more hexadecimal digits"
+            )
+        score = HandScore(
+            row.need("student", text),
+            row.need("exercise", text),
+            row.need("points", number),
+            row.cells.get("comment", ""),
+            digest,
+            row.where,
+        )
+        key = (score.who, score.exercise, score.submission)
+        if key in found:
+            raise ValueError(
+                f"{row.where}: {score.who} has points for {score.exercise} already"
+                f" ({found[key].where})"
+            )
+        found[key] = score
+    return list(found.values())
+
+
+def _columns(path: Path, header: list[str], needed: tuple[str, ...], more: tuple[str, ...]) -> None:
+    for column in needed:
+        if column not in header:
+            raise ValueError(f"{path}: there is no column {column}; it needs {', '.join(needed)}")
+    for column in header:
+        if column not in (*needed, *more):
+            raise ValueError(
+                f"{path}: there is no use for a column"
+                f" {column!r}{nearest(column, (*needed, *more))}"
+            )
+
+
+def read_times(path: Path, zone: ZoneInfo) -> dict[str, datetime]:
+    """When each file was handed in: columns file (or the submission's digest) and submitted."""
+    header, rows = read_csv(path)
+    by = "submission" if "submission" in header else "file"
+    _columns(path, header, (by, "submitted"), ())
+    found: dict[str, datetime] = {}
+    for row in rows:
+        name = row.need(by, text)
+        if name in found:
+            raise ValueError(f"{row.where}: {name} is there twice")
+        found[name] = row.need("submitted", lambda v: read_time(v, zone))
+    return found
+
+
+@dataclass(frozen=True)
+class Override:
+    """Points that replace what the grader found, for one exercise of a submission, or (exercise "")
+    for the whole of it."""
+
+    digest: str
+    exercise: str
+    points: Fraction
+    because: str
+    where: str
+
+
+def read_overrides(path: Path) -> list[Override]:
+    """Submission's digest (12 digits or more) to exercise (or `all`) to points and because. Raises
+    ValueError."""
+    mistakes: list[str] = []
+    top = Fields(read_yaml(path), "", mistakes)
+    found: list[Override] = []
+    for digest, inside in top.each(lambda key, value: Fields(value, key, mistakes)).items():
+        if not DIGEST.fullmatch(digest):
+            top.wrong(digest, "is no digest of 12 or more lower-case hexadecimal digits")
+        at = inside.at
+        parts = inside.each(lambda key, value, at=at: Fields(value, at(key), mistakes))  # type: ignore[misc]
+        for exercise, one in parts.items():
+            for needed in ("points", "because"):
+                if needed not in one:
+                    one.wrong(needed, "is missing")
+            points, because = one.get("points", number, Fraction(0)), one.get("because", text, "")
+            one.done()
+            where = f"{path}: {one.path}"
+            found.append(
+                Override(digest, "" if exercise == "all" else exercise, points, because, where)
+            )
+    digests = {o.digest for o in found}
+    for one_digest in sorted(digests):
+        if any(one_digest != d and d.startswith(one_digest) for d in digests):
+            top.wrong(one_digest, "begins another digest of this file; write more of its digits")
+    if mistakes:
+        raise ValueError("\n".join(f"{path}: {m}" for m in mistakes))
+    return found

@@ -1,0 +1,13 @@
+"""What ends the grading of one submission: the grader's own fault, or no notebook to grade."""
+
+from __future__ import annotations
+
+from twophase.protocol.errors import JudgeFault
+
+
+class GraderFault(JudgeFault):
+    """The grader itself cannot go on: no fault of the submission."""
+
+
+class Unreadable(ValueError):
+    """The file is no notebook that can be graded. The message is one sentence."""

@@ -1,0 +1,165 @@
+"""Reading a notebook that somebody else wrote: any file at all, in any format since 2011, without
+believing a word of it."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twophase.grading.errors import Unreadable
+
+MAX_BYTES = 8 * 2**20
+MAX_CELLS = 2_000
+UTF_16 = (
+    codecs.BOM_UTF16_LE,
+    codecs.BOM_UTF16_BE,
+)  # what some editors of Windows begin a file with
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Around whatever reads one person's data: all that it raises becomes Unreadable, a sentence
+    about that person, and the next one's turn comes.
+
+    Any Exception, since nobody can list what a library raises on bytes that are not what they claim
+    to be: zipfile alone knows ten.
+    """
+    try:
+        yield
+    except Unreadable:
+        raise
+    except Exception as e:
+        raise Unreadable(
+            f"it is damaged, or not what its name says ({type(e).__name__}); save it again, and"
+            " hand that in"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its kind, its text, and what nbgrader's metadata says of it."""
+
+    kind: str
+    source: str
+    grade_id: str = ""
+    grade: bool = False
+    locked: bool = False
+    solution: bool = False
+    points: float = 0.0
+
+    @property
+    def is_code(self) -> bool:
+        return self.kind == "code"
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook's cells and the SHA-256 of its bytes."""
+
+    cells: tuple[Cell, ...]
+    digest: str
+
+
+def read(path: Path) -> Notebook:
+    """The notebook at `path`. Raises Unreadable, with the reason, and nothing else."""
+    data = read_bytes(path)
+    return parse(data)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no
+    regular file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as f:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
+            data = f.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        raise Unreadable("it is a folder, not a file") from None
+    except OSError as e:
+        link = (
+            "it is a link, and links are not followed"
+            if os.path.islink(path)
+            else f"it cannot be opened ({e.strerror})"
+        )
+        raise Unreadable(link) from None
+    return data
+
+
+def parse(data: bytes) -> Notebook:
+    """The notebook in these bytes. Raises Unreadable, and nothing else, on any bytes."""
+    if len(data) > MAX_BYTES:
+        raise Unreadable(
+            f"it is larger than {MAX_BYTES // 2**20} MiB; clear its outputs and save it again"
+        )
+    if not data.strip():
+        raise Unreadable("it is empty")
+    digest = hashlib.sha256(data).hexdigest()
+    with isolated():
+        found = _cells(tree(data))
+        if len(found) > MAX_CELLS:
+            raise Unreadable(f"it has more than {MAX_CELLS} cells")
+        return Notebook(tuple(_cell(c) for c in found), digest)
+
+
+def tree(data: bytes) -> Any:
+    """The JSON in a notebook's bytes, whatever it is. Raises Unreadable."""
+    try:
+        return json.loads(data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace"))
+    except (ValueError, RecursionError, MemoryError) as e:
+        raise Unreadable(
+            f"it is no notebook: its JSON cannot be read ({type(e).__name__})"
+        ) from None
+
+
+def _cells(top: Any) -> list[Any]:
+    """The list of cells: nbformat 4 has them at the top, 3 and older in worksheets."""
+    if not isinstance(top, dict):
+        raise Unreadable("it is JSON, and no notebook: it has no cells")
+    if isinstance(top.get("cells"), list):
+        return list(top["cells"])
+    sheets = top.get("worksheets")
+    if not isinstance(sheets, list):
+        raise Unreadable("it is JSON, and no notebook: it has no cells")
+    return [
+        c
+        for s in sheets
+        if isinstance(s, dict) and isinstance(s.get("cells"), list)
+        for c in s["cells"]
+    ]
+
+
+def _cell(raw: Any) -> Cell:
+    """One cell, whatever it is: what has the wrong type counts as absent."""
+    if not isinstance(raw, dict):
+        return Cell("unknown", "")
+    source = raw.get("source", raw.get("input", ""))
+    if isinstance(source, list):
+        source = "".join(s for s in source if isinstance(s, str))
+    metadata = raw.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    marks = marks if isinstance(marks, dict) else {}
+    grade_id, points = marks.get("grade_id"), marks.get("points")
+    return Cell(
+        kind=raw["cell_type"] if isinstance(raw.get("cell_type"), str) else "unknown",
+        source=source if isinstance(source, str) else "",
+        grade_id=grade_id if isinstance(grade_id, str) else "",
+        grade=marks.get("grade") is True,
+        locked=marks.get("locked") is True,
+        solution=marks.get("solution") is True,
+        points=_number(points),
+    )
+
+
+def _number(points: Any) -> float:
+    """What a cell says it is worth: nobody adds it up, so anything odd is worth nothing."""
+    return float(points) if type(points) in (int, float) and abs(points) < 1e9 else 0.0

@@ -1,0 +1,189 @@
+"""What Gradescope reads of a graded submission: results.json, made from the grader's record.
+
+Every string of the student's goes out as plain text (`output_format: text`), without control
+characters. What a student may know at once is visible; what failed on cases that are not shown is
+there after the grades are published. The grader's own fault has no score at all: Gradescope then
+tells the instructor that the autograder failed, and nobody gets a zero.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from twophase.grading.reports.feedback import CONTROL, STATUS_WORDS
+from twophase.grading.results.records import Record
+
+Results = dict[str, Any]
+LONGEST = 4_000  # characters of one text
+LONGEST_KEPT = 1_000  # of what a cell printed, in the record for the instructor
+HIDDEN_TITLE = "Cases that are not shown"
+READING_TITLE = "Reading the notebook"
+
+
+def results(record: Record, seconds: float, worth: float | None = None) -> Results:
+    """The whole of results.json. `worth` is what the assignment is worth, for a file that cannot be
+    graded, if it is known."""
+    if record["status"] == "internal":
+        return without_score(record["message"], seconds, record)
+    if record["status"] == "unreadable":
+        return unreadable(record["message"], seconds, worth, record)
+    tests = [_test(n, q) for n, q in enumerate(record["questions"], 1)]
+    tests += _hidden(record, len(tests) + 1)
+    return _frame(_remarks(record), seconds, record) | {"score": record["points"], "tests": tests}
+
+
+def unreadable(
+    message: str, seconds: float, worth: float | None = None, record: Record | None = None
+) -> Results:
+    """No points, for a reason that the student can see and mend: no notebook, several, a broken
+    one, one of another topic."""
+    test = {
+        "name": READING_TITLE,
+        "number": "1",
+        "score": 0.0,
+        "status": "failed",
+        "output": text(message),
+        "output_format": "text",
+        "name_format": "text",
+        "visibility": "visible",
+    }
+    if worth is not None:
+        test["max_score"] = worth
+    return _frame(message, seconds, record) | {"score": 0.0, "tests": [test]}
+
+
+def without_score(message: str, seconds: float, record: Record | None = None) -> Results:
+    """The grader's own fault: said, and no score."""
+    said = (
+        "The autograder failed here, not your work, and this is no grade. Your submission is"
+        f" stored; tell your instructor if submitting again does not help. ({message})"
+    )
+    return _frame(said, seconds, record)
+
+
+def _frame(output: str, seconds: float, record: Record | None) -> Results:
+    return {
+        "output": text(output),
+        "output_format": "text",
+        "test_output_format": "text",
+        "test_name_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "execution_time": round(seconds, 2),
+        "extra_data": {"finished": True} | (_for_instructors(record) if record else {}),
+    }
+
+
+def _test(n: int, q: Record) -> Results:
+    """One exercise."""
+    return {
+        "name": text(q["title"]),
+        "name_format": "text",
+        "number": str(n),
+        "score": q["points"],
+        "max_score": q["out_of"],
+        "status": "passed" if q["status"] == "right" else "failed",
+        "output": text("\n".join(_lines(q))),
+        "output_format": "text",
+        "tags": [q["id"]],
+        "visibility": "visible",
+    }
+
+
+def _lines(q: Record) -> list[str]:
+    """What the student reads at once: the verdict, the misconception, a hint, the public cases,
+    what the cell stopped with."""
+    if q["status"] == "right":
+        return ["Right."]
+    named = f"{q['misconception'].replace('_', ' ')}: " if q["misconception"] else ""
+    lines = [f"{named}{q['message']}"]
+    if q["hint"] and q["status"] in ("wrong", "failed"):
+        lines.append(f"A hint: {q['hint']}")
+    shown = [c for c in q["cases"] if c["public"]]
+    if q["status"] == "wrong" and shown:
+        lines.append(
+            f"Of the {len(shown)} cases that are shown, {sum(c['right'] for c in shown)} are right."
+        )
+    if q["cell"]["error"]:
+        lines.append(f"Its cell stopped with {q['cell']['error']}")
+    return lines
+
+
+def _hidden(record: Record, n: int) -> list[Results]:
+    """One entry about the cases that are not shown, if any of them failed."""
+    lines = [
+        f"{q['title']}, case “{c['case']}”: {c['message']}"
+        for q in record["questions"]
+        for c in q["cases"]
+        if not c["public"] and not c["right"]
+    ]
+    if not lines:
+        return []
+    return [
+        {
+            "name": HIDDEN_TITLE,
+            "name_format": "text",
+            "number": str(n),
+            "status": "failed",
+            "output": text("\n".join(lines)),
+            "output_format": "text",
+            "visibility": "after_published",
+        }
+    ]
+
+
+def _remarks(record: Record) -> str:
+    """The text above all exercises."""
+    lines = [
+        f"{record['points']:g} of {record['out_of']:g} points ({STATUS_WORDS[record['status']]})."
+    ]
+    lines += [
+        f"Noticed, {f['where']}: {f['says']}"
+        for f in record["flags"]
+        if f["name"] != "missing_cell"
+    ]
+    return "\n".join(lines)
+
+
+def _for_instructors(record: Record) -> Results:
+    """The record as `twophase grade` would store it, but for the seed: a digest tells whether two
+    were graded on the same cases."""
+    kept = copy.deepcopy(record)
+    seed = str(kept.pop("seed", ""))
+    for q in kept["questions"]:
+        q["cell"] = {k: v[:LONGEST_KEPT] for k, v in q["cell"].items()}
+    return {
+        "digests": kept["digests"],
+        "seed_digest": hashlib.sha256(f"seed {seed}".encode()).hexdigest()[:16],
+        "confined_by": kept["confined_by"],
+        "record": kept,
+    }
+
+
+def text(value: object) -> str:
+    """Somebody else's text: no control characters, nothing that reorders a line, not endless."""
+    said = CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value).encode("utf-8", "replace").decode())
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
+
+
+def write(path: Path, made: Results) -> None:
+    """Put the results in place in one step: whoever reads the file finds the old one or the new
+    one, never a part."""
+    data = json.dumps(made, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".results-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

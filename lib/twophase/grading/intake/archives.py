@@ -1,0 +1,281 @@
+"""Zips that somebody else made, read where they lie: nothing is written to the disk, and no
+declared size is believed.
+
+A member is known by its number in the zip's directory, not by its name: two may have the same one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unicodedata import category
+
+from twophase.grading.errors import Unreadable
+from twophase.grading.files.notebook import MAX_BYTES, isolated
+from twophase.grading.intake.trees import DEEPEST, Node, below, skipped
+
+DEPTH = 3  # a download of a class, a student's zip in it, one more in that
+INNER_BYTES = 32 * 2**20  # a zip in a zip is unpacked into memory
+INNER_TOTAL = 16 * INNER_BYTES  # all that one student's zip holds
+DIRECTORY_BYTES, MEMBERS = 2**20, 5_000  # of a zip that a student may have made
+CLASS_DIRECTORY_BYTES, CLASS_MEMBERS = 2**25, 200_000  # of the zip that the command was given
+CHUNK = 2**16
+CROWDED = "it is a zip with too many files in it; hand in the notebook itself"
+NAMELESS = "(a file without a name)"
+
+
+class _Careful(io.BufferedReader):
+    """A file that gives at most `most` bytes at a time: zipfile reads a directory in one go,
+    however large it claims to be."""
+
+    most = DIRECTORY_BYTES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = self.most + 1 if size is None or size < 0 else min(size, self.most + 1)
+        data = super().read(wanted)
+        if len(data) > self.most:
+            raise Unreadable(CROWDED)
+        return data
+
+
+class Budget:
+    """How much one student's zip may still hold, with all zips in it. It goes down, and never up
+    again."""
+
+    def __init__(self) -> None:
+        self.members, self.bytes = MEMBERS, INNER_TOTAL
+
+    def spend(self, members: int = 0, n_bytes: int = 0) -> None:
+        """Raises Unreadable when there is nothing left."""
+        self.members -= members
+        self.bytes -= n_bytes
+        if self.members < 0:
+            raise Unreadable(CROWDED)
+        if self.bytes < 0:
+            raise Unreadable(
+                f"the zips in its zip are larger than {INNER_TOTAL // 2**20} MiB together; hand in"
+                " the notebook itself"
+            )
+
+
+def fill(node: Node, whole_class: bool = False) -> None:
+    """Put what is in a zip, and in the zips in it, into `node.inside`; or why that cannot be done
+    into `trouble`."""
+    try:
+        with isolated(), _file(node.path) as file:
+            _fill(node, file, None if whole_class else Budget(), depth=1)
+    except Unreadable as e:
+        node.inside, node.trouble = [], str(e)
+
+
+def read(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> bytes:
+    """The first `most` bytes of a file, or of a member of a zip, or (with several numbers) of one
+    in a zip in it. Raises Unreadable."""
+    with isolated():
+        if members:
+            return _KEPT.read(path, members, most)
+        with _file(path) as file:
+            file.most = most
+            return file.read(most)
+
+
+class _Kept:
+    """The zip on the disk that was read last, still open: the directory of one with thousands of
+    members takes 30 ms to read."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._open = ExitStack()
+        self._which: tuple[object, ...] = ()
+        self._zip: zipfile.ZipFile | None = None
+
+    def read(self, path: Path, members: tuple[int, ...], most: int) -> bytes:
+        """The first `most` bytes of a member. Raises Unreadable."""
+        with self._turn, ExitStack() as inner:
+            z = self._outer(path)
+            for number in members[:-1]:
+                data = _inner(z, number)
+                z = inner.enter_context(_zip(_Careful(io.BytesIO(data)), whole_class=True))
+            return _member(z, number_of(z, members[-1]), most)
+
+    def _outer(self, path: Path) -> zipfile.ZipFile:
+        try:
+            at = os.stat(path, follow_symlinks=False)
+        except OSError as e:
+            raise Unreadable(f"it cannot be opened ({e.strerror})") from None
+        which = (path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)
+        if self._zip is None or which != self._which:
+            self._open.close()
+            self._zip, self._which = None, which
+            self._zip = self._open.enter_context(
+                _zip(self._open.enter_context(_file(path)), whole_class=True)
+            )
+        return self._zip
+
+
+_KEPT = _Kept()
+
+
+def number_of(z: zipfile.ZipFile, number: int) -> zipfile.ZipInfo:
+    """The member with this number. Raises Unreadable if the zip has changed and has none."""
+    members = z.infolist()
+    if number >= len(members):
+        raise Unreadable("its zip has changed since the run began")
+    return members[number]
+
+
+def _fill(node: Node, file: _Careful, budget: Budget | None, depth: int) -> None:
+    """`budget` None: the zip of a whole class, where each zip in it has its own."""
+    folders = {"": node}
+    with _zip(file, whole_class=budget is None) as z:
+        there = z.infolist()
+        if budget is not None:
+            budget.spend(members=len(there))
+        elif len(there) > CLASS_MEMBERS:
+            raise Unreadable(CROWDED)
+        for number, info in enumerate(there):
+            parts = _parts(info)
+            if not parts or any(skipped(p) for p in parts):
+                continue
+            parent = _folder(folders, node, parts[:-1])
+            child = Node(below(parent.name, parts[-1]), "file", node.path, (*node.members, number))
+            child.trouble = _refused(info) if parts[-1].lower().endswith((".ipynb", ".zip")) else ""
+            parent.inside.append(child)
+            if parts[-1].lower().endswith(".zip"):
+                child.kind = "zip"
+                if not child.trouble:
+                    _fill_inner(child, z, budget or Budget(), depth + 1)
+
+
+def _fill_inner(node: Node, z: zipfile.ZipFile, budget: Budget, depth: int) -> None:
+    try:
+        if depth > DEPTH:
+            raise Unreadable(
+                "it is a zip in a zip in a zip, which is not opened; hand in the notebook itself"
+            )
+        with isolated():
+            data = _inner(z, node.members[-1])
+            budget.spend(n_bytes=len(data))
+            _fill(node, _Careful(io.BytesIO(data)), budget, depth)
+    except Unreadable as e:
+        node.inside, node.trouble = [], str(e)
+
+
+def _folder(folders: dict[str, Node], top: Node, parts: list[str]) -> Node:
+    """The node of a folder in a zip, made if it is not there yet. `folders` has those by their path
+    in the zip."""
+    parent, key = top, ""
+    for part in parts:
+        key = below(key, part)
+        if key not in folders:
+            folders[key] = Node(below(parent.name, part), "folder", top.path, top.members)
+            parent.inside.append(folders[key])
+        parent = folders[key]
+    return parent
+
+
+def _parts(info: zipfile.ZipInfo) -> list[str]:
+    """The parts of a file's name, none for a folder: nothing leads upwards or to the root, and
+    there are no control characters.
+
+    `info.is_dir()` is not asked: it raises for an empty name.
+    """
+    name = info.orig_filename
+    if not info.flag_bits & 0x800:  # not marked as UTF-8; many programs write UTF-8 all the same
+        try:
+            name = name.encode("cp437").decode("utf-8")
+        except UnicodeError:
+            name = info.orig_filename
+    name = "".join("\N{REPLACEMENT CHARACTER}" if category(c) in ("Cc", "Cs") else c for c in name)
+    name = name.replace("\\", "/")
+    if name.endswith("/"):
+        return []
+    parts = [p for p in name.split("/") if p not in ("", ".", "..")] or [NAMELESS]
+    return parts if len(parts) <= DEEPEST else [*parts[:DEEPEST], parts[-1]]
+
+
+def _refused(info: zipfile.ZipInfo) -> str:
+    """Why a member cannot be read, known from the directory alone; empty if nothing is wrong."""
+    if stat.S_ISLNK(info.external_attr >> 16):
+        return "it is a link, and links are not followed"
+    if info.flag_bits & 0x1:
+        return "it is encrypted; hand it in without a password"
+    if info.compress_type not in (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    ):  # of others, 4 KiB may become gigabytes at once
+        return (
+            "it is compressed in a way that is not supported; use an ordinary zip, or hand in the"
+            " notebook itself"
+        )
+    return ""
+
+
+def _member(z: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
+    """The first `most` bytes of a member. Raises Unreadable."""
+    if refused := _refused(info):
+        raise Unreadable(refused)
+    data = bytearray()
+    try:
+        with z.open(info) as f:
+            while len(data) < most and (chunk := f.read(min(CHUNK, most - len(data)))):
+                data += chunk
+    except Unreadable:
+        raise
+    except Exception as e:  # as in `isolated`, and it is known what is damaged
+        raise Unreadable(
+            f"it is damaged in its zip ({type(e).__name__}); hand it in again"
+        ) from None
+    return bytes(data)
+
+
+def _inner(z: zipfile.ZipFile, number: int) -> bytes:
+    data = _member(z, number_of(z, number), INNER_BYTES + 1)
+    if len(data) > INNER_BYTES:
+        raise Unreadable(
+            f"it is a zip in a zip and larger than {INNER_BYTES // 2**20} MiB; hand in the notebook"
+            " itself"
+        )
+    return data
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[_Careful]:
+    """A regular file, open. Raises Unreadable for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as e:
+        link = os.path.islink(path)
+        why = (
+            "it is a link, and links are not followed"
+            if link
+            else f"it cannot be opened ({e.strerror})"
+        )
+        raise Unreadable(why) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
+    with _Careful(io.FileIO(fd)) as file:
+        yield file
+
+
+@contextmanager
+def _zip(file: _Careful, whole_class: bool) -> Iterator[zipfile.ZipFile]:
+    """A zip with its directory read. Raises Unreadable if there is none, or an enormous one."""
+    file.most = CLASS_DIRECTORY_BYTES if whole_class else DIRECTORY_BYTES
+    try:
+        z = zipfile.ZipFile(file)
+    except Unreadable:
+        raise
+    except Exception:
+        raise Unreadable(
+            "it is no zip, or a damaged one; make it again, or hand in the notebook itself"
+        ) from None
+    with z:
+        yield z

@@ -1,0 +1,83 @@
+"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it was handed
+in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from twophase.grading.errors import Unreadable
+from twophase.grading.intake import archives
+from twophase.grading.intake.trees import Node
+
+METADATA = "submission_metadata.yml"
+MAX_METADATA_BYTES = 2**28  # it has the results of each student's every attempt
+TOGETHER = " & "  # between those who handed in together
+_Loader: Any = getattr(
+    yaml, "CBaseLoader", yaml.BaseLoader
+)  # text, lists and mappings only, whatever Ruby's tags say
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A submission in the export. `student`: the SID, else the email, else the name; of several
+    submitters all, sorted."""
+
+    folder: str
+    student: str
+    created_at: str
+
+
+def entries(metadata: Node) -> list[Entry]:
+    """What the file says of every submission. Raises ValueError if it cannot be read."""
+    where = f"{metadata.path}" if not metadata.members else f"{metadata.path}: {metadata.name}"
+    try:
+        data = archives.read(metadata.path, metadata.members, MAX_METADATA_BYTES + 1)
+    except Unreadable as e:
+        raise ValueError(f"{where}: {e}") from None
+    if len(data) > MAX_METADATA_BYTES:
+        raise ValueError(
+            f"{where} is larger than {MAX_METADATA_BYTES // 2**20} MiB: it is no list of"
+            " submissions"
+        )
+    try:
+        tree = yaml.load(data.decode("utf-8"), _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as e:
+        said = str(getattr(e, "problem", None) or type(e).__name__)
+        raise ValueError(f"{where} cannot be read ({said}); download the export again") from None
+    if not isinstance(tree, dict) or not all(isinstance(v, dict) for v in tree.values()):
+        raise ValueError(f"{where} is no list of submissions; download the export again")
+    return [Entry(str(k), _students(v), _time(v)) for k, v in tree.items()]
+
+
+def _field(mapping: dict[Any, Any], name: str) -> Any:
+    """A value by its name, which Ruby writes with a colon in front."""
+    return mapping.get(f":{name}", mapping.get(name))
+
+
+def _students(entry: dict[Any, Any]) -> str:
+    return TOGETHER.join(sorted(set(_ids(_field(entry, "submitters")))))
+
+
+def _ids(submitters: Any) -> Iterator[str]:
+    for one in submitters if isinstance(submitters, list) else []:
+        said = (
+            [_field(one, name) for name in ("sid", "email", "name")]
+            if isinstance(one, dict)
+            else []
+        )
+        known = [
+            s.strip() for s in said if isinstance(s, str) and s.strip() not in ("", "~", "null")
+        ]
+        yield from known[:1]
+
+
+def _time(entry: dict[Any, Any]) -> str:
+    """Of newer exports a text, of older ones a Rails object with the time in UTC."""
+    said = _field(entry, "created_at")
+    if isinstance(said, dict):
+        said = _field(said, "utc")
+    return said if isinstance(said, str) else ""

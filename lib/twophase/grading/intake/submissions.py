@@ -1,0 +1,166 @@
+"""What was handed in: which files are submissions, whose they are, and when they came."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from twophase.grading.errors import Unreadable
+from twophase.grading.files import notebook
+from twophase.grading.intake import archives
+from twophase.grading.intake.layouts import READERS, TITLES, Hand, hands
+from twophase.grading.intake.trees import Node, walk
+
+LAYOUTS = ("auto", *READERS, "plain")
+ZIP_NOTEBOOKS = 100  # a student's zip with more is no answer
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One notebook that was handed in, or what lies in its place.
+
+    `path` is a file on the disk; `members` leads from there into a zip, one number for each zip on
+    the way. `name` is the path below the folder as text that can be printed, unique within a run.
+    `student` and `submitted` (ISO 8601 with an offset) are empty if the layout does not tell them.
+    `trouble` says why nothing can be read, if that is known already.
+    """
+
+    path: Path
+    name: str
+    student: str = ""
+    submitted: str = ""
+    members: tuple[int, ...] = ()
+    trouble: str = ""
+    layout: str = "plain"
+
+    def read(self) -> bytes:
+        """The first bytes, one more than a notebook may have. Raises Unreadable."""
+        if self.trouble:
+            raise Unreadable(self.trouble)
+        return (
+            archives.read(self.path, self.members)
+            if self.members
+            else notebook.read_bytes(self.path)
+        )
+
+
+def find(folder: Path, layout: str = "auto") -> list[Submission]:
+    """Everything handed in below a folder or in a zip, by name. Raises ValueError if there is
+    nothing, or no such folder or zip.
+
+    `layout`: one of LAYOUTS; `auto` goes by clear signs. A notebook that cannot be read is there,
+    with the reason; so is whoever handed in something else than a notebook.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"there is no layout {layout!r}; it is one of {', '.join(LAYOUTS)}")
+    found = [s for hand in hands(_tree(folder), layout) for s in _submissions(hand)]
+    if not found:
+        raise ValueError(f"there is no .ipynb file in {folder} or below it")
+    return _distinct(found)
+
+
+def describe(submissions: Sequence[Submission]) -> str:
+    """One line for a person: `Canvas's layout: 212 notebooks of 210 students; 3 handed in something
+    that is not a notebook`."""
+    layouts = " and ".join(
+        f"{TITLES[x]} layout" for x in TITLES if any(s.layout == x for s in submissions)
+    )
+    notebooks = sum(not s.trouble for s in submissions)
+    students = len({s.student for s in submissions if s.student})
+    said = f"{layouts[:1].upper()}{layouts[1:]}: {_count(notebooks, 'notebook')}"
+    said += f" of {_count(students, 'student')}" if students else ""
+    broken = len(submissions) - notebooks
+    return (
+        f"{said}; {_count(broken, 'file or folder', 'files or folders')} without one that can be"
+        " read"
+        if broken
+        else said
+    )
+
+
+def _count(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def _tree(path: Path) -> Node:
+    """The folder or zip with everything in it, the zips opened. Raises ValueError."""
+    if path.is_dir():
+        top = walk(path)
+        for node in [n for n in top.all() if n.kind == "zip"]:
+            archives.fill(node)
+    elif path.is_file() and path.name.lower().endswith(".zip"):
+        top = Node("", "zip", path.resolve())
+        archives.fill(top, whole_class=True)
+    else:
+        raise ValueError(
+            f"{path} is no folder and no zip; give the folder or the zip that holds the submissions"
+            " (for one notebook: twophase check)"
+        )
+    if top.trouble:
+        raise ValueError(f"{path}: {top.trouble}")
+    return top
+
+
+def _submissions(hand: Hand) -> Iterator[Submission]:
+    """The notebooks of one hand, and what may be one and cannot be looked into; if there is none, a
+    submission that says so."""
+    there = [n for node in hand.nodes for n in _readable(node)]
+    found = [n for n in there if n.is_notebook or n.trouble]
+    if not found:
+        first = hand.nodes[0]
+        found = [Node(hand.name, "file", first.path, first.members, trouble=_instead(there))]
+    for node in found:
+        yield Submission(
+            node.path,
+            node.name,
+            hand.student,
+            hand.submitted,
+            node.members,
+            node.trouble,
+            hand.layout,
+        )
+
+
+def _readable(node: Node) -> Iterator[Node]:
+    """All below a node; in place of a zip with very many notebooks its own name, and the reason."""
+    if node.kind == "zip" and (n := sum(c.is_notebook for c in node.all())) > ZIP_NOTEBOOKS:
+        why = (
+            f"it is a zip with {n:,} notebooks, more than {ZIP_NOTEBOOKS}; if a whole class is in"
+            " it, grade the zip itself"
+        )
+        yield Node(node.name, "file", node.path, node.members, trouble=why)
+        return
+    yield node
+    for child in node.inside:
+        yield from _readable(child)
+
+
+def _instead(nodes: Iterable[Node]) -> str:
+    """That there is no notebook, and what there is."""
+    names = [n.own for n in nodes if n.kind == "file"]
+    if not names:
+        return "it holds no notebook: there is nothing in it"
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"it holds no notebook (.ipynb), only {', '.join(names[:3])}{more}"
+
+
+def _distinct(found: Iterable[Submission]) -> list[Submission]:
+    """Sorted by name, every name once: a second `x.ipynb` is `x (2).ipynb`."""
+    found = sorted(found, key=lambda s: (s.name, os.fsencode(s.path), s.members))
+    used = set(Counter(s.name for s in found))
+    seen: set[str] = set()
+    made: list[Submission] = []
+    for s in found:
+        name, n = s.name, 2
+        while name in seen or (name != s.name and name in used):
+            stem, dot, ending = s.name.rpartition(".")
+            name, n = (
+                (f"{stem} ({n}){dot}{ending}" if dot and "/" not in ending else f"{s.name} ({n})"),
+                n + 1,
+            )
+        seen.add(name)
+        made.append(replace(s, name=name))
+    return sorted(made, key=lambda s: s.name)

@@ -1,0 +1,1 @@
+"""One submission: its cells run, its answers asked, its verdicts reached."""

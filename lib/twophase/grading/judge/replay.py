@@ -1,0 +1,87 @@
+"""Processes in which a submission's cells have run, and the cells that were found guilty of
+breaking one on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from twophase.grading.judge.execution_plan import Step
+from twophase.grading.judge.time_budget import Allowance
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.session import CellRun, Session
+from twophase.grading.sandbox.zygote_handle import Zygote
+from twophase.protocol import AnswerError
+
+
+class Replay:
+    """Runs the steps of one submission, as often as a fresh process is needed.
+
+    `guilty` are the steps that broke their process, and how: they are left out. `ran` is what each
+    step gave when it first ran, `trouble` the kinds of trouble met, `forks` the processes so far.
+    """
+
+    def __init__(self, zygote: Zygote, withholds: Sequence[str], limits: Limits) -> None:
+        self._zygote, self._withholds, self._limits = zygote, withholds, limits
+        self.guilty: dict[Step, AnswerError] = {}
+        self.ran: dict[Step, CellRun] = {}
+        self.trouble: set[str] = set()
+        self.forks = 0
+
+    @contextmanager
+    def kept(
+        self, steps: Sequence[Step], allowance: Allowance
+    ) -> Iterator[Callable[[], Session | None]]:
+        """A way to a live process in which all innocent steps have run: the same one, until it
+        breaks."""
+        current: Session | None = None
+
+        def live() -> Session | None:
+            nonlocal current
+            if current is None or current.broken is not None:
+                if current is not None:
+                    current.close()
+                current = self.process(steps, allowance)
+            return current
+
+        try:
+            yield live
+        finally:
+            if current is not None:
+                current.close()
+
+    def process(self, steps: Sequence[Step], allowance: Allowance) -> Session | None:
+        """A process in which the innocent steps have run; cells that break it are found guilty on
+        the way. None if time is up."""
+        while allowance.forks > 0 and allowance.left_s > 0:
+            allowance.forks -= 1
+            self.forks += 1
+            session = self._zygote.fork(self._withholds, self._limits)
+            try:
+                for step in steps:
+                    if step not in self.guilty:
+                        self._run(session, step, allowance)
+                return session
+            except AnswerError as e:
+                session.close()
+                self.trouble.add(e.kind)
+            except BaseException:
+                session.close()
+                raise
+        return None
+
+    def _run(self, session: Session, step: Step, allowance: Allowance) -> None:
+        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is
+        guilty.
+
+        But not if it had less time than a cell may take, because others had used it up.
+        """
+        limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
+        try:
+            with allowance.usage.running(session.waited_s):
+                ran = session.run_cell(step.source, limit_s)
+        except AnswerError as e:
+            if e.kind != "timeout" or limit_s == self._limits.cell_s:
+                self.guilty[step] = e
+            raise
+        self.ran.setdefault(step, ran)

@@ -1,0 +1,287 @@
+"""What was handed out: a topic's exercises, and the cells that a submission may not change. Read
+from the released notebook."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+
+import twophase
+from twophase.checks import extra, manifest, prove, registry
+from twophase.checks.exercise import Exercise
+from twophase.checks.manifest import Manifest
+from twophase.checks.registry import Catalog
+from twophase.grading.errors import GraderFault, Unreadable
+from twophase.grading.files.digests import checks_digest
+from twophase.grading.files.notebook import Cell, Notebook, parse, read
+from twophase.grading.release.compose import compose
+
+SETUP = (
+    "from twophase.lab import NotYet, check, hint, solution, progress\nimport math\nimport numpy as"
+    " np\nimport torch\n"
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One assignment. `locked` are its ungraded locked code cells in order; those in `first` come
+    before any answer.
+
+    `held_back` are exercises that it asks and that cannot be judged here: their checks are with the
+    instructor. `given` are the sources of its unlocked code cells, the answers' aside.
+    """
+
+    topic: str
+    exercises: Mapping[str, Exercise]
+    locked: Mapping[str, str]
+    first: tuple[str, ...]
+    digest: str
+    held_back: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+
+    @property
+    def withholds(self) -> tuple[str, ...]:
+        """Everything that any of its exercises withholds, and the topic's formulas: all of it is
+        absent from the worker."""
+        named = {name for e in self.exercises.values() for name in e.withholds}
+        return tuple(sorted(named | set(formulas(self.topic))))
+
+
+@cache
+def formulas(topic: str) -> tuple[str, ...]:
+    """The dotted names of the functions that the topic's theory module defines: put together, they
+    are answers as well."""
+    name = f"twophase.theory.{topic}"
+    if importlib.util.find_spec(name) is None:  # an instructor's own topic
+        return ()
+    found = vars(importlib.import_module(name)).items()
+    return tuple(
+        f"{name}.{n}"
+        for n, f in found
+        if isinstance(f, FunctionType) and f.__module__ == name and n[0] != "_"
+    )
+
+
+def from_cells(
+    topic: str,
+    cells: tuple[Cell, ...],
+    exercises: Mapping[str, Exercise],
+    digest: str,
+    held_back: Collection[str] = (),
+) -> Release:
+    """The release whose notebook has these cells: its check cells say which of `exercises` it
+    asks."""
+    asked = [
+        c.grade_id.removesuffix("-check")
+        for c in cells
+        if c.grade and c.grade_id.endswith("-check")
+    ]
+    unknown = [i for i in asked if i not in exercises and i not in held_back]
+    if unknown:
+        raise GraderFault(f"the released notebook of {topic} asks {unknown[0]}, which has no check")
+    locked: dict[str, str] = {}
+    first: list[str] = []
+    answers_began = False
+    for cell in cells:
+        answers_began |= cell.grade_id in exercises
+        if cell.is_code and cell.locked and not cell.grade and cell.grade_id:
+            locked[cell.grade_id] = cell.source
+            first += [] if answers_began else [cell.grade_id]
+    judged = {i: exercises[i] for i in asked if i in exercises}
+    later = tuple(i for i in asked if i not in exercises)
+    given = frozenset(
+        c.source.strip()
+        for c in cells
+        if c.is_code and not (c.locked or c.grade or c.grade_id in exercises)
+    )
+    return Release(topic, judged, locked, tuple(first), digest, later, given)
+
+
+def course_root() -> Path:
+    """The clone that this package runs from, or TWOPHASE_COURSE. It holds `exercises/`."""
+    return Path(os.environ.get("TWOPHASE_COURSE") or Path(twophase.__path__[0]).parents[1])
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a course's releases come from: what `--release`, `--checks` and `--variants` name. It
+    pickles: paths, no more.
+
+    Without `release` a notebook is put together from the course's own and the folders', as
+    `twophase release` does it.
+    """
+
+    release: Path | None = None
+    checks: tuple[Path, ...] = ()
+    variants: Path | None = None
+
+    def catalog(self) -> Catalog:
+        """The exercises that there are, the folders' included. Raises ValueError, with the path,
+        for a mistake in a folder."""
+        return _catalog(self)
+
+    def load(self, topic: str) -> Release:
+        """The release of a topic. Raises GraderFault if its notebook or a check is not as it should
+        be."""
+        try:
+            return _load(self, topic)
+        except ValueError as e:
+            raise GraderFault(str(e)) from None
+
+    def digest(self, topic: str) -> str:
+        """The digest that the topic's release has today; no check is loaded for it. Raises
+        ValueError."""
+        return _release_digest(self, topic, _notebook(self, topic))
+
+    def topics(self) -> list[str]:
+        """The topics that it has, in the order of the chapters."""
+        given = self.manifest()
+        return [t for t in self.catalog().topics() if given is None or t in given.notebooks]
+
+    def topic_of(self, notebook: Notebook, name: str) -> str:
+        """The topic whose grade_ids the notebook has most of; by its file's name if it has none.
+        Raises Unreadable."""
+        known = self.topics()
+        found = Counter(t for c in notebook.cells if (t := c.grade_id.split("-", 1)[0]) in known)
+        if found:
+            return found.most_common(1)[0][0]
+        named = [t for t in known if name.startswith(self.catalog().stem(t))]
+        if named:
+            return named[0]
+        raise Unreadable("no cell of it belongs to an exercise of this course")
+
+    def private(self) -> tuple[Path, ...]:
+        """The instructor's folders: no submission may read anything in them."""
+        return tuple(p for p in (self.release, *self.checks, self.variants) if p is not None)
+
+    def folder(self) -> Path | None:
+        """The release's folder: the one given, or the one that this package lies in. None in a
+        clone of the course."""
+        return self.release or (
+            course_root() if (course_root() / manifest.FILE_NAME).is_file() else None
+        )
+
+    def manifest(self) -> Manifest | None:
+        """What the release says of itself. Raises ValueError if a release was given and is none."""
+        folder = self.folder()
+        return manifest.read(folder) if folder else None
+
+    def validate(self) -> None:
+        """Load everything once, so that each mistake is told before anything is graded. Raises
+        ValueError, one sentence."""
+        given, catalog = self.manifest(), self.catalog()
+        if given is not None:
+            _require_same(given, catalog, f"{self.folder()}")
+        touched = {t for folder in catalog.folders() for t in folder.topics}
+        for topic in [t for t in self.topics() if given is not None or t in touched]:
+            try:
+                _load(self, topic)
+            except GraderFault as e:
+                raise ValueError(str(e)) from None
+        for folder in catalog.folders():
+            for exercise_id in folder.ids():
+                if wrong := prove.reference(folder.load(exercise_id)):
+                    raise ValueError(f"{folder.path_of(exercise_id)}: {wrong}")
+
+
+def load(topic: str) -> Release:
+    """The release of a topic of the course as it is. Raises GraderFault if its notebook is not
+    where it should be."""
+    return Source().load(topic)
+
+
+def topic_of(notebook: Notebook, name: str) -> str:
+    """The topic of a notebook of the course as it is. Raises Unreadable."""
+    return Source().topic_of(notebook, name)
+
+
+@cache
+def _catalog(source: Source) -> Catalog:
+    if not source.checks and source.variants is None:
+        return registry.COURSE
+    held = extra.read(source.variants) if source.variants else None
+    there = {
+        folder.digest for folder in registry.COURSE.checks
+    }  # this package may be a release that has them already
+    given = [folder for path in source.checks if (folder := extra.read(path)).digest not in there]
+    return Catalog([*registry.COURSE.checks, *given], held)
+
+
+def _require_same(given: Manifest, catalog: Catalog, where: str) -> None:
+    """The release must have been made of the folders that grade it. Raises ValueError."""
+    checks, held = (
+        tuple(c.digest for c in catalog.checks),
+        catalog.variants.digest if catalog.variants else (),
+    )
+    for option, made_of, now in (
+        ("--checks", given.checks, checks),
+        ("--variants", given.variants or (), held),
+    ):
+        if made_of and not now:
+            raise ValueError(
+                f"the release in {where} was made with {option}; give the same folder here"
+            )
+        if now and not made_of:
+            raise ValueError(
+                f"the release in {where} was made without {option}; leave it out here, or release"
+                " anew"
+            )
+        if made_of != now:
+            raise ValueError(
+                f"the release in {where} was made with another {option}, or it was edited since:"
+                " release anew"
+            )
+
+
+@cache
+def _load(source: Source, topic: str) -> Release:
+    catalog, given = source.catalog(), source.manifest()
+    exercises = {e.id: e for e in catalog.load_topic(topic)}
+    notebook = _notebook(source, topic)
+    digest = _release_digest(source, topic, notebook)
+    if given is not None and given.notebooks.get(topic) != notebook.digest:
+        raise ValueError(
+            f"the notebook of {topic} in {source.folder()} is not as it was released; release anew"
+        )
+    later = frozenset(given.held_back) - frozenset(exercises) if given else ()
+    return from_cells(topic, notebook.cells, exercises, digest, later)
+
+
+def _release_digest(source: Source, topic: str, notebook: Notebook) -> str:
+    return f"{notebook.digest[:32]}{checks_digest(topic, source.catalog().folders())[:32]}"
+
+
+def _notebook(source: Source, topic: str) -> Notebook:
+    """The released notebook of a topic. Raises ValueError, with its path, if it is missing or
+    cannot be read."""
+    catalog, folder = source.catalog(), source.folder()
+    name = f"{catalog.stem(topic)}.ipynb"
+    rooms = (
+        [folder / "exercises"]
+        if folder
+        else [course_root() / "exercises", course_root() / "solutions"]
+    )
+    room = next((r for r in rooms if (r / name).is_file()), None)
+    if folder is None and any(topic in f.topics for f in catalog.folders()):
+        return parse(
+            json.dumps({"cells": compose(topic, catalog, room)}, sort_keys=True).encode("utf-8")
+        )
+    if room is None and folder is None:  # the package alone
+        asked = (
+            Cell("code", f'check("{i}")', f"{i}-check", grade=True, locked=True)
+            for i in catalog.ids(topic)
+        )
+        return Notebook((Cell("code", SETUP, f"{topic}-setup", locked=True), *asked), "0" * 64)
+    path = (room or rooms[0]) / name
+    try:
+        return read(path)
+    except Unreadable as e:
+        raise ValueError(f"the released notebook {path} cannot be read: {e}") from None

@@ -1,0 +1,1 @@
+"""What people read: feedback pages, the class report, files for Canvas and Moodle."""

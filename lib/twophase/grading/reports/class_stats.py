@@ -1,0 +1,164 @@
+"""Numbers about a class: how its scores lie, and which exercises and misconceptions cost it most
+points."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from twophase.grading.scores.gradebook import Gradebook
+from twophase.grading.scores.points import ZERO, Cell, Sheet, Slot
+from twophase.grading.scores.scoring import Outcome
+
+JUDGED = ("right", "wrong", "not_yet", "missing", "failed", "by hand", "override")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How some percentages lie."""
+
+    n: int
+    mean: Fraction
+    low: Fraction
+    lower: Fraction
+    median: Fraction
+    upper: Fraction
+    high: Fraction
+
+
+def spread(values: Iterable[Fraction]) -> Spread | None:
+    """Mean, extremes and quartiles (linear between the two nearest values); None of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+
+    def at(part: Fraction) -> Fraction:
+        place = part * (len(ordered) - 1)
+        below = int(place)
+        above = min(below + 1, len(ordered) - 1)
+        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+    quarter = Fraction(1, 4)
+    mean = sum(ordered, ZERO) / len(ordered)
+    return Spread(
+        len(ordered), mean, ordered[0], at(quarter), at(2 * quarter), at(3 * quarter), ordered[-1]
+    )
+
+
+def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:
+    """How many in each tenth, 100% in the last one; what is above (extra credit) in one more, if
+    there is any."""
+    counts = [0] * 11
+    for p in percents:
+        counts[10 if p > 100 else min(9, int(p // 10))] += 1
+    named = [(f"{10 * n}–{10 * (n + 1)}", c) for n, c in enumerate(counts[:10])]
+    return [*named, ("over 100", counts[10])] if counts[10] else named
+
+
+@dataclass
+class AssignmentStats:
+    """One assignment over the class. Percentages are of what it is worth, of those who handed
+    something in that is graded."""
+
+    sheet: Sheet
+    percents: list[Fraction] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+    late: int = 0
+    cost: Fraction = ZERO
+
+
+@dataclass
+class ExerciseStats:
+    """One exercise over all who handed it in. `lost`: in points of the course, so that assignments
+    compare."""
+
+    sheet: Sheet
+    slot: Slot
+    n: int = 0
+    full: int = 0
+    lost: Fraction = ZERO
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def lost_share(self) -> Fraction:
+        return self.lost / self.n / self.worth if self.n and self.worth else ZERO
+
+    @property
+    def worth(self) -> Fraction:
+        return course_points(self.sheet, self.slot.out_of)
+
+
+@dataclass
+class MisconceptionStats:
+    """A named wrong answer: how many gave it, and what it cost them together."""
+
+    name: str
+    slot: Slot
+    says: str
+    n: int = 0
+    lost: Fraction = ZERO
+
+
+@dataclass(frozen=True)
+class ClassStats:
+    """All of it. Exercises and misconceptions come dearest first."""
+
+    percents: Sequence[Fraction]
+    assignments: Sequence[AssignmentStats]
+    exercises: Sequence[ExerciseStats]
+    misconceptions: Sequence[MisconceptionStats]
+
+
+def course_points(sheet: Sheet, points: Fraction) -> Fraction:
+    """Points of an exercise in the course's: an assignment may be worth more or less than its
+    exercises add up to."""
+    regular = sum((s.out_of for s in sheet.slots if not s.rule.extra), ZERO)
+    return points * sheet.worth / regular
+
+
+def of(book: Gradebook) -> ClassStats:
+    """The statistics of a class."""
+    assignments = {topic: AssignmentStats(sheet) for topic, sheet in book.sheets.items()}
+    exercises = {
+        (topic, s.id): ExerciseStats(sheet, s)
+        for topic, sheet in book.sheets.items()
+        for s in sheet.slots
+    }
+    named: dict[tuple[str, str], MisconceptionStats] = {}
+    for o in book.outcomes:
+        _count(assignments[o.topic], o)
+        for cell in o.cells if o.file or o.status == "graded" else ():
+            if cell.points is None or cell.status not in JUDGED:
+                continue
+            lost = course_points(book.sheets[o.topic], max(cell.slot.out_of - cell.points, ZERO))
+            _count_cell(exercises[o.topic, cell.slot.id], cell, lost)
+            if cell.misconception and lost > 0:
+                m = named.setdefault(
+                    (cell.slot.id, cell.misconception),
+                    MisconceptionStats(cell.misconception, cell.slot, cell.says),
+                )
+                m.n, m.lost = m.n + 1, m.lost + lost
+    return ClassStats(
+        [t.percent for t in book.totals if t.percent is not None],
+        list(assignments.values()),
+        sorted(exercises.values(), key=lambda e: (-e.lost, e.slot.id)),
+        sorted(named.values(), key=lambda m: (-m.lost, -m.n, m.slot.id, m.name)),
+    )
+
+
+def _count(stats: AssignmentStats, o: Outcome) -> None:
+    stats.statuses[o.status] += 1
+    stats.late += o.late.days > 0
+    stats.cost += o.cost
+    if o.status == "graded" and o.points is not None:
+        stats.percents.append(100 * o.points / o.worth)
+
+
+def _count_cell(stats: ExerciseStats, cell: Cell, lost: Fraction) -> None:
+    stats.n += 1
+    stats.full += lost == 0
+    stats.statuses[cell.status] += 1
+    if not cell.slot.rule.extra:
+        stats.lost += lost

@@ -1,0 +1,187 @@
+"""Grades as files: a table for people, one for Canvas, one per assignment for Moodle, and the line
+that says what happened to a score.
+
+A cell that a spreadsheet would run as a formula gets an apostrophe in front. A pending score is an
+empty cell, never a zero.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from twophase.grading.files.atomic import PRIVATE, replace_text
+from twophase.grading.reports.feedback import CONTROL
+from twophase.grading.scores.gradebook import Gradebook, Total
+from twophase.grading.scores.points import Sheet, number
+from twophase.grading.scores.scoring import Outcome, lateness_text
+
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # the last four: their full-width forms
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+MOODLE = (("Username", "username"), ("ID number", "id_number"), ("Email address", "email"))
+
+
+def safe(value: str) -> str:
+    """Text for a cell: no control characters, and no spreadsheet takes it for a formula."""
+    plain = CONTROL.sub("\N{REPLACEMENT CHARACTER}", value).replace("\n", " ")
+    return f"'{plain}" if plain.lstrip(" \N{NO-BREAK SPACE}").startswith(FORMULA) else plain
+
+
+def score(outcome: Outcome) -> str:
+    """The points, or a word in their place."""
+    return outcome.status if outcome.points is None else number(outcome.points)
+
+
+def remarks(outcome: Outcome) -> str:
+    """Everything about a score that its number does not say: pending for what, late and what it
+    cost, excused, dropped, whose decision."""
+    said = [f"pending: {w}" for w in outcome.waiting]
+    late = lateness_text(outcome)
+    said += [late] if late else []
+    said += outcome.notes
+    said += [
+        f"{c.slot.id}: {c.note}"
+        for c in outcome.cells
+        if c.note and c.points is not None and c.status in ("by hand", "override")
+    ]
+    return "; ".join(dict.fromkeys(said))
+
+
+def write(folder: Path, book: Gradebook) -> list[Path]:
+    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/.
+    Returns the paths.
+
+    Of an earlier run nothing that no longer holds is left behind.
+    """
+    students = [t.student for t in book.totals]
+    in_canvas = any(s.canvas_id or s.sis_user_id or s.sis_login_id for s in students)
+    made: dict[Path, list[list[str]]] = {
+        folder / "grades-canvas.csv": canvas(book) if in_canvas else []
+    }
+    for topic in book.scheme.assignments:
+        rows = moodle(book, book.sheets[topic]) if topic in book.sheets else []
+        made[folder / "moodle" / f"{topic}.csv"] = rows if len(rows) > 1 else []
+    written = [
+        _write(folder / "grades.csv", table(book), "utf-8-sig")
+    ]  # spreadsheets need the mark to read UTF-8
+    for path, content in made.items():
+        if content:
+            written.append(_write(path, content, "utf-8"))
+        else:
+            path.unlink(missing_ok=True)
+    return written
+
+
+def table(book: Gradebook) -> list[list[str]]:
+    """One line a student: every assignment, the total, its percentage, and remarks."""
+    sheets = book.sheets
+    head = [
+        "student",
+        "name",
+        "section",
+        *sheets,
+        "total",
+        "out of",
+        "percent",
+        "status",
+        "remarks",
+    ]
+    rows = [head]
+    for t in book.totals:
+        final = t.status == "graded"
+        told = [f"{topic}: {said}" for topic in sheets if (said := remarks(t.outcomes[topic]))]
+        scores = [score(t.outcomes[topic]) for topic in sheets]
+        whole = (
+            [number(t.points), number(t.out_of), number(t.percent)]
+            if final and t.percent is not None
+            else ["", "", ""]
+        )
+        rows.append(
+            [
+                t.student.key,
+                t.student.name,
+                t.student.section,
+                *scores,
+                *whole,
+                t.status,
+                " | ".join(told),
+            ]
+        )
+    return rows
+
+
+def canvas(book: Gradebook) -> list[list[str]]:
+    """Canvas's import of grades. Excused is EX; a pending score stays what the export of grades
+    had: nothing is overwritten."""
+    columns = {topic: _canvas_column(sheet, book.totals) for topic, sheet in book.sheets.items()}
+    rows = [
+        [*CANVAS, *columns.values()],
+        ["    Points Possible", "", "", "", "", *(number(s.worth) for s in book.sheets.values())],
+    ]
+    for t in book.totals:
+        s = t.student
+        if not (s.canvas_id or s.sis_user_id or s.sis_login_id):
+            continue
+        cells = [
+            _canvas_cell(t.outcomes[topic], s.raw.get(column, ""))
+            for topic, column in columns.items()
+        ]
+        rows.append([s.shown, s.canvas_id, s.sis_user_id, s.sis_login_id, s.section, *cells])
+    return rows
+
+
+def _canvas_column(sheet: Sheet, totals: Iterable[Total]) -> str:
+    """`Title (4711)`, as Canvas's own export has it if there is one; a title alone makes a new
+    assignment there."""
+    assignment = sheet.assignment
+    if not assignment.canvas:
+        return assignment.title
+    ending = f"({assignment.canvas})"
+    theirs = next((c for t in totals for c in t.student.raw if c.endswith(ending)), None)
+    return theirs or f"{assignment.title} {ending}"
+
+
+def _canvas_cell(outcome: Outcome, before: str) -> str:
+    if outcome.free and (outcome.points is None or not outcome.counted):
+        return "EX"
+    if outcome.points is not None:
+        return number(outcome.points)
+    return "" if before == "-" else before
+
+
+def moodle(book: Gradebook, sheet: Sheet) -> list[list[str]]:
+    """Moodle's import of one assignment: who, grade, feedback. Only final grades, since Moodle
+    would take an empty cell for "no grade"."""
+    title, topic = sheet.assignment.title, sheet.assignment.topic
+    known = [
+        (head, field)
+        for head, field in MOODLE
+        if any(getattr(t.student, field) for t in book.totals)
+    ]
+    rows = [[*(head for head, _ in known), title, f"{title} (feedback)"]]
+    for t in book.totals:
+        who, outcome = [getattr(t.student, field) for _, field in known], t.outcomes[topic]
+        out = outcome.free and not outcome.counted
+        if all(who) and who and outcome.points is not None and not out:
+            rows.append([*who, number(outcome.points), remarks(outcome)])
+    return rows
+
+
+def _write(path: Path, rows: Sequence[Sequence[str]], encoding: str) -> Path:
+    made = io.StringIO(newline="")
+    csv.writer(made, lineterminator="\r\n").writerows([safe(c) for c in row] for row in rows)
+    return replace_text(path, made.getvalue(), encoding, PRIVATE)

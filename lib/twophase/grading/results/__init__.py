@@ -1,0 +1,1 @@
+"""What grading found: a grade, a record, and results.jsonl."""

@@ -1,0 +1,104 @@
+"""Counts over many results, one record at a time: what a summary of a thousand submissions
+needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import mean, median
+
+from twophase.grading.results.grade import NOT_ASKED
+from twophase.grading.results.records import Record
+
+
+@dataclass
+class ExerciseTally:
+    """One exercise: how many were judged, how many are right, and which named misconceptions there
+    were."""
+
+    judged: int = 0
+    right: int = 0
+    misconceptions: Counter[str] = field(default_factory=Counter)
+
+    def add(self, question: Record) -> None:
+        self.judged += 1
+        self.right += question["status"] == "right"
+        if question["misconception"]:
+            self.misconceptions[question["misconception"]] += 1
+
+
+@dataclass
+class TopicTally:
+    """One topic: the points of those that were judged, and its exercises in the order of the
+    release."""
+
+    out_of: float = 0
+    points: list[float] = field(default_factory=list)
+    exercises: dict[str, ExerciseTally] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        self.out_of = record["out_of"]
+        self.points.append(record["points"])
+        for question in record["questions"]:
+            self.exercises.setdefault(question["id"], ExerciseTally()).add(question)
+
+    @property
+    def mean(self) -> float:
+        return mean(self.points)
+
+    @property
+    def median(self) -> float:
+        return median(self.points)
+
+
+@dataclass
+class Tally:
+    """All results: by status, by topic; `labels` of those that are not official; `alone`: answers
+    right only by themselves, by file."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    topics: dict[str, TopicTally] = field(default_factory=dict)
+    labels: Counter[str] = field(default_factory=Counter)
+    alone: Counter[str] = field(default_factory=Counter)
+    not_asked: Counter[str] = field(
+        default_factory=Counter
+    )  # exercises that notebooks ask and nobody graded
+
+    def add(self, record: Record) -> None:
+        self.statuses[record["status"]] += 1
+        self.not_asked.update(
+            flag["where"] for flag in record["flags"] if flag["name"] == NOT_ASKED
+        )
+        if alone := sum(question["alone"] for question in record["questions"]):
+            self.alone[record["file"]] = alone
+        if record["points"] is not None:
+            self.topics.setdefault(record["topic"], TopicTally()).add(record)
+        if not record["official"]:
+            self.labels["practice" if "practice" in record["confined_by"] else "unsafe"] += 1
+
+    @property
+    def n(self) -> int:
+        return self.statuses.total()
+
+
+def of(records: Iterable[Record]) -> Tally:
+    """The tally of these records."""
+    tally = Tally()
+    for record in records:
+        tally.add(record)
+    return tally
+
+
+def why(record: Record) -> str:
+    """One line on what was wrong with a troubled submission."""
+    if record["message"]:
+        return str(record["message"]).removeprefix("This file could not be graded: ")
+    broken = [f"{f['where']}: {f['says']}" for f in record["flags"] if f["name"] == "cell_broke"]
+    for question in record["questions"]:
+        errors = [
+            c["message"] for c in question["cases"] if c["error"] in ("timeout", "died", "protocol")
+        ]
+        broken += [f"{question['id']}: {message}" for message in errors[:1]]
+    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    return broken[0] + more if broken else "something broke while it ran"

@@ -1,0 +1,89 @@
+"""`results.jsonl` while a run writes to it: what is there already, and a place for more. It
+survives a crash and a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from twophase.grading.results.reader import Index
+from twophase.grading.results.records import Record, line_of
+
+
+class CannotWrite(Exception):
+    """The results cannot be written. What was written before is whole, and the next run goes on
+    from there."""
+
+
+class Results:
+    """The results in a folder. One process at a time, and no more in memory than an index."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ValueError if another run is writing there, or the file is something else;
+        CannotWrite."""
+        self.path = folder / "results.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(
+                self.path,
+                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC,
+                0o666,
+            )
+        except OSError as e:
+            raise CannotWrite(f"{self.path} cannot be opened for writing: {e.strerror}") from None
+        try:
+            self._lock()
+            self.index = Index(self.path)
+            if os.fstat(self._fd).st_size > self.index.end:  # a last line that a crash cut short
+                os.ftruncate(self._fd, self.index.end)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def _lock(self) -> None:
+        """Held as long as the file is open."""
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise ValueError(f"{self.path} is no file; give another --out")
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"another run is writing to {self.path}; wait for it, or give another --out"
+            ) from None
+
+    def append(self, record: Record) -> None:
+        """Add a record and make sure that it is on the disk. Raises CannotWrite, and then nothing
+        of it is in the file."""
+        line = line_of(record)
+        try:
+            left = memoryview(line)
+            while left:
+                left = left[os.write(self._fd, left) :]
+            os.fsync(self._fd)
+        except BaseException as e:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.index.end)
+            if isinstance(e, OSError):
+                raise CannotWrite(f"{self.path} cannot be written: {e.strerror}") from None
+            raise
+        self.index.note(record, self.index.end + len(line))
+
+    def latest(self) -> Iterator[Record]:
+        """The last record of every file, by the file's name, one in memory at a time."""
+        return self.index.latest()

@@ -1,0 +1,1 @@
+"""Many submissions: judges side by side, parts of a class, the same again."""

@@ -1,0 +1,141 @@
+"""Grading many submissions: skips what is done, has the rest graded by several processes, writes as
+it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+
+from twophase.grading.errors import GraderFault, Unreadable
+from twophase.grading.files.digests import library_digest
+from twophase.grading.intake.submissions import Submission, find
+from twophase.grading.judge.judge import DEFAULT_SEED, Course, Judge, Task, grade_one, record_line
+from twophase.grading.results import records
+from twophase.grading.results.reader import Index
+from twophase.grading.results.records import Record
+from twophase.grading.results.writer import Results
+from twophase.grading.run import pool
+from twophase.grading.sandbox.zygote_handle import Zygote
+
+__all__ = [
+    "DEFAULT_SEED",
+    "Course",
+    "Submission",
+    "Task",
+    "find",
+    "grade_folder",
+    "grade_one",
+    "named",
+    "records_of",
+]
+
+MIN_DIGEST = 8
+
+
+def grade_folder(
+    submissions: Sequence[Submission],
+    course: Course,
+    results: Results,
+    workers: int,
+    told: Callable[[Record | None], None] = lambda record: None,
+    zygote: Zygote | None = None,
+    again: Collection[str] = (),
+) -> None:
+    """Grade all, append to `results`, call `told` after each (None: it was done before). `again`
+    names what is graded though it was done.
+
+    Interrupted, it stops where it is: what is in `results` stays, and the next run goes on from
+    there. With a `zygote` all is judged in this process. Raises CannotWrite, and GraderFault if
+    nothing can be graded at all.
+    """
+    done = Done(course, results.index)
+    todo = []
+    for submission in submissions:
+        if submission.name not in again and submission in done:
+            told(None)
+        else:
+            todo.append(Task(submission, course.seed_for(submission)))
+    with contextlib.closing(records_of(todo, course, workers, zygote)) as graded:
+        for record in graded:
+            results.append(record)
+            told(record)
+
+
+def named(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -> set[str]:
+    """The submissions that `ids` mean: a file's name, a student or first folder, the beginning of a
+    digest. Raises ValueError."""
+    known = {s.name for s in submissions}
+    digests = (
+        {r["file"]: r["digests"]["submission"] for r in index.latest() if r["file"] in known}
+        if ids
+        else {}
+    )
+    out: set[str] = set()
+    for wanted in ids:
+        found = {
+            s.name
+            for s in submissions
+            if wanted and wanted in (s.name, s.student, s.name.split("/")[0])
+        }
+        if not found and len(wanted) >= MIN_DIGEST:
+            found = {file for file, digest in digests.items() if digest.startswith(wanted.lower())}
+        if not found:
+            raise ValueError(
+                f"no submission is called {wanted!r}; give a file's name below the folder, a"
+                f" student, or at least {MIN_DIGEST} digits of the digest of one that was graded"
+            )
+        out |= found
+    return out
+
+
+def records_of(
+    tasks: Sequence[Task], course: Course, workers: int, zygote: Zygote | None = None
+) -> Generator[Record, None, None]:
+    """A record for each task, in the order in which they are done. Close it to end the
+    processes."""
+    if zygote is not None:
+        judge = Judge(course, zygote)
+        yield from (json.loads(record_line(judge.grade(task))) for task in tasks)
+    elif tasks:
+        yield from pool.graded(tasks, course, workers)
+
+
+class Done:
+    """Whether a submission has a result under today's conditions. No process is started for that,
+    and no notebook parsed."""
+
+    def __init__(self, course: Course, index: Index) -> None:
+        self._course = course
+        self._index = index
+        self._releases: dict[str, str] = {}
+
+    def __contains__(self, submission: Submission) -> bool:
+        if submission.name not in self._index.last:
+            return False
+        return any(
+            self._index.has(submission.name, key)
+            for key in self._keys(submission, self._index.topics)
+        )
+
+    def _keys(self, submission: Submission, topics: Iterable[str]) -> Iterator[str]:
+        """The key that a result of this submission would have, for each topic that it may be of."""
+        digest = ""
+        with contextlib.suppress(Unreadable):
+            digest = hashlib.sha256(submission.read()).hexdigest()
+        seed, official = self._course.seed_for(submission), records.confinement()[1]
+        for topic in topics:
+            yield records.key(
+                submission.name, digest, self._release(topic), library_digest(), seed, official
+            )
+
+    def _release(self, topic: str) -> str:
+        """The digest of a topic's release today, or what no release has: whoever grades will say
+        what is wrong with it."""
+        if topic not in self._releases:
+            try:
+                self._releases[topic] = self._course.release_digest(topic)
+            except (ValueError, OSError, GraderFault):
+                self._releases[topic] = "none"
+        return self._releases[topic]

@@ -1,0 +1,242 @@
+"""Judges in processes of their own: hands out submissions one at a time, collects records, replaces
+a judge that vanished or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from twophase.grading.errors import GraderFault, Unreadable
+from twophase.grading.files import scratch
+from twophase.grading.judge import judge
+from twophase.grading.judge.judge import Course, Task, fault_message
+from twophase.grading.results.reader import require_sound
+from twophase.grading.results.records import Record, blank, keyed
+from twophase.grading.sandbox.launch import LOG, ForkServer, last_line, make_server
+
+START_S = 180.0
+END_S = 10.0
+ATTEMPTS = 2
+FAILED_STARTS = 5
+MAX_LINE_BYTES = 64 * 2**20
+
+
+class Vanished(Exception):
+    """A judge ended, hangs or speaks nonsense. The message says which."""
+
+
+class Desk:
+    """A judge's process as the main process sees it: what it works on, and until when it may."""
+
+    def __init__(self, course: Course, home: Path, server: ForkServer) -> None:
+        self.task: Task | None = None
+        self.ready = False
+        self._course = course
+        self._folder = Path(tempfile.mkdtemp(dir=home))
+        self._heard = bytearray()
+        self._pipe, theirs = socket.socketpair()
+        self.until = time.monotonic() + START_S
+        with theirs:
+            self._process = server.judge(judge.__name__, theirs)
+        with contextlib.suppress(OSError):  # it is gone: `hear` will say so
+            self._pipe.sendall(pickle.dumps((sys.path, os.getcwd(), dict(os.environ))))
+            self._pipe.sendall(pickle.dumps((course.without_secret(), str(self._folder))))
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    def give(self, task: Task) -> None:
+        """Have it grade this: now, or when it has started."""
+        self.task = task
+        if self.ready:
+            limits = self._course.limits
+            most_s = limits.submission_s + limits.waiting_s + self._course.grace_s
+            self.until = time.monotonic() + most_s
+            self._pipe.settimeout(END_S)
+            with contextlib.suppress(OSError):  # it is gone: `hear` will say so
+                self._pipe.sendall(pickle.dumps(task))
+
+    def hear(self) -> Record | None:
+        """Read what is there. Returns a record if one is complete. Raises Vanished; GraderFault if
+        the judge can grade nothing at all."""
+        try:
+            self._pipe.settimeout(0)
+            data = self._pipe.recv(2**20)
+        except BlockingIOError:
+            return None
+        except OSError as e:
+            raise Vanished(str(e.strerror)) from None
+        if not data:
+            raise Vanished(self._last_words())
+        self._heard += data
+        if not self._heard.endswith(b"\n"):
+            if len(self._heard) > MAX_LINE_BYTES:
+                raise Vanished("its process sent more than a result can be")
+            return None
+        line, self._heard = bytes(self._heard), bytearray()
+        return self._understood(line)
+
+    def _understood(self, line: bytes) -> Record | None:
+        try:
+            said: Any = json.loads(line)
+            if said == "ready" and not self.ready:
+                self.ready = True
+                if self.task is not None:
+                    self.give(self.task)
+                return None
+            fault = said.get("fault")
+            if fault is None:
+                require_sound(said)
+                if (
+                    self.task is None
+                    or said["file"] != self.task.submission.name
+                    or said["seed"] != self.task.seed
+                ):
+                    raise ValueError("nobody asked for it")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+            raise Vanished(f"its process sent nonsense ({type(e).__name__}: {e})") from None
+        if fault is not None:
+            raise GraderFault(str(fault))
+        self.task = None
+        return said  # type: ignore[no-any-return]
+
+    def _last_words(self) -> str:
+        """Why the process ended, as far as it can be known."""
+        code = self._process.code(END_S)
+        said = last_line(self._folder / LOG)
+        if said and code not in (0, None) and code > 0:
+            return f"its process ended: {said}"
+        return (
+            f"its process was killed by {signal.Signals(-code).name}"
+            if code and code < 0
+            else "its process ended"
+        )
+
+    def hang_up(self) -> None:
+        """Let the process end: it sees the socket close, and takes all below it along."""
+        self._pipe.close()
+
+    def close(self, at_once: bool = False) -> None:
+        """End the process and wait until it has. `at_once`: kill it, and its zygote ends for that
+        reason."""
+        self.hang_up()
+        if at_once or self._process.code(END_S) is None:
+            self._process.kill()
+            self._process.code(END_S)
+        scratch.leave(self._folder)
+
+
+class Pool:
+    """So many judges, and what is left to do."""
+
+    def __init__(self, tasks: Sequence[Task], course: Course, workers: int, home: Path) -> None:
+        self._todo = deque(tasks)
+        self._course = course
+        self._home = home
+        self._server = make_server()
+        self._attempts: dict[Task, int] = {}  # of those that a judge did not survive
+        self._failed_starts = 0  # since the last record
+        self.desks = [self._desk() for _ in range(min(max(1, workers), len(tasks)))]
+
+    def close(self) -> None:
+        for desk in self.desks:
+            desk.hang_up()  # all first, so that they end side by side
+        for desk in self.desks:
+            desk.close()
+        self._server.close()
+
+    def _desk(self) -> Desk:
+        return Desk(self._course, self._home, self._server)
+
+    def records(self) -> Iterator[Record]:
+        """A record for each task, as they come. Raises GraderFault if nothing can be graded."""
+        while True:
+            for desk in self.desks:
+                if desk.task is None and self._todo:
+                    desk.give(self._todo.popleft())
+            busy = [desk for desk in self.desks if desk.task is not None]
+            if not busy:
+                return
+            heard, _, _ = select.select(
+                busy, [], [], max(0.0, min(d.until for d in busy) - time.monotonic())
+            )
+            for desk in busy:
+                record = self._heard(desk, desk in heard)
+                if record is not None:
+                    if self._todo and desk in self.desks:
+                        desk.give(self._todo.popleft())  # it works while we write
+                    yield record
+
+    def _heard(self, desk: Desk, spoke: bool) -> Record | None:
+        """What a desk has to say. If its judge is gone, another takes its place and its work."""
+        was_ready = desk.ready
+        try:
+            if spoke:
+                record = desk.hear()
+                self._failed_starts = 0 if record is not None else self._failed_starts
+                return record
+            if time.monotonic() < desk.until:
+                return None
+            raise Vanished("its process did not answer in time")
+        except (Vanished, GraderFault) as e:
+            task, why, started = desk.task, str(e), was_ready and isinstance(e, Vanished)
+        assert task is not None
+        self.desks.remove(desk)
+        desk.close(at_once=True)
+        record = None
+        if started:
+            record = self._tried(task, why)
+        else:
+            self._require_starts(why)
+        if record is None or self._todo:
+            self.desks.append(self._desk())
+            self.desks[-1].give(task if record is None else self._todo.popleft())
+        return record
+
+    def _require_starts(self, why: str) -> None:
+        """One judge's bad start, or its worker's, does not end a run. Raises GraderFault if none
+        starts any more."""
+        self._failed_starts += 1
+        if self._failed_starts >= FAILED_STARTS:
+            raise GraderFault(f"the processes that grade do not start: {why}")
+
+    def _tried(self, task: Task, why: str) -> Record | None:
+        """None if the task is to be tried again, else its record."""
+        self._attempts[task] = self._attempts.get(task, 0) + 1
+        return (
+            None if self._attempts[task] < ATTEMPTS else given_up(task, f"{why}, {ATTEMPTS} times")
+        )
+
+
+def given_up(task: Task, why: str) -> Record:
+    """The record of a submission that no judge survived: the grader's fault, never a zero."""
+    record = blank(
+        task.submission.name, task.seed, task.submission.student, task.submission.submitted
+    )
+    with contextlib.suppress(Unreadable):
+        record["digests"]["submission"] = hashlib.sha256(task.submission.read()).hexdigest()
+    return keyed(record | {"message": fault_message(why)})
+
+
+def graded(tasks: Sequence[Task], course: Course, workers: int) -> Iterator[Record]:
+    """A record for each task, in the order in which they are done, by `workers` processes that end
+    when this is closed."""
+    with scratch.scratch() as home:
+        pool = Pool(tasks, course, workers, home)
+        try:
+            yield from pool.records()
+        finally:
+            pool.close()

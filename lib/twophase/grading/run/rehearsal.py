@@ -1,0 +1,58 @@
+"""A release tried before anybody gets it: the untouched notebook scores nothing, the model solution
+everything.
+
+Both are graded against the release as written, by the official judge in its jail, with the checks
+that will grade the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from twophase.checks import prove
+from twophase.checks.exercise import Exercise
+from twophase.checks.extra import Extra
+from twophase.grading.files.notebook import parse, read
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.release.release import Source
+from twophase.grading.results.grade import Graded
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.zygote_handle import Zygote
+
+SEED = "rehearsal"
+
+
+def prove_checks(folder: Extra) -> Iterator[str]:
+    """A sentence, with the module's path, for each exercise of a folder that does not hold what a
+    check must."""
+    for exercise_id in folder.ids():
+        if wrong := prove.everything(folder.load(exercise_id)):
+            yield f"{folder.path_of(exercise_id)}: {wrong}"
+
+
+def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> Iterator[str]:
+    """A sentence for each exercise that is not judged as it should be. `source` names the release
+    as written."""
+    benches = Benches()
+    for topic, solution in solutions.items():
+        released = source.load(topic)
+        supervisor = Supervisor(zygote, released, benches, Limits(), SEED)
+        place = (source.folder() or Path()) / "exercises" / f"{source.catalog().stem(topic)}.ipynb"
+        for graded in supervisor.grade(read(place)).questions:
+            if (graded.verdict.status, graded.verdict.points) != ("not_yet", 0):
+                yield (
+                    f"the untouched notebook: {_said(graded, released.exercises)}, not “not written"
+                    " yet”"
+                )
+        for graded in supervisor.grade(parse(solution)).questions:
+            if not graded.verdict.right:
+                yield f"the model solution: {_said(graded, released.exercises)}"
+
+
+def _said(graded: Graded, exercises: Mapping[str, Exercise]) -> str:
+    v = graded.verdict
+    return f"{v.exercise_id} ({exercises[v.exercise_id].title}) is judged {v.status}: {v.message}"[
+        :500
+    ]

@@ -1,0 +1,152 @@
+"""What a student wants to know before handing in: does the saved notebook, run from top to bottom
+in a fresh process, still work?
+
+The verdicts are the grader's, on the cases that the check cells use. `remarks` says what no verdict
+tells: that a cell lived from the kernel's memory, in which order the cells ran when they were
+saved, and what the grader ignores.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from twophase.grading.errors import Unreadable
+from twophase.grading.files import notebook
+from twophase.grading.files.notebook import Cell
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import Course, Judge, Task
+from twophase.grading.release.release import Source
+from twophase.grading.results.records import Record
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.zygote_handle import make_zygote
+
+SEED = 0  # of the check cells: what is right there should be right here
+UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+MAGIC = re.compile(r"^\s*[%!?].*$", re.M)
+
+
+def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
+    """The record of one saved notebook, judged on public cases only, in the grader's jail."""
+    course = Course(seed=SEED, limits=limits, source=source or Source())
+    with make_zygote() as zygote:
+        return Judge(course, zygote, public_only=True).grade(
+            Task(Submission(path, str(path)), SEED)
+        )
+
+
+def judged_later(record: Record, source: Source | None = None) -> tuple[str, ...]:
+    """The ids of the notebook's exercises whose checks are with the instructor only: nothing can be
+    said of them here."""
+    return (source or Source()).load(record["topic"]).held_back
+
+
+def remarks(data: bytes, record: Record) -> list[str]:
+    """One sentence for each thing about the saved file that its student may want to change. Raises
+    Unreadable."""
+    cells = notebook.parse(data).cells
+    return [*_memory(cells, record), *_order(data), *_kernel(data)]
+
+
+def _memory(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
+    """Names that were there when the student ran the notebook, and are not in a fresh process."""
+    said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
+    for exercise_id, text in said.items():
+        for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
+            at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
+            later = [
+                n
+                for n, c in enumerate(cells, 1)
+                if n > at and c.is_code and name in defined(c.source)
+            ]
+            where = (
+                f"cell {later[0]} defines it, further down: move it up, since cells are run from"
+                " top to bottom"
+                if later
+                else (
+                    "no cell below defines it either: it was only in your kernel's memory; write"
+                    " the cell again"
+                )
+            )
+            yield (
+                f"{exercise_id} needs the name {name}, which is not there in a fresh run: {where}."
+            )
+
+
+def defined(source: str) -> set[str]:
+    """The names that a cell defines at its top level, magics aside."""
+    try:
+        tree = ast.parse(MAGIC.sub("", source))
+    except Exception:  # SyntaxError, and whatever else the parser raises on odd text
+        return set()
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+        else:
+            names |= {
+                n.id
+                for n in ast.walk(node)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+    return names
+
+
+def _order(data: bytes) -> Iterator[str]:
+    """Cells that ran in another order than they stand in."""
+    counts = [(n, c["execution_count"]) for n, c in enumerate(_raw_cells(data), 1) if _count(c)]
+    back = [(n, m) for (n, before), (m, after) in pairwise(counts) if after < before]
+    if back:
+        n, m = back[0]
+        yield (
+            f"When it was saved, cell {n} had been run after cell {m}, which stands below it; here"
+            " the cells ran from top to bottom, as when it is graded. Restart the kernel and run"
+            " all cells to see the same."
+        )
+
+
+def _count(cell: Any) -> bool:
+    return isinstance(cell, dict) and type(cell.get("execution_count")) is int
+
+
+def _kernel(data: bytes) -> Iterator[str]:
+    """Another kernel than Python's own."""
+    spec = _tree(data).get("metadata")
+    spec = spec.get("kernelspec") if isinstance(spec, dict) else None
+    name = spec.get("name") if isinstance(spec, dict) else None
+    if isinstance(name, str) and name not in ("", "python3"):
+        yield (
+            f"It was saved with the kernel {name!r}: graded is with the grader's own Python,"
+            " whatever stands there."
+        )
+
+
+def _tree(data: bytes) -> dict[str, Any]:
+    tree = notebook.tree(data)
+    return tree if isinstance(tree, dict) else {}
+
+
+def _raw_cells(data: bytes) -> list[Any]:
+    cells = _tree(data).get("cells")
+    return cells if isinstance(cells, list) else []
+
+
+def read(path: Path) -> bytes:
+    """The file's bytes. Raises ValueError, one sentence, if there is no such file or it is no
+    notebook."""
+    if not path.exists() and not path.is_symlink():
+        raise ValueError(
+            f"there is no file {path}; give a saved notebook, such as my/03_kv_cache.ipynb"
+        )
+    try:
+        data = notebook.read_bytes(path)
+        notebook.parse(data)
+    except Unreadable as e:
+        raise ValueError(f"{path} cannot be graded: {e}") from None
+    return data

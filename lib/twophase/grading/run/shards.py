@@ -1,0 +1,131 @@
+"""A course that is graded in parts, each by another machine: which submissions are a part's, and
+the note that goes with its results."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from twophase.grading.files.atomic import replace_text
+from twophase.grading.files.digests import library_digest
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import Course
+from twophase.grading.results.records import confinement
+
+SCHEMA = 1
+NOTE = "shard.json"
+MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` of `of`, counted from 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What `shard.json` says: which part, of which submissions (all names, of all parts), under
+    which conditions.
+
+    `complete`: every submission of this part has a result under these conditions.
+    """
+
+    shard: Shard
+    submissions: tuple[str, ...]
+    conditions: dict[str, Any]
+    complete: bool = False
+
+
+def parse(text: str) -> Shard:
+    """`3/16` as a shard. Raises ValueError."""
+    found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text.strip())
+    shard = Shard(int(found[1]), int(found[2])) if found else Shard(0, 0)
+    if not 1 <= shard.number <= shard.of <= MOST:
+        raise ValueError(
+            f"--shard {text!r} is no part; write the part's number and how many there are, such as"
+            " 3/16"
+        )
+    return shard
+
+
+def number_of(name: str, of: int) -> int:
+    """The part that a submission of this name belongs to: its name alone decides, whatever else is
+    in the folder."""
+    return (
+        int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest(), "big") % of
+        + 1
+    )
+
+
+def part(submissions: Sequence[Submission], shard: Shard) -> list[Submission]:
+    """The submissions of this part."""
+    return [s for s in submissions if number_of(s.name, shard.of) == shard.number]
+
+
+def conditions(course: Course) -> dict[str, Any]:
+    """What must be the same for all parts, and need not be secret: of the course's secret only a
+    fingerprint."""
+    fingerprint = hmac.new(course.secret, b"fingerprint of a shard", hashlib.sha256).hexdigest()[
+        :16
+    ]
+    return {
+        "seed": None if course.secret else course.seed,
+        "secret": fingerprint if course.secret else "",
+        "case_sets": course.case_sets if course.secret else 0,
+        "library": library_digest(),
+        "official": confinement()[1],
+        "limits": asdict(course.limits),
+    }
+
+
+def write(out: Path, note: Note) -> None:
+    """Write the note beside the results. Raises OSError."""
+    text = {
+        "schema": SCHEMA,
+        "number": note.shard.number,
+        "of": note.shard.of,
+        "complete": note.complete,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    replace_text(
+        out / NOTE,
+        json.dumps(
+            text | {"conditions": note.conditions, "submissions": list(note.submissions)}, indent=1
+        )
+        + "\n",
+    )
+
+
+def read(folder: Path) -> Note:
+    """The note in a part's folder. Raises ValueError if there is none, or it is something else."""
+    path = folder / NOTE
+    try:
+        raw = json.loads(path.read_bytes())
+        if raw["schema"] != SCHEMA:
+            raise ValueError(f"schema {raw['schema']}")
+        shard, names = parse(f"{raw['number']}/{raw['of']}"), raw["submissions"]
+        if not isinstance(raw["conditions"], dict) or not all(isinstance(n, str) for n in names):
+            raise TypeError("submissions must be names")
+        return Note(shard, tuple(names), raw["conditions"], raw["complete"] is True)
+    except FileNotFoundError:
+        said = (
+            f"{folder} is no part of a course: it has no {NOTE}; give what `twophase grade --shard`"
+            " wrote"
+        )
+        raise ValueError(said) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise ValueError(
+            f"{path} is not what `twophase grade --shard` writes ({type(e).__name__}: {e})"
+        ) from None

@@ -1,0 +1,1 @@
+"""A submission's process: what starts it, what confines it, what runs in it, what ends it."""

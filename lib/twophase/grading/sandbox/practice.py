@@ -1,0 +1,214 @@
+"""Submissions on a system without Landlock and seccomp (macOS): each in a process started for it,
+for practice and not for grades.
+
+The process has the same cells, withheld functions and time limits, and what rlimits there are; it
+is ended with its process group. Nothing keeps it from reading files or the network. Forking a
+process that has loaded its libraries is not safe there, so each one loads them anew; the next one
+does so while this one works.
+
+`python -m twophase.grading.sandbox.practice FD FOLDER` waits for one line of JSON at standard
+input:
+{"withholds": […], "limits": {…}}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import twophase
+from twophase.grading.errors import GraderFault
+from twophase.grading.sandbox import rlimits
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.launch import ENVIRONMENT, LOG, Child, ForkServer, last_line, started
+from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.zygote_handle import START_S, Zygote
+from twophase.protocol import AnswerError
+from twophase.protocol import wire as w
+
+WATCH_S = 0.1
+JUDGE = """
+import importlib, socket, sys
+from twophase.grading.sandbox.launch import ForkServer
+judge = importlib.import_module(sys.argv[1])
+judge.serve(socket.socket(fileno=int(sys.argv[2])), ForkServer())
+"""
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+
+
+class Practice(Zygote):
+    """Starts a process per submission. As a Zygote to whoever uses it."""
+
+    def __init__(self, hidden: Sequence[Path] = ()) -> None:
+        super().__init__(hidden)  # nothing can be hidden here
+        self._ours: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._working: subprocess.Popen[bytes] | None = None
+
+    def _launch(self) -> None:
+        if self._process is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        module, home = "twophase.grading.sandbox.practice", Path(self._home.name)
+        self._process = started(module, theirs, self._work, home, subprocess.PIPE)
+        self._ours = ours
+
+    def start(self) -> None:
+        """Start the process of the next submission, unless it has been. Raises GraderFault once
+        stopped."""
+        self.launch()
+
+    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
+        """A fresh process for a submission. Raises GraderFault if there is none to be had."""
+        request = {"withholds": list(withholds), "limits": asdict(limits)}
+        self.start()
+        process, ours = self._process, self._ours
+        assert process is not None
+        assert process.stdin is not None
+        assert ours is not None
+        self._process, self._ours, self._working = None, None, process
+        session = Session(self.end, w.Channel(ours), limits, process.pid)
+        try:
+            with process.stdin as line:
+                line.write(json.dumps(request).encode() + b"\n")
+            session.run_cell("", START_S)
+        except (OSError, AnswerError):
+            session.close()
+            said = last_line(Path(self._home.name, LOG))
+            raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
+        if not self.stopped:
+            self.launch()
+        return session
+
+    def end(self, died: bool) -> int:
+        """Kill the submission's process and its group. Returns the signal that ended it, if one did
+        before us."""
+        process, self._working = self._working, None
+        if process is None:
+            return 0
+        if died:  # its end of the channel closes a moment before it can be waited for
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        ended = process.poll() if died else None
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return -ended if ended is not None and ended < 0 else 0
+
+    def stop(self) -> None:
+        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
+        super().stop()
+        for process in (self._process, self._working):
+            if process is not None:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def _stop(self) -> None:
+        self.end(False)
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            assert self._ours is not None
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.stdin.close()
+            process.wait()
+            self._ours.close()
+
+
+class Apart(ForkServer):
+    """Starts each judge as a process of its own. As a ForkServer to whoever uses it."""
+
+    def judge(self, module: str, pipe: socket.socket) -> Child:
+        """Start a judge: `serve` of this module, with this end of its pipe."""
+        package = str(Path(twophase.__path__[0]).parent)
+        return Started(
+            subprocess.Popen(
+                [sys.executable, "-P", "-c", JUDGE, module, str(pipe.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[pipe.fileno()],
+                env=os.environ | ENVIRONMENT | {"PYTHONPATH": package},
+                start_new_session=True,
+            )
+        )
+
+
+class Started:
+    """A process that was started: a Child."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def code(self, within_s: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(within_s)
+        return None
+
+
+def watch_memory(most_bytes: int) -> threading.Thread:
+    """End this process once it has used more memory than this: macOS enforces no limit on it."""
+
+    def watch() -> None:
+        pause = threading.Event()
+        while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT <= most_bytes:
+            pause.wait(WATCH_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def main() -> None:
+    from twophase.grading.sandbox.preload import make_shell, preload, seed
+    from twophase.grading.sandbox.withhold import withhold
+    from twophase.grading.sandbox.worker import Worker
+
+    end = socket.socket(fileno=int(sys.argv[1]))
+    preload()
+    shell = make_shell()
+    seed()
+    line = sys.stdin.readline()
+    if not line:
+        return
+    request = json.loads(line)
+    limits = Limits(**request["limits"])
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.chdir(sys.argv[2])
+    os.umask(0o077)
+    rlimits.apply(limits, None, limits.file_bytes)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+    watch_memory(used + limits.memory_bytes)
+    withhold(request["withholds"])
+    code = 0
+    try:
+        Worker(w.Channel(end), shell).serve()
+    except w.Closed:
+        pass
+    except BaseException:
+        code = 70
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    # by its own name, not as __main__: that name belongs to the notebook
+    from twophase.grading.sandbox import practice
+
+    practice.main()

@@ -1,0 +1,168 @@
+"""The judge's side of one submission's process: run its cells, ask its answers, kill it."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from twophase.grading.sandbox.confinement import Limits
+from twophase.protocol import AnswerError, ProtocolError, decode, encode
+from twophase.protocol import wire as w
+from twophase.protocol.waited import Waited
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """What running a cell gave: the exception that ended it, if any, and what it printed."""
+
+    error: str = ""
+    types: tuple[str, ...] = ()
+    output: str = ""
+
+
+class Session:
+    """One process of one submission. `broken` is why it can no longer be used, once it cannot."""
+
+    def __init__(
+        self, end: Callable[[bool], int], channel: w.Channel, limits: Limits, pid: int
+    ) -> None:
+        self._end = (
+            end  # kills the process; given whether it died first, returns the signal that ended it
+        )
+        self._channel = channel
+        self._waited = Waited(pid)
+        channel.grace = self._waited.grace_s
+        self.limits = limits
+        self.broken: AnswerError | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run_cell(self, source: str, limit_s: float) -> CellRun:
+        """Run one cell. Raises AnswerError (timeout, died, protocol), and the session is broken
+        then."""
+        try:
+            body = encode(("cell", source))
+        except ProtocolError:  # its letters take several bytes each on their way
+            return CellRun(
+                "ValueError: the cell is too long to be run; a cell may have about a million"
+                " letters",
+                ("ValueError",),
+            )
+        self.start_clock()
+        _, reply = self.converse(
+            w.RUN, body, time.monotonic() + limit_s, f"The cell did not finish within {limit_s:g} s"
+        )
+        if self._channel.pending():
+            raise self.fail("protocol", "The cell wrote into the grader's own channel")
+        try:
+            ran = decode(reply, plain=True)
+            error, types, output = ran["error"], ran["types"], ran["output"]
+            if not all(type(s) is str for s in (error, output, *types)) or type(types) is not tuple:
+                raise ProtocolError("a cell's report has another shape than it should")
+            return CellRun(error[:2000], types[:20], output[:20_000])
+        except (ProtocolError, KeyError, TypeError) as e:
+            raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
+
+    def start_clock(self) -> None:
+        """From now on deadlines are put off by the time in which the process, or this one, gets no
+        processor."""
+        self._waited.begin()
+
+    def waited_s(self) -> float:
+        """How long that was, since the clock was started or until the session broke."""
+        return self._waited.grace_s()
+
+    def converse(
+        self,
+        kind: bytes,
+        body: bytes,
+        deadline: float,
+        late: str,
+        serve: Any = None,
+    ) -> tuple[bytes, bytes]:
+        """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if
+        none does."""
+        if self.broken is not None:
+            raise self.broken
+        conversation = secrets.randbits(63)
+        try:
+            if self._channel.pending():
+                self._channel.receive(deadline)  # Closed, if that is why
+                raise ProtocolError("it spoke without being asked")
+            self._channel.send(kind, conversation, body, deadline)
+            while True:
+                got, about, reply = self._channel.receive(deadline)
+                if about != conversation:
+                    raise ProtocolError("it answered a question that nobody asked")
+                if got != w.CALLBACK or serve is None:
+                    return got, reply
+                answer, sent = serve(reply)
+                self._channel.send(answer, conversation, sent, deadline)
+        except TimeoutError:
+            raise self.fail("timeout", late) from None
+        except w.Closed:
+            raise self.fail("died", "") from None
+        except ProtocolError as e:
+            raise self.fail("protocol", f"Its process sent nonsense: {e}") from None
+        except AnswerError:  # of a conversation within this one, which has ended the process
+            raise
+        except (MemoryError, RecursionError) as e:
+            raise self.fail(
+                "unusable", f"What it sent was too much for the judge ({type(e).__name__})"
+            ) from None
+        except (
+            BaseException
+        ):  # the check's limit, or our own end: nobody can go on in the middle of a conversation
+            self.fail("timeout", late)
+            raise
+
+    def fail(self, kind: str, message: str) -> AnswerError:
+        """Kill the process and remember why."""
+        if self.broken is None:
+            self._waited.close()  # while the kernel still knows the process
+            ended = self._end(kind == "died")
+            if kind == "died":
+                message = f"Its process ended{_why(ended)}"
+            self.broken = AnswerError(kind, message + ".")
+            self._leave()
+        return self.broken
+
+    def close(self) -> None:
+        if self.broken is None:
+            self.broken = AnswerError("died", "The session is over.")
+            self._end(False)
+            self._leave()
+
+    def _leave(self) -> None:
+        self._channel.close()
+        self._waited.close()
+
+
+def _why(number: int) -> str:
+    if not number:
+        return " (os._exit, or its end of the channel was closed)"
+    name = (
+        signal.Signals(number).name
+        if number in {s.value for s in signal.Signals}
+        else f"signal {number}"
+    )
+    meaning = {
+        "SIGSEGV": ", a segmentation fault",
+        "SIGXCPU": ", too much processor time",
+        "SIGABRT": ", an abort",
+    }
+    return f" ({name}{meaning.get(name, '')})"

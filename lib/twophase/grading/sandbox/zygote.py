@@ -1,0 +1,117 @@
+"""The process that is forked for every submission: everything imported, nothing run, no check
+anywhere in its memory.
+
+Forked by the fork server for one judge. It reads from its control socket, SOCK_SEQPACKET, one JSON
+value each: first {"work": …, "hidden": […]}, the empty folder in which submissions stand and paths
+below which nothing is readable for them, then requests. No request has a word of a submission in
+it.
+
+    {"do": "fork", "withholds": […], "limits": {…}} with one descriptor: the child's end of the
+    channel {"do": "end", "died": …}: kill the child and everything that it left behind
+
+and answers each with one JSON object. It serves one child at a time and ends when the socket
+closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import select
+import socket
+from pathlib import Path
+from typing import Any
+
+from twophase.grading.sandbox import linux
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.descendants import kill_descendants
+from twophase.grading.sandbox.jail import Jail
+from twophase.grading.sandbox.withhold import Library, withhold
+from twophase.grading.sandbox.worker import Worker
+from twophase.protocol.wire import Channel, Closed
+
+
+def child(
+    request: dict[str, Any],
+    end: socket.socket,
+    shell: Any,
+    jail: Jail,
+    zygote: int,
+    library: Library,
+) -> None:
+    """Everything that happens in a submission's process."""
+    code = 0
+    try:
+        end = jail.enter(Limits(**request["limits"]), end, zygote)
+        withhold(request["withholds"], library)
+        random.seed(0)  # this generator, alone of them, takes another seed after a fork
+        Worker(Channel(end), shell).serve()
+    except Closed:
+        pass
+    except BaseException:
+        code = 70
+    finally:
+        os._exit(code)
+
+
+class Zygote:
+    """The loop of requests."""
+
+    def __init__(self, control: socket.socket, shell: Any, jail: Jail, library: Library) -> None:
+        self._library = library
+        self._control = control
+        self._shell = shell
+        self._jail = jail
+        self._pid = 0
+
+    def serve(self) -> None:
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._control, 2**20, 1)
+            except OSError:  # the judge died without having read everything
+                data = b""
+            if not data:
+                kill_descendants()
+                return
+            request = json.loads(data)
+            reply = (
+                self._fork(request, fds[0])
+                if request["do"] == "fork"
+                else self._end(request["died"])
+            )
+            self._control.send(json.dumps(reply).encode())
+
+    def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
+        kill_descendants()
+        end = socket.socket(fileno=fd)
+        me = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            child(request, end, self._shell, self._jail, me, self._library)
+        end.close()
+        return {"pid": self._pid}
+
+    def _end(self, died: bool) -> dict[str, Any]:
+        """Kill what is left of the submission. `signal` is what ended it, if something did before
+        us."""
+        ended = 0
+        if died and self._pid:  # its end of the channel closes a moment before it can be waited for
+            with contextlib.suppress(OSError):
+                watch = os.pidfd_open(self._pid)
+                select.select([watch], [], [], 0.5)
+                os.close(watch)
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                ended = os.WTERMSIG(status) if pid and os.WIFSIGNALED(status) else 0
+        self._pid = 0
+        return {"signal": ended, "reaped": kill_descendants()}
+
+
+def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list[str]) -> None:
+    """Everything that happens in a zygote's process, but for loading."""
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    start = json.loads(control.recv(2**20))
+    jail = Jail(Path(start["work"]), [Path(p) for p in start["hidden"]])
+    control.send(json.dumps({"ready": os.getpid(), "not_loaded": not_loaded}).encode())
+    Zygote(control, shell, jail, library).serve()

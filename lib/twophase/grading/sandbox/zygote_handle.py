@@ -1,0 +1,192 @@
+"""The judge's side of a zygote: start it, have it fork a process for a submission, have it kill
+what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from twophase.grading.errors import GraderFault
+from twophase.grading.sandbox.confinement import Limits, practice
+from twophase.grading.sandbox.launch import ForkServer
+from twophase.grading.sandbox.session import Session
+from twophase.protocol import AnswerError
+from twophase.protocol import wire as w
+
+START_S = 120.0
+CONTROL_S = 20.0
+END_S = 2.0
+
+
+def make_zygote(hidden: Sequence[Path] = (), server: ForkServer | None = None) -> Zygote:
+    """What runs submissions on this system; see Zygote for `hidden`. Where there is no Linux, it is
+    for practice."""
+    if practice():
+        from twophase.grading.sandbox.practice import Practice
+
+        return Practice(hidden)
+    return Zygote(hidden, server)
+
+
+class Zygote:
+    """A process to fork submissions from, started when it is first needed and again if it has been
+    killed."""
+
+    def __init__(self, hidden: Sequence[Path] = (), server: ForkServer | None = None) -> None:
+        """`hidden` are paths that no submission may read, wherever they lie: submissions, results,
+        other checks, the secret. It is forked from `server`; without one, from one of its own."""
+        self._hidden = [str(p.resolve()) for p in hidden]
+        self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
+        self._work = Path(self._home.name) / "work"
+        self._work.mkdir(
+            mode=0o555
+        )  # where submissions stand: nothing is in it, and nothing can be written
+        os.chmod(self._home.name, 0o711)  # they may be another user's
+        self._server = server or ForkServer()
+        self._own_server = server is None
+        self._control: socket.socket | None = None
+        self._starting = threading.Lock()
+        self.stopped = False  # no process is started any more
+        self.pid = 0  # of the process, once it has loaded everything
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def launch(self) -> None:
+        """Start the process and do not wait: it loads its libraries while we load ours. Raises
+        GraderFault once stopped."""
+        with self._starting:
+            if self.stopped:
+                raise GraderFault("the run was interrupted")
+            if self._control is None:
+                self._launch()
+
+    def _launch(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.send(json.dumps({"work": str(self._work), "hidden": self._hidden}).encode())
+        with theirs:
+            self._server.zygote(theirs)
+        self._control = ours
+
+    def start(self) -> None:
+        """Start the process unless it has been, and wait until it has loaded everything. Raises
+        GraderFault."""
+        self.launch()
+        if self.pid:
+            return
+        for library in (
+            "numpy",
+            "torch",
+        ):  # what answers may hold is loaded now, not while the clock of one runs
+            importlib.import_module(library)
+        try:
+            self.pid = int(self._receive(START_S)["ready"])
+        except (OSError, ValueError):
+            self._stop()
+            said = self._server.said()
+            raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
+
+    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
+        """A fresh process for a submission. Raises GraderFault if there is none to be had."""
+        request = {"do": "fork", "withholds": list(withholds), "limits": asdict(limits)}
+        for _ in range(
+            2
+        ):  # a submission may have killed the zygote: then the next one starts it again
+            self.start()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                assert self._control is not None
+                with theirs:  # closed here at once, so that the child's death closes the channel
+                    socket.send_fds(
+                        self._control, [json.dumps(request).encode()], [theirs.fileno()]
+                    )
+                pid = int(self._receive(CONTROL_S)["pid"])
+                session = Session(self.end, w.Channel(ours), limits, pid)
+                session.run_cell(
+                    "", CONTROL_S
+                )  # what fails before a submission's first cell is our own fault
+                return session
+            except (OSError, ValueError, KeyError, AnswerError):
+                ours.close()
+                self._stop()
+        raise GraderFault("the worker cannot be started again")
+
+    def end(self, died: bool) -> int:
+        """Kill the submission's process and all it left behind. Returns the signal that ended it,
+        if one did."""
+        if self._control is None:
+            return 0
+        try:
+            self._control.send(json.dumps({"do": "end", "died": died}).encode())
+            return int(self._receive(CONTROL_S)["signal"])
+        except (OSError, ValueError):
+            self._stop()
+            return 0
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        assert self._control is not None
+        self._control.settimeout(seconds)
+        data = self._control.recv(2**20)
+        if not data:
+            raise OSError("the worker has gone")
+        reply: dict[str, Any] = json.loads(data)
+        return reply
+
+    def _stop(self) -> None:
+        """Let the process end, and wait until it has: it kills what it forked."""
+        with self._starting:
+            control, self._control, pid, self.pid = self._control, None, self.pid, 0
+        if control is None:
+            return
+        with control, contextlib.suppress(OSError):
+            control.shutdown(socket.SHUT_WR)
+            if pid and not _gone(control):
+                os.kill(pid, signal.SIGKILL)  # it has not ended: the number is still its own
+                _gone(control)
+
+    def stop(self) -> None:
+        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
+        with self._starting:
+            self.stopped = True
+            if self._control is not None:
+                with contextlib.suppress(OSError):
+                    self._control.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.stopped = True
+        self._stop()
+        if self._own_server:
+            self._server.close()
+        self._home.cleanup()
+
+
+def _gone(control: socket.socket) -> bool:
+    """Whether the process at the other end closes it, as it does when it ends."""
+    control.settimeout(END_S)
+    try:
+        while control.recv(2**20):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True

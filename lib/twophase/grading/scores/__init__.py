@@ -1,0 +1,1 @@
+"""From results to what a student gets: lateness, drops, overrides, totals."""

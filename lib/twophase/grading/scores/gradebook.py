@@ -1,0 +1,211 @@
+"""A class: every student's outcomes and totals, from stored results and course.yml. Nothing is
+run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from twophase.grading.course import misconceptions, reading
+from twophase.grading.course.scheme import Scheme
+from twophase.grading.course.tables import (
+    Student,
+    read_manual,
+    read_overrides,
+    read_roster,
+    read_times,
+)
+from twophase.grading.results.records import Record
+from twophase.grading.scores import roster as whose
+from twophase.grading.scores.dropping import Item, best
+from twophase.grading.scores.points import ZERO, Marks, Sheet, make_sheet, require_bounds
+from twophase.grading.scores.scoring import Outcome, Scorer, waiting_of
+
+
+@dataclass(frozen=True)
+class Total:
+    """A student with all outcomes. `graded`: all that is due is final; `pending`: `waiting` says
+    for what; `none`: nothing counts yet."""
+
+    student: Student
+    outcomes: Mapping[str, Outcome]
+    status: Literal["graded", "pending", "none"]
+    points: Fraction = ZERO
+    out_of: Fraction = ZERO
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def percent(self) -> Fraction | None:
+        return 100 * self.points / self.out_of if self.status == "graded" else None
+
+
+@dataclass(frozen=True)
+class Gradebook:
+    """The class. `strangers`: files that belong to nobody in the roster. `notes`: what an
+    instructor should know."""
+
+    scheme: Scheme
+    sheets: Mapping[str, Sheet]
+    totals: tuple[Total, ...]
+    strangers: tuple[str, ...]
+    notes: tuple[str, ...]
+    lost: bool = False  # the grader failed on a file before it knew what it was
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [o for t in self.totals for o in t.outcomes.values()]
+
+    @property
+    def faults(self) -> bool:
+        """Whether the grader itself failed on something that counts."""
+        return self.lost or any(o.fault for o in self.outcomes)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every student has a final grade for all that is due, and every file a student."""
+        return not self.strangers and all(t.status != "pending" for t in self.totals)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the files beside course.yml hold."""
+
+    roster: tuple[Student, ...]
+    marks: Marks
+    times: Mapping[str, datetime]
+
+
+def load(path: Path) -> tuple[Scheme, Beside]:
+    """course.yml and the files that it names. Raises ValueError."""
+    scheme = reading.load(path)
+    files = scheme.files
+    roster = read_roster(files.roster, files.roster_key) if files.roster else []
+    marks = Marks(
+        scheme,
+        read_manual(files.manual) if files.manual else (),
+        read_overrides(files.overrides) if files.overrides else (),
+    )
+    return scheme, Beside(
+        tuple(roster), marks, read_times(files.times, scheme.zone) if files.times else {}
+    )
+
+
+def make(
+    scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetime | None = None
+) -> Gradebook:
+    """Score a class. The order of `records` does not matter. Raises ValueError if course.yml and
+    the results disagree."""
+    notes: list[str] = []
+    by_topic: dict[str, list[Record]] = {topic: [] for topic in scheme.assignments}
+    for record in sorted(records, key=lambda r: str(r["file"])):
+        by_topic.setdefault(_topic(scheme, record), []).append(record)
+    sheets = {
+        t: s
+        for t, a in scheme.assignments.items()
+        if (s := make_sheet(scheme, a, by_topic[t], notes))
+    }
+    require_bounds(sheets.values(), beside.marks, [r["digests"]["submission"] for r in records])
+    handed_in, strangers, doubts = whose.sort(scheme, beside.roster, by_topic)
+    notes += doubts
+    students = _students(scheme, beside, handed_in)
+    scorer = Scorer(scheme, beside.marks, beside.times, now or datetime.now(UTC))
+    totals = [
+        _total(
+            s,
+            {
+                t: scorer.outcome(s.key, sheet, handed_in.get((s.key, t), []))
+                for t, sheet in sheets.items()
+            },
+            scheme,
+        )
+        for s in students
+    ]
+    notes += _notes(scheme, beside, by_topic)
+    lost = any(r["status"] == "internal" for r in by_topic.get("", []))
+    return Gradebook(scheme, sheets, tuple(totals), tuple(strangers), tuple(notes), lost)
+
+
+def _topic(scheme: Scheme, record: Record) -> str:
+    """The assignment that a record belongs to. A file that cannot be read says none: then its name
+    may."""
+    topic = str(record["topic"])
+    if topic or len(scheme.assignments) == 1:
+        return topic or next(iter(scheme.assignments))
+    parts = reversed(str(record["file"]).split("/"))
+    return next(
+        (t for p in parts for t in sorted(scheme.assignments, key=len, reverse=True) if t in p), ""
+    )
+
+
+def _students(
+    scheme: Scheme, beside: Beside, handed_in: Iterable[tuple[str, str]]
+) -> list[Student]:
+    """The roster, or else everybody who handed in or is named, by name. Raises ValueError for a
+    name that nobody has."""
+    roster = list(beside.roster)
+    grouped = {m for g in scheme.groups for m in g.members}
+    if not roster:
+        named = (
+            {e.who for e in scheme.extensions}
+            | {x.who for x in scheme.excused}
+            | {h.who for h in beside.marks.hand}
+        )
+        keys = {who for who, _ in handed_in} | grouped | (named - {g.name for g in scheme.groups})
+        roster = [Student(k) for k in sorted(keys)]
+    known = {s.key for s in roster}
+    for member in sorted(grouped):
+        scheme.require(member, known, f"{scheme.path}: groups")
+    for e in scheme.extensions:
+        scheme.require(e.who, known, f"{scheme.path}: {e.where}.student")
+    for x in scheme.excused:
+        scheme.require(x.who, known, f"{scheme.path}: {x.where}.student")
+    for h in beside.marks.hand:
+        scheme.require(h.who, known, f"{h.where}: student")
+    return sorted(roster, key=lambda s: (s.name.casefold() or s.key.casefold(), s.key))
+
+
+def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> Total:
+    waiting = waiting_of(outcomes.values())
+    if waiting:
+        return Total(student, outcomes, "pending", waiting=waiting)
+    there = [t for t, o in outcomes.items() if o.points is not None]
+    if all(outcomes[t].free for t in there):  # nothing yet, or excused from everything
+        for topic in there:
+            outcomes[topic] = replace(outcomes[topic], counted=False).noting(
+                "excused, so it does not count"
+            )
+        return Total(student, outcomes, "none")
+    items = [Item(outcomes[t].points or ZERO, outcomes[t].worth, outcomes[t].free) for t in there]
+    kept = {there[n] for n in best(items, scheme.drop_lowest)}
+    for topic in there:
+        o = outcomes[topic]
+        if topic not in kept:
+            outcomes[topic] = replace(o, counted=False).noting(
+                "excused, so it does not count" if o.free else "dropped"
+            )
+        elif o.free:
+            outcomes[topic] = o.noting("counts all the same, because it helps")
+    points = sum((outcomes[t].points or ZERO for t in kept), ZERO)
+    return Total(student, outcomes, "graded", points, sum((outcomes[t].worth for t in kept), ZERO))
+
+
+def _notes(scheme: Scheme, beside: Beside, by_topic: Mapping[str, list[Record]]) -> list[str]:
+    """What was there and had no effect, or more than was meant: results of other topics, overrides
+    of no work or of several."""
+    found = misconceptions.notes(scheme)
+    found += [
+        f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."
+        for t, records in by_topic.items()
+        if t and t not in scheme.assignments
+    ]
+    digests = [r["digests"]["submission"] for records in by_topic.values() for r in records]
+    for o in beside.marks.overrides:
+        n = sum(d.startswith(o.digest) for d in digests)
+        if n != 1:
+            many = f"{n} files have this digest: it holds for all"
+            found.append(f"{o.where}: {many if n else 'no file has this digest now'}.")
+    return found

@@ -1,0 +1,274 @@
+"""An assignment's exercises with their points, and what one submission has earned in each of them,
+before lateness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from twophase.grading.course.fields import nearest
+from twophase.grading.course.scheme import Assignment, ExerciseRule, Partial, Scheme
+from twophase.grading.course.tables import HandScore, Override
+from twophase.grading.results.records import Record
+
+ZERO = Fraction(0)
+
+
+def number(points: Fraction) -> str:
+    """Points for people and learning platforms: two decimals at most, half up; `0.125` is 0.13."""
+    exact = Decimal(points.numerator) / Decimal(points.denominator)
+    rounded = exact.quantize(Decimal("0.01"), ROUND_HALF_UP)
+    return f"{rounded:f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An exercise of an assignment: what it is out of, and its rule."""
+
+    id: str
+    title: str
+    out_of: Fraction
+    rule: ExerciseRule
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """An assignment with all that its results tell about it. `worth`: what it counts in the
+    course."""
+
+    assignment: Assignment
+    slots: tuple[Slot, ...]
+    worth: Fraction
+
+    @property
+    def only_by_hand(self) -> bool:
+        return all(s.rule.by_hand for s in self.slots)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a student has in one exercise. `points` None: pending, and `note` says why. `kept`
+    False: left out of the percentage."""
+
+    slot: Slot
+    points: Fraction | None
+    status: str
+    note: str = ""
+    misconception: str = ""
+    says: str = ""  # what the check told the student
+    excused: bool = False
+    kept: bool = True
+
+
+def make_sheet(
+    scheme: Scheme, assignment: Assignment, records: Iterable[Record], notes: list[str]
+) -> Sheet | None:
+    """The sheet of an assignment; None, and a note, if nothing is known of it yet. Raises
+    ValueError if course.yml and results disagree."""
+    seen = _questions(records)
+    rules = assignment.exercises
+    if not seen and rules != {}:
+        notes.append(
+            f"{assignment.topic}: there are no results of it yet, so it counts for nobody."
+        )
+        return None
+    if rules is None:
+        rules = {i: ExerciseRule(partial=assignment.partial) for i in seen}
+    where = f"{scheme.path}: assignments.{assignment.topic}.exercises"
+    slots = [_slot(i, rule, seen, where) for i, rule in rules.items()]
+    slots += [
+        Slot(i, rule.title or i, rule.points or ZERO, rule)
+        for i, rule in assignment.by_hand.items()
+    ]
+    left = [i for i in seen if i not in rules]
+    if left:
+        notes.append(
+            f"{assignment.topic}: {', '.join(left)} {'is' if len(left) == 1 else 'are'} not in"
+            " course.yml: not counted."
+        )
+    regular = sum((s.out_of for s in slots if not s.rule.extra), ZERO)
+    return Sheet(assignment, tuple(slots), assignment.points or regular)
+
+
+def _questions(records: Iterable[Record]) -> dict[str, tuple[str, set[Fraction]]]:
+    """Every exercise that was judged: its title, and what it was out of. In the order of the
+    longest record."""
+    found: dict[str, tuple[str, set[Fraction]]] = {}
+    for record in sorted(records, key=lambda r: (-len(r["questions"]), str(r["file"]))):
+        for q in record["questions"]:
+            found.setdefault(q["id"], (str(q["title"]), set()))[1].add(Fraction(str(q["out_of"])))
+    return found
+
+
+def _slot(
+    exercise: str, rule: ExerciseRule, seen: Mapping[str, tuple[str, set[Fraction]]], where: str
+) -> Slot:
+    if exercise not in seen:
+        raise ValueError(
+            f"{where}: no result has an exercise {exercise!r}, so grade again if it is"
+            f" new{nearest(exercise, seen)}"
+        )
+    title, out_of = seen[exercise]
+    if rule.points is None and len(out_of) > 1:
+        both = " and ".join(number(p) for p in sorted(out_of))
+        raise ValueError(
+            f"{where}.{exercise}: results are out of {both} points; say which with `{exercise}:"
+            f" {number(max(out_of))}`"
+        )
+    return Slot(exercise, rule.title or title, rule.points or min(out_of), rule)
+
+
+def share(q: Mapping[str, Any], partial: Partial) -> Fraction:
+    """The part of its points that an answer has earned. An answer that died or ran out of time has
+    no partial credit."""
+    if q["status"] == "right":
+        return Fraction(1)
+    if q["status"] != "wrong":
+        return ZERO
+    hidden = [c["right"] for c in q["cases"] if not c["public"]]
+    by_cases = partial.cases * Fraction(sum(hidden), len(hidden)) if hidden else ZERO
+    return max(by_cases, partial.misconceptions.get(q["misconception"] or "", ZERO))
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What people have said beside the grader: scores by hand and overrides."""
+
+    scheme: Scheme
+    hand: Sequence[HandScore] = ()
+    overrides: Sequence[Override] = ()
+
+    @cached_property
+    def _by_cell(self) -> dict[tuple[str, str], list[HandScore]]:
+        found: dict[tuple[str, str], list[HandScore]] = {}
+        for h in sorted(self.hand, key=lambda h: h.submission == ""):
+            found.setdefault((h.who, h.exercise), []).append(h)
+        return found
+
+    def override(self, record: Record | None, exercise: str) -> Override | None:
+        """The override for an exercise of this submission, or ("") for the whole of it."""
+        digest = record["digests"]["submission"] if record else ""
+        return next(
+            (
+                o
+                for o in self.overrides
+                if digest and digest.startswith(o.digest) and o.exercise == exercise
+            ),
+            None,
+        )
+
+    def by_hand(self, student: str, topic: str, exercise: str) -> list[HandScore]:
+        """The scores for this cell: the student's own, else the group's, else a member's if the
+        members' agree. One version's first."""
+        group = self.scheme.group_of(student, topic)
+        for names in [[student], [group.name], group.members] if group else [[student]]:
+            found = [h for n in names for h in self._by_cell.get((n, exercise), [])]
+            if found:
+                alike = len({(h.points, h.submission) for h in found}) == len(
+                    {h.submission for h in found}
+                )
+                return sorted(found, key=lambda h: h.submission == "") if alike else []
+        return []
+
+
+def cells(student: str, sheet: Sheet, record: Record | None, marks: Marks) -> list[Cell]:
+    """All cells of a sheet for one submission; `record` None if nothing was handed in."""
+    topic, made = sheet.assignment.topic, []
+    questions = {q["id"]: q for q in record["questions"]} if record else {}
+    for slot in sheet.slots:
+        excused = marks.scheme.excusal(student, topic, slot.id) is not None
+        override = marks.override(record, slot.id)
+        if override:
+            cell = Cell(slot, override.points, "override", f"set by hand: {override.because}")
+        elif slot.rule.by_hand:
+            cell = _by_hand(
+                slot, record, marks.by_hand(student, topic, slot.id), sheet.only_by_hand
+            )
+        else:
+            cell = _judged(slot, record, questions.get(slot.id), marks.scheme)
+        made.append(replace(cell, excused=excused))
+    return made
+
+
+def _by_hand(slot: Slot, record: Record | None, scores: Sequence[HandScore], alone: bool) -> Cell:
+    digest = record["digests"]["submission"] if record else ""
+    for score in scores:
+        if digest.startswith(score.submission):
+            return Cell(slot, score.points, "by hand", score.comment)
+    if record is None and not alone:
+        return Cell(slot, ZERO, "missing", "not handed in")
+    if scores:
+        return Cell(
+            slot, None, "pending", f"{slot.id} was graded by hand for another version of the work"
+        )
+    return Cell(slot, None, "pending", f"{slot.id} is not graded by hand yet")
+
+
+def _judged(slot: Slot, record: Record | None, q: Mapping[str, Any] | None, scheme: Scheme) -> Cell:
+    if record is None:
+        return Cell(slot, ZERO, "missing", "not handed in")
+    if record["status"] == "unreadable":
+        worth = ZERO if scheme.unreadable == "zero" else None
+        return Cell(slot, worth, "unreadable", f"{record['file']} cannot be read")
+    if record["status"] == "internal":
+        return Cell(
+            slot, None, "internal", f"the grader failed on {record['file']}: grade it again"
+        )
+    if q is None:
+        return Cell(
+            slot, None, "pending", f"{slot.id} was not judged in {record['file']}: grade it again"
+        )
+    if q["status"] == "right" and q.get("alone") and scheme.right_alone == "pending":
+        return Cell(
+            slot,
+            None,
+            "pending",
+            f"{slot.id} is right only by itself in {record['file']}: look, and set it by an"
+            " override",
+        )
+    return Cell(
+        slot,
+        slot.out_of * share(q, slot.rule.partial),
+        q["status"],
+        "",
+        q["misconception"] or "",
+        str(q["message"]),
+    )
+
+
+def require_bounds(sheets: Iterable[Sheet], marks: Marks, digests: Iterable[str]) -> None:
+    """Raise ValueError for points by hand or by override beyond what the cell is out of, or for a
+    cell that is not there.
+
+    Overrides of work that is not stored here are passed over: the file may hold those of other
+    results too.
+    """
+    slots: dict[str, Slot] = {s.id: s for sheet in sheets for s in sheet.slots}
+    rules = {i: rule for a in marks.scheme.assignments.values() for i, rule in a.by_hand.items()}
+    hand = {i: Slot(i, i, rule.points or ZERO, rule) for i, rule in rules.items()}
+    for h in marks.hand:
+        if h.exercise in slots and h.exercise not in hand:
+            raise ValueError(
+                f"{h.where}: {h.exercise} is judged, not graded by hand; to change its points use"
+                " files.overrides"
+            )
+        _require(h.exercise, h.points, hand, f"{h.where}: exercise")
+    there = list(digests)
+    for o in marks.overrides:
+        if o.exercise and any(d.startswith(o.digest) for d in there):
+            _require(o.exercise, o.points, slots, o.where)
+
+
+def _require(exercise: str, points: Fraction, known: Mapping[str, Slot], where: str) -> None:
+    if exercise not in known:
+        raise ValueError(f"{where}: there is no exercise {exercise!r}{nearest(exercise, known)}")
+    slot = known[exercise]
+    if points > slot.out_of:
+        raise ValueError(
+            f"{where}: {number(points)} points are more than the {number(slot.out_of)} of"
+            f" {exercise}"
+        )

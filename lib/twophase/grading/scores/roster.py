@@ -1,0 +1,135 @@
+"""Whose work a file is: from what its layout says (a number of Canvas's, a name of Moodle's, an
+email) to lines of the roster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twophase.grading.course.scheme import Scheme
+from twophase.grading.course.tables import Student
+from twophase.grading.intake.gradescope_export import TOGETHER
+from twophase.grading.intake.layouts import numbered
+from twophase.grading.results.records import Record
+
+COLUMN = {
+    "canvas": "canvas_id",
+    "moodle": "participant",
+}  # where a platform's own number stands in the roster
+OTHERS = ("email", "username", "id_number", "sis_user_id", "sis_login_id", "name")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+@dataclass
+class Roster:
+    """The roster by every column that may name a student. `notes` takes what a person should
+    know."""
+
+    students: Sequence[Student]
+    notes: list[str] = field(default_factory=list)
+    _by: dict[str, dict[str, list[str]]] = field(init=False)
+    _keys: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = {s.key for s in self.students}
+        self._by = {column: defaultdict(list) for column in ("key", *COLUMN.values(), *OTHERS)}
+        for student in self.students:
+            for column, found in self._by.items():
+                if value := _plain(getattr(student, column)):
+                    found[value].append(student.key)
+
+    def keys(self, said: str, file: str) -> list[str]:
+        """The students that a record's `student` means: several if they handed in together, none if
+        the roster has nobody."""
+        whole = said in self._keys
+        parts = [said] if whole else said.split(TOGETHER)
+        return [key for part in parts for key in self._one(part, file)] if self.students else parts
+
+    def has(self, column: str) -> bool:
+        """Whether anybody has something in this column."""
+        return bool(self._by[column])
+
+    def _one(self, said: str, file: str) -> list[str]:
+        platform, who = numbered(file, said)
+        if platform in COLUMN and self.has(COLUMN[platform]):
+            return self._only(COLUMN[platform], said, file)
+        if platform == "moodle" and self.has("name"):
+            return self._only("name", who, file)
+        if found := self._by["key"].get(_plain(said)):
+            return found if len(found) == 1 else [k for k in found if k == said]
+        if platform:
+            return []  # this number may be somebody else's in another column
+        several = {k for column in OTHERS for k in self._by[column].get(_plain(said), [])}
+        return self._certain(sorted(several), said, file)
+
+    def _only(self, column: str, said: str, file: str) -> list[str]:
+        return self._certain(self._by[column].get(_plain(said), []), said, file)
+
+    def _certain(self, found: list[str], said: str, file: str) -> list[str]:
+        if len(found) > 1:
+            self.notes.append(
+                f"{file}: {said} is {' and '.join(found)} in the roster, so it counts for nobody."
+            )
+        return found if len(found) == 1 else []
+
+
+def sort(
+    scheme: Scheme, students: Sequence[Student], by_topic: Mapping[str, Iterable[Record]]
+) -> tuple[dict[tuple[str, str], list[Record]], list[str], list[str]]:
+    """Records by student and assignment; the files that belong to nobody; notes about those that
+    may be of several."""
+    roster = Roster(students)
+    known = {s.key for s in students}
+    found: dict[tuple[str, str], list[Record]] = {}
+    strangers: list[str] = []
+    for topic, records in by_topic.items():
+        if topic and topic not in scheme.assignments:
+            continue  # the gradebook's notes say so
+        records = list(records)
+        twice = _namesakes(records, roster)
+        for record in records:
+            who = [] if str(record["file"]) in twice else _named(record, scheme, roster, topic)
+            ours = dict.fromkeys(
+                m for w in who for m in scheme.members(w, topic) if not known or m in known
+            )
+            if not ours or not topic:
+                strangers.append(record["file"])
+            for member in ours:
+                found.setdefault((member, topic), []).append(record)
+    return found, sorted(strangers), list(dict.fromkeys(roster.notes))
+
+
+def _named(record: Record, scheme: Scheme, roster: Roster, topic: str) -> list[str]:
+    """The students, or the group, that a record is of: what it says itself counts before its
+    path."""
+    said = record.get("student")
+    if not isinstance(said, str) or not said:
+        by_path = scheme.student_of(record["file"])
+        return [by_path] if by_path else []
+    if any(g.name == said and g.covers(topic) for g in scheme.groups):
+        return [said]
+    return roster.keys(said, str(record["file"]))
+
+
+def _namesakes(records: Iterable[Record], roster: Roster) -> set[str]:
+    """Files of people of the same name in one assignment, if Moodle's numbers cannot tell which is
+    the one in the roster."""
+    numbers: dict[str, set[str]] = defaultdict(set)
+    files: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        said, file = str(record.get("student") or ""), str(record["file"])
+        platform, who = numbered(file, said)
+        if platform == "moodle" and roster.students and not roster.has("participant"):
+            numbers[_plain(who)].add(said)
+            files[_plain(who)].append(file)
+    twice = [name for name, n in numbers.items() if len(n) > 1]
+    for name in twice:
+        roster.notes.append(
+            f"{' and '.join(files[name])}: people of the same name, so they count for nobody; "
+            "take Moodle's grading worksheet as the roster, which has their numbers."
+        )
+    return {file for name in twice for file in files[name]}

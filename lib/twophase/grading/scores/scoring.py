@@ -1,0 +1,241 @@
+"""From stored results to one student's score in one assignment: which submission counts, lateness,
+excusals, what is still pending."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Literal
+
+from twophase.grading.course.deadlines import Due, Late, human, read_time
+from twophase.grading.course.scheme import Scheme
+from twophase.grading.results.records import Record
+from twophase.grading.scores.dropping import Item, best, ratio
+from twophase.grading.scores.points import ZERO, Cell, Marks, Sheet, cells, number
+
+Status = Literal["graded", "missing", "open", "excused", "pending"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A student's score in an assignment.
+
+    `points` is None for `open` (may still be handed in), `excused` and `pending` (`waiting` says
+    for what); otherwise it is out of `worth`, after lateness, which cost `cost`. `free`: excused,
+    so it counts only if it helps. `counted` False: left out of the total.
+    """
+
+    student: str
+    topic: str
+    status: Status
+    worth: Fraction
+    points: Fraction | None = None
+    cells: tuple[Cell, ...] = ()
+    file: str = ""
+    handed_in: datetime | None = None
+    late: Late = field(default_factory=Late)
+    cost: Fraction = ZERO
+    waiting: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    free: bool = False
+    counted: bool = True
+    fault: bool = False  # it waits for the grader, not for a person
+
+    def noting(self, *notes: str) -> Outcome:
+        return replace(self, notes=(*self.notes, *notes))
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Everything that one student's score depends on. `now`: what is not handed in by then may be
+    missing."""
+
+    scheme: Scheme
+    marks: Marks
+    times: Mapping[str, datetime]
+    now: datetime
+
+    def outcome(self, student: str, sheet: Sheet, attempts: Sequence[Record]) -> Outcome:
+        """The score of one student in one assignment."""
+        due, extension = self.scheme.due_for(student, sheet.assignment)
+        found = self._choose(student, sheet, attempts, due)
+        if extension is not None and due is not None:
+            why = f" ({extension.because})" if extension.because else ""
+            found = found.noting(f"extended to {due}{why}")
+        excusal = self.scheme.excusal(student, sheet.assignment.topic)
+        regular = [s for s in sheet.slots if not s.rule.extra]
+        if excusal or all(
+            self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular
+        ):
+            why = f": {excusal.because}" if excusal and excusal.because else ""
+            kept = found.points if found.status == "graded" else None
+            found = replace(
+                found, status="excused", points=kept, free=True, waiting=(), fault=False
+            ).noting(f"excused{why}")
+        return found
+
+    def _choose(
+        self, student: str, sheet: Sheet, attempts: Sequence[Record], due: Due | None
+    ) -> Outcome:
+        """The outcome of the submission that counts."""
+        if not attempts:
+            return self._nothing(student, sheet, due)
+        tried = [self._attempt(student, sheet, record, due) for record in attempts]
+        readable = [o for o in tried if not _unread(o)]
+        passed = [f"{o.file} cannot be read: passed over" for o in tried if readable and _unread(o)]
+        chosen = self._one_of(
+            sheet, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
+        )
+        others = len(readable or tried) - 1
+        more = (
+            [f"{self.scheme.counts} of {others + 1} submissions: {chosen.file}"]
+            if others and chosen.file
+            else []
+        )
+        return chosen.noting(*passed, *more)
+
+    def _one_of(
+        self, sheet: Sheet, tried: Sequence[Outcome], digests: Mapping[str, str]
+    ) -> Outcome:
+        if self.scheme.counts == "latest":
+            if len({digests[o.file] for o in tried}) > 1 and any(
+                o.handed_in is None for o in tried
+            ):
+                files = ", ".join(o.file for o in tried)
+                waits = (
+                    f"which of {files} is the latest is not known: give files.times, or let the"
+                    " best one count"
+                )
+                return _pending(tried[0], waits)
+            return max(tried, key=lambda o: (_when(o), o.file))
+        waiting = sorted(
+            (o for o in tried if o.status == "pending"), key=lambda o: (not o.fault, o.file)
+        )
+        if waiting:
+            return waiting[0]
+        return max(tried, key=lambda o: (o.points or ZERO, -_when(o).timestamp(), o.file))
+
+    def _nothing(self, student: str, sheet: Sheet, due: Due | None) -> Outcome:
+        """No submission: not due yet, missing, or graded by hand alone."""
+        topic, worth = sheet.assignment.topic, sheet.worth
+        made = cells(student, sheet, None, self.marks)
+        if any(c.status == "by hand" for c in made):
+            return self._scored(Outcome(student, topic, "graded", worth, cells=tuple(made)), sheet)
+        if due is not None and self.now < sheet.assignment.late.last(due).end:
+            return Outcome(student, topic, "open", worth, notes=(f"not handed in; due {due}",))
+        if sheet.only_by_hand:
+            return self._scored(Outcome(student, topic, "graded", worth, cells=tuple(made)), sheet)
+        return Outcome(
+            student, topic, "missing", worth, ZERO, tuple(made), notes=("not handed in",)
+        )
+
+    def _attempt(self, student: str, sheet: Sheet, record: Record, due: Due | None) -> Outcome:
+        """One submission as if it were the only one."""
+        made = tuple(cells(student, sheet, record, self.marks))
+        plain = Outcome(
+            student,
+            sheet.assignment.topic,
+            "graded",
+            sheet.worth,
+            cells=made,
+            file=record["file"],
+            handed_in=self.when(record),
+        )
+        whole = self.marks.override(record, "")
+        if whole:
+            _require_worth(whole.points, sheet, whole.where)
+            return replace(plain, points=whole.points, cells=()).noting(
+                f"set by hand: {whole.because}"
+            )
+        scored = self._scored(plain, sheet)
+        rule = sheet.assignment.late
+        if due is None or scored.status == "pending":
+            return scored
+        if scored.handed_in is None:
+            waits = f"when {record['file']} was handed in is not known: give files.times"
+            return _pending(scored, waits) if rule.can_cost and scored.points else scored
+        late = rule.lateness(due, scored.handed_in)
+        if late == Late() or scored.points is None:
+            return scored
+        left = rule.left(scored.points, sheet.worth, late)
+        return replace(scored, points=left, late=late, cost=scored.points - left)
+
+    def _scored(self, outcome: Outcome, sheet: Sheet) -> Outcome:
+        """The outcome with its points, lowest exercises dropped, before lateness; pending if a cell
+        is."""
+        made = [replace(c, kept=not (c.excused and c.points is None)) for c in outcome.cells]
+        waiting = tuple(dict.fromkeys(c.note for c in made if c.kept and c.points is None))
+        if waiting:
+            fault = any(c.status == "internal" for c in made)
+            return replace(outcome, status="pending", points=None, waiting=waiting, fault=fault)
+        there = [n for n, c in enumerate(made) if c.kept]
+        if all(made[n].slot.rule.extra for n in there):
+            return replace(outcome, status="excused", points=None)
+        items = [
+            Item(
+                made[n].points or ZERO,
+                ZERO if made[n].slot.rule.extra else made[n].slot.out_of,
+                made[n].excused,
+            )
+            for n in there
+        ]
+        kept = best(items, sheet.assignment.drop_lowest)
+        chosen = {there[k] for k in kept}
+        made = [replace(c, kept=n in chosen) for n, c in enumerate(made)]
+        points = ratio([items[k] for k in sorted(kept)]) * sheet.worth
+        left = [f"{c.slot.id}: {'excused' if c.excused else 'dropped'}" for c in made if not c.kept]
+        return replace(outcome, points=points, cells=tuple(made)).noting(*left)
+
+    def when(self, record: Record) -> datetime | None:
+        """When a submission was handed in: `submitted` in its record, or the table of times.
+
+        What is no time there counts as none: one person's cannot end the reckoning of a class.
+        """
+        said = record.get("submitted")
+        if isinstance(said, str) and said:
+            with contextlib.suppress(ValueError):
+                return read_time(said, self.scheme.zone)
+        found = self.times.get(record["file"]) or self.times.get(record["digests"]["submission"])
+        return found.astimezone(UTC) if found else None
+
+
+def _unread(outcome: Outcome) -> bool:
+    return any(c.status == "unreadable" for c in outcome.cells)
+
+
+def _when(outcome: Outcome) -> datetime:
+    return outcome.handed_in or datetime(1990, 1, 1, tzinfo=UTC)
+
+
+def _pending(outcome: Outcome, waits: str) -> Outcome:
+    return replace(outcome, status="pending", points=None, waiting=(*outcome.waiting, waits))
+
+
+def _require_worth(points: Fraction, sheet: Sheet, where: str) -> None:
+    if points > sheet.worth and not any(s.rule.extra for s in sheet.slots):
+        raise ValueError(
+            f"{where}: {number(points)} points are more than the {number(sheet.worth)} of"
+            f" {sheet.assignment.topic}"
+        )
+
+
+def lateness_text(outcome: Outcome) -> str:
+    """`1 day 3 h late, cost 2 points`; empty if it was on time."""
+    if outcome.late == Late():
+        return ""
+    how = f"{human(outcome.late.by)} late"
+    if not outcome.late.accepted:
+        return f"{how}, after the cutoff: {number(outcome.cost)} points lost"
+    return f"{how}, cost {number(outcome.cost)} points" if outcome.cost else f"{how}, cost nothing"
+
+
+def waiting_of(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """What keeps a total from being final."""
+    return tuple(
+        dict.fromkeys(
+            f"{o.topic}: {w}" for o in outcomes if o.status == "pending" for w in o.waiting
+        )
+    )

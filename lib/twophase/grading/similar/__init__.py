@@ -1,0 +1,1 @@
+"""Near-identical answers."""

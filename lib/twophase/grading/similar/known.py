@@ -1,0 +1,156 @@
+"""What a course gives out or publishes for a topic: agreement on it is no agreement between
+students."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import twophase
+from twophase.grading.errors import Unreadable
+from twophase.grading.files import notebook
+from twophase.grading.files.notebook import Cell, Notebook
+from twophase.grading.release.release import course_root
+from twophase.grading.similar import fragments
+from twophase.grading.similar.fragments import Fragment
+from twophase.grading.similar.traces import Mark, Trail, trail, words
+
+FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.M | re.S)
+HEADING = re.compile(r"^#+[ \t]+(.+)$", re.M)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A topic as the course shows it.
+
+    `given`: fragments of the released notebook. `published`: those, and of the solutions, the
+    book's chapter, the library's and the checks' modules. `solutions`: the model solution's own
+    fragments by exercise. `stubs`: the released answer cells. `text`: all that is shown, in one
+    line, `names` its names and odd lines. `trail`: the released file's ids and metadata.
+    """
+
+    topic: str
+    titles: dict[str, str]
+    stubs: dict[str, str]
+    given: frozenset[Fragment]
+    published: frozenset[Fragment]
+    solutions: dict[str, frozenset[Fragment]]
+    names: frozenset[Mark]
+    text: str
+    sources: frozenset[str]
+    trail: Trail = field(default_factory=Trail)
+    digest: str = ""
+
+    def has(self, mark: Mark) -> bool:
+        """Whether this is in what the course shows: no trace of another student."""
+        return (
+            mark in self.names
+            if mark.kind in ("name", "spacing")
+            else mark.kind in ("comment", "text") and mark.text in self.text
+        )
+
+
+@cache
+def load(topic: str, stem: str, release: Path | None = None) -> Known:
+    """What is known of a topic; the handed out notebook, `<stem>.ipynb`, from `release` if given.
+    Raises ValueError if it is not there."""
+    handed_out = _handed_out(stem, release)
+    data = b"" if handed_out is None else handed_out.read_bytes()
+    released = notebook.parse(data) if data else Notebook((), "")
+    solved = _solved(stem, release)
+    texts = [c.source for c in released.cells if c.is_code] + _fenced(released)
+    given = _fragments(texts)
+    shown = (
+        [c.source for c in solved.cells if c.is_code] + _fenced(solved) + _course_texts(topic, stem)
+    )
+    ids = [
+        c.grade_id.removesuffix("-check")
+        for c in released.cells or solved.cells
+        if c.grade and c.grade_id
+    ]
+    return Known(
+        topic,
+        {i: _title(released, i) for i in ids},
+        {c.grade_id: c.source for c in released.cells if c.grade_id in ids},
+        given,
+        given | _fragments(shown),
+        {
+            c.grade_id: fragments.of(c.source).fragments - given
+            for c in solved.cells
+            if c.grade_id in ids
+        },
+        frozenset(m for t in (*texts, *shown) for m in words(t) if m.kind in ("name", "spacing")),
+        " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
+        frozenset(c.source.strip() for c in released.cells if c.is_code),
+        trail(json.loads(data)) if data else Trail(),
+        released.digest,
+    )
+
+
+def _handed_out(stem: str, release: Path | None) -> Path | None:
+    """The released notebook's file. Raises ValueError if `release` has none of this name."""
+    if release is None:
+        path = course_root() / "exercises" / f"{stem}.ipynb"
+        return path if path.is_file() else None
+    if not release.is_dir():
+        raise ValueError(f"{release} is no folder; give the one that `twophase release` wrote")
+    near = [
+        p
+        for p in (release / "exercises" / f"{stem}.ipynb", release / f"{stem}.ipynb")
+        if p.is_file()
+    ]
+    found = near or sorted(p for p in release.rglob(f"{stem}.ipynb") if "solutions" not in p.parts)
+    if not found:
+        raise ValueError(
+            f"{release} has no {stem}.ipynb; give the folder that was handed out, as `twophase"
+            " release` wrote it"
+        )
+    return found[0]
+
+
+def _solved(stem: str, release: Path | None) -> Notebook:
+    """The notebook with the model solutions, or an empty one."""
+    for root in (*([release] if release else []), course_root()):
+        try:
+            return notebook.read(root / "solutions" / f"{stem}.ipynb")
+        except Unreadable:
+            continue
+    return Notebook((), "")
+
+
+def _course_texts(topic: str, stem: str) -> list[str]:
+    """The code in the book's chapter, and the package's modules of this topic: what students can
+    read, and known wrong answers."""
+    package = Path(twophase.__path__[0])
+    chapter = course_root() / "book" / f"{stem}.md"
+    modules = [package / "kernels" / f"{topic}.py", package / "theory" / f"{topic}.py"]
+    modules += sorted((package / "checks" / topic).glob("*.py"))
+    texts = [p.read_text(encoding="utf-8") for p in modules if p.is_file()]
+    return texts + (
+        FENCED.findall(chapter.read_text(encoding="utf-8")) if chapter.is_file() else []
+    )
+
+
+def _fenced(book: Notebook) -> list[str]:
+    return [
+        code for c in book.cells if c.kind == "markdown" for code in FENCED.findall(c.source + "\n")
+    ]
+
+
+def _fragments(texts: list[str]) -> frozenset[Fragment]:
+    return frozenset(f for t in texts for f in fragments.of(t).fragments)
+
+
+def _title(book: Notebook, exercise_id: str) -> str:
+    """The heading of the text before an exercise's cell, else its id."""
+    last: Cell | Any = None
+    for cell in book.cells:
+        if cell.grade_id == exercise_id:
+            found = HEADING.search(last.source) if last is not None else None
+            return found[1].strip() if found else exercise_id
+        last = cell if cell.kind == "markdown" else last
+    return exercise_id

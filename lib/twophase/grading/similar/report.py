@@ -1,0 +1,201 @@
+"""Which answers of a class are near-identical, as evidence for a person: reads notebooks, runs
+nothing, gives no score.
+
+fragments.py takes code apart, known.py says what the course itself shows,
+pairs.py compares, traces.py finds what else a copied file carries,
+groups.py puts together who belongs together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from twophase.grading.course.scheme import Scheme
+from twophase.grading.errors import Unreadable
+from twophase.grading.files import notebook
+from twophase.grading.files.notebook import Cell, Notebook, isolated
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.release.release import Source
+from twophase.grading.similar import fragments
+from twophase.grading.similar import known as similar_known
+from twophase.grading.similar.groups import Group, groups_of
+from twophase.grading.similar.known import Known
+from twophase.grading.similar.pairs import Answer, Compared, compare
+from twophase.grading.similar.traces import Mark, Trail, named, trail, words
+
+SCHEMA = 1
+COURSE = Source()
+LEAST = 0.8
+OWN = "own cells"
+CAVEAT = "Agreement is a reason to talk to people, not a finding."
+Told = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One notebook, read. `party`: the students it counts for; two papers whose parties meet are
+    not compared."""
+
+    file: str
+    party: tuple[str, ...]
+    topic: str
+    digest: str
+    answers: Mapping[str, str]
+    trail: Trail
+    untouched: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """A class compared. `unreadable`: files and why. `crowded`: groups left out because there were
+    too many."""
+
+    least: float
+    papers: tuple[Paper, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    exercises: tuple[Compared, ...]
+    groups: tuple[Group, ...]
+    known: Mapping[str, Known] = field(default_factory=dict)
+    crowded: int = 0
+
+
+def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -> tuple[str, ...]:
+    """The students that a submission counts for: of its layout, else by the course's rule, else by
+    its folder's or file's name."""
+    parts = submission.name.split("/")
+    by_name = parts[0] if len(parts) > 1 else parts[0].removesuffix(".ipynb")
+    who = submission.student or (scheme.student_of(submission.name) if scheme else None) or by_name
+    return tuple(sorted(scheme.members(who, topic))) if scheme else (who,)
+
+
+def read(
+    submissions: Sequence[Submission],
+    scheme: Scheme | None,
+    source: Source,
+    handed_out: Path | None,
+    told: Told,
+) -> tuple[list[Paper], list[tuple[str, str]]]:
+    """All papers, and the files that cannot be read with the reason. Raises ValueError if
+    `handed_out` is no release."""
+    papers: list[Paper] = []
+    unreadable: list[tuple[str, str]] = []
+    for n, submission in enumerate(submissions, 1):
+        try:
+            data = submission.read()
+            book = notebook.parse(data)
+            topic = source.topic_of(book, submission.name.rpartition("/")[2])
+            known = similar_known.load(topic, source.catalog().stem(topic), handed_out)
+            party = party_of(submission, topic, scheme)
+            with isolated():
+                papers.append(_paper(submission.name, party, book, data, known))
+        except Unreadable as e:
+            unreadable.append((submission.name, str(e)))
+        told("reading", n, len(submissions))
+    return papers, unreadable
+
+
+def _paper(file: str, party: tuple[str, ...], book: Notebook, data: bytes, known: Known) -> Paper:
+    answers = {
+        c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs
+    }  # the last counts
+    own = "\n\n".join(c.source for c in book.cells if _is_own(c, known))
+    untouched = not own and all(s.strip() == known.stubs[i].strip() for i, s in answers.items())
+    answers |= {OWN: own} if own else {}
+    marks = trail(notebook.tree(data))
+    return Paper(file, party, known.topic, book.digest, answers, marks, untouched)
+
+
+def _is_own(cell: Cell, known: Known) -> bool:
+    """Whether a student added this cell: it is no answer, no check, and nothing that was handed
+    out."""
+    source = cell.source.strip()
+    return cell.is_code and bool(source) and not cell.grade_id and source not in known.sources
+
+
+def report(
+    submissions: Sequence[Submission],
+    least: float = LEAST,
+    exercise: str = "",
+    scheme: Scheme | None = None,
+    handed_out: Path | None = None,
+    told: Told = lambda what, done, of: None,
+    source: Source = COURSE,
+) -> Report:
+    """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`,
+    or `handed_out` is no release."""
+    papers, unreadable = read(submissions, scheme, source, handed_out, told)
+    stem = source.catalog().stem
+    known = {
+        t: similar_known.load(t, stem(t), handed_out) for t in sorted({p.topic for p in papers})
+    }
+    wanted = [(t, i) for t, k in known.items() for i in (*k.titles, OWN) if exercise in ("", i)]
+    if exercise and known and not wanted:
+        asked = ", ".join(i for k in known.values() for i in k.titles)
+        raise ValueError(f"no submission is of an exercise {exercise!r}; there are: {asked}")
+    compared: list[Compared] = []
+    for n, (topic, exercise_id) in enumerate(wanted, 1):
+        compared.append(_compare(papers, known[topic], exercise_id, least))
+        told("comparing", n, len(wanted))
+    marks = {t: _traces([p for p in papers if p.topic == t], k, exercise) for t, k in known.items()}
+    groups, crowded = groups_of(compared, marks)
+    return Report(
+        least, tuple(papers), tuple(unreadable), tuple(compared), tuple(groups), known, crowded
+    )
+
+
+def _compare(papers: Iterable[Paper], known: Known, exercise_id: str, least: float) -> Compared:
+    answers = [
+        Answer(p.file, p.party, p.answers[exercise_id])
+        for p in papers
+        if p.topic == known.topic and exercise_id in p.answers
+    ]
+    title = known.titles.get(exercise_id, "Cells of their own")
+    solution = known.solutions.get(exercise_id, frozenset())
+    return compare(
+        known.topic, exercise_id, title, answers, known.given, known.published, solution, least
+    )
+
+
+def _traces(
+    papers: Sequence[Paper], known: Known, exercise: str
+) -> dict[Mark, dict[str, tuple[str, ...]]]:
+    """For each mark that the course does not show, the files that have it, with their parties. An
+    untouched notebook has none."""
+    people = {name.casefold(): name for p in papers for name in p.party if len(name) >= 3}
+    found: dict[Mark, dict[str, tuple[str, ...]]] = {}
+    shown: dict[Mark, bool] = {}
+    twins = Counter(p.digest for p in papers)
+    for paper in papers:
+        if paper.untouched:
+            continue
+        marks = set(paper.trail.marks(known.trail))
+        for exercise_id, source in paper.answers.items():
+            if exercise in ("", exercise_id):
+                marks |= words(source)
+        if twins[paper.digest] > 1 and _has_own(paper, known):
+            marks.add(Mark("file", paper.digest, True))
+        for mark in marks:
+            if mark not in shown:
+                shown[mark] = known.has(mark)
+            if not shown[mark]:
+                found.setdefault(mark, {})[paper.file] = paper.party
+        for entry, name in named(paper.trail.metadata, people):
+            if name not in paper.party:
+                theirs = {p.file: p.party for p in papers if name in p.party}
+                found.setdefault(Mark("person", f"{entry}, in {paper.file}", True), {}).update(
+                    {paper.file: paper.party, **theirs}
+                )
+    return found
+
+
+def _has_own(paper: Paper, known: Known) -> bool:
+    """Whether anything in a notebook is neither given out nor published: else two can be byte for
+    byte the same by themselves."""
+    sources = paper.answers.values()
+    return any(paper.trail.marks(known.trail)) or any(
+        not fragments.of(s).fragments <= known.published or any(not known.has(m) for m in words(s))
+        for s in sources
+    )

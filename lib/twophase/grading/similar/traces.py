@@ -1,0 +1,150 @@
+"""What a copied file carries besides its code: ids and metadata that a program made up, a comment,
+a text, a name that nobody else has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twophase.grading.similar.fragments import FIXED, MAX_TEXT
+from twophase.grading.similar.lines import LEXER
+
+MAX_LEAVES = 20_000
+LONG_TEXT, LONG_WORDS = 25, 4  # characters and words of a comment that two people do not both write
+SHORT_TEXT, SHORT_NAME = 8, 5
+
+HEX_ID = re.compile(r"[0-9a-f]{8}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+COLAB_ID = re.compile(r"(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9_-]{12}")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*")
+PERSON = re.compile(r"(?i)(?:display_?name|user_?id|users?|e?mail|authors?|student|owner)$")
+SPACING = re.compile(
+    r"\S {2,}[^#\s]|\w ,|[(\[] \S|[ \t]+$"
+)  # in a line of code, what no tool writes
+PROGRAMS = {"kernelspec", "language_info", "nbgrader", "twophase", "vscode"}
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """Something that two files may share. `kind`: file, cell, metadata, comment, text, name or
+    spacing.
+
+    `strong`: so long, or so random, that it seldom comes up twice by itself.
+    """
+
+    kind: str
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Trail:
+    """The ids of a file's cells that look random, and what in its metadata is a person's, a moment,
+    or random."""
+
+    ids: frozenset[str] = frozenset()
+    metadata: frozenset[str] = frozenset()
+
+    def marks(self, known: Trail) -> Iterator[Mark]:
+        yield from (Mark("cell", i, True) for i in self.ids - known.ids)
+        yield from (Mark("metadata", m, True) for m in self.metadata - known.metadata)
+
+
+def trail(tree: Any) -> Trail:
+    """The trail in a notebook's JSON, whatever it is. Raises nothing."""
+    if not isinstance(tree, dict):
+        return Trail()
+    cells = (
+        [c for c in tree["cells"] if isinstance(c, dict)]
+        if isinstance(tree.get("cells"), list)
+        else []
+    )
+    ids = frozenset(i for c in cells if isinstance(i := c.get("id"), str) and is_random(i))
+    places = [tree.get("metadata"), *(c.get("metadata") for c in cells)]
+    return Trail(
+        ids,
+        frozenset(f"{path} = {value}" for path, value in _leaves(places) if _personal(path, value)),
+    )
+
+
+def is_random(cell_id: str) -> bool:
+    """Whether a program drew this id (Jupyter, VS Code, Colab do); ids that count or name, such as
+    cell-12, are everybody's."""
+    return bool(HEX_ID.fullmatch(cell_id) or COLAB_ID.fullmatch(cell_id))
+
+
+def _leaves(places: list[Any]) -> Iterator[tuple[str, str | int]]:
+    waiting: list[tuple[str, Any]] = [("", p) for p in places]
+    seen = 0
+    while waiting and seen < MAX_LEAVES:
+        path, value = waiting.pop()
+        seen += 1
+        if isinstance(value, Mapping):
+            inside = [(k, v) for k, v in list(value.items())[:500] if k not in PROGRAMS]
+            waiting += [
+                (f"{path}.{k[:60]}".strip("."), v) for k, v in inside if path.count(".") < 8
+            ]
+        elif isinstance(value, list):
+            waiting += [(path, v) for v in value[:500]]
+        elif isinstance(value, str | int) and not isinstance(value, bool):
+            yield path, value
+
+
+def _personal(path: str, value: str | int) -> bool:
+    if isinstance(value, int):
+        return 10**12 <= value < 10**17  # milliseconds since 1970, or an account's number
+    if not 3 <= len(value) <= 200:
+        return False
+    if any(PERSON.search(part) for part in path.split(".")):
+        return True
+    return bool(MOMENT.fullmatch(value) or (is_random(value) and len(value) > 8))
+
+
+def words(source: str) -> frozenset[Mark]:
+    """The comments, texts, names and odd spacing of a piece of code."""
+    found: set[Mark] = set()
+    text = source[:MAX_TEXT]
+    for piece in re.finditer(LEXER, text):
+        token = piece.group()
+        if token.startswith("#"):
+            found.update(_said("comment", token.lstrip("# \t")))
+        elif token[0] in "\"'":
+            found.update(_said("text", token.strip("\"'")))
+        elif (
+            len(token) >= SHORT_NAME
+            and token.isidentifier()
+            and token not in FIXED
+            and _chosen(text, piece.start())
+        ):
+            found.add(Mark("name", token[:80]))
+    lines = (
+        line
+        for line in text.split("\n")
+        if len(line.strip()) >= 10 and not line.lstrip().startswith("#")
+    )
+    found.update(
+        Mark("spacing", line[:120]) for line in lines if SPACING.search(line.lstrip()[:400])
+    )
+    return frozenset(found)
+
+
+def _chosen(text: str, at: int) -> bool:
+    """Whether the name there is the person's own choice: not an attribute of a library's object."""
+    return text[at - 1 : at] != "." or text[max(0, at - 5) : at] == "self."
+
+
+def _said(kind: str, text: str) -> Iterator[Mark]:
+    plain = " ".join(text.split())
+    if len(plain) >= SHORT_TEXT and any(c.isalpha() for c in plain):
+        strong = len(plain) >= LONG_TEXT and plain.count(" ") >= LONG_WORDS - 1
+        yield Mark(kind, plain[:200], strong)
+
+
+def named(metadata: Iterable[str], people: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Entries of a file's metadata that are the name of somebody in the class, and whose. `people`:
+    names in lower case."""
+    for entry in metadata:
+        value = entry.partition(" = ")[2].casefold()
+        if value in people:
+            yield entry, people[value]
