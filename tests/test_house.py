@@ -38,6 +38,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lab": {"checks", "measure", "protocol"},
     "cli": {*BELOW_CHECKS, "checks", "grading", "lab", "errata"},
 }
+# in `grading` each room may import those before it
+GRADER = ("errors", "files", "sandbox", "course", "intake", "release", "results", "judge", "scores")
+GRADER += ("run", "reports", "similar", "gradescope", "nbgrader")
 # only inside functions: the official worker has no checks, and needs no clock
 LATE = {("lab", "checks"), ("lab", "measure")}
 
@@ -91,6 +94,18 @@ def test_a_room_imports_only_the_rooms_below_it() -> None:
                 wrong.append(f"{path.relative_to(LIB)} may not import {module}")
             elif now and (room, below) in LATE:
                 wrong.append(f"{path.relative_to(LIB)} may import {module} only inside a function")
+    assert not wrong
+
+
+def test_a_room_of_the_grader_imports_only_those_before_it() -> None:
+    wrong = []
+    for path in [p for p in FILES if room_of(p) == "grading"]:
+        room = path.relative_to(LIB / "grading").parts[0].removesuffix(".py")
+        for module, _ in imports(path) if room != "__init__" else []:
+            if module.startswith("twophase.grading."):
+                below = module.split(".")[2]
+                if GRADER.index(below) > GRADER.index(room):
+                    wrong.append(f"{path.relative_to(LIB)} may not import {module}")
     assert not wrong
 
 

@@ -2,7 +2,7 @@
 
 A clock on the wall would charge a submission for what a neighbor, or the grader itself, does. So
 nothing counts but the time in which its cells run or its answers are asked, less the time in which
-it, or the judge, waited for a processor (waited.py): deadlines are put off by the same.
+it, or the judge, waited for a processor (protocol/waited.py): deadlines are put off by the same.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _tried() -> tuple[str, ...]:
     cannot shut itself in to see."""
     program = (
         f"import sys; sys.path.insert(0, {str(Path(twophase.__path__[0]).parent)!r}); from"
-        " twophase.grading import jail; jail.main()"
+        " twophase.grading.sandbox import jail; jail.main()"
     )
     try:
         ran = subprocess.run(
