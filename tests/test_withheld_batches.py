@@ -124,9 +124,13 @@ def latency_report(requests):
 """,
 }
 
+LONG = "1,000 answers of 5,000 tokens, 30 seats"
+SLOW = {"an engine whose passes take a second": LONG, "a pool whose places are seats": LONG}
+
 
 @pytest.mark.parametrize(("exercise_id", "made_of"), TOGETHER)
 def test_the_library_put_together_is_right_here_and_withheld_there(
     exercise_id: str, made_of: str
 ) -> None:
-    right_here_and_withheld_there(exercise_id, SETUP + TOGETHER[exercise_id, made_of])
+    source = SETUP + TOGETHER[exercise_id, made_of]
+    right_here_and_withheld_there(exercise_id, source, SLOW.get(made_of, ""))
