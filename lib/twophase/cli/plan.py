@@ -48,7 +48,10 @@ def plan(
         typer.Option(help="A Hugging Face config.json (or its folder), instead of --model."),
     ] = None,
     hardware: Annotated[
-        str, typer.Option(help="A chip of the catalog, such as h100, or a card: my.yaml.")
+        str,
+        typer.Option(
+            "--hardware", "--chip", help="A chip of the catalog, such as h100, or a card: my.yaml."
+        ),
     ] = "h100",
     batch: Annotated[int, typer.Option(parser=whole, help="Sequences decoded together.")] = 1,
     context: Annotated[

@@ -141,7 +141,7 @@ def step_terms(d: Deployment) -> dict[str, float]:
 def fit(runs: Sequence[Run]) -> Overheads:
     """The constants that fit these runs best: the least mean of the relative misses' logarithms,
     so that a run far off does not pull the others."""
-    step = _least(
+    step = least_misses(
         [list(run.terms.values()) for run in runs],
         [run.floor_s for run in runs],
         [run.tpot_s for run in runs],
@@ -165,10 +165,10 @@ def _first_token(runs: Sequence[Run], name: str) -> list[float]:
     if not own:
         return [1.0, 0.0, 0.0]
     seconds = [run.ttft_s for run in own]
-    return _least([run.first_terms for run in own], [0.0] * len(own), seconds)
+    return least_misses([run.first_terms for run in own], [0.0] * len(own), seconds)
 
 
-def _least(
+def least_misses(
     terms: Sequence[Sequence[float]], floors: Sequence[float], seconds: Sequence[float]
 ) -> list[float]:
     """Costs, none below zero, with floor + terms x costs = seconds as nearly as can be: least
