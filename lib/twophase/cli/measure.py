@@ -103,7 +103,8 @@ def describe(calibration: Any) -> dict[str, Any]:
 def describe_engine(own: Any) -> dict[str, Any]:
     """What the course's engine spends beyond the floor, and how far that is from a run that was not
     in the fit, as plain data."""
-    return own.overheads | {
+    found: dict[str, Any] = own.overheads
+    return found | {
         "runs": own.n_runs,
         "fit_miss": own.fit_miss,
         "held_out_measured_s": own.measured_s,
