@@ -111,6 +111,7 @@ def test_cells_run_in_the_order_of_the_submission_with_the_released_setup_first(
         ("setup", "from twophase.lab import NotYet, check, hint, solution, progress"),
         ("own", "one = 1"),
         ("answer", f"{TOPIC}-softmax"),
+        ("own", "mine"),
         ("answer", f"{TOPIC}-bytes"),
     ]
 

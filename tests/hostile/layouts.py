@@ -25,6 +25,7 @@ from hostile.course import (
 
 Cells = list[dict[str, Any]]
 BYTES = f"{TOPIC}-bytes"
+HALF = "def bytes_of(n_tokens, width):\n    return n_tokens * width"  # a mistake with a name
 
 
 def _changed(
@@ -79,6 +80,24 @@ def _split(made: Cells) -> Cells:
     return [*made[:at], answer_cell("bytes", head), cell(tail), *made[at + 1 :]]
 
 
+def _split_with_its_id(made: Cells) -> Cells:
+    at = made.index(_answer(made))
+    helper = "def both(n):\n    return 2 * n"
+    rest = "def bytes_of(n_tokens, width):\n    return both(n_tokens) * width"
+    return [*made[:at], answer_cell("bytes", helper), answer_cell("bytes", rest), *made[at + 1 :]]
+
+
+def _helper_in_a_check(made: Cells) -> Cells:
+    _answer(made)["source"] = "def bytes_of(n_tokens, width):\n    return both(n_tokens) * width"
+    helper = check_cell("softmax") | {"source": "def both(n):\n    return 2 * n"}
+    return [made[0], helper, *made[1:]]
+
+
+def _import_in_the_setup(made: Cells) -> None:
+    made[0]["source"] += "\nimport math"
+    _answer(made)["source"] = "def bytes_of(*sizes):\n    return 2 * math.prod(sizes)"
+
+
 def _merged_into(slug: str, *, stubs: bool) -> Callable[[Cells], Cells]:
     def change(made: Cells) -> Cells:
         everything = answer_cell(slug, "\n".join(RIGHT.values()))
@@ -94,7 +113,17 @@ def _check_as_answer(made: Cells) -> None:
 
 
 CELLS = [
-    _changed("a right one, then a stub with its id", lambda m: [*m, answer_cell("bytes", STUBS["bytes"])], "bytes", "duplicate_cell"),
+    _changed("a right one, then a stub with its id", lambda m: [*m, answer_cell("bytes", STUBS["bytes"])], "", "duplicate_cell"),
+    _changed("a right one, then a stub with its id, then its check", lambda m: [m[0], m[2], answer_cell("bytes", STUBS["bytes"]), *m[3:]], "", "duplicate_cell"),
+    _changed("a right one, then a wrong one with its id", lambda m: [*m, answer_cell("bytes", HALF)], "", "duplicate_cell"),
+    _changed("a right one, then a wrong one with its id, then its check", lambda m: [m[0], m[2], answer_cell("bytes", HALF), *m[3:]], "bytes", "duplicate_cell"),
+    _changed("a wrong one by the same name below its check", lambda m: [*m, cell(HALF)]),
+    _changed("a loop over the same name below its check", lambda m: [*m, cell("for bytes_of in (len, max): pass")]),
+    _changed("a wrong one by the same name before its check", lambda m: [*m[:3], cell(HALF), *m[3:]], "bytes"),
+    _changed("a copy of its check below a wrong one", lambda m: [*m, cell(HALF), check_cell("bytes")], "bytes"),
+    _changed("split by the editor, which copies the id", _split_with_its_id),
+    _changed("a helper in a copied check cell", _helper_in_a_check, "", "check_cell_changed"),
+    _changed("an import in the setup cell", _import_in_the_setup, "", "locked_cell_changed"),
     _changed("a stub, then a right one with its id", lambda m: [answer_cell("bytes", STUBS["bytes"]), *m], "", "duplicate_cell"),
     _changed("an answer twice", lambda m: [*m, answer_cell("bytes", RIGHT["bytes"])], "", "duplicate_cell"),
     _changed("an answer deleted", _without(BYTES), "bytes", "missing_cell"),
@@ -105,8 +134,8 @@ CELLS = [
     _changed("answers in another order", lambda m: [m[0], *m[7:], *m[1:7]]),
     _changed("split in the middle", _split, "bytes"),
     _changed("merged into the last, stubs before", _merged_into("softmax", stubs=True)),
-    _changed("merged into the last, no others", _merged_into("softmax", stubs=False), "bytes counter sampler", "missing_cell"),
-    _changed("merged into the first, stubs after", _merged_into("bytes", stubs=False), "counter sampler softmax", "missing_cell"),
+    _changed("merged into the last, no others", _merged_into("softmax", stubs=False), "", "missing_cell"),
+    _changed("merged into the first, no others", _merged_into("bytes", stubs=False), "", "missing_cell"),
     _changed("setup unlocked and changed", lambda m: m[0].update(source="raise SystemExit"), "", "locked_cell_changed"),
     _changed("setup emptied", lambda m: m[0].update(source=""), "", "locked_cell_changed"),
     _changed("setup deleted", lambda m: m[1:]),
@@ -115,7 +144,7 @@ CELLS = [
     _changed("setup a text", lambda m: m[0].update(cell_type="markdown")),
     _changed("checks changed to points", _checks("2"), "", "check_cell_changed"),
     _changed("checks that exit", _checks("import os; os._exit(0)"), "", "check_cell_changed"),
-    _changed("checks changed into the answer", _check_as_answer, "bytes", "check_cell_changed"),
+    _changed("checks changed into the answer", _check_as_answer, "", "check_cell_changed"),
     _changed("checks deleted", lambda m: [c for c in m if not _id_of(c).endswith("-check")]),
     _changed("checks twice", lambda m: [*m, check_cell("bytes"), check_cell("bytes")]),
     _changed("checks are texts", _retyped("markdown", answers=False)),
@@ -129,13 +158,13 @@ CELLS = [
     _changed("an answer worth nan", _marks(points=float("nan"))),
     _changed("an answer worth a text", _marks(points="100")),
     _changed("an answer of a later schema", _marks(schema_version=99, task=True, solution=False)),
-    _changed("an answer without an id", _marks(grade_id=""), "bytes", "missing_cell"),
-    _changed("an answer whose id is a number", _marks(grade_id=7), "bytes", "missing_cell"),
-    _changed("an answer whose id is a list", _marks(grade_id=[BYTES]), "bytes", "missing_cell"),
-    _changed("an answer with an id of another topic", _marks(grade_id="two_phases-metrics"), "bytes", "missing_cell"),
-    _changed("an answer with another's id", _marks(grade_id=f"{TOPIC}-softmax"), "bytes", "missing_cell"),
-    _changed("an answer with its check's id", _marks(grade_id=f"{BYTES}-check"), "bytes", "missing_cell"),
-    _changed("checks with the answers' ids", lambda m: [*m, {**check_cell("bytes"), "metadata": {"nbgrader": {"grade_id": BYTES, "grade": True}}}], "bytes"),
+    _changed("an answer without an id", _marks(grade_id=""), "", "missing_cell"),
+    _changed("an answer whose id is a number", _marks(grade_id=7), "", "missing_cell"),
+    _changed("an answer whose id is a list", _marks(grade_id=[BYTES]), "", "missing_cell"),
+    _changed("an answer with an id of another topic", _marks(grade_id="two_phases-metrics"), "", "missing_cell"),
+    _changed("an answer with another's id", _marks(grade_id=f"{TOPIC}-softmax"), "", "missing_cell"),
+    _changed("an answer with its check's id", _marks(grade_id=f"{BYTES}-check"), "", "missing_cell"),
+    _changed("checks with the answers' ids", lambda m: [*m, {**check_cell("bytes"), "metadata": {"nbgrader": {"grade_id": BYTES, "grade": True}}}], "", "duplicate_cell"),
     _changed("texts deleted", lambda m: [c for c in m if c["cell_type"] == "code"]),
     _changed("ids of cells all the same", lambda m: [{**c, "id": "x"} for c in m]),
     _changed("no ids of cells", lambda m: [{k: v for k, v in c.items() if k != "id"} for c in m]),

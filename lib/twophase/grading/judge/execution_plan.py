@@ -1,16 +1,26 @@
-"""Which cells of a submission are run, in which order, and what about the submission is worth a
-flag."""
+"""Which cells of a submission are run, in which order, where each exercise is asked, and what about
+the submission is worth a flag.
+
+The rule: whatever is right in a fresh kernel from top to bottom is right. So every code cell runs
+where it stands, several of one id all of them, and an exercise is asked where its check cell
+stands: what comes below can neither break nor mend it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from twophase.grading.files.names import defined
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag
 
 CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.M)
+CHECKS = re.compile(r"^[ \t]*check\([ \t]*['\"]([\w-]+)['\"][ \t]*\)", re.M)
+NOTHING_ELSE = re.compile(r"(?:\s*check\([ \t]*['\"][\w-]+['\"][ \t]*\)[ \t]*;?)*\s*")
+NOWHERE = "The answer's cell is not in the notebook."
 GRADER_NAMES = (
     "twophase.checks",
     "twophase.grading",
@@ -40,11 +50,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """All steps in order, the exercises without an answer cell, and the flags."""
+    """All steps in order, how many of them run before each exercise is asked, the exercises that
+    nothing in the notebook answers, and the flags."""
 
     steps: tuple[Step, ...]
+    asked: Mapping[str, int]
     missing: frozenset[str]
     flags: tuple[Flag, ...]
+
+    def order(self) -> list[str]:
+        """The exercises as they are asked, from top to bottom."""
+        return sorted(self.asked, key=self.asked.__getitem__)
+
+    def above(self, exercise_id: str) -> tuple[Step, ...]:
+        """The steps down to where the exercise is asked."""
+        return self.steps[: self.asked[exercise_id]]
+
+    def answers(self, exercise_id: str) -> tuple[Step, ...]:
+        """The exercise's own steps: one, if no cell was split or copied."""
+        return tuple(s for s in self.steps if s.exercise_id == exercise_id)
 
     def alone(self, exercise_id: str, with_own: bool) -> tuple[Step, ...]:
         """The steps for one exercise by itself: the release's cells, its answer, and the
@@ -54,60 +78,120 @@ class Plan:
 
     def is_stub(self, exercise_id: str) -> bool:
         """Whether the exercise's own cell is a stub still."""
-        return any("NotYet" in s.source for s in self.steps if s.exercise_id == exercise_id)
+        return any("NotYet" in s.source for s in self.answers(exercise_id))
 
     def reached_into(self, exercise_id: str) -> bool:
         """Whether another cell looks as if it changed something that is not its own, so that this
         answer may suffer."""
         others = (
             s
-            for s in self.steps
+            for s in self.above(exercise_id)
             if s.role not in ("setup", "given") and s.exercise_id != exercise_id
         )
         return any(REACHES.search(s.source) for s in others)
 
 
 def make_plan(notebook: Notebook, release: Release) -> Plan:
-    """The release's cells first, then the submission's in its own order; of several cells with one
-    id, the last."""
-    flags: list[Flag] = []
-    last = {
-        c.grade_id: n
-        for n, c in enumerate(notebook.cells)
-        if c.grade_id in release.exercises and c.is_code
-    }
+    """The release's cells first, then the submission's where they stand."""
+    cells = {n: cell for n, cell in enumerate(notebook.cells) if cell.is_code}
+    answers = _answers(cells, release)
     steps = [
-        (-len(release.first) + n, "setup", release.locked[i], "")
+        Step(-len(release.first) + n, "setup", release.locked[i])
         for n, i in enumerate(release.first)
     ]
     ran = set(release.first)
-    for n, cell in enumerate(notebook.cells):
-        flags += _cell_flags(n, cell, release, last)
-        graded = (
-            cell.grade and cell.grade_id not in release.exercises
-        )  # an answer is one, however it is marked
-        if not cell.is_code or graded or _is_check(cell, release):
-            continue
-        if cell.grade_id in release.locked:
-            if cell.grade_id not in ran:
-                steps.append((n, "setup", release.locked[cell.grade_id], ""))
+    for n, cell in cells.items():
+        if cell.grade_id in release.locked and cell.grade_id not in ran:
+            steps.append(Step(n, "setup", release.locked[cell.grade_id]))
             ran.add(cell.grade_id)
-        elif cell.grade_id in release.exercises:
-            if last[cell.grade_id] == n:
-                steps.append((n, "answer", cell.source, cell.grade_id))
-        elif cell.source.strip():
-            steps.append(
-                (n, "given" if cell.source.strip() in release.given else "own", cell.source, "")
-            )
+        if n in answers:
+            steps.append(Step(n, "answer", cell.source, answers[n]))
+        elif not _adds_nothing(cell, release):
+            role = "given" if cell.source.strip() in release.given else "own"
+            steps.append(Step(n, role, cell.source))
     for grade_id in release.locked:
         if grade_id not in ran:  # deleted from the submission: run it before the answers
-            steps.insert(len(release.first), (-1, "setup", release.locked[grade_id], ""))
-    missing = frozenset(release.exercises) - frozenset(last)
-    flags += [
-        Flag("missing_cell", i, "The answer's cell is not in the notebook.")
-        for i in sorted(missing)
-    ]
-    return Plan(tuple(Step(*s) for s in steps), missing, tuple(dict.fromkeys(flags)))
+            steps.insert(len(release.first), Step(-1, "setup", release.locked[grade_id]))
+    checks = _checks(cells, release)
+    last = {i: _asked_below(i, cells, answers, checks) for i in release.exercises}
+    asked = {i: sum(s.number <= n for s in steps) for i, n in last.items()}
+    flags = [f for n, cell in enumerate(notebook.cells) for f in _cell_flags(n, cell, release)]
+    flags += _copies(cells, release)
+    missing, more = _missing(cells, release)
+    return Plan(tuple(steps), asked, missing, tuple(dict.fromkeys([*flags, *more])))
+
+
+def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:
+    """Which cells are whose answer: those of its id, but for untouched copies of the stub where
+    there is another one; of an exercise without any, those that define one of its names."""
+    found: dict[int, str] = {}
+    for exercise_id, exercise in release.exercises.items():
+        mine = {n: c.source.strip() for n, c in cells.items() if c.grade_id == exercise_id}
+        written = [n for n, source in mine.items() if source != release.stubs.get(exercise_id)]
+        if not mine:
+            written = [
+                n
+                for n, c in cells.items()
+                if c.grade_id not in release.exercises and _defines(c.source, exercise.entries)
+            ]
+        found |= dict.fromkeys(written or mine, exercise_id)
+    return found
+
+
+def _defines(source: str, entries: Sequence[str]) -> bool:
+    return any(e in source for e in entries) and bool(defined(source) & {*entries})
+
+
+def _adds_nothing(cell: Cell, release: Release) -> bool:
+    """Whether a cell that answers nothing need not be run: it is empty, asks for checks and nothing
+    else, is a locked cell as it was released, or a copy of a stub."""
+    return (
+        NOTHING_ELSE.fullmatch(cell.source) is not None
+        or cell.source.strip() == release.locked.get(cell.grade_id, "").strip()
+        or cell.grade_id in release.exercises
+    )
+
+
+def _checks(cells: Mapping[int, Cell], release: Release) -> dict[str, int]:
+    """Where the last check of each exercise stands: a cell that calls it, else one of its id."""
+    marked = {
+        c.grade_id.removesuffix("-check"): n for n, c in cells.items() if _is_check(c, release)
+    }
+    return marked | {i: n for n, c in cells.items() for i in CHECKS.findall(c.source)}
+
+
+def _asked_below(
+    exercise_id: str,
+    cells: Mapping[int, Cell],
+    answers: Mapping[int, str],
+    checks: Mapping[str, int],
+) -> int:
+    """The number of the last cell that runs before this exercise is asked: its check's, if that
+    stands below the answer; without a check the notebook's last."""
+    mine = [n for n, answered in answers.items() if answered == exercise_id]
+    check = checks.get(exercise_id, max(cells, default=0))
+    return max(mine) if mine and min(mine) > check else check
+
+
+def _missing(cells: Mapping[int, Cell], release: Release) -> tuple[frozenset[str], list[Flag]]:
+    """The exercises that nothing answers, and a flag for each that no cell's id is of."""
+    missing, flags = set(), []
+    ids = {c.grade_id for c in cells.values()}
+    for exercise_id in sorted(release.exercises.keys() - ids):
+        entries = release.exercises[exercise_id].entries
+        if any(_defines(c.source, entries) for c in cells.values()):
+            says = "No cell has its id. It was asked for by the name that another cell defines."
+        else:
+            missing.add(exercise_id)
+            says = NOWHERE
+        flags.append(Flag("missing_cell", exercise_id, says))
+    return frozenset(missing), flags
+
+
+def _copies(cells: Mapping[int, Cell], release: Release) -> list[Flag]:
+    ids = [c.grade_id for c in cells.values() if c.grade_id in release.exercises]
+    says = "Several cells have this id: all were run, each where it stands."
+    return [Flag("duplicate_cell", i, says) for i in dict.fromkeys(ids) if ids.count(i) > 1]
 
 
 def _is_check(cell: Cell, release: Release) -> bool:
@@ -117,13 +201,9 @@ def _is_check(cell: Cell, release: Release) -> bool:
     )
 
 
-def _cell_flags(n: int, cell: Cell, release: Release, last: dict[str, int]) -> list[Flag]:
+def _cell_flags(n: int, cell: Cell, release: Release) -> list[Flag]:
     where = cell.grade_id[:80] or f"cell {n + 1}"
     found: list[Flag] = []
-    if cell.grade_id in release.exercises and cell.is_code and last[cell.grade_id] != n:
-        found.append(
-            Flag("duplicate_cell", where, "Several cells have this id: the last one counts.")
-        )
     asked = cell.grade_id[:80].removesuffix("-check")
     if (
         cell.grade
@@ -141,22 +221,14 @@ def _cell_flags(n: int, cell: Cell, release: Release, last: dict[str, int]) -> l
         cell.grade_id in release.locked
         and cell.source.strip() != release.locked[cell.grade_id].strip()
     ):
-        found.append(
-            Flag(
-                "locked_cell_changed", where, "A locked cell was changed: the released one was run."
-            )
-        )
+        says = "A locked cell was changed: the released one was run, and then this one."
+        found.append(Flag("locked_cell_changed", where, says))
     if (
         _is_check(cell, release)
         and cell.source.strip() != f'check("{cell.grade_id.removesuffix("-check")}")'
     ):
-        found.append(
-            Flag(
-                "check_cell_changed",
-                where,
-                "A check cell was changed: it was not run, and has no say.",
-            )
-        )
+        says = "A check cell was changed: it was run as a cell of the submission's own."
+        found.append(Flag("check_cell_changed", where, says))
     if cell.is_code and CHECK_DEFINED.search(cell.source):
         found.append(
             Flag("defines_check", where, "It defines a `check` of its own, which has no say.")

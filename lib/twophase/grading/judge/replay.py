@@ -31,17 +31,19 @@ class Replay:
     @contextmanager
     def kept(
         self, steps: Sequence[Step], allowance: Allowance
-    ) -> Iterator[Callable[[], Session | None]]:
-        """A way to a live process in which all innocent steps have run: the same one, until it
-        breaks."""
+    ) -> Iterator[Callable[[int], Session | None]]:
+        """A way to a live process in which the innocent ones of the first so many steps have run,
+        never fewer than the time before: the same process, until it breaks."""
         current: Session | None = None
+        done = 0
 
-        def live() -> Session | None:
-            nonlocal current
-            if current is None or current.broken is not None:
+        def live(n: int) -> Session | None:
+            nonlocal current, done
+            if current is None or not self._go_on(current, steps[done:n], allowance):
                 if current is not None:
                     current.close()
-                current = self.process(steps, allowance)
+                current = self.process(steps[:n], allowance)
+            done = n
             return current
 
         try:
@@ -49,6 +51,23 @@ class Replay:
         finally:
             if current is not None:
                 current.close()
+
+    def _go_on(self, session: Session, steps: Sequence[Step], allowance: Allowance) -> bool:
+        """Run these steps, too, in a process in which others have run. False if it is, or gets,
+        broken, or if time is up."""
+        if session.broken is not None or (steps and allowance.left_s <= 0):
+            return False
+        try:
+            self._run_all(session, steps, allowance)
+        except AnswerError as e:
+            self.trouble.add(e.kind)
+            return False
+        return True
+
+    def _run_all(self, session: Session, steps: Sequence[Step], allowance: Allowance) -> None:
+        for step in steps:
+            if step not in self.guilty:
+                self._run(session, step, allowance)
 
     def process(self, steps: Sequence[Step], allowance: Allowance) -> Session | None:
         """A process in which the innocent steps have run; cells that break it are found guilty on
@@ -58,9 +77,7 @@ class Replay:
             self.forks += 1
             session = self._zygote.fork(self._withholds, self._limits)
             try:
-                for step in steps:
-                    if step not in self.guilty:
-                        self._run(session, step, allowance)
+                self._run_all(session, steps, allowance)
                 return session
             except AnswerError as e:
                 session.close()

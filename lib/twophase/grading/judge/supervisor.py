@@ -18,7 +18,7 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Outcome, Status, Verdict
 from twophase.grading.files.notebook import Notebook
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.execution_plan import Plan, Step, make_plan
+from twophase.grading.judge.execution_plan import NOWHERE, Plan, Step, make_plan
 from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
@@ -30,6 +30,7 @@ from twophase.grading.sandbox.zygote_handle import Zygote
 
 TROUBLE = ("timeout", "died", "protocol")
 TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it
+LONGEST_OUTPUT = 20_000  # characters
 CONFIRMATIONS = 3  # more processes in which an answer must be right that was not at the first look
 
 
@@ -77,7 +78,8 @@ class _Run:
 
     def grade(self) -> Grade:
         with self._replay.kept(self._plan.steps, self._together) as live:
-            found = {i: self._first(i, live) for i in self._release.exercises}
+            seen = {i: self._first(i, live) for i in self._plan.order()}
+        found = {i: seen[i] for i in self._release.exercises}
         again = [i for i, first in found.items() if self._deserves_another_look(first)]
         for n, exercise_id in enumerate(again):
             share = self._whole.share(len(again) - n, TRIES)
@@ -93,13 +95,12 @@ class _Run:
         self._grade.forks = self._replay.forks
         return self._grade
 
-    def _first(self, exercise_id: str, live: Callable[[], Session | None]) -> Graded:
+    def _first(self, exercise_id: str, live: Callable[[int], Session | None]) -> Graded:
         exercise = self._release.exercises[exercise_id]
         if exercise_id in self._plan.missing:
-            return Graded(
-                _verdict(exercise, "missing", "The answer's cell is not in the notebook.")
-            )
-        graded = self._judge(exercise, live(), self._together)
+            return Graded(_verdict(exercise, "missing", NOWHERE))
+        session = live(self._plan.asked[exercise_id])
+        graded = self._judge(exercise, session, self._together)
         if graded.verdict.status == "failed" and not self._together.left_s:
             self._cut.add(exercise_id)
         return graded
@@ -108,14 +109,9 @@ class _Run:
         self, exercise: Exercise, session: Session | None, allowance: Allowance, whole: bool = True
     ) -> Graded:
         """The verdict on an exercise whose cells have run in `session`; `whole` is the bench's."""
-        step = (
-            next(s for s in self._plan.steps if s.exercise_id == exercise.id)
-            if self._has(exercise.id)
-            else None
-        )
-        ran = self._replay.ran.get(step, CellRun()) if step else CellRun()
-        if step in self._replay.guilty:
-            fault = self._replay.guilty[step]
+        own = self._plan.answers(exercise.id)
+        ran = _together([self._replay.ran[s] for s in own if s in self._replay.ran])
+        for fault in [self._replay.guilty[s] for s in own if s in self._replay.guilty]:
             return Graded(_verdict(exercise, "failed", fault.message, fault.kind), ran)
         if session is None:
             return Graded(
@@ -145,13 +141,10 @@ class _Run:
             self._benches.forget(exercise, self._seed)
         return verdict
 
-    def _has(self, exercise_id: str) -> bool:
-        return any(s.exercise_id == exercise_id for s in self._plan.steps)
-
     def _deserves_another_look(self, first: Graded) -> bool:
         """Whether it is not right, and another cell may be to blame."""
         verdict = first.verdict
-        if verdict.right or not self._has(verdict.exercise_id):
+        if verdict.right or not self._plan.answers(verdict.exercise_id):
             return False
         if verdict.status == "not_yet":  # said by its own cell, or by one that wants to harm it
             return not self._plan.is_stub(verdict.exercise_id)
@@ -162,7 +155,7 @@ class _Run:
         submission's own cells either."""
         cut = exercise_id in self._cut
         broke = {o.error for o in first.verdict.outcomes} & {"timeout", "died"} and not cut
-        tried = set() if cut else {self._plan.steps}
+        tried = set() if cut else {self._plan.above(exercise_id)}
         ways = dict.fromkeys(
             self._plan.alone(exercise_id, with_own)
             for with_own in ((False,) if broke else (True, False))
@@ -203,17 +196,17 @@ class _Run:
     ) -> Graded | None:
         """The verdict where only these steps have run, on all cases if it is `whole`; None if they
         cannot be run in time."""
-        own = next(s for s in steps if s.exercise_id == exercise_id)
         guilty = self._replay.guilty
-        blamed = guilty.pop(own, None)
+        own = self._plan.answers(exercise_id)
+        blamed = {s: guilty.pop(s) for s in own if s in guilty}
         session = self._replay.process(steps, allowance)
         if session is None:
-            guilty |= {own: blamed} if blamed else {}
+            guilty |= blamed
             return None
         with session:
             second = self._judge(self._release.exercises[exercise_id], session, allowance, whole)
-        if blamed:
-            guilty.setdefault(own, blamed)
+        for step, why in blamed.items():
+            guilty.setdefault(step, why)
         return second
 
     def _flag(self, exercise_id: str, graded: Graded) -> None:
@@ -230,6 +223,12 @@ class _Run:
                 " there."
             )
             self._grade.flags.append(Flag("uses_withheld", exercise_id, says))
+
+
+def _together(runs: Sequence[CellRun]) -> CellRun:
+    """What running an answer's cells gave: their output one after the other, the first error."""
+    broke = next((r for r in runs if r.error), CellRun())
+    return replace(broke, output="".join(r.output for r in runs)[:LONGEST_OUTPUT])
 
 
 def _tells_more(second: Graded, first: Graded) -> bool:

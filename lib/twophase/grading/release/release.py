@@ -9,7 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -36,7 +36,8 @@ class Release:
     before any answer.
 
     `held_back` are exercises that it asks and that cannot be judged here: their checks are with the
-    instructor. `given` are the sources of its unlocked code cells, the answers' aside.
+    instructor. `given` are the sources of its unlocked code cells, the answers' aside; `stubs` what
+    stands in the answers' cells.
     """
 
     topic: str
@@ -46,6 +47,7 @@ class Release:
     digest: str
     held_back: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
+    stubs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def withholds(self) -> tuple[str, ...]:
@@ -102,7 +104,12 @@ def from_cells(
         for c in cells
         if c.is_code and not (c.locked or c.grade or c.grade_id in exercises)
     )
-    return Release(topic, judged, locked, tuple(first), digest, later, given)
+    stubs = {
+        c.grade_id: c.source.strip()
+        for c in cells
+        if c.grade_id in exercises and "NotYet" in c.source
+    }
+    return Release(topic, judged, locked, tuple(first), digest, later, given, stubs)
 
 
 def course_root() -> Path:

@@ -8,7 +8,6 @@ saved, and what the grader ignores.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import Any
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
+from twophase.grading.files.names import defined
 from twophase.grading.files.notebook import Cell
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Judge, Task
@@ -27,7 +27,6 @@ from twophase.grading.sandbox.zygote_handle import make_zygote
 
 SEED = 0  # of the check cells: what is right there should be right here
 UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
-MAGIC = re.compile(r"^\s*[%!?].*$", re.M)
 
 
 def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
@@ -53,49 +52,35 @@ def remarks(data: bytes, record: Record) -> list[str]:
 
 
 def _memory(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
-    """Names that were there when the student ran the notebook, and are not in a fresh process."""
+    """Names that a fresh process does not have, and where they are defined, if anywhere."""
     said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
     for exercise_id, text in said.items():
         for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
             at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
-            later = [
-                n
-                for n, c in enumerate(cells, 1)
-                if n > at and c.is_code and name in defined(c.source)
-            ]
-            where = (
-                f"cell {later[0]} defines it, further down: move it up, since cells are run from"
-                " top to bottom"
-                if later
-                else (
-                    "no cell below defines it either: it was only in your kernel's memory; write"
-                    " the cell again"
-                )
-            )
+            places = [n for n, c in enumerate(cells, 1) if c.is_code and name in defined(c.source)]
             yield (
-                f"{exercise_id} needs the name {name}, which is not there in a fresh run: {where}."
+                f"{exercise_id} needs the name {name}, which is not there in a fresh run:"
+                f" {_where(places, at)}."
             )
 
 
-def defined(source: str) -> set[str]:
-    """The names that a cell defines at its top level, magics aside."""
-    try:
-        tree = ast.parse(MAGIC.sub("", source))
-    except Exception:  # SyntaxError, and whatever else the parser raises on odd text
-        return set()
-    names = set()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
-        else:
-            names |= {
-                n.id
-                for n in ast.walk(node)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-    return names
+def _where(places: list[int], at: int) -> str:
+    """Why a name that the cell `at` needs is not there, if the cells `places` define it."""
+    above, below = [n for n in places if n <= at], [n for n in places if n > at]
+    if above:
+        return (
+            f"cell {above[-1]} would define it, and did not come that far; restart the kernel, run"
+            f" all cells, and see how cell {above[-1]} ends"
+        )
+    if below:
+        return (
+            f"cell {below[0]} defines it, further down: move it up, since cells are run from top to"
+            " bottom"
+        )
+    return (
+        "no cell defines it; it is misspelt, or it was only in your kernel's memory, and then its"
+        " cell must be written again"
+    )
 
 
 def _order(data: bytes) -> Iterator[str]:
