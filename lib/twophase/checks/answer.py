@@ -165,6 +165,39 @@ class AskedOnce:
         return self._answer.new(name, *args, **kwargs)
 
 
+class TimedAnswer(Answer, Timed, Protocol):
+    """An answer with a clock."""
+
+
+class Relay:
+    """One answer in two processes, which are asked in turn. What is bounded is what it returns and
+    gets back: what it keeps elsewhere is not there when the other process is asked."""
+
+    def __init__(self, one: TimedAnswer, other: TimedAnswer) -> None:
+        self._answers = one, other
+        self._calls = 0
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        self._calls += 1
+        turn = self._calls.bit_count() % 2  # the Thue–Morse sequence: in step with nothing
+        return self._answers[turn].call(name, *args, **kwargs)
+
+    def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
+        raise TypeError("an object cannot move to another process: only functions are relayed")
+
+    def start_exercise(self, limit_s: float) -> None:
+        for answer in self._answers:
+            answer.start_exercise(limit_s)
+
+    def start_case(self, limit_s: float) -> None:
+        for answer in self._answers:
+            answer.start_case(limit_s)
+
+    def within(self, check: Callable[[], T]) -> T:
+        one, other = self._answers
+        return one.within(lambda: other.within(check))
+
+
 class Twins:
     """An answer whose objects are made in pairs: each call meets a second object first, so that two
     that share what each should have of its own are not what one alone is."""

@@ -69,13 +69,15 @@ class Replay:
             if step not in self.guilty:
                 self._run(session, step, allowance)
 
-    def process(self, steps: Sequence[Step], allowance: Allowance) -> Session | None:
-        """A process in which the innocent steps have run; cells that break it are found guilty on
-        the way. None if time is up."""
+    def process(
+        self, steps: Sequence[Step], allowance: Allowance, beside: bool = False
+    ) -> Session | None:
+        """A process in which the innocent steps have run, in place of the last one or `beside` it;
+        cells that break it are found guilty on the way. None if time is up."""
         while allowance.forks > 0 and allowance.left_s > 0:
             allowance.forks -= 1
             self.forks += 1
-            session = self._zygote.fork(self._withholds, self._limits)
+            session = self._zygote.fork(self._withholds, self._limits, beside)
             try:
                 self._run_all(session, steps, allowance)
                 return session

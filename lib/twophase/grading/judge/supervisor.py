@@ -10,10 +10,12 @@ tried again, so that none can take away another one's time either.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from twophase.checks.answer import Relay
 from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Outcome, Status, Verdict
 from twophase.grading.files.notebook import Notebook
@@ -28,6 +30,7 @@ from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.session import CellRun, Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 
+TIME_IS_UP = "The notebook used up its time before this was judged."
 TROUBLE = ("timeout", "died", "protocol")
 TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it
 LONGEST_OUTPUT = 20_000  # characters
@@ -100,29 +103,32 @@ class _Run:
         if exercise_id in self._plan.missing:
             return Graded(_verdict(exercise, "missing", NOWHERE))
         session = live(self._plan.asked[exercise_id])
-        graded = self._judge(exercise, session, self._together)
+        above = self._plan.above(exercise_id)
+        graded = self._judge(exercise, session, above, self._together)
         if graded.verdict.status == "failed" and not self._together.left_s:
             self._cut.add(exercise_id)
         return graded
 
     def _judge(
-        self, exercise: Exercise, session: Session | None, allowance: Allowance, whole: bool = True
+        self,
+        exercise: Exercise,
+        session: Session | None,
+        steps: Sequence[Step],
+        allowance: Allowance,
+        whole: bool = True,
     ) -> Graded:
-        """The verdict on an exercise whose cells have run in `session`; `whole` is the bench's."""
+        """The verdict on an exercise whose `steps` have run in `session`; `whole` as the bench has
+        it."""
         own = self._plan.answers(exercise.id)
         ran = _together([self._replay.ran[s] for s in own if s in self._replay.ran])
         for fault in [self._replay.guilty[s] for s in own if s in self._replay.guilty]:
             return Graded(_verdict(exercise, "failed", fault.message, fault.kind), ran)
         if session is None:
-            return Graded(
-                _verdict(
-                    exercise,
-                    "failed",
-                    "The notebook used up its time before this was judged.",
-                    "timeout",
-                )
-            )
+            return Graded(_verdict(exercise, "failed", TIME_IS_UP, "timeout"))
         verdict = self._ask(exercise, session, allowance, whole)
+        if verdict.right and exercise.relayed:
+            session.close()  # two fresh ones are next to each other; the others get another one
+            verdict = self._relay(exercise, steps, allowance)
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
@@ -140,6 +146,24 @@ class _Run:
         if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
             self._benches.forget(exercise, self._seed)
         return verdict
+
+    def _relay(self, exercise: Exercise, steps: Sequence[Step], allowance: Allowance) -> Verdict:
+        """The verdict on an answer that was right, asked in two processes in turn."""
+        with contextlib.ExitStack() as processes:
+            sessions = []
+            for beside in (False, True):
+                session = self._replay.process(steps, allowance, beside)
+                if session is None:
+                    return _verdict(exercise, "failed", TIME_IS_UP, "timeout")
+                sessions.append(processes.enter_context(session))
+            bench = self._benches.of(exercise, self._seed)
+            until = time.monotonic() + allowance.left_s
+            answers = [RemoteAnswer(session, until) for session in sessions]
+            verdict = bench.relayed(Relay(*answers))
+            self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
+            if any(a.interrupted for a in answers):
+                self._benches.forget(exercise, self._seed)
+            return verdict
 
     def _deserves_another_look(self, first: Graded) -> bool:
         """Whether it is not right, and another cell may be to blame."""
@@ -204,7 +228,8 @@ class _Run:
             guilty |= blamed
             return None
         with session:
-            second = self._judge(self._release.exercises[exercise_id], session, allowance, whole)
+            exercise = self._release.exercises[exercise_id]
+            second = self._judge(exercise, session, steps, allowance, whole)
         for step, why in blamed.items():
             guilty.setdefault(step, why)
         return second

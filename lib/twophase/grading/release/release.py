@@ -7,12 +7,12 @@ import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import FunctionType
 
 import twophase
 from twophase.checks import extra, manifest, prove, registry
@@ -51,25 +51,42 @@ class Release:
 
     @property
     def withholds(self) -> tuple[str, ...]:
-        """Everything that any of its exercises withholds, and the topic's formulas: all of it is
+        """Everything that any of its exercises withholds, and the topic's own library: all of it is
         absent from the worker."""
         named = {name for e in self.exercises.values() for name in e.withholds}
-        return tuple(sorted(named | set(formulas(self.topic))))
+        return tuple(sorted(named | set(own_library(self.topic))))
 
 
 @cache
-def formulas(topic: str) -> tuple[str, ...]:
-    """The dotted names of the functions that the topic's theory module defines: put together, they
-    are answers as well."""
-    name = f"twophase.theory.{topic}"
-    if importlib.util.find_spec(name) is None:  # an instructor's own topic
-        return ()
-    found = vars(importlib.import_module(name)).items()
-    return tuple(
-        f"{name}.{n}"
-        for n, f in found
-        if isinstance(f, FunctionType) and f.__module__ == name and n[0] != "_"
-    )
+def own_library(topic: str) -> tuple[str, ...]:
+    """The dotted names of all functions and classes, private ones too, that the topic's modules in
+    theory and kernels define: put together, they are answers as well."""
+    found = [
+        f"{name}.{attribute}"
+        for room in ("theory", "kernels")
+        for name in _modules(f"twophase.{room}.{topic}")
+        for attribute, thing in vars(importlib.import_module(name)).items()
+        if _made_there(thing, name)
+    ]
+    return tuple(sorted(found))
+
+
+def _modules(name: str) -> list[str]:
+    """The module of this name and those below it; none if there is none, as for an instructor's own
+    topic."""
+    if importlib.util.find_spec(name) is None:
+        return []
+    package = importlib.import_module(name)
+    below = pkgutil.walk_packages(getattr(package, "__path__", []), f"{name}.")
+    return [name, *(m.name for m in below)]
+
+
+def _made_there(thing: object, module: str) -> bool:
+    """Whether it is a function, a class or a compiled loop of that module, and no error."""
+    loop = getattr(thing, "py_func", None) or getattr(thing, "serial", None)
+    is_error = isinstance(thing, type) and issubclass(thing, BaseException)
+    runs = callable(thing) or loop is not None
+    return runs and not is_error and getattr(loop or thing, "__module__", None) == module
 
 
 def from_cells(

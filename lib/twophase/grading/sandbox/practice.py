@@ -53,7 +53,7 @@ class Practice(Zygote):
         super().__init__(hidden)  # nothing can be hidden here
         self._ours: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._working: subprocess.Popen[bytes] | None = None
+        self._working: list[subprocess.Popen[bytes]] = []
 
     def _launch(self) -> None:
         if self._process is not None:
@@ -68,15 +68,17 @@ class Practice(Zygote):
         stopped."""
         self.launch()
 
-    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
-        """A fresh process for a submission. Raises GraderFault if there is none to be had."""
+    def fork(self, withholds: Sequence[str], limits: Limits, beside: bool = False) -> Session:
+        """A fresh process for a submission, `beside` the last one or in its place. Raises
+        GraderFault if there is none to be had."""
         request = {"withholds": list(withholds), "limits": asdict(limits)}
         self.start()
         process, ours = self._process, self._ours
         assert process is not None
         assert process.stdin is not None
         assert ours is not None
-        self._process, self._ours, self._working = None, None, process
+        self._process, self._ours = None, None
+        self._working = [*self._working, process] if beside else [process]
         session = Session(self.end, w.Channel(ours), limits, process.pid)
         try:
             with process.stdin as line:
@@ -91,24 +93,24 @@ class Practice(Zygote):
         return session
 
     def end(self, died: bool) -> int:
-        """Kill the submission's process and its group. Returns the signal that ended it, if one did
-        before us."""
-        process, self._working = self._working, None
-        if process is None:
-            return 0
-        if died:  # its end of the channel closes a moment before it can be waited for
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.5)
-        ended = process.poll() if died else None
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        """Kill the submission's processes and their groups. Returns the signal that ended the last
+        one, if one did before us."""
+        working, self._working = self._working, []
+        ended = None
+        for process in working:
+            if died:  # its end of the channel closes a moment before it can be waited for
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+            ended = process.poll() if died else None
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         return -ended if ended is not None and ended < 0 else 0
 
     def stop(self) -> None:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
         super().stop()
-        for process in (self._process, self._working):
+        for process in (self._process, *self._working):
             if process is not None:
                 with contextlib.suppress(OSError):
                     os.killpg(process.pid, signal.SIGKILL)

@@ -6,11 +6,12 @@ value each: first {"work": …, "hidden": […]}, the empty folder in which subm
 below which nothing is readable for them, then requests. No request has a word of a submission in
 it.
 
-    {"do": "fork", "withholds": […], "limits": {…}} with one descriptor: the child's end of the
-    channel {"do": "end", "died": …}: kill the child and everything that it left behind
+    {"do": "fork", "withholds": […], "limits": {…}, "beside": …} with one descriptor: the child's
+    end of the channel
+    {"do": "end", "died": …}: kill the child and everything that it left behind
 
-and answers each with one JSON object. It serves one child at a time and ends when the socket
-closes.
+and answers each with one JSON object. It serves one child at a time, or two of one submission
+where the second is to be beside the first, and ends when the socket closes.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class Zygote:
             self._control.send(json.dumps(reply).encode())
 
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
-        kill_descendants()
+        if not request["beside"]:
+            kill_descendants()
         end = socket.socket(fileno=fd)
         me = os.getpid()
         self._pid = os.fork()

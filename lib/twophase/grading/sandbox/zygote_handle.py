@@ -105,9 +105,15 @@ class Zygote:
             said = self._server.said()
             raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
 
-    def fork(self, withholds: Sequence[str], limits: Limits) -> Session:
-        """A fresh process for a submission. Raises GraderFault if there is none to be had."""
-        request = {"do": "fork", "withholds": list(withholds), "limits": asdict(limits)}
+    def fork(self, withholds: Sequence[str], limits: Limits, beside: bool = False) -> Session:
+        """A fresh process for a submission: in place of the last one, or `beside` it; both end
+        when one is ended. Raises GraderFault if there is none to be had."""
+        request = {
+            "do": "fork",
+            "withholds": list(withholds),
+            "limits": asdict(limits),
+            "beside": beside,
+        }
         for _ in range(
             2
         ):  # a submission may have killed the zygote: then the next one starts it again

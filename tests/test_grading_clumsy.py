@@ -1,0 +1,230 @@
+"""What a student sees right in a fresh kernel from top to bottom is right, on the course's own
+notebooks, however clumsily they were edited; and clumsiness earns nothing."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hostile.worker import LIMITS, zygote
+
+from twophase.checks import registry
+from twophase.checks.judge import judge
+from twophase.grading import release
+from twophase.grading.benches import Benches
+from twophase.grading.notebook import parse
+from twophase.grading.release import course_root
+from twophase.grading.supervisor import Grade, Supervisor
+
+Cells = list[dict[str, Any]]
+TOPICS = registry.topics()
+
+
+def cells_of(topic: str, room: str = "solutions") -> Cells:
+    path = course_root() / room / f"{registry.stem(topic)}.ipynb"
+    found = json.loads(path.read_bytes())["cells"]
+    return [c | {"source": "".join(c["source"])} for c in found if c["cell_type"] == "code"]
+
+
+def id_of(cell: dict[str, Any]) -> str:
+    return str(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
+
+
+def is_answer(cell: dict[str, Any]) -> bool:
+    return bool(cell["metadata"].get("nbgrader", {}).get("solution"))
+
+
+def own(source: str) -> dict[str, Any]:
+    return {"cell_type": "code", "source": source, "metadata": {}}
+
+
+def graded(topic: str, cells: Cells) -> Grade:
+    asked = release.load(topic)
+    supervisor = Supervisor(zygote(), asked, Benches(public_only=True), LIMITS, 0)
+    return supervisor.grade(parse(json.dumps({"nbformat": 4, "cells": cells}).encode()))
+
+
+def wrong(seen: Grade) -> list[tuple[str, str]]:
+    return [
+        (q.verdict.exercise_id, f"{q.verdict.status}: {q.verdict.message} {q.cell.error}")
+        for q in seen.questions
+        if not q.verdict.right
+    ]
+
+
+def pieces(source: str) -> list[str]:
+    """A cell cut in two, where it can be."""
+    starts = [
+        min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        for node in ast.parse(source).body
+    ]
+    at = starts[len(starts) // 2] - 1
+    lines = source.splitlines()
+    return ["\n".join(lines[:at]), "\n".join(lines[at:])] if at else [source]
+
+
+def named_like_the_answers(topic: str, cells: Cells) -> Cells:
+    names = [name for i in registry.ids(topic) for name in registry.load(i).entries]
+    return [*cells, *(own(f"def {n}(*args, **kwargs): return 0") for n in names)]
+
+
+def looped_over(topic: str, cells: Cells) -> Cells:
+    names = [name for i in registry.ids(topic) for name in registry.load(i).entries]
+    return [*cells, *(own(f"for {n} in (abs, len): pass") for n in names)]
+
+
+def split(topic: str, cells: Cells) -> Cells:
+    """As the editor does it: each part has the whole's metadata."""
+    return [
+        cell | {"source": part}
+        for cell in cells
+        for part in (pieces(cell["source"]) if is_answer(cell) else [cell["source"]])
+    ]
+
+
+def stubs_pasted_below(topic: str, cells: Cells) -> Cells:
+    stubs = {id_of(c): c for c in cells_of(topic, "exercises") if is_answer(c)}
+    return [
+        c for cell in cells for c in ([cell, stubs[id_of(cell)]] if is_answer(cell) else [cell])
+    ]
+
+
+def without_metadata(topic: str, cells: Cells) -> Cells:
+    return [cell | {"metadata": {}} for cell in cells]
+
+
+def merged(topic: str, cells: Cells) -> Cells:
+    """All answers and their checks in the cell of the first one."""
+    first = next(c for c in cells if is_answer(c))
+    apart = [c for c in cells if not is_answer(c) and not id_of(c).endswith("-check")]
+    joined = [c["source"] for c in cells if is_answer(c) or id_of(c).endswith("-check")]
+    return [*apart, first | {"source": "\n".join(joined)}]
+
+
+def in_copied_check_cells(topic: str, cells: Cells) -> Cells:
+    """Every answer in a copy of the check cell above it, its own cell deleted."""
+    other = next(c for c in cells if id_of(c).endswith("-check"))
+    return [other | {"source": c["source"]} if is_answer(c) else c for c in cells]
+
+
+def imports_in_the_setup(topic: str, cells: Cells) -> Cells:
+    """All imports of all answers in the setup cell."""
+    made = copy.deepcopy(cells)
+    for cell in made:
+        if is_answer(cell):
+            kept = cell["source"].splitlines()
+            moved = [x for x in kept if x.startswith(("import ", "from "))]
+            cell["source"] = "\n".join(x for x in kept if x not in moved)
+            made[0]["source"] += "\n" + "\n".join(moved)
+    return made
+
+
+def nothing(topic: str, cells: Cells) -> Cells:
+    return cells
+
+
+EDITS: list[Callable[[str, Cells], Cells]] = [
+    *(nothing, named_like_the_answers, looped_over, split, stubs_pasted_below, without_metadata),
+    *(merged, in_copied_check_cells, imports_in_the_setup),
+]
+
+
+@pytest.mark.parametrize(
+    ("topic", "edit"),
+    [
+        pytest.param(
+            topic,
+            edit,
+            id=f"{topic} {edit.__name__}",
+            marks=[] if (i + 4 * n) % 16 == 0 else [pytest.mark.more],
+        )
+        for i, topic in enumerate(TOPICS)
+        for n, edit in enumerate(EDITS)
+    ],
+)
+def test_right_answers_stay_right(topic: str, edit: Callable[[str, Cells], Cells]) -> None:
+    assert wrong(graded(topic, edit(topic, cells_of(topic)))) == []
+
+
+@pytest.mark.parametrize("edit", [stubs_pasted_below, without_metadata, merged, split])
+def test_the_same_edits_of_an_untouched_notebook_earn_nothing(
+    edit: Callable[[str, Cells], Cells],
+) -> None:
+    seen = graded("kv_cache", edit("kv_cache", cells_of("kv_cache", "exercises")))
+    assert sum(q.verdict.points for q in seen.questions) == 0
+
+
+BELOW = "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens): return {}"
+WITHOUT_WEIGHTS = BELOW.format("memory_bytes // (kv_bytes_per_token * n_tokens)")
+RIGHT = BELOW.format("max(0, (memory_bytes - weight_bytes) // (kv_bytes_per_token * n_tokens))")
+
+
+def test_what_is_seen_wrong_at_its_check_is_wrong_and_a_later_guess_gains_nothing() -> None:
+    """A wrong answer above the check, the right one in a cell of one's own below it."""
+    cells = cells_of("kv_cache")
+    for cell in cells:
+        if id_of(cell) == "kv_cache-max_batch":
+            cell["source"] = WITHOUT_WEIGHTS
+    seen = graded("kv_cache", [*cells, own(RIGHT)])
+    assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+
+
+def test_of_several_guesses_in_cells_of_one_id_the_one_at_the_check_counts() -> None:
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    guesses = [cells[at] | {"source": source} for source in (RIGHT, WITHOUT_WEIGHTS)]
+    seen = graded("kv_cache", [*cells[:at], *guesses, *cells[at + 1 :]])
+    assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+    assert {f.name for f in seen.flags} == {"duplicate_cell"}
+
+
+KEEPS_ALL_BLOCKS = """
+import math
+import torch
+BLOCKS = {}
+
+def start(T, H):
+    number = float(len(BLOCKS))
+    BLOCKS[number] = (T, H, [])
+    return number
+
+def add_block(state, q, k, v, key_start, query_start):
+    T, H, blocks = BLOCKS[state]
+    number = float(len(BLOCKS))
+    BLOCKS[number] = (T, H, blocks + [(q, k, v, query_start, key_start)])
+    return number
+
+def finish(state):
+    T, H, blocks = BLOCKS[state]
+    if not blocks:
+        return torch.zeros(T, H)
+    rows = []
+    for t in range(T):
+        scores, values = [], []
+        for q, k, v, query_start, key_start in blocks:
+            keep = torch.arange(len(k)) + key_start <= query_start + t
+            scores.append((k @ q[t] / math.sqrt(H)).masked_fill(~keep, -math.inf))
+            values.append(v)
+        weights = torch.softmax(torch.cat(scores), -1).nan_to_num(0.0)
+        rows.append(weights @ torch.cat(values))
+    return torch.stack(rows)
+"""
+
+
+def test_a_state_that_is_kept_where_nobody_measures_it_is_not_there_in_another_process() -> None:
+    """A flash attention whose state is one number, and all blocks are in a global."""
+    flash = "arithmetic_intensity-flash"
+    namespace: dict[str, object] = {}
+    exec(KEEPS_ALL_BLOCKS, namespace)
+    assert judge(registry.load(flash), namespace).right, "one process takes it for right"
+    cells = cells_of("arithmetic_intensity")
+    for cell in cells:
+        if id_of(cell) == flash:
+            cell["source"] = KEEPS_ALL_BLOCKS
+    [(missed, why)] = wrong(graded("arithmetic_intensity", cells))
+    assert missed == flash
+    assert "handed to another one" in why
