@@ -14,11 +14,12 @@ from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
 from twophase.checks.judge import judge
-from twophase.grading import release
-from twophase.grading.benches import Benches
-from twophase.grading.notebook import parse
-from twophase.grading.release import course_root
-from twophase.grading.supervisor import Grade, Supervisor
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.release import release
+from twophase.grading.release.release import course_root
+from twophase.grading.results.grade import Grade
 
 Cells = list[dict[str, Any]]
 TOPICS = registry.topics()

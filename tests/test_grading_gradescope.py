@@ -76,11 +76,11 @@ def watched(root: Path, notebook: bytes) -> tuple[dict[str, Any], int]:
 ALL_SOLUTIONS = """
 import sys, twophase
 from pathlib import Path
-from twophase.grading.confine import Limits
-from twophase.grading.forks import Zygote
-from twophase.grading.judging import Course, Judge, Task
-from twophase.grading.release import Source
-from twophase.grading.submissions import Submission
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import Course, Judge, Task
+from twophase.grading.release.release import Source
+from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.zygote_handle import Zygote
 print(twophase.__path__[0])
 with Zygote() as zygote:
     judge = Judge(Course(limits=Limits(memory_bytes=150 * 2**20), source=Source()), zygote)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from twophase.checks.answer import Answer, AskedOnce, LocalAnswer, Relay, Timed, Twins
+from twophase.checks.answer import Answer, AskedOnce, LocalAnswer, Timed, Twins
 from twophase.checks.calls import Calls
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
@@ -32,10 +32,6 @@ UNSEEN = {
     "missing": "In a case that is not shown a name was missing that was there before.",
     "protocol": "In a case that is not shown its process sent nonsense.",
 }
-APART = (
-    "Right as long as one process does it all, and wrong when what it returned is handed to another"
-    " one: what it needs later must be in what it returns"
-)
 LONGEST_MESSAGE = 800  # characters; an answer's own keys and strings may be megabytes
 LARGEST_KEPT = 100_000  # parts of a value: many times what any misconception shows
 PATIENCE = 3  # all cases of an exercise together may take this many times the limit of one
@@ -194,12 +190,6 @@ class Bench:
         if all(outcome.right for outcome in outcomes):
             self._again(answer, timed, outcomes)
         return self._verdict(seen if whole else [], tuple(outcomes))
-
-    def relayed(self, relay: Relay) -> Verdict:
-        """The verdict on an answer that was right, asked once more in two processes in turn."""
-        verdict = self.judge(relay, whole=False)
-        said = f"{APART}: {verdict.message}"[:LONGEST_MESSAGE]
-        return verdict if verdict.right else replace(verdict, message=said)
 
     def _again(self, answer: Answer, timed: Timed | None, outcomes: list[Outcome]) -> None:
         """Ask the last case and the first once more, of an answer that was right: it must not have

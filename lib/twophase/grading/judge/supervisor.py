@@ -31,6 +31,10 @@ from twophase.grading.sandbox.session import CellRun, Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 TIME_IS_UP = "The notebook used up its time before this was judged."
+APART = (
+    "Right as long as one process does it all, and wrong when what it returned is handed to another"
+    " one: what it needs later must be in what it returns."
+)
 TROUBLE = ("timeout", "died", "protocol")
 TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it
 LONGEST_OUTPUT = 20_000  # characters
@@ -159,11 +163,11 @@ class _Run:
             bench = self._benches.of(exercise, self._seed)
             until = time.monotonic() + allowance.left_s
             answers = [RemoteAnswer(session, until) for session in sessions]
-            verdict = bench.relayed(Relay(*answers))
+            verdict = bench.judge(Relay(*answers), whole=False)
             self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
             if any(a.interrupted for a in answers):
                 self._benches.forget(exercise, self._seed)
-            return verdict
+            return verdict if verdict.right else replace(verdict, message=APART)
 
     def _deserves_another_look(self, first: Graded) -> bool:
         """Whether it is not right, and another cell may be to blame."""
