@@ -83,11 +83,11 @@ def test_every_section_asks_a_question_and_has_at_most_one_box_on_the_sources(pa
 
 
 def drawing_cells(text: str) -> list[str]:
-    """The cells whose last word is a drawing or a mechanism."""
+    """The cells whose last word is a drawing, a mechanism, or one that is clicked."""
     found = []
     for cell in CELL.findall(text):
         last = ast.parse(code_of(cell)).body[-1]
-        if ast.unparse(last).startswith(("Drawing(", "Mechanism(")):
+        if ast.unparse(last).startswith(("Drawing(", "Mechanism(", "Clicked(")):
             found.append(cell)
     return found
 

@@ -70,7 +70,7 @@
     show(0, false);
   }
 
-  function start() { document.querySelectorAll("section.tp-mechanism").forEach(live); }
+  function start() { document.querySelectorAll("section.tp-mechanism:not(.tp-clicked)").forEach(live); }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
 })();

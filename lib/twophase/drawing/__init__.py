@@ -3,10 +3,12 @@ on a phone and on paper.
 
 A part (`Strip`, `Tiles`, `Bar`, ...) is laid out for the width there is; `Drawing(part, alt=...)`
 lays it out for a page and for a phone. Whatever is filled is in one of the `STATES`.
-`Mechanism` is a drawing that the reader steps through. The standard library is all it needs.
+`Mechanism` is a drawing that the reader steps through, `Clicked` one that the reader leads. The
+standard library is all it needs.
 """
 
 from .block import TooNarrow
+from .clicked import Clicked, Moment, reach
 from .diagrams import BlockTable, Mesh, Stack, Wiring
 from .drawing import Drawing
 from .mechanism import Frame, Mechanism
@@ -21,10 +23,12 @@ __all__ = [
     "Below",
     "Beside",
     "BlockTable",
+    "Clicked",
     "Drawing",
     "Frame",
     "Mechanism",
     "Mesh",
+    "Moment",
     "Plane",
     "Stack",
     "State",
@@ -35,4 +39,5 @@ __all__ = [
     "TooNarrow",
     "Wiring",
     "Words",
+    "reach",
 ]

@@ -41,16 +41,16 @@ def _drawn(marks: Sequence[Mark]) -> Iterator[str]:
     for mark in marks:
         if isinstance(mark, Box):
             if run and (mark.state != run[0].state or any(map(mark.meets, run))):
-                yield _boxes(run)
+                yield boxes_and_patterns(run)
                 run = []
             run.append(mark)
             continue
         if run:
-            yield _boxes(run)
+            yield boxes_and_patterns(run)
             run = []
         yield _text(mark) if isinstance(mark, Text) else _line(mark)
     if run:
-        yield _boxes(run)
+        yield boxes_and_patterns(run)
 
 
 def _text(mark: Text) -> str:
@@ -62,7 +62,7 @@ def _text(mark: Text) -> str:
     )
 
 
-def _boxes(boxes: Sequence[Box]) -> str:
+def boxes_and_patterns(boxes: Sequence[Box]) -> str:
     """Boxes of one state, and over them their pattern."""
     state = STATES[boxes[0].state]
     dashes = ' stroke-dasharray="3 2"' if state.dashed else ""
