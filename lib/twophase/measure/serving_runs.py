@@ -224,6 +224,18 @@ def median_miss(pairs: Sequence[tuple[Run, Overheads]], name: str, ratio: Miss) 
     return median(abs(1 / ratio(run, o) - 1) for run, o in pairs if kind(run.deployment) == name)
 
 
+def misses_of_each(
+    pairs: Sequence[tuple[Run, Overheads]], key: Callable[[Run], Any]
+) -> dict[str, dict[str, float]]:
+    """The median miss of every group of runs that are alike in `key`, by kind."""
+    found: dict[str, dict[str, float]] = {}
+    for value in dict.fromkeys(key(run) for run, _ in pairs):
+        own = [(run, o) for run, o in pairs if key(run) == value]
+        kinds = sorted({kind(run.deployment) for run, _ in own})
+        found[str(value)] = {name: median_miss(own, name, step_ratio) for name in kinds}
+    return found
+
+
 def middle(pairs: Sequence[tuple[Run, Overheads]], name: str, ratio: Miss) -> tuple[float, float]:
     """Between what measured / expected lies for eight of ten runs of one kind."""
     ratios = sorted(ratio(run, o) for run, o in pairs if kind(run.deployment) == name)
@@ -247,6 +259,10 @@ def fit_all(runs: Sequence[Run]) -> Fitted:
         measured_over_expected={k: middle(left_out["set-up"], k, step_ratio) for k in kinds},
         first_over_expected={k: middle(calm, k, first_ratio) for k in kinds},
         held_out=misses,
+        each={
+            name: misses_of_each(left_out[name], LEFT_OUT[name])
+            for name in ("model", "engine", "chip")
+        },
         n_runs=len(runs),
         n_left_out=sum(1 for _ in RUNS.open(encoding="utf-8")) - 1 - len(runs),
     )

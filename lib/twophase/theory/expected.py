@@ -63,12 +63,13 @@ def kind(d: Deployment) -> str:
 class Fitted:
     """The constants of the fit, and how far the runs that it had not seen lay from them: the
     middle eight of ten (measured / expected) and the median miss, for dense models and for
-    experts."""
+    experts; `each`: the median miss of every model, engine and chip that was left out."""
 
     overheads: Overheads
     measured_over_expected: dict[str, tuple[float, float]]
     first_over_expected: dict[str, tuple[float, float]]
     held_out: dict[str, dict[str, float]]
+    each: dict[str, dict[str, dict[str, float]]]
     n_runs: int
     n_left_out: int
 
