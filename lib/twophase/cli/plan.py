@@ -11,11 +11,12 @@ import typer
 from rich.console import Console
 
 from twophase.cli import card
+from twophase.cli.plan_picture import draw, words
 from twophase.cli.plan_table import markdown, show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, usual_compute
-from twophase.theory.plan import deployment, plan_deployment
+from twophase.theory.plan import Plan, deployment, plan_deployment
 from twophase.theory.sharded_layouts import LAYOUTS
 from twophase.theory.weight_format import read_attention, read_dtype, read_groups
 from twophase.theory.workload import Workload
@@ -133,6 +134,13 @@ def plan(
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a report to attach to a proposal.")
     ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw memory, and times and rates over the batch, into this file (.svg, .png,"
+            " .pdf); a report of --markdown shows it."
+        ),
+    ] = None,
 ) -> None:
     """Memory, critical batch, step time, latency, throughput and what binds, for a model on a chip.
 
@@ -173,13 +181,23 @@ def plan(
     except ValueError as error:
         typer.echo(f"twophase plan: {error}", err=True)
         raise typer.Exit(2) from None
+    if picture is not None:
+        _draw(arch, chip, result, picture)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
     elif as_markdown:
-        typer.echo(markdown(result))
+        typer.echo(markdown(result, picture and (words(result), picture.name)))
     else:
         show(result, Console())
     raise typer.Exit(0 if result.memory.fits else EXIT_DOES_NOT_FIT)
+
+
+def _draw(arch: Architecture, chip: Hardware, result: Plan, path: Path) -> None:
+    try:
+        draw(arch, chip, result, path)
+    except (OSError, ValueError) as error:
+        typer.echo(f"twophase plan: cannot draw into {path}: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def _fewest(arch: Architecture, chip: Hardware, w: Workload) -> int:

@@ -53,11 +53,15 @@ def show(result: Plan, console: Console) -> None:
     console.print(notes)
 
 
-def markdown(result: Plan) -> str:
-    """The same as a report in Markdown: tables, what to mind, what was assumed."""
+def markdown(result: Plan, picture: tuple[str, str] | None = None) -> str:
+    """The same as a report in Markdown: tables, what to mind, what was assumed; and a picture, if
+    there is one: what it shows, and the file beside the report."""
     w = result.workload
     chips = f"{w.n_chips:,} x {result.hardware}" if w.n_chips > 1 else result.hardware
     lines = [f"# {result.model} on {chips}", "", f"Batch {w.batch:,}, context {w.context:,}.", ""]
+    if picture is not None:
+        shows, file = picture
+        lines += [f"![{shows}](<{file}>)", ""]
     lines += _markdown_table(("Memory", "", ""), _memory_rows(result, result.memory))
     if result.step is not None:
         lines += _markdown_table(("A decode step", "", ""), _step_rows(result.step))
