@@ -186,7 +186,8 @@ def plan(
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
     elif as_markdown:
-        typer.echo(markdown(result, picture and (words(result), picture.name)))
+        shown = None if picture is None else (words(result), picture.name)
+        typer.echo(markdown(result, shown))
     else:
         show(result, Console())
     raise typer.Exit(0 if result.memory.fits else EXIT_DOES_NOT_FIT)
