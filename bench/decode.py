@@ -55,11 +55,7 @@ def our_step(model: Transformer, run: Callable[..., torch.Tensor], S: int, B: in
     cache.fill_with_noise(S)
     token = torch.full((B, 1), 5)
 
-    def step() -> torch.Tensor:
-        with torch.inference_mode():
-            return run(token, cache, at=-1, commit=False)
-
-    return step
+    return lambda: run(token, cache, at=-1, commit=False)
 
 
 def rounded(model: Transformer, how: IntegerFormat) -> Transformer:
@@ -145,10 +141,11 @@ def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespa
     multiply, flops = gemm("fp32" if name == "fp32" else "bf16", "cpu")
     limits = reads(n_bytes)
     timed = limits | {"a square product": multiply} | {w: step for w, (step, _) in found.items()}
-    result = race(
-        rested(timed), budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
-        clock=CLOCKS[options.clock],
-    )  # fmt: skip
+    with torch.inference_mode():
+        result = race(
+            rested(timed), budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
+            clock=CLOCKS[options.clock],
+        )  # fmt: skip
     fastest = min(limits, key=lambda way: result[way].median_s)
     bytes_per_s = n_bytes / result[fastest].median_s
     flops_per_s = flops / result["a square product"].median_s

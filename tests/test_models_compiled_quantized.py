@@ -11,6 +11,7 @@ from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.compiled.batch_linear import CodesLinear
+from twophase.models.compiled.run import Run
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
 from twophase.models.transformer import Transformer
@@ -46,6 +47,7 @@ def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, paral
     model = quantize(made(kind), "nearest", how)
     run = CompiledTransformer(model, parallel=parallel)
     assert not run.plain
+    assert any(isinstance(half, Run) for half in run._halves) == parallel  # its two layers in one
     check_same(model, run, KINDS[kind].V)
 
 

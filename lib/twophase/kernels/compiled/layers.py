@@ -14,6 +14,7 @@ from twophase.kernels.compiled.addresses import at
 from twophase.kernels.compiled.linear import norm_activate, norm_project, project_add
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.parts import turn_append_attend
+from twophase.kernels.compiled.quantized import add_product, norm_activate_product, norm_product
 
 _f32 = np.float32
 Array = np.ndarray
@@ -82,3 +83,75 @@ def run_layers(
             activation, h, between, parts,
         )  # fmt: skip
         project_add(layer.down, layer.down_bias, between, x, parts)
+
+
+Codes = tuple[Array, Array, Array]  # a matrix as `quantized` reads it: codes, scales, zero points
+
+
+class CodesLayer(NamedTuple):
+    """The arrays of a layer whose matrices are codes; queries, keys and values come from one."""
+
+    attention_norm: Array
+    attention_shift: Array
+    qkv: Codes
+    qkv_bias: Array
+    q_norm: Array
+    k_norm: Array
+    keys: Array
+    values: Array
+    o: Codes
+    o_bias: Array
+    mlp_norm: Array
+    mlp_shift: Array
+    gate: Codes
+    up: Codes
+    mlp_bias: Array
+    down: Codes
+    down_bias: Array
+
+
+@inner
+def codes_at(places: Array, first: tuple[Array, ...]) -> Codes:
+    """The matrix whose three arrays begin at these places, and are otherwise like those of
+    `first`."""
+    return at(places[0], first[0]), at(places[1], first[1]), at(places[2], first[2])
+
+
+@inner
+def codes_layer_at(places: Array, first: tuple[Array, ...]) -> CodesLayer:
+    """As `layer_at`, from 27 places."""
+    p, f = places, first
+    return CodesLayer(
+        at(p[0], f[0]), at(p[1], f[1]), codes_at(p[2:5], f[2:5]), at(p[5], f[5]),
+        at(p[6], f[6]), at(p[7], f[7]), at(p[8], f[8]), at(p[9], f[9]),
+        codes_at(p[10:13], f[10:13]), at(p[13], f[13]), at(p[14], f[14]), at(p[15], f[15]),
+        codes_at(p[16:19], f[16:19]), codes_at(p[19:22], f[19:22]), at(p[22], f[22]),
+        codes_at(p[23:26], f[23:26]), at(p[26], f[26]),
+    )  # fmt: skip
+
+
+@loop
+def run_codes_layers(
+    x: Array, places: Array, first: tuple[Array, ...], eps: np.float32, N: int,
+    head_eps: np.float32, interleaved: bool, q_factor: np.float32, cos: Array, sin: Array,
+    slot: int, table: Array, tasks: Array, first_task: Array, softcap: float, activation: int,
+    h: Array, qkv: Array, found: Array, between: Array, sums: tuple[Array, ...], parts: int,
+) -> None:  # fmt: skip
+    """The same for matrices of codes: `places` int64 [layers, 27]; `sums`: room for what the four
+    products want to know of their vectors, each fp32 [groups]."""
+    for i in range(len(places)):
+        layer = codes_layer_at(places[i], first)
+        norm_product(
+            x, layer.attention_norm, layer.attention_shift, eps, layer.qkv, layer.qkv_bias, h,
+            sums[0], qkv, parts,
+        )  # fmt: skip
+        turn_append_attend(
+            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, q_factor, cos, sin,
+            layer.keys, layer.values, slot, table, tasks, first_task, softcap, found,
+        )  # fmt: skip
+        add_product(layer.o, layer.o_bias, found.reshape(found.size), sums[1], x, parts)
+        norm_activate_product(
+            x, layer.mlp_norm, layer.mlp_shift, eps, layer.gate, layer.up, layer.mlp_bias,
+            activation, h, sums[2], between, parts,
+        )  # fmt: skip
+        add_product(layer.down, layer.down_bias, between, sums[3], x, parts)

@@ -26,6 +26,15 @@ ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 
 
 @inner
+def scaled_row(table: np.ndarray, row: int, factor: np.float32) -> np.ndarray:
+    """A row of a table in fp32, times a number, fp32 [D]: where the stream of a token begins."""
+    x = np.empty(table.shape[1], _f32)
+    for i in range(len(x)):
+        x[i] = value_of(table[row, i]) * factor
+    return x
+
+
+@inner
 def dot(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
     """One row of a matrix times a vector."""
     total = _f32(0)

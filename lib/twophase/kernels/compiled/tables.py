@@ -21,13 +21,17 @@ Table = tuple[Array, Array]
 BLOCK_BYTES = 2**17
 
 
+@compiled()
 def block_tokens(token_bytes: int) -> int:
     """How many tokens a block of a contiguous cache has, whose keys take `token_bytes` each: about
     as many, a power of two, 16 to 256."""
-    fits = max(1, BLOCK_BYTES // token_bytes)
-    return int(min(256, max(16, 2 ** (fits.bit_length() - 1))))
+    size = 16
+    while size < 256 and 2 * size * token_bytes <= BLOCK_BYTES:
+        size *= 2
+    return size
 
 
+@compiled(error_model="numpy")
 def even_block_tokens(tokens: int, token_bytes: int, workers: int) -> int:
     """The same for a sequence that so many workers share, with as many blocks, and about as many
     tokens, for each: of 257 tokens in blocks of 128 one worker would read 256, the other one."""
@@ -111,3 +115,18 @@ def share_out(starts: Array, workers: int) -> Table:
             begin = starts[b] + (i - first_task[b]) * most
             tasks[i, 0], tasks[i, 1], tasks[i, 2] = b, begin, min(starts[b + 1], begin + most)
     return tasks, first_task
+
+
+@compiled(error_model="numpy", nogil=True)
+def lone_work(
+    length: int, slots: int, window: int, token_bytes: int, workers: int
+) -> tuple[Array, Array, Array]:
+    """The table of one sequence in a store of so many slots, in even blocks, its tasks and
+    `first_task`: all that a decode step at batch 1 has to know of a kind of layer, in one call."""
+    seen = min(length, slots)
+    if window > 0:
+        seen = min(seen, window)
+    size = even_block_tokens(seen, token_bytes, workers)
+    table, starts = slot_table(np.array([length]), slots, window, size)
+    tasks, first_task = share_out(starts, workers)
+    return table, tasks, first_task

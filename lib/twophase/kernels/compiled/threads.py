@@ -6,6 +6,7 @@ than the loops of a decode step save. There one thread is faster, and is what is
 """
 
 import os
+import threading
 import warnings
 from functools import cache
 
@@ -43,7 +44,14 @@ def why_serial() -> str | None:
 
 def workers_of_parallel_loops() -> int:
     """How many threads loops that were compiled for all cores run on from now: `workers`, 1
-    included. Raises ValueError in a process that was forked after such loops had run."""
+    included. Raises ValueError in a process that was forked after such loops had run.
+
+    A decode step asks this before its first loop, with nothing in the caches: so Numba is told only
+    when torch's number has changed.
+    """
+    wanted = torch.get_num_threads()
+    if not _forked and wanted == getattr(_told, "wanted", 0):
+        return _told.n  # type: ignore[no-any-return]
     if _forked:
         raise ValueError(
             "this process was forked from one whose loops ran on all cores, and OpenMP's threads"
@@ -52,6 +60,7 @@ def workers_of_parallel_loops() -> int:
     threading_layer()
     n = workers()
     numba.set_num_threads(n)
+    _told.wanted, _told.n = wanted, n
     return n
 
 
@@ -63,6 +72,7 @@ def workers() -> int:
         return 1
     if wanted > 1:
         numba.set_num_threads(wanted)
+        _told.wanted = 0
     return int(wanted)
 
 
@@ -71,6 +81,7 @@ def _note_fork() -> None:
     _forked = parallel._is_initialized and threading_layer() == "omp"
 
 
+_told = threading.local()  # by each thread: at which number of torch's, and what Numba was told
 _forked = False  # from a process with OpenMP's threads: a loop on all cores would end this one
 os.register_at_fork(after_in_child=_note_fork)
 

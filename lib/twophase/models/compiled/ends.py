@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from twophase.kernels.compiled.linear import scaled_row
 from twophase.kernels.span import Span
 from twophase.models.compiled.products import norm_projection
 from twophase.models.compiled.token import Token, Workspace
@@ -27,16 +28,13 @@ class Embedding:
 
     def __call__(self, tokens: torch.Tensor, span: Span) -> np.ndarray:
         """fp32 [D] of one token [1, 1]. ValueError for one that is none."""
-        token, V = int(tokens), self.config.V
+        token, V = int(tokens.item()), self.config.V
         if not 0 <= token < V:
             raise ValueError(f"a token is outside the vocabulary: 0 to {V - 1}.")
-        x = widened(self.table[token]) * self.scale  # [D]
-        return x if self.positions is None else x + widened(self.positions[span.starts[0]])
-
-
-def widened(row: np.ndarray) -> np.ndarray:
-    """fp32 numbers, or those that the bits of bf16 stand for."""
-    return row if row.dtype == np.float32 else (row.astype(np.uint32) << 16).view(np.float32)
+        x: np.ndarray = scaled_row(self.table, token, self.scale)  # [D]
+        if self.positions is not None:
+            x += scaled_row(self.positions, span.starts[0], np.float32(1))
+        return x
 
 
 class PlainEmbedding:
@@ -55,12 +53,14 @@ class Head:
 
     def __init__(self, model: Transformer, work: Workspace) -> None:
         c, self.cap = model.config, model.config.logit_cap
-        self.project = norm_projection(norm(model.norm), [model.lm_head], [c.V], work, "logits")
+        project = norm_projection(norm(model.norm), [model.lm_head], [c.V], work)
+        self.V, self.project, self.given = c.V, project.project, project.given[:-1]
 
     def __call__(self, token: Token) -> torch.Tensor:
         """Logits fp32 [1, V]."""
-        self.project(token.x, token.workers)
-        found = torch.from_numpy(self.project.y)[None].clone()  # [1, V], the caller's own
+        logits = np.empty((1, self.V), np.float32)  # the caller's own
+        self.project(token.x, *self.given, logits[0], token.workers)
+        found = torch.from_numpy(logits)
         return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
 
 

@@ -86,8 +86,11 @@ class NormProjection:
     def __init__(
         self, before: Norm, w: Weights, bias: np.ndarray, work: Workspace, name: str = "projected"
     ) -> None:
-        self.project, self.is_plain = work.choose(w.loops.project), w.loops is NUMBERS
-        self.h, self.y = work.scratch("normed", len(before.scale)), work.scratch(name, len(bias))
+        self.loops, self.project = w.loops, work.choose(w.loops.project)
+        self.h, self.y = (
+            work.scratch("normed", len(before.scale)),
+            work.scratch(name, len(bias)),
+        )
         self.given = (*before, *w.matrices, bias, self.h, *w.sums, self.y)
 
     def __call__(self, x: np.ndarray, workers: int) -> None:
@@ -110,7 +113,7 @@ class Output:
     def __init__(self, linear: Any, h: np.ndarray, D: int, after: Any, work: Workspace) -> None:
         w = weights_of([linear], [D], h.size, work)
         self.add: Callable[..., Any] = work.choose(w.loops.add)
-        self.is_plain = w.loops is NUMBERS and after is None
+        self.loops = w.loops if after is None else None
         self.given: tuple[Any, ...] = (w.matrices[0], biases(linear), h.reshape(-1), *w.sums)
         if after is not None:
             self.add = work.choose(w.loops.norm_add)
@@ -131,7 +134,7 @@ class Activation:
         F, D = len(between), len(before.scale)
         w = weights_of_gated(gate, up, F, D, work)
         bias = biases(up) if gate is None else biases(gate, up)
-        self.run, self.is_plain = work.choose(w.loops.activate), w.loops is NUMBERS
+        self.loops, self.run = w.loops, work.choose(w.loops.activate)
         h = work.scratch("normed", D)
         self.given = (*before, *w.matrices, bias, activation, h, *w.sums, between)
 

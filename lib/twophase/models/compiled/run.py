@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from operator import is_
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from twophase.kernels.compiled.addresses import addresses
-from twophase.kernels.compiled.layers import run_layers
+from twophase.kernels.compiled.layers import run_codes_layers, run_layers
+from twophase.kernels.compiled.loops import Loop
+from twophase.kernels.store import Store
 from twophase.models.cache import Cache
 from twophase.models.compiled.halves import MLP, Attention, Half
-from twophase.models.compiled.token import Stored, Token, Workspace
+from twophase.models.compiled.products import CODES, NUMBERS
+from twophase.models.compiled.token import Token, Workspace
 
 Arrays = tuple[np.ndarray, ...]
 Layer = Sequence[Half]  # its halves, or one that is all of it
@@ -22,35 +24,45 @@ class Numbers(NamedTuple):
     """What the loops of a layer take: arrays before and behind keys and values, and what is the
     same in all layers of its kind."""
 
+    run: Loop
     attention: Attention
     before: Arrays
     behind: Arrays
     options: tuple[Any, ...]  # eps, N, eps of heads, pairs of RoPE, factor of queries
     activation: int
-    scratch: Arrays
+    scratch: tuple[Any, ...]
 
 
 def numbers_of(layer: Layer) -> Numbers | None:
-    """Of a layer that is of the kind that runs have; None for others: codes, norms behind its
-    halves, two eps."""
+    """Of a layer that is of a kind that runs have; None for others: codes beside numbers, norms
+    behind its halves, two eps."""
     if len(layer) < 2:
         return None
     attention, mlp = layer
     if not isinstance(attention, Attention) or not isinstance(mlp, MLP):
         return None
-    products = attention.project, attention.output, mlp.activate, mlp.down
-    if not all(product.is_plain for product in products):
+    project, activate = attention.project.given, mlp.activate.given
+    o, down = attention.output.given, mlp.down.given
+    loops = {p.loops for p in (attention.project, attention.output, mlp.activate, mlp.down)}
+    if project[2] != activate[2] or len(loops) > 1:  # eps
         return None
-    scale, shift, eps, q, k, v, bias, h, qkv = attention.project.given
+    if loops == {NUMBERS}:
+        *qkv, bias, h, y = project[3:]
+        gate, up, mlp_bias, activation, _, between = activate[3:]
+        run, matrices = run_layers, (qkv, [o[0]], [gate, up], [down[0]])
+        sums: tuple[Any, ...] = ()
+    elif loops == {CODES}:
+        codes, bias, h, qkv_sums, y = project[3:]
+        gate, up, mlp_bias, activation, _, up_sums, between = activate[3:]
+        run, matrices = run_codes_layers, (codes, o[0], [*gate, *up], down[0])
+        sums = ((qkv_sums, o[3], up_sums, down[3]),)
+    else:
+        return None
     _, N, q_norm, k_norm, *turned = attention.given
-    mlp_scale, mlp_shift, mlp_eps, gate, up, mlp_bias, activation, _, between = mlp.activate.given
-    (o, o_bias, _), (down, down_bias, _) = attention.output.given, mlp.down.given
-    if eps != mlp_eps:
-        return None
     return Numbers(
-        attention, (scale, shift, q, k, v, bias, q_norm, k_norm),
-        (o, o_bias, mlp_scale, mlp_shift, gate, up, mlp_bias, down, down_bias),
-        (eps, N, *turned), activation, (h, qkv, attention.found, between),
+        run, attention, (*project[:2], *matrices[0], bias, q_norm, k_norm),
+        (*matrices[1], o[1], *activate[:2], *matrices[2], mlp_bias, *matrices[3], down[1]),
+        (project[2], N, *turned), activation, (h, y, attention.found, between, *sums),
     )  # fmt: skip
 
 
@@ -61,7 +73,15 @@ def kind_of(layer: Layer) -> tuple[Any, ...] | None:
         return None
     shapes = tuple((array.shape, array.dtype.str) for array in (*n.before, *n.behind))
     attention = n.attention
-    return attention.kind, attention.store[1:], attention.cap, shapes, n.options, n.activation
+    return (
+        n.run,
+        attention.kind,
+        attention.store[1:],
+        attention.cap,
+        shapes,
+        n.options,
+        n.activation,
+    )
 
 
 def in_runs(layers: Sequence[Layer], work: Workspace) -> list[Half]:
@@ -82,17 +102,15 @@ class Run:
     """Some layers that differ in their numbers only."""
 
     def __init__(self, layers: Sequence[Numbers], work: Workspace) -> None:
-        self.layers, self.run = layers, work.choose(run_layers)
-        self._places: WeakKeyDictionary[Cache, tuple[list[Stored], np.ndarray]] = (
-            WeakKeyDictionary()
-        )
+        self.layers, self.run = layers, work.choose(layers[0].run)
+        self._places: WeakKeyDictionary[Cache, tuple[list[Store], np.ndarray]] = WeakKeyDictionary()
 
     def __call__(self, token: Token) -> None:
         """Take the stream through all of them."""
-        stores = [token.store(layer.attention.store) for layer in self.layers]
+        held = list(token.cache.stores.values())
         known = self._places.get(token.cache)
-        if known is None or not all(map(is_, stores, known[0])):
-            known = self._places[token.cache] = stores, self._find_places(stores)
+        if known is None or known[0] != held:  # not these very stores
+            known = self._places[token.cache] = held, self._find_places(token)
         n, attention = self.layers[0], self.layers[0].attention
         keys, values, slot, *blocks = token.keys_values(attention.store)
         self.run(
@@ -101,10 +119,10 @@ class Run:
             token.workers,
         )  # fmt: skip
 
-    def _find_places(self, stores: Sequence[Stored]) -> np.ndarray:
-        """Where the arrays of all layers begin, int64 [layers, 19]."""
-        rows = [
-            addresses((*n.before, keys, values, *n.behind))
-            for n, (_, keys, values) in zip(self.layers, stores, strict=True)
-        ]
+    def _find_places(self, token: Token) -> np.ndarray:
+        """Where the arrays of all layers begin, int64 [layers, arrays]."""
+        rows = []
+        for n in self.layers:
+            _, keys, values = token.store(n.attention.store)
+            rows.append(addresses((*n.before, keys, values, *n.behind)))
         return np.array(rows, np.int64)

@@ -10,7 +10,7 @@ import torch
 
 from twophase.kernels.compiled.loops import STORED, Loop, as_numpy
 from twophase.kernels.compiled.pages import use_large_pages
-from twophase.kernels.compiled.tables import even_block_tokens, share_out, slot_table
+from twophase.kernels.compiled.tables import lone_work
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
 from twophase.kernels.span import Span
@@ -115,10 +115,9 @@ class Token:
         layers of one kind. `token_bytes`: of the keys of a token."""
         key = slots, window, token_bytes
         if key not in self._tables:
-            seen = min(self.span.end, slots, window or slots)
-            size = even_block_tokens(seen, token_bytes, self.workers)
-            table, starts = slot_table(np.array([self.span.end]), slots, window or 0, size)
-            self._tables[key] = table, *share_out(starts, self.workers)
+            self._tables[key] = lone_work(
+                self.position + 1, slots, window or 0, token_bytes, self.workers
+            )
         return self._tables[key]  # type: ignore[return-value]
 
     def keys_values(self, wanted: Shape) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 one."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import chain
 from threading import Lock
 from typing import Any, cast
@@ -127,25 +126,27 @@ class CompiledTransformer:
         commit: bool = True,
     ) -> torch.Tensor:
         """Logits [B, T, V] or, with `at`, [B, V], as the plain model has them."""
-        usual = isinstance(tokens, torch.Tensor) and tokens.ndim == 2 and tokens.shape[1] == 1
-        usual = usual and tokens.dtype in (torch.int64, torch.int32)
+        shape = tokens.shape if isinstance(tokens, torch.Tensor) else ()
+        usual = len(shape) == 2 and shape[1] == 1 and tokens.dtype in (torch.int64, torch.int32)
         if cache is None or not usual or positions is not None or tree is not None:
             return self.model(  # type: ignore[no-any-return]
                 tokens, cache, positions, n_new, at=at, tree=tree, commit=commit
             )
         if at is not None:
-            check_at(at, len(tokens), 1)
+            check_at(at, shape[0], 1)
             if isinstance(at, torch.Tensor) and not torch.isin(at, torch.tensor([0, -1])).all():
                 raise ValueError(f"`at` is 0 or -1 where each sequence has one token; got {at}.")
-        alone = len(tokens) == 1 and span_counts(n_new, 1, 1) == (1,)
-        with torch.no_grad():
-            if alone:
-                logits = self._careful_step(tokens, cache)
-            else:
-                self._work.checked(cache)
-                logits = batch_step(self._of_batches(), tokens, cache, n_new)
-            if commit:
-                cache.commit()
+        alone = shape[0] == 1 and span_counts(n_new, 1, 1) == (1,)
+        if torch.is_grad_enabled() and not (alone and not self.plain):  # loops keep no graph
+            with torch.no_grad():
+                return self(tokens, cache, n_new=n_new, at=at, commit=commit)
+        if alone:
+            logits = self._careful_step(tokens, cache)
+        else:
+            self._work.checked(cache)
+            logits = batch_step(self._of_batches(), tokens, cache, n_new)
+        if commit:
+            cache.commit()
         return logits[:, None] if at is None else logits  # [B, 1, V] or [B, V]
 
     def _of_batches(self) -> Transformer:
@@ -163,11 +164,13 @@ class CompiledTransformer:
     def _careful_step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
         """A step, one at a time, where a first one may compile. Numba makes a SystemError of a
         Ctrl-C that comes while it hands over a result."""
-        first = not self._ran
-        what = self.config, self.model.embed_tokens.weight.dtype, self.parallel
         try:
-            with self._lock, saying_so(*what) if first else nullcontext():
-                logits = self._step(tokens, cache)
+            with self._lock:
+                if self._ran:
+                    return self._step(tokens, cache)
+                dtype = self.model.embed_tokens.weight.dtype
+                with saying_so(self.config, dtype, self.parallel):
+                    logits = self._step(tokens, cache)
         except SystemError as error:
             raise error.__cause__ or error from None
         self._ran = True
