@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from twophase.kernels.compiled import quantized_tokens
+from twophase.kernels.compiled.bf16_pairs import has_pairs
 from twophase.kernels.compiled.codes import Packed, pack_for_loops
 from twophase.kernels.compiled.linear import ACTIVATIONS
 from twophase.kernels.compiled.quantized import (
@@ -52,6 +54,20 @@ def test_a_product_is_that_of_the_decoded_matrix(
     for B in (1, 6):  # tokens that leave a four unfinished
         x = torch.randn(B, inputs)
         close(quantized_product(packed, x), x.double() @ w.decode().double().T)
+
+
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+@pytest.mark.parametrize("pairs", [False, True])
+def test_tokens_in_bf16_lose_nothing_in_pairs_or_as_fp32(
+    monkeypatch: pytest.MonkeyPatch, how: IntegerFormat, pairs: bool
+) -> None:
+    if pairs and not has_pairs():
+        pytest.skip("this processor has no instruction for pairs of bf16")
+    monkeypatch.setattr(quantized_tokens, "has_pairs", lambda: pairs)
+    for (outputs, inputs), B in zip(SIZES, (1, 6, 8, 17), strict=True):
+        w, x = matrix(outputs, inputs, how), torch.randn(B, inputs).bfloat16()
+        found = quantized_product(pack_for_loops(w), x)
+        close(found, x.double() @ w.decode().double().T)
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)

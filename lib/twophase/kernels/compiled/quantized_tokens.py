@@ -1,8 +1,10 @@
-"""Products of quantized matrices with several tokens: a code is read and made a float once for four
-of them.
+"""Products of quantized matrices with several tokens: a code is read and made a float once for
+several of them.
 
 Where one token is bound by memory, sixteen are bound by arithmetic. So a tile stays in the caches
-while all tokens go through it, four at a time.
+while all tokens go through it. Tokens in fp32 go four at a time. Tokens in bf16 meet codes that are
+bf16, too, which loses nothing (a code has no more digits than that), and many processors multiply
+bf16 in pairs, twice as many in an instruction (`bf16_pairs`).
 """
 
 from typing import Any
@@ -12,26 +14,33 @@ import numpy as np
 import torch
 from numba.extending import overload
 
+from twophase.kernels.compiled.bf16_pairs import ROWS, add_pair_products, has_pairs
+from twophase.kernels.compiled.bf16_pairs import TOKENS as PAIR_TOKENS
 from twophase.kernels.compiled.codes import STEP, TILE, Packed
 from twophase.kernels.compiled.linear import share
-from twophase.kernels.compiled.loops import inner, loop
+from twophase.kernels.compiled.loops import STORED, inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.quantized import int4, int8, n_tiles
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 
-_f32 = np.float32
+_f32, _u32 = np.float32, np.uint32
 TOKENS = 4  # at a time
+CHUNK = 8  # steps of a group at most that become floats together, and stay in the first-level cache
 Array = np.ndarray
 
 
 def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
-    """x wᵀ on all threads: x fp32 [B, inputs], returns fp32 [B, outputs]. ValueError for another
-    x."""
-    if x.dtype != torch.float32 or x.ndim != 2 or x.shape[1] != w.inputs or x.device.type != "cpu":
+    """x wᵀ on all threads: x fp32 or bf16 [B, inputs], returns fp32 [B, outputs]. ValueError for
+    another x."""
+    fits = x.ndim == 2 and x.shape[1] == w.inputs and x.device.type == "cpu"
+    if x.dtype not in STORED or not fits:
         raise ValueError(
-            f"this matrix multiplies fp32 [B, {w.inputs}] in the CPU's memory; got {x.dtype}"
-            f" {list(x.shape)} on {x.device}."
+            f"this matrix multiplies fp32 or bf16 [B, {w.inputs}] in the CPU's memory; got"
+            f" {x.dtype} {list(x.shape)} on {x.device}."
         )
+    if x.dtype == torch.bfloat16 and has_pairs():
+        return _product_of_pairs(w, x)
+    x = x.float()
     padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % TOKENS))
     groups = w.arrays[1].shape[1]
     sums = padded.view(len(padded), groups, -1).sum(2).T.contiguous()  # [groups, B]
@@ -39,6 +48,22 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
     y = torch.empty(len(padded), w.outputs)
     n = workers_of_parallel_loops()
     multiply_tokens.on(n)(w.arrays, inputs.numpy(), sums.numpy(), y.numpy(), n)
+    return y[: len(x)]
+
+
+def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
+    """The same for bf16 on processors that multiply it in pairs."""
+    padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % PAIR_TOKENS))
+    B, steps = len(padded), w.inputs // STEP
+    size = steps // w.arrays[1].shape[1]  # of a group
+    chunk = max(n for n in range(1, CHUNK + 1) if size % n == 0)
+    fours = padded.view(torch.int16).view(B, steps, 2, 4)  # inputs i and i + 4 are a pair
+    pairs = fours.permute(1, 3, 0, 2).contiguous().view(torch.int32)  # [steps, 4, B, 1]
+    sums = padded.float().view(B, steps // chunk, -1).sum(2).T.contiguous()  # [chunks, B]
+    y = torch.empty(B, w.outputs)
+    n = workers_of_parallel_loops()
+    inputs = pairs.view(torch.uint32).view(-1, B).numpy()  # [inputs / 2, B]
+    multiply_pairs.on(n)(w.arrays, inputs, sums.numpy(), y.numpy(), n)
     return y[: len(x)]
 
 
@@ -56,6 +81,50 @@ def multiply_tokens(w: Any, x: Array, sums: Array, y: Array, parts: int) -> None
                 for t in range(TOKENS):
                     for r in range(rows):
                         y[b + t, tile * TILE + r] = out[t * TILE + r]
+
+
+@loop
+def multiply_pairs(w: Any, x: Array, sums: Array, y: Array, parts: int) -> None:
+    """y [B, outputs] of x [inputs / 2, B], two bf16 in each number, B a multiple of eight; `w` is
+    `Packed.arrays`, sums [chunks, B] of the inputs of each chunk, some of which are a group."""
+    for part in numba.prange(parts):
+        begin, end = share(part, parts, n_tiles(y.shape[1]))
+        chunks, B = sums.shape
+        pairs = np.empty((len(x) // chunks, TILE), np.uint32)
+        starts, factors = np.empty(TILE, _f32), np.empty(TILE, _f32)
+        out = np.empty((B, TILE), _f32)
+        for tile in range(begin, end):
+            out[:] = _f32(0)
+            for chunk in range(chunks):
+                read_chunk(w, tile, chunk, chunks, pairs, starts, factors)
+                for row in range(0, TILE, ROWS):
+                    for b in range(0, B, PAIR_TOKENS):
+                        add_pair_products(
+                            pairs, row, x, chunk * len(pairs), sums, chunk, b, starts, factors, out
+                        )
+            rows = min(TILE, y.shape[1] - tile * TILE)
+            for b in range(B):
+                for r in range(rows):
+                    y[b, tile * TILE + r] = out[b, r]
+
+
+@inner
+def read_chunk(
+    w: Any, tile: int, chunk: int, chunks: int, pairs: Array, starts: Array, factors: Array
+) -> None:
+    """The codes of some inputs of a tile as pairs of bf16 [n, 128], and by which numbers their sums
+    become those of weights: factor·(start·Σ x + Σ pairs·x)."""
+    codes, scales, zeros = w
+    steps, group = len(pairs) // 4, chunk * scales.shape[1] // chunks
+    offset, unit = offset_and_unit(codes)
+    for j in range(steps):
+        for k in range(4):
+            for r in range(TILE):
+                pairs[4 * j + k, r] = two_codes(codes, tile, chunk * steps + j, k, r)
+    for r in range(TILE):
+        zero = _f32(zeros[tile, group, r]) if len(zeros) else _f32(levels_of(codes) // 2)
+        starts[r] = -(offset + zero / unit)
+        factors[r] = unit * value_of(scales[tile, group, r])
 
 
 @inner
@@ -105,6 +174,17 @@ def four_floats(codes: Array, tile: int, j: int, half: int, r: int) -> tuple[Any
     raise NotImplementedError("four_floats is for compiled code.")
 
 
+def offset_and_unit(codes: Array) -> tuple[np.float32, np.float32]:
+    """A code c stands in a pair as offset + c / unit. Only compiled code calls it."""
+    raise NotImplementedError("offset_and_unit is for compiled code.")
+
+
+def two_codes(codes: Array, tile: int, j: int, k: int, r: int) -> np.uint32:
+    """The codes of inputs k and k + 4 of step j of a row, as two bf16. Only compiled code calls
+    it."""
+    raise NotImplementedError("two_codes is for compiled code.")
+
+
 @overload(levels_of, inline="always")
 def _levels_of(codes):  # type: ignore[no-untyped-def]
     return (lambda codes: 16) if codes.ndim == 3 else (lambda codes: 256)
@@ -123,3 +203,26 @@ def _of_4_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
 def _of_8_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
     w = codes[tile, j, half, r]
     return int8(w << 15), int8(w << 7), int8(w >> 1), int8(w >> 9)
+
+
+@overload(offset_and_unit, inline="always")
+def _offset_and_unit(codes):  # type: ignore[no-untyped-def]
+    if codes.ndim == 3:
+        return lambda codes: (_f32(1), _f32(16))
+    return lambda codes: (_f32(0), _f32(1))
+
+
+@overload(two_codes, inline="always")
+def _two_codes(codes, tile, j, k, r):  # type: ignore[no-untyped-def]
+    return _two_of_4_bits if codes.ndim == 3 else _two_of_8_bits
+
+
+def _two_of_4_bits(codes, tile, j, k, r):  # type: ignore[no-untyped-def]
+    both = _u32(_u32(codes[tile, j, r] >> _u32(4 * k)) << _u32(3))  # into the fractions of two ones
+    return _u32(both & _u32(0x00780078) | _u32(0x3F803F80))
+
+
+def _two_of_8_bits(codes, tile, j, k, r):  # type: ignore[no-untyped-def]
+    v, w = codes[tile, j, 0, r] >> _u32(8 * k), codes[tile, j, 1, r] >> _u32(8 * k)
+    first, second = _f32(_u32(v & _u32(255))), _f32(_u32(w & _u32(255)))
+    return _u32(_u32(first.view(_u32) >> _u32(16)) | second.view(_u32))

@@ -49,7 +49,7 @@ class CodesLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., inputs] → [..., outputs], in x's dtype."""
-        tokens = x.float().reshape(-1, x.shape[-1])  # [tokens, inputs]
+        tokens = x.reshape(-1, x.shape[-1])  # [tokens, inputs]
         y = quantized_product(self.packed, tokens).view(*x.shape[:-1], -1)  # [..., outputs]
         return (y if self.bias is None else y + self.bias).to(x.dtype)
 
