@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,12 @@ import typer
 from rich.console import Console
 
 from twophase.cli import card
+from twophase.cli import plan_options as options
 from twophase.cli.plan_picture import draw, words
 from twophase.cli.plan_table import markdown, show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
+from twophase.theory.deployment import Deployment
 from twophase.theory.hardware import Hardware, usual_compute
 from twophase.theory.plan import Plan, deployment, plan_deployment
 from twophase.theory.sharded_layouts import LAYOUTS
@@ -87,6 +88,12 @@ def plan(
         str | None,
         typer.Option(help="What joins them, such as infiniband. Default: the chip's usual link."),
     ] = None,
+    tp: options.Tensor = None,
+    dp: options.Data = None,
+    ep: options.Experts = None,
+    pp: options.Pipeline = None,
+    between: options.Between = None,
+    skew: options.Skew = 1.0,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -127,6 +134,10 @@ def plan(
     usable: Annotated[
         float, typer.Option(help="Fraction of a chip's memory that the engine may use.")
     ] = 0.9,
+    prefix_hits: options.PrefixHits = 0.0,
+    draft: options.Draft = None,
+    draft_length: options.DraftLength = None,
+    acceptance: options.Acceptance = None,
     price_per_hour: Annotated[
         float | None, typer.Option(help="Price of one chip for an hour.")
     ] = None,
@@ -153,12 +164,14 @@ def plan(
             raise ValueError("Give either --json or --markdown.")
         arch, weights, stored = architecture(model, config, weights)
         chip = card.chip(hardware)
+        grid = options.grid(tp, dp, ep, pp)
+        beside = options.draft(draft, draft_length, acceptance, architecture)
         workload = Workload(
             batch=batch,
             context=_context(context, prompt, output),
             n_prompt=prompt,
             n_output=output,
-            n_chips=1 if chips == AUTO else chips,
+            n_chips=grid.n_chips if grid and chips in (1, AUTO) else 1 if chips == AUTO else chips,
             weights=weights,
             kv=kv,
             compute=compute or usual_compute(chip, weights),
@@ -174,15 +187,21 @@ def plan(
             price_per_chip_hour=price_per_hour,
             layout=layout,
             link=link,
+            grid=grid,
+            between=between,
+            skew=skew,
+            found_share=prefix_hits,
+            draft_length=draft_length,
+            acceptance=acceptance,
         )
         if chips == AUTO:
-            workload = replace(workload, n_chips=_fewest(arch, chip, workload))
-        result = plan_deployment(arch, chip, workload)
+            workload = _on_fewest(deployment(arch, chip, workload, beside))
+        result = plan_deployment(arch, chip, workload, beside)
     except ValueError as error:
         typer.echo(f"twophase plan: {error}", err=True)
         raise typer.Exit(2) from None
     if picture is not None:
-        _draw(arch, chip, result, picture)
+        _draw(arch, chip, result, picture, beside)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
     elif as_markdown:
@@ -193,23 +212,25 @@ def plan(
     raise typer.Exit(0 if result.memory.fits else EXIT_DOES_NOT_FIT)
 
 
-def _draw(arch: Architecture, chip: Hardware, result: Plan, path: Path) -> None:
+def _draw(
+    arch: Architecture, chip: Hardware, result: Plan, path: Path, beside: Architecture | None
+) -> None:
     try:
-        draw(arch, chip, result, path)
+        draw(arch, chip, result, path, beside)
     except (OSError, ValueError) as error:
         typer.echo(f"twophase plan: cannot draw into {path}: {error}", err=True)
         raise typer.Exit(2) from None
 
 
-def _fewest(arch: Architecture, chip: Hardware, w: Workload) -> int:
-    """Chips that this needs. ValueError if no number is enough."""
-    needed = deployment(arch, chip, w).chips_needed(w.batch, w.context)
+def _on_fewest(d: Deployment) -> Workload:
+    """The workload on as many chips as this needs. ValueError if no number is enough."""
+    needed = d.chips_needed(d.w.batch, d.w.context)
     if needed is None:
         raise ValueError(
             "No number of chips is enough: what every chip keeps a copy of is too much for one."
             " Take another --layout or --split-cache, a smaller batch or narrower formats."
         )
-    return needed
+    return d.on(needed).w
 
 
 def _bytes(gigabytes: float) -> float:

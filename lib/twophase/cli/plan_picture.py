@@ -49,8 +49,10 @@ def words(plan: Plan) -> str:
     )
 
 
-def draw(arch: Architecture, chip: Hardware, plan: Plan, path: Path) -> None:
-    """Draw into a file. OSError or ValueError if it cannot be written or is no picture's name."""
+def draw(
+    arch: Architecture, chip: Hardware, plan: Plan, path: Path, draft: Architecture | None = None
+) -> None:
+    """Draw into a file; `draft`: the plan's, if it has one. OSError or ValueError if it cannot be written or is no picture's name."""
     from matplotlib import style
     from matplotlib.figure import Figure  # pyplot, and the house's plots with torch, take longer
 
@@ -62,7 +64,7 @@ def draw(arch: Architecture, chip: Hardware, plan: Plan, path: Path) -> None:
             fig = Figure(figsize=(11.4, 3.6), layout="constrained")
             axes = fig.subplots(1, 3)
             _memory(axes[0], plan)
-            found = over_batches(deployment(arch, chip, plan.workload), plan)
+            found = over_batches(deployment(arch, chip, plan.workload, draft), plan)
             _times(axes[1], plan, found)
             _rates(axes[2], plan, found)
         fig.savefig(path)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from twophase.cli.quantities import duration, gigabytes, tokens
 from twophase.theory.expected import Expected
 from twophase.theory.latency_throughput import chip_hours_per_million_tokens
 from twophase.theory.plan import Memory, Plan, Service, Step
@@ -26,8 +27,7 @@ def show(result: Plan, console: Console) -> None:
     w = result.workload
     chips = f"{w.n_chips:,} x {result.hardware}" if w.n_chips > 1 else result.hardware
     console.print(
-        f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], batch {w.batch:,}, context"
-        f" {w.context:,}" + (f", layout {w.layout}" if w.layout else "")
+        f"[bold]{escape(result.model)}[/bold] on [bold]{chips}[/bold], {escape(_asked(result))}"
     )
     sections = [_memory_rows(result, result.memory)]
     if result.step is not None:
@@ -58,7 +58,8 @@ def markdown(result: Plan, picture: tuple[str, str] | None = None) -> str:
     there is one: what it shows, and the file beside the report."""
     w = result.workload
     chips = f"{w.n_chips:,} x {result.hardware}" if w.n_chips > 1 else result.hardware
-    lines = [f"# {result.model} on {chips}", "", f"Batch {w.batch:,}, context {w.context:,}.", ""]
+    asked = _asked(result)
+    lines = [f"# {result.model} on {chips}", "", f"{asked[0].upper()}{asked[1:]}.", ""]
     if picture is not None:
         shows, file = picture
         lines += [f"![{shows}](<{file}>)", ""]
@@ -79,6 +80,16 @@ def markdown(result: Plan, picture: tuple[str, str] | None = None) -> str:
         items = [f"- {line}" for line in sentences]
         lines += [f"## {title}", "", *items, ""] if items else []
     return "\n".join(lines)
+
+
+def _asked(result: Plan) -> str:
+    """Batch, context, layout, draft and found prefixes in a line."""
+    w = result.workload
+    line = f"batch {w.batch:,}, context {w.context:,}"
+    shared = w.layout or (w.grid and str(w.grid))
+    line += f", layout {shared}" if shared else ""
+    line += f", draft {result.draft}" if result.draft else ""
+    return line + (f", {w.found:,} tokens of a prompt found" if w.found else "")
 
 
 def _markdown_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -107,6 +118,7 @@ def would_fit(change: Change) -> str:
         "batch": "batch {:,}",
         "context": "context {:,}",
         "n_chips": "{:,} chips",
+        "grid": "as {}",
         "weights": "weights in {}",
         "kv": "cache in {}",
         "split_cache": "--split-cache {}",
@@ -123,6 +135,7 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
     needed, why = "no number", "what every chip keeps a copy of is too much for one"
     if m.chips_needed is not None:
         needed, why = f"{m.chips_needed:,}", "at this batch and context"
+    drafted = [] if m.draft_bytes is None else [("Of them the draft's", gigabytes(m.draft_bytes))]
     return [
         (
             f"Weights{each}",
@@ -134,6 +147,7 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
             gigabytes(m.cache_bytes),
             f"{gigabytes(m.cache_bytes_per_sequence)} per sequence",
         ),
+        *((name, size, "weights and caches") for name, size in drafted),
         (f"Activations{each}", gigabytes(m.activation_bytes), ""),
         (f"Overhead{each}", gigabytes(m.overhead_bytes), ""),
         (
@@ -167,6 +181,10 @@ def _step_rows(p: Step) -> list[Row]:
             )
         ]
         both = "reads and computes at once, then sends", "reads, computes, sends"
+    drafted: list[Row] = []
+    if p.speedup is not None:
+        gain = f"{p.speedup:.2f} x the tokens a second of the model alone, at the floor"
+        drafted = [("Tokens of a step", f"{p.tokens_per_step:.3g}", gain)]
     return [
         (
             "Critical batch",
@@ -186,6 +204,7 @@ def _step_rows(p: Step) -> list[Row]:
         *sent,
         ("Step time, max", duration(p.step_time_s), both[0]),
         ("Step time, sum", duration(p.step_time_sum_s), both[1]),
+        *drafted,
     ]
 
 
@@ -265,25 +284,3 @@ def _rates_rows(p: Plan, s: Service, e: Expected) -> list[Wide]:
         expected = f"{e.expected_cost_per_million_tokens:.4g}"
         rows.append(("Cost per million tokens", cost, expected, "in the price's currency"))
     return rows
-
-
-def tokens(per_s: float | None) -> str:
-    """A throughput."""
-    if per_s is None:
-        return ""
-    return f"{per_s:,.1f} tokens/s" if per_s >= 10 else f"{per_s:.3g} tokens/s"
-
-
-def gigabytes(n_bytes: float) -> str:
-    """Bytes as GB (10^9), or MB where that reads better."""
-    return (
-        f"{n_bytes / 1e9:,.2f} GB" if n_bytes >= 1e8 or n_bytes == 0 else f"{n_bytes / 1e6:,.3g} MB"
-    )
-
-
-def duration(seconds: float) -> str:
-    """Seconds as s, ms or us."""
-    for size, unit in ((1, "s"), (1e-3, "ms")):
-        if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds / 1e-6:.4g} us"

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from twophase.cli import card
 from twophase.cli.plan import architecture
-from twophase.cli.plan_table import duration
+from twophase.cli.quantities import duration
 from twophase.theory.expected import fitted
 from twophase.theory.hardware import Hardware
 from twophase.theory.sizing import USED, Choice, Demand, choices

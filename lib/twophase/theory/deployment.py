@@ -5,7 +5,7 @@ that decide whether something fits are exact fractions.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from twophase.theory._ops import exact
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, bytes_per_value
 from twophase.theory.layout import chip_part
+from twophase.theory.sharded_pass import prompt_flops
 from twophase.theory.two_phases import forward_flops
 from twophase.theory.weight_format import stored_bytes
 from twophase.theory.workload import LARGEST, Workload
@@ -25,7 +26,7 @@ MOST_CHIPS = 10**6
 @dataclass(frozen=True)
 class Times:
     """Seconds of a step if only reading took time, if only computing did, and of both together;
-    what is sent after them is in the latter two."""
+    what is sent after them is in the latter two. Times of steps one after the other add up."""
 
     memory_s: float
     compute_s: float
@@ -36,6 +37,12 @@ class Times:
     def both(self) -> tuple[float, float]:
         """With perfect overlap, and with none."""
         return self.overlapped_s, self.sum_s
+
+    def __add__(self, other: "Times") -> "Times":
+        return Times(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, factor: float) -> "Times":
+        return Times(*(factor * seconds for seconds in astuple(self)))
 
 
 def largest(good: Callable[[int], bool], most: int = LARGEST) -> int:
@@ -147,34 +154,39 @@ class Deployment:
         """The same for another workload."""
         return replace(self, w=w)
 
-    def step_weight_bytes(self, n_tokens: int) -> float:
-        """Weights that a step of so many tokens reads: one per sequence in decoding, the whole
-        prompt in prefill."""
-        return float(self._in_formats(self.part.step_breakdown(n_tokens)))
+    def step_weight_bytes(self, B: int, T: int = 1) -> float:
+        """Weights that a step of B sequences reads, T tokens of each: one in decoding, the drafted
+        ones and one more where they are checked, the whole prompt in prefill."""
+        return float(self._in_formats(self.part.step_breakdown(B * T)))
 
-    def step_bytes(self, B: int, S: int) -> float:
-        """Weights and caches that a decode step of B sequences reads."""
-        read = self.step_weight_bytes(B)
+    def step_bytes(self, B: int, S: int, T: int = 1) -> float:
+        """Weights and caches that a decode step of B sequences reads, T tokens of each."""
+        read = self.step_weight_bytes(B, T)
         return float(latency_throughput.step_bytes(read, B, float(self.cache_bytes(S))))
 
-    def step_flops(self, B: int, S: Number) -> float:
-        """FLOPs of a decode step of B sequences, S keys each."""
-        return float(self.part.decode_step_flops(B, S))
+    def step_flops(self, B: int, S: Number, T: int = 1) -> float:
+        """FLOPs of a decode step of B sequences, T tokens of each, S keys for each."""
+        return T * float(self.part.decode_step_flops(B, S))
 
-    def prefill_flops(self, T: int) -> float:
-        """FLOPs of one prompt of T tokens; the head runs at its last position only."""
-        return float(self.part.prefill_flops(1, T, head_at_last_only=True))
+    def step_sent_bytes(self, B: int, S: int, T: int = 1) -> float | None:
+        """Bytes that a chip sends in it; None where messages are not counted."""
+        return None
 
-    def step(self, B: int, S: Number) -> Times:
+    def prefill_flops(self, T: int, found: int = 0) -> float:
+        """FLOPs of one prompt of T tokens, the first `found` of which are in the cache; the head
+        runs at its last position only."""
+        return float(prompt_flops(self.part, 1, T, found))
+
+    def step(self, B: int, S: Number, T: int = 1) -> Times:
         """Times of that step."""
         cache = float(self.cache_bytes(S))
-        return self._times(self.step_weight_bytes(B), B, cache, self.step_flops(B, S))
+        return self._times(self.step_weight_bytes(B, T), B, cache, self.step_flops(B, S, T))
 
-    def mean_step(self, B: int) -> Times:
+    def mean_step(self, B: int, T: int = 1) -> Times:
         """Times of a decode step in the steady state: caches and FLOPs as over a request's steps on
         average."""
-        read = self.step_weight_bytes(B)
-        return self._times(read, B, self.mean_cache_bytes, B * self.mean_token_flops)
+        read = self.step_weight_bytes(B, T)
+        return self._times(read, B, self.mean_cache_bytes, B * T * self.mean_token_flops)
 
     @cached_property
     def mean_cache_bytes(self) -> float:
@@ -199,23 +211,39 @@ class Deployment:
             total += level * of(prompt + rising + Fraction(level + 1, 2))
         return total / steps
 
-    def prefill(self, T: int) -> Times:
-        """Times of one prompt of T tokens, alone."""
-        return self._times(self.step_weight_bytes(T), 0, 0.0, self.prefill_flops(T))
+    def prefill(self, T: int, found: int = 0) -> Times:
+        """Times of one prompt of T tokens, alone, the first `found` of which are in the cache."""
+        read = self.step_weight_bytes(T - found), int(found > 0), float(self.cache_bytes(found))
+        return self._times(*read, self.prefill_flops(T, found))
 
-    def prompt(self, T: int) -> Times:
+    def prompt(self, T: int, found: int = 0) -> Times:
         """Times that a prompt takes of the machine's: here those of one alone."""
-        return self.prefill(T)
+        return self.prefill(T, found)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a step gives each sequence: one, without a draft."""
+        return 1.0
+
+    @property
+    def token_weight_bytes(self) -> float:
+        """Weights that one token reads."""
+        return self.step_weight_bytes(1)
+
+    @property
+    def layers_per_token(self) -> float:
+        """Layers that run for a token, one after the other."""
+        return float(self.arch.L)
 
     @property
     def sequences_at_once(self) -> int:
         """In multiples of how many sequences no chip waits: all chips work on every one."""
         return 1
 
-    def weights_alone(self, B: int) -> Times:
-        """Times of a step of B tokens without any attention to caches."""
-        flops = float(forward_flops(B, self.part.n_matmul_params()))
-        return self._times(self.step_weight_bytes(B), 0, 0.0, flops)
+    def weights_alone(self, B: int, T: int = 1) -> Times:
+        """Times of a step of B sequences, T tokens of each, without any attention to caches."""
+        flops = float(forward_flops(B * T, self.part.n_matmul_params()))
+        return self._times(self.step_weight_bytes(B, T), 0, 0.0, flops)
 
     def _times(self, weight_bytes: float, B: int, cache: float, flops: float) -> Times:
         peak, bandwidth = self.chip.peak_flops_per_s(self.w.compute), self.chip.hbm_bytes_per_s

@@ -116,7 +116,8 @@ def aside_of(d: Deployment, limits: Limits | None = None) -> float:
     w, own = d.w, fitted()
     usual = limits or limits_of(d)
     runtime = own.runtime_bytes + (own.messages_bytes if w.n_chips > 1 else 0.0)
-    held = step_activation_bytes(d.arch, w.n_chips, usual.chunk)
+    cut = w.n_chips if w.grid is None else w.grid.tp
+    held = step_activation_bytes(d.arch, cut, usual.chunk)
     return float(set_aside_bytes(held, usual.sequences, d.arch.V, own.logit_bytes, runtime))
 
 
@@ -143,7 +144,8 @@ def cache_room(d: Deployment, limits: Limits | None = None) -> CacheRoom:
     most = max(0.0, float(all_but_weights - w.exact("activation_bytes")))
     aside = 0.0 if said else aside_of(d, limits)
     left = max(0.0, most - aside)
-    each = float(d.cache_bytes(w.context)) / d.sequences_at_once  # of one sequence, on each chip
+    n = d.sequences_at_once
+    each = float(d.held_cache_bytes(n, w.context)) / n  # of one sequence, on each chip
     if said:
         aside = float(d.usable_bytes - d.weight_bytes) - most
     return CacheRoom(

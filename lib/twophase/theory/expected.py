@@ -16,7 +16,7 @@ from typing import Any
 from twophase.theory import catalog, collectives, latency_throughput
 from twophase.theory._domain import Number, formula
 from twophase.theory.arithmetic_intensity import time_overlapped_s
-from twophase.theory.deployment import Deployment
+from twophase.theory.deployment import Deployment, Times
 
 CHIPS_A_MACHINE = 8  # joined by the fastest links, where the catalog does not say
 FITTED = Path(__file__).with_name("expected.json")
@@ -50,8 +50,10 @@ class Overheads:
 
 
 def in_several_machines(d: Deployment) -> bool:
-    """Whether these are more chips than the fastest links join."""
-    return d.w.n_chips > (catalog.usual_chips(d.chip) or CHIPS_A_MACHINE)
+    """Whether more chips share a layer than the fastest links join."""
+    grid = d.w.grid
+    n = d.w.n_chips if grid is None else max(grid.tp, grid.ep)
+    return n > (catalog.usual_chips(d.chip) or CHIPS_A_MACHINE)
 
 
 def kind(d: Deployment) -> str:
@@ -187,15 +189,20 @@ def _range(expected: float, ratios: tuple[float, float], floor: float) -> tuple[
 def step_tpot_s(d: Deployment, o: Overheads) -> float:
     """`expected_tpot_s` of a deployment. Latents are read whole on every chip of a machine: tensor
     parallel attention has a copy on each. Prompts of the others come between where there is a step
-    after the first."""
-    B, n_output = d.w.batch, d.w.n_output
-    step = d.mean_step(B).overlapped_s
+    after the first. What a layer costs in the runs has messages in it: those of a layout count
+    where they take longer."""
+    B, n_output, L = d.w.batch, d.w.n_output, d.layers_per_token
+    times = d.mean_step(B)
+    step = times.overlapped_s - times.send_s
     if d.arch.mla is not None and d.w.split_cache == "evenly":
         copies = min(d.w.n_chips, CHIPS_A_MACHINE) - 1
         step += copies * B * d.mean_cache_bytes / d.chip.hbm_bytes_per_s
     share = prompt_at_peak_s(d) if (n_output or 1) > 1 else 0.0
+    if share:
+        step += B / (n_output or 1) * prompt_beyond_s(d)
     own = o.of_layer_s(d) + o.layer_s_per_sequence * ceil(B / d.sequences_at_once)  # of one chip
-    return float(expected_tpot_s(step, share, B, n_output or 1, d.arch.L, own, 0.0, o.of_prompt(d)))
+    own = max(own, times.send_s / L)
+    return float(expected_tpot_s(step, share, B, n_output or 1, L, own, 0.0, o.of_prompt(d)))
 
 
 def first_token_s(d: Deployment, o: Overheads) -> float:
@@ -204,22 +211,44 @@ def first_token_s(d: Deployment, o: Overheads) -> float:
     B, each = d.w.batch, prompt_at_peak_s(d)
     factor, per_sequence, layer_s = o.first_token[kind(d)]
     alone = expected_ttft_s(prompt_at_peak_s(d, alone=True), 1, d.arch.L, factor, 0, layer_s)
-    starting = 0.0 if d.w.n_output is None else o.of_prompt(d) * B / d.w.n_output * each
-    return max(float(alone) + per_sequence * B * each, starting, floor_ttft_s(d))
+    starting = 0.0
+    if d.w.n_output is not None:
+        starting = B / d.w.n_output * (o.of_prompt(d) * each + prompt_beyond_s(d))
+    waited = prompt_beyond_s(d, alone=True) + per_sequence * B * each
+    return max(float(alone) + waited, starting, floor_ttft_s(d))
 
 
 def prompt_at_peak_s(d: Deployment, *, alone: bool = False) -> float:
     """A prompt's FLOPs at the peak rate, and what its chips send at the rate of their links, one
-    after the other: weights are read anyway, for the sequences that decode meanwhile. Its part of
-    the machine's time; `alone`: its own, which is longer where chips work on different prompts."""
-    w = d.w
-    times = d.prefill(w.prompt) if alone else d.prompt(w.prompt)
-    sent = times.send_s
-    n, rate = w.n_chips, (d.chip.link_bytes_per_s or 0) / 2  # of both directions
-    if w.layout is None and n > 1 and rate:
-        summed = w.prompt * d.arch.D * 2  # two sums a layer, bf16
-        sent = 2 * d.arch.L * float(collectives.all_reduce_s(summed, n, rate))
-    return times.compute_s + sent
+    after the other, as far as tensor parallel chips of a machine would: weights are read anyway,
+    for the sequences that decode meanwhile. Its part of the machine's time; `alone`: its own, which
+    is longer where chips work on different prompts."""
+    times = _prompt(d, alone)
+    sums = _sums_s(d)
+    return times.compute_s + (sums if not _shared(d) else min(sums, times.send_s))
+
+
+def prompt_beyond_s(d: Deployment, *, alone: bool = False) -> float:
+    """What a prompt's messages take beyond that in a layout: between machines, say."""
+    return max(_prompt(d, alone).send_s - _sums_s(d), 0.0) if _shared(d) else 0.0
+
+
+def _prompt(d: Deployment, alone: bool) -> Times:
+    return (d.prefill if alone else d.prompt)(d.w.prompt, d.w.found)
+
+
+def _shared(d: Deployment) -> bool:
+    """Whether its messages are counted one by one."""
+    return d.w.layout is not None or d.w.grid is not None
+
+
+def _sums_s(d: Deployment) -> float:
+    """A prompt's sums over all chips at the rate of their links: two a layer, in bf16."""
+    n, rate = d.w.n_chips, (d.chip.link_bytes_per_s or 0) / 2  # of both directions
+    if n == 1 or not rate:
+        return 0.0
+    summed = (d.w.prompt - d.w.found) * d.arch.D * 2
+    return 2 * d.arch.L * float(collectives.all_reduce_s(summed, n, rate))
 
 
 def floor_step_s(d: Deployment) -> float:
@@ -229,13 +258,14 @@ def floor_step_s(d: Deployment) -> float:
     if d.arch.moe is None:
         return max(times.memory_s, times.compute_s)
     unread = d.step_weight_bytes(d.w.batch) - d.step_weight_bytes(1)
+    unread /= d.tokens_per_step
     return max(times.memory_s - unread / d.chip.hbm_bytes_per_s, times.compute_s)
 
 
 def floor_ttft_s(d: Deployment) -> float:
     """The least time of a prompt: its FLOPs at the peak rate, or the weights of one token read."""
-    flops = d.prefill_flops(d.w.prompt)
-    moved = d.step_weight_bytes(1)
+    flops = d.prefill_flops(d.w.prompt, d.w.found)
+    moved = d.token_weight_bytes
     peak, bandwidth = d.chip.peak_flops_per_s(d.w.compute), d.chip.hbm_bytes_per_s
     return float(time_overlapped_s(flops, moved, peak, bandwidth))
 
@@ -244,6 +274,6 @@ def floor_request_s(d: Deployment, n_output: int) -> float:
     """Of the machine's time, the least that a request takes with `w.batch` in flight: its FLOPs at
     the peak rate, prompt and steps; or its part of what its steps read, whichever takes longer."""
     steps = n_output - 1
-    flops = d.prefill_flops(d.w.prompt) + steps * d.mean_token_flops
+    flops = d.prefill_flops(d.w.prompt, d.w.found) + steps * d.mean_token_flops
     computing = latency_throughput.compute_time_s(flops, d.chip.peak_flops_per_s(d.w.compute))
     return float(max(computing, steps * floor_step_s(d) / d.w.batch))

@@ -5,7 +5,7 @@ n_tokens is B T: every token of a pass takes part. All of a chip's part divides 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from twophase.theory import collectives
@@ -19,7 +19,7 @@ class Collective:
 
     array_bytes: bytes of the whole array that is gathered, or of what one chip brings to a sum; in
     an "all_to_all" of what one chip holds, in a "send" of the message. sides: the chips of the
-    group along each axis of the mesh that it uses.
+    group along each axis of the mesh that it uses. between: it goes from machine to machine.
     """
 
     kind: str
@@ -27,6 +27,7 @@ class Collective:
     sides: tuple[int, ...]
     what: str
     times: int = 1
+    between: bool = False
 
     @property
     def n_chips(self) -> int:
@@ -57,9 +58,10 @@ def sent_bytes(messages: Sequence[Collective]) -> Number:
     return sum(m.sent_bytes for m in messages)
 
 
-def time_s(messages: Sequence[Collective], link: Link) -> float:
-    """Seconds of all of them, one after the other."""
-    return sum(m.time_s(link) for m in messages)
+def time_s(messages: Sequence[Collective], link: Link, between: Link | None = None) -> float:
+    """Seconds of all of them, one after the other; those from machine to machine over `between`,
+    if that is given."""
+    return sum(m.time_s(between if m.between and between else link) for m in messages)
 
 
 def tensor_part(
@@ -208,6 +210,4 @@ def resting_stream_part(
 
 def repeated(messages: Messages, times: int) -> Messages:
     """The same in each of so many layers."""
-    return tuple(
-        Collective(m.kind, m.array_bytes, m.sides, m.what, times * m.times) for m in messages
-    )
+    return tuple(replace(m, times=times * m.times) for m in messages)

@@ -1,7 +1,7 @@
 """Size a deployment: what memory holds, what a decode step takes, what that gives and costs, what
 binds."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +9,7 @@ from twophase.theory import catalog, latency_throughput
 from twophase.theory.architecture import Architecture
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
+from twophase.theory.drafted import DraftedDeployment, draft_workload
 from twophase.theory.engine_memory import cache_room
 from twophase.theory.expected import Expected, expect
 from twophase.theory.hardware import Hardware
@@ -16,6 +17,8 @@ from twophase.theory.plan_notes import assumptions, warnings
 from twophase.theory.remedies import Change, remedies
 from twophase.theory.sharded_deployment import ShardedDeployment
 from twophase.theory.workload import Workload
+
+BETWEEN = "InfiniBand NDR"  # machines, if nothing else is said
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,15 @@ class Memory:
     cache_tokens_ceiling: int
     expected_cache_tokens: int
     expected_max_batch: int
+    draft_bytes: float | None = None  # of weights and caches, the draft's
 
 
 @dataclass(frozen=True)
 class Step:
-    """One decode step at the full context, on the fullest chip. `step_time_s` takes perfect
-    overlap of reading and computing, `step_time_sum_s` none; in a layout what is sent comes after
-    them in both."""
+    """One decode step at the full context, on the fullest chip; with a draft a round, which gives
+    `tokens_per_step` tokens a sequence and in the steady state `speedup` times the tokens a second
+    of the model alone. `step_time_s` takes perfect overlap of reading and computing,
+    `step_time_sum_s` none; in a layout what is sent comes after them in both."""
 
     critical_batch: int | None
     critical_batch_weights: int | None
@@ -59,6 +64,8 @@ class Step:
     step_time_sum_s: float
     step_sent_bytes: float | None = None
     step_send_s: float | None = None
+    tokens_per_step: float = 1.0
+    speedup: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,10 +106,11 @@ class Plan:
     would_fit: tuple[Change, ...]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    draft: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with a schema number; the four parts side by side."""
-        found = {"schema": 4} | asdict(self)
+        found = {"schema": 5} | asdict(self)
         parts: dict[str, Any] = {"memory": Memory, "step": Step}
         parts |= {"service": Service, "expected": Expected}
         for part, kind in parts.items():
@@ -110,11 +118,14 @@ class Plan:
         return found
 
 
-def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> Plan:
-    """The plan for this model on `workload.n_chips` of these chips. ValueError if the chip lacks
-    the compute format, or the layout cannot cut the model so."""
+def plan_deployment(
+    arch: Architecture, chip: Hardware, workload: Workload, draft: Architecture | None = None
+) -> Plan:
+    """The plan for this model, with a `draft` if there is one, on `workload.n_chips` of these
+    chips. ValueError if the chip lacks the compute format, or the layout cannot cut the model
+    so."""
     chip.peak_flops_per_s(workload.compute)
-    d = deployment(arch, chip, workload)
+    d = deployment(arch, chip, workload, draft)
     memory = _memory(d)
     step = _step(d) if memory.fits else None
     return Plan(
@@ -131,15 +142,29 @@ def plan_deployment(arch: Architecture, chip: Hardware, workload: Workload) -> P
         would_fit=remedies(d),
         assumptions=assumptions(d, runs=memory.fits),
         warnings=warnings(d),
+        draft=None if draft is None else draft.name,
     )
 
 
-def deployment(arch: Architecture, chip: Hardware, w: Workload) -> Deployment:
-    """The model on its chips, in the workload's layout if it has one."""
-    if w.layout is None:
+def deployment(
+    arch: Architecture, chip: Hardware, w: Workload, draft: Architecture | None = None
+) -> Deployment:
+    """The model on its chips, in the workload's layout or on its grid if it has one, beside its
+    draft if it has one."""
+    if (draft is None) != (w.draft_length is None):
+        raise ValueError("A draft is a model with a length and an acceptance: give all of them.")
+    if draft is not None:
+        target = deployment(arch, chip, replace(w, draft_length=None, acceptance=None))
+        beside = deployment(draft, chip, draft_workload(target.w))
+        return DraftedDeployment(arch, chip, w, target=target, draft=beside)
+    if w.layout is None and w.grid is None:
         return Deployment(arch, chip, w)
     link = catalog.link(w.link) if w.link is not None else catalog.usual_link(chip)
-    return ShardedDeployment(arch, chip, w, link)
+    if w.grid is None:
+        return ShardedDeployment(arch, chip, w, link=link)
+    machine = catalog.usual_chips(chip) if w.link is None else link.usual_chips
+    between = catalog.link(w.between or BETWEEN) if machine is not None else None
+    return ShardedDeployment(arch, chip, w, link=link, between=between, machine=machine)
 
 
 def _memory(d: Deployment) -> Memory:
@@ -164,15 +189,20 @@ def _memory(d: Deployment) -> Memory:
         cache_tokens_ceiling=room.tokens_ceiling,
         expected_cache_tokens=room.expected_tokens,
         expected_max_batch=room.expected_sequences,
+        draft_bytes=_draft_bytes(d),
     )
+
+
+def _draft_bytes(d: Deployment) -> float | None:
+    if not isinstance(d, DraftedDeployment):
+        return None
+    return _plain(d.draft.weight_bytes + d.draft.held_cache_bytes(d.w.batch, d.w.context))
 
 
 def _step(d: Deployment) -> Step:
     w = d.w
     times = d.step(w.batch, w.context)
-    sent = None
-    if isinstance(d, ShardedDeployment):
-        sent = d.load(w.batch, w.context).sent_bytes
+    sent = d.step_sent_bytes(w.batch, w.context)
     return Step(
         critical_batch=d.critical_batch(lambda B: d.step(B, w.context)),
         critical_batch_weights=d.critical_batch(d.weights_alone),
@@ -188,11 +218,13 @@ def _step(d: Deployment) -> Step:
         step_time_sum_s=times.sum_s,
         step_sent_bytes=sent,
         step_send_s=None if sent is None else times.send_s,
+        tokens_per_step=d.tokens_per_step,
+        speedup=d.speedup() if isinstance(d, DraftedDeployment) else None,
     )
 
 
 def _service(d: Deployment) -> Service:
-    w, prefill = d.w, d.prefill(d.w.prompt)
+    w, prefill = d.w, d.prefill(d.w.prompt, d.w.found)
     step = d.mean_step(w.batch)
     ceiling = latency_throughput.throughput_ceiling_tokens_per_s(
         d.mean_cache_bytes,
@@ -207,7 +239,7 @@ def _service(d: Deployment) -> Service:
     )
     if w.n_output is None:
         return decoding
-    charged = d.prompt(w.prompt)
+    charged = d.prompt(w.prompt, w.found)
     request_s, request_sum_s = (
         latency_throughput.machine_time_per_request_s(p, s, w.batch, w.n_output)
         for p, s in zip(charged.both(), step.both(), strict=True)
@@ -242,7 +274,7 @@ def _least_machine_time_s(d: Deployment, n_output: int) -> float:
     """What no engine can undercut on these chips: a request's FLOPs at the peak rate, or its cache
     read for each further token, whichever takes longer; weights and everything else for free."""
     steps = n_output - 1
-    flops = d.prefill_flops(d.w.prompt) + steps * d.mean_token_flops
+    flops = d.prefill_flops(d.w.prompt, d.w.found) + steps * d.mean_token_flops
     moved = steps * d.mean_cache_bytes
     peak, bandwidth = d.chip.peak_flops_per_s(d.w.compute), d.chip.hbm_bytes_per_s
     return float(time_overlapped_s(flops, moved, peak, bandwidth))

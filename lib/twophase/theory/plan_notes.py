@@ -1,8 +1,9 @@
 """What a plan takes for granted, and what a person should look at twice, in sentences."""
 
-from twophase.theory import catalog, engine_memory
+from twophase.theory import catalog, engine_memory, grid_notes
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
+from twophase.theory.drafted import DraftedDeployment
 from twophase.theory.expected import fitted, in_several_machines, kind, overheads
 from twophase.theory.layout import uneven_cuts
 from twophase.theory.quantization import BLOCK_FORMATS
@@ -38,7 +39,7 @@ def assumptions(d: Deployment, *, runs: bool = True) -> tuple[str, ...]:
     usable = f"an engine uses {w.usable_fraction:g} of a chip's memory (--usable)"
     if not runs:
         about = (_formats(w), usable, f"memory is for {positions}")
-        return (*about, *(_layout(d) or _chips(arch, w, "sizes are")), *_reserve(d))
+        return (*about, *(_layout(d) or _chips(arch, w, "sizes are")), *_drafts(d), *_reserve(d))
     return (
         f"{_formats(w)}; products in {w.compute}",
         usable,
@@ -48,6 +49,8 @@ def assumptions(d: Deployment, *, runs: bool = True) -> tuple[str, ...]:
         f" prompt of {w.prompt:,} tokens on an idle machine",
         *_experts(arch),
         *(_layout(d) or _chips(arch, w, "communication not counted; sizes and times are")),
+        *_drafts(d),
+        *_found(w),
         *_requests(w),
         *_expected(d),
         *(["MLA decodes in its absorbed form, from the latents"] if arch.mla else []),
@@ -93,11 +96,18 @@ def _chips(arch: Architecture, w: Workload, fullest: str) -> list[str]:
     ]
 
 
+def _model(d: Deployment) -> Deployment:
+    """Without the draft."""
+    return d.target if isinstance(d, DraftedDeployment) else d
+
+
 def _layout(d: Deployment) -> list[str]:
     """How the chips share the model, and what carries their messages."""
-    w = d.w
+    d, w = _model(d), d.w
     if not isinstance(d, ShardedDeployment):
         return []
+    if w.grid is not None:
+        return grid_notes.assumed(d, w.grid)
     sides = d.link.mesh(w.n_chips)
     mesh = "" if len(sides) == 1 else f", {' x '.join(map(str, sides))}"
     return [
@@ -106,6 +116,29 @@ def _layout(d: Deployment) -> list[str]:
         f"messages over {d.link.name}{mesh}: {d.link.sent_bytes_per_s / 1e9:g} GB/s and"
         f" {d.link.hop_s * 1e6:g} us a hop, one after the other and after the work; a library's"
         " own time for a call is not counted",
+    ]
+
+
+def _drafts(d: Deployment) -> list[str]:
+    """What a round is."""
+    if not isinstance(d, DraftedDeployment):
+        return []
+    return [
+        f"{d.draft.arch.name} drafts {d.n_drafted} tokens a round on the same chips, in the same"
+        f" formats, as many steps of it; each is kept with chance {d.w.acceptance:g}, given those"
+        f" before it (--acceptance): {d.tokens_per_step:.3g} tokens a round, in which the model"
+        " checks all in one pass; a step here is a round",
+    ]
+
+
+def _found(w: Workload) -> list[str]:
+    """What prefixes that are found save."""
+    if not w.found:
+        return []
+    return [
+        f"{w.found:,} of a prompt's {w.prompt:,} tokens are found in the cache: computed for"
+        " nobody, read by all others' attention; memory counts every sequence's cache whole, as if"
+        " none were shared"
     ]
 
 
@@ -173,9 +206,26 @@ def warnings(d: Deployment) -> tuple[str, ...]:
         lines.append(f"only {float(free):.1%} of the usable memory is left")
     lines += _waiting(d)
     lines += beyond(d)
+    if isinstance(d, DraftedDeployment):
+        lines += _of_draft(d)
+        d = d.target
     if isinstance(d, ShardedDeployment):
         return (*lines, *_of_layout(d))
     return (*lines, *uneven_cuts(d.arch, w.n_chips, w.split_cache))
+
+
+def _of_draft(d: DraftedDeployment) -> list[str]:
+    lines: list[str] = []
+    arch, draft = d.arch, d.draft.arch
+    if arch.V != draft.V:
+        lines.append(
+            f"{draft.name} knows {draft.V:,} tokens, {arch.name} {arch.V:,}: a draft must speak of"
+            " the same"
+        )
+    gain = d.speedup()
+    if gain <= 1:
+        lines.append(f"drafting makes tokens slower: {gain:.2f} times the rate of the model alone")
+    return lines
 
 
 def beyond(d: Deployment) -> list[str]:
@@ -191,6 +241,10 @@ def _beyond_the_runs(d: Deployment) -> list[str]:
     if d.w.batch > d.max_batch(d.w.context) or d.chip.overheads is not None:
         return []
     other = [f"chips like the {d.chip.name}"] if d.chip.name not in MEASURED_CHIPS else []
+    if isinstance(d, DraftedDeployment):
+        other.append("a draft")
+    if d.w.grid is not None and d.w.grid.pp > 1:
+        other.append("a pipeline of stages")
     if d.w.layout not in (None, "tensor") and d.w.n_chips > 1:
         other.append(f"the layout {d.w.layout}")
     if d.w.compute not in MEASURED_FORMATS:
@@ -207,12 +261,10 @@ def _beyond_the_runs(d: Deployment) -> list[str]:
 
 def _of_layout(d: ShardedDeployment) -> list[str]:
     """What a layout makes of this model, this batch and this link."""
-    w, lines = d.w, []
-    if w.n_chips > 1 and w.batch <= d.max_batch(w.context):
-        lines.append(
-            "what is expected has messages twice: as this layout's, and in what a layer costs in"
-            " the runs; without --layout once"
-        )
+    w = d.w
+    if w.grid is not None:
+        return grid_notes.minded(d, w.grid)
+    lines = []
     if w.layout == "tensor":
         for line in uneven_cuts(d.arch, w.n_chips, "heads"):
             lines.append(line.split("; --split-cache")[0])

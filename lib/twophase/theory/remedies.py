@@ -5,12 +5,13 @@ from dataclasses import replace
 from itertools import product
 
 from twophase.theory.deployment import Deployment
+from twophase.theory.grid import Grid
 from twophase.theory.weight_format import stored_bytes_per_value as stored
 
 # the mildest first
 NARROWER = {"weights": ("int8", "int4"), "kv": ("fp8",)}
 
-Change = dict[str, int | str]  # fields of the workload, and what they would have to be
+Change = dict[str, int | str | Grid]  # fields of the workload, and what they would have to be
 
 
 def remedies(d: Deployment) -> tuple[Change, ...]:
@@ -40,9 +41,10 @@ def _chips(d: Deployment) -> Iterator[Change]:
         needed = found.chips_needed(d.w.batch, d.w.context)
         if needed is not None and (fewest is None or needed < fewest):
             fewest = needed
-            yield {"n_chips": needed, **formats}
+            grid = found.on(needed).w.grid  # with as many chips in a copy
+            yield {"n_chips": needed, **({} if grid is None else {"grid": grid}), **formats}
     if (
-        fewest is None and d.w.layout is None and d.w.split_cache == "heads"
+        fewest is None and d.w.layout is None and d.w.grid is None and d.w.split_cache == "heads"
     ):  # each chip's copy of the cache is too much
         evenly = d.with_workload(replace(d.w, split_cache="evenly"))
         yield from ({"split_cache": "evenly", **change} for change in _chips(evenly))

@@ -5,7 +5,7 @@ A step reads and computes at the same time, and then sends; the sum of all three
 without any overlap.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from twophase.theory._domain import Number
 from twophase.theory.deployment import Deployment, Times, largest
 from twophase.theory.hardware import bytes_per_value
 from twophase.theory.links import Link
+from twophase.theory.sharded_grid import combined
 from twophase.theory.sharded_pass import Load, Pass
 
 MOST_SEARCHED = 1024  # chips
@@ -21,17 +22,20 @@ MOST_SEARCHED = 1024  # chips
 
 @dataclass(frozen=True)
 class ShardedDeployment(Deployment):
-    """An architecture on `w.n_chips` of these chips, joined by `link`, in the layout `w.layout`.
+    """An architecture on `w.n_chips` of these chips, joined by `link`, in the layout `w.layout`, or
+    on the grid `w.grid`: then `link` joins `machine` chips (None: all), and `between` machines.
     ValueError for one that cannot cut this model over so many chips."""
 
-    link: Link
+    link: Link = field(kw_only=True)
+    between: Link | None = field(default=None, kw_only=True)
+    machine: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.load(1, 1)
 
-    def load(self, B: int, S: Number, T: int = 1) -> Load:
-        """What the fullest chip has to do in a pass of B sequences of S positions, T of them
-        new."""
+    def load(self, B: int, S: Number, T: int = 1, *, drafted: bool = False) -> Load:
+        """What the fullest chip has to do in a pass of B sequences of S positions, T of them new:
+        of a prompt, or `drafted`."""
         w, widest = self.w, bytes_per_value(self.w.compute)
         p = Pass(
             self.arch, B, S, T,
@@ -40,12 +44,17 @@ class ShardedDeployment(Deployment):
             bytes_per_activation=max(widest, bytes_per_value("bf16")),
             bytes_per_kept=Fraction(bytes_per_value(w.kept)),
             bytes_per_attention=w.bytes_per_attention(),
+            drafted=drafted,
         )  # fmt: skip
+        if w.grid is not None:
+            return combined(p, w.grid, self.link.mesh, self.machine, w.skew)
         return sharded_layouts.load(str(w.layout), p, w.n_chips, self.link)
 
     @property
     def sequences_at_once(self) -> int:
         """In multiples of how many sequences no chip waits for another."""
+        if self.w.grid is not None:
+            return self.w.grid.dp * self.w.grid.pp
         return sharded_layouts.sequences_at_once(
             str(self.w.layout), self.arch, self.w.n_chips, self.link
         )
@@ -76,47 +85,54 @@ class ShardedDeployment(Deployment):
         """Whether B sequences of S positions fit."""
         return self.total_bytes(B, S) <= self.usable_bytes
 
+    def on(self, n_chips: int) -> Deployment:
+        """The same on another number of chips; of a grid, other chips for a copy. ValueError if it
+        cannot be."""
+        w, grid = self.w, self.w.grid
+        if grid is None:
+            return self.with_workload(replace(w, n_chips=n_chips))
+        tp, rest = divmod(n_chips, grid.dp * grid.pp)
+        if rest:
+            raise ValueError(f"{n_chips:,} chips are not {grid} with another --tp.")
+        return self.with_workload(replace(w, n_chips=n_chips, grid=replace(grid, tp=tp)))
+
     def chips_needed(self, B: int, S: int) -> int | None:
-        """The fewest chips, of those up to 1,024 that the layout can cut the model over, on which
-        B sequences of S positions fit; None if there are none."""
-        if self._fits_on(MOST_SEARCHED, B, S) is False:  # no chip has less than one of so many
-            return None
-        tried = range(1, MOST_SEARCHED + 1)
-        return next((n for n in tried if self._fits_on(n, B, S)), None)
+        """As `fewest_chips`."""
+        return fewest_chips(self, B, S)
 
-    def _fits_on(self, n_chips: int, B: int, S: int) -> bool | None:
-        """Whether they fit on so many chips; None if the layout cannot cut the model so."""
-        try:
-            return self.with_workload(replace(self.w, n_chips=n_chips)).fits(B, S)
-        except ValueError:
-            return None
+    def step_weight_bytes(self, B: int, T: int = 1) -> float:
+        """Weights that a step of B sequences reads, T tokens of each."""
+        return self._step_load(B, 1, T).weight_read_bytes
 
-    def step_weight_bytes(self, n_tokens: int) -> float:
-        """Weights that a step of so many tokens reads, one per sequence."""
-        return self.load(n_tokens, 1).weight_read_bytes
-
-    def step_bytes(self, B: int, S: int) -> float:
+    def step_bytes(self, B: int, S: int, T: int = 1) -> float:
         """Weights and caches that such a step reads."""
-        return self.load(B, S).read_bytes
+        return self._step_load(B, S, T).read_bytes
 
-    def step_flops(self, B: int, S: Number) -> float:
-        """FLOPs of a decode step of B sequences, S keys each."""
-        return self.load(B, S).flops
+    def step_flops(self, B: int, S: Number, T: int = 1) -> float:
+        """FLOPs of a decode step of B sequences, T tokens of each, S keys for each."""
+        return self._step_load(B, S, T).flops
 
-    def prefill_flops(self, T: int) -> float:
+    def step_sent_bytes(self, B: int, S: int, T: int = 1) -> float | None:
+        """Bytes that the chip sends in it."""
+        return self._step_load(B, S, T).sent_bytes
+
+    def _step_load(self, B: int, S: Number, T: int) -> Load:
+        return self.load(B, S, T, drafted=T > 1)
+
+    def prefill_flops(self, T: int, found: int = 0) -> float:
         """FLOPs of one prompt of T tokens, where no chip waits for another."""
-        return self.load(self.sequences_at_once, T, T).flops / self.sequences_at_once
+        return self.load(self.sequences_at_once, T, T - found).flops / self.sequences_at_once
 
-    def step(self, B: int, S: Number) -> Times:
+    def step(self, B: int, S: Number, T: int = 1) -> Times:
         """Times of that step."""
-        load = self.load(B, S)
+        load = self._step_load(B, S, T)
         return self._loaded(load, load.read_bytes, load.flops)
 
-    def mean_step(self, B: int) -> Times:
+    def mean_step(self, B: int, T: int = 1) -> Times:
         """Times of a decode step in the steady state."""
-        read = float(self._mean(lambda S: self.load(B, S).read_bytes))
-        flops = float(self._mean(lambda S: self.load(B, S).flops))
-        return self._loaded(self.load(B, 1), read, flops)
+        read = float(self._mean(lambda S: self._step_load(B, S, T).read_bytes))
+        flops = float(self._mean(lambda S: self._step_load(B, S, T).flops))
+        return self._loaded(self._step_load(B, 1, T), read, flops)
 
     @cached_property
     def mean_cache_bytes(self) -> float:
@@ -131,30 +147,47 @@ class ShardedDeployment(Deployment):
         B = self.sequences_at_once
         return float(self._mean(lambda S: self.load(B, S).flops)) / B
 
-    def prefill(self, T: int) -> Times:
+    def prefill(self, T: int, found: int = 0) -> Times:
         """Times of one prompt of T tokens, alone."""
-        return self._prompts(1, T)
+        return self._prompts(1, T, found)
 
-    def prompt(self, T: int) -> Times:
+    def prompt(self, T: int, found: int = 0) -> Times:
         """Times that a prompt takes of the machine's: as many run together as are in flight, and
         as keep all chips busy."""
         n = min(self.w.batch, self.sequences_at_once)
-        t = self._prompts(n, T)
-        return Times(t.memory_s / n, t.compute_s / n, t.overlapped_s / n, t.sum_s / n, t.send_s / n)
+        return self._prompts(n, T, found) * (1 / n)
 
-    def weights_alone(self, B: int) -> Times:
-        """Times of a step of B tokens without any attention to caches."""
-        one, two = self.load(B, 1), self.load(B, 2)
+    def weights_alone(self, B: int, T: int = 1) -> Times:
+        """Times of a step of B sequences, T tokens of each, without any attention to caches."""
+        one, two = self._step_load(B, 1, T), self._step_load(B, 2, T)
         flops = 2 * one.flops - two.flops if self.arch.window != 1 else one.flops
-        return self._loaded(one, self.step_weight_bytes(B), flops)
+        return self._loaded(one, self.step_weight_bytes(B, T), flops)
 
-    def _prompts(self, n: int, T: int) -> Times:
-        load = self.load(n, T, T)
+    def _prompts(self, n: int, T: int, found: int) -> Times:
+        load = self.load(n, T, T - found)
         return self._loaded(load, load.read_bytes, load.flops)
 
     def _loaded(self, load: Load, read_bytes: float, flops: float) -> Times:
         memory_s = read_bytes / self.chip.hbm_bytes_per_s
         compute_s = flops / self.chip.peak_flops_per_s(self.w.compute)
-        send_s = load.sending_s(self.link)
+        send_s = load.sending_s(self.link, self.between)
         work_s = max(memory_s, compute_s)
         return Times(memory_s, compute_s, work_s + send_s, memory_s + compute_s + send_s, send_s)
+
+
+def fewest_chips(d: Deployment, B: int, S: int) -> int | None:
+    """The fewest chips, of those up to 1,024 that the layout can cut the model over, on which B
+    sequences of S positions fit; None if there are none. A grid keeps its copies and stages and
+    gets other chips for each copy."""
+
+    def fits(n_chips: int) -> bool | None:
+        try:
+            return d.on(n_chips).fits(B, S)
+        except ValueError:  # the layout cannot cut the model so
+            return None
+
+    each = 1 if d.w.grid is None else d.w.grid.dp * d.w.grid.pp
+    most = MOST_SEARCHED // each * each
+    if fits(most) is False:  # no chip has less than one of so many
+        return None
+    return next((n for n in range(each, most + 1, each) if fits(n)), None)

@@ -9,14 +9,26 @@ from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware
 from twophase.theory.links import Link
 from twophase.theory.messages import Messages
+from twophase.theory.two_phases import forward_flops
 from twophase.theory.weight_format import stored_bytes
+
+
+def prompt_flops(arch: Architecture, B: Number, T: int, found: int = 0) -> Number:
+    """FLOPs of B prompts of T tokens of which the first `found` are in the cache already; the head
+    runs at the last of them only."""
+    whole = arch.prefill_flops(B, T, head_at_last_only=True)
+    if not found:
+        return whole
+    head = B * forward_flops(1, arch.V * arch.D)
+    return whole - arch.prefill_flops(B, found, head_at_last_only=True) + head
 
 
 @dataclass(frozen=True)
 class Pass:
     """B sequences with T new tokens each and S positions in the end: decode with T = 1, prefill
-    with T = S. bytes_per_kept: of embedding, head, norms and router, if not bytes_per_param;
-    bytes_per_attention likewise."""
+    with T = S, or less where the beginning of a prompt was found in the cache. `drafted`: the new
+    tokens are those of a draft, each of which is asked for logits. bytes_per_kept: of embedding,
+    head, norms and router, if not bytes_per_param; bytes_per_attention likewise."""
 
     arch: Architecture
     B: int
@@ -27,6 +39,17 @@ class Pass:
     bytes_per_activation: Number = 2
     bytes_per_kept: Number | None = None
     bytes_per_attention: Number | None = None
+    drafted: bool = False
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its new tokens are an answer's, not a prompt's."""
+        return self.T == 1 or self.drafted
+
+    @property
+    def n_logits(self) -> int:
+        """Of how many tokens of a sequence the head says what comes next."""
+        return self.T if self.decodes else 1
 
     @property
     def n_tokens(self) -> int:
@@ -35,9 +58,10 @@ class Pass:
 
     def flops(self, arch: Architecture, B: float) -> float:
         """FLOPs of this pass for B sequences of a model, or of a chip's part of one."""
-        if self.T == 1:
-            return float(arch.decode_step_flops(B, self.S))
-        return float(arch.prefill_flops(B, self.T, head_at_last_only=True))
+        if self.decodes:
+            return self.T * float(arch.decode_step_flops(B, self.S))
+        found = int(self.S) - self.T
+        return float(prompt_flops(arch, B, self.T + found, found))
 
     def stored(self, parts: dict[str, Number]) -> Number:
         """Bytes of parameters by part."""
@@ -52,6 +76,15 @@ class Pass:
     def weights_read(self, arch: Architecture, n_tokens: float) -> float:
         """Bytes of weights that so many tokens need."""
         return float(self.stored(arch.step_breakdown(n_tokens)))
+
+    def read_again(self, kept: Number, arch: Architecture) -> float:
+        """Of kept caches of these layers, what the pass reads: decode all of them, a prompt those
+        of the positions that were found; its own keys and values are written as they are made."""
+        if self.decodes:
+            return float(kept)
+        if self.S == self.T:
+            return 0.0
+        return float(kept * arch.cache_bytes(self.S - self.T) / arch.cache_bytes(self.S))
 
     def caches(self, arch: Architecture, B: Number, S: Number) -> Number:
         """Bytes of B caches of S positions."""
@@ -91,9 +124,9 @@ class Load:
             self.read_bytes / chip.hbm_bytes_per_s, self.flops / chip.peak_flops_per_s(dtype)
         )
 
-    def sending_s(self, link: Link) -> float:
-        """Seconds of all messages."""
-        return messages.time_s(self.messages, link)
+    def sending_s(self, link: Link, between: Link | None = None) -> float:
+        """Seconds of all messages; `between`: the link of those that leave a machine."""
+        return messages.time_s(self.messages, link, between)
 
     def step_s(
         self, chip: Hardware, link: Link, dtype: str = "bf16", overlap: bool = False

@@ -9,12 +9,12 @@ from dataclasses import replace
 from math import prod
 
 from twophase.theory import messages
-from twophase.theory._domain import Number
 from twophase.theory._ops import ceil_div
 from twophase.theory.architecture import Architecture
-from twophase.theory.layout import Stage, chip_part, stages
-from twophase.theory.messages import Collective, Messages
-from twophase.theory.mixture_of_experts import expected_experts
+from twophase.theory.grid import Grid
+from twophase.theory.layout import chip_part
+from twophase.theory.messages import Messages
+from twophase.theory.sharded_grid import combined
 from twophase.theory.sharded_pass import Load, Pass
 
 CACHES = ("heads", "batch", "length")
@@ -27,16 +27,14 @@ def tensor(p: Pass, sides: tuple[int, ...], cache: str = "heads") -> Load:
     messages are others."""
     if cache not in CACHES:
         raise ValueError(f"A cache is cut by one of {', '.join(CACHES)}; got {cache!r}.")
-    if cache != "heads":
-        _check_keys(p.arch, f"a cache cut by {cache}")
+    if cache == "heads":
+        return combined(p, Grid(tp=prod(sides)), lambda _: sides)
+    _check_keys(p.arch, f"a cache cut by {cache}")
     arch, n = p.arch, prod(sides)
     once = messages.tensor_part(p.n_tokens, arch.D, sides, p.bytes_per_activation)
     layer = (*once, *once)
     widths = (p.n_tokens, arch.N, arch.K, arch.H, sides, p.bytes_per_activation)
-    part, cut = (chip_part(arch, n), 1) if cache == "heads" else (arch, n)  # without copies: evenly
-    if cache == "heads":
-        kept = p.caches(part, p.B, p.S)
-    elif cache == "batch":
+    if cache == "batch":
         kept = p.caches(arch, ceil_div(p.B, n), p.S)
         layer += messages.batch_split_attention(*widths)
     else:
@@ -44,11 +42,11 @@ def tensor(p: Pass, sides: tuple[int, ...], cache: str = "heads") -> Load:
         kept = p.caches(ring, p.B, ceil_div(p.S, n))
         layer += messages.length_split_attention(*widths)
     return Load(
-        weight_bytes=p.weights(part) / cut,
+        weight_bytes=p.weights(arch) / n,
         cache_bytes=kept,
-        weight_read_bytes=p.weights_read(part, p.n_tokens) / cut,
-        cache_read_bytes=_read_again(p, kept),
-        flops=p.flops(part, p.B) / cut,
+        weight_read_bytes=p.weights_read(arch, p.n_tokens) / n,
+        cache_read_bytes=p.read_again(kept, arch),
+        flops=p.flops(arch, p.B) / n,
         messages=messages.repeated(layer, arch.L) + _vocabulary(p, sides),
     )
 
@@ -76,7 +74,7 @@ def stationary(
         weight_bytes=p.weights(arch) / n,
         cache_bytes=kept,
         weight_read_bytes=p.weights_read(arch, p.n_tokens) / n,
-        cache_read_bytes=_read_again(p, kept),
+        cache_read_bytes=p.read_again(kept, p.arch),
         flops=p.flops(arch, p.B) / n,
         messages=messages.repeated(attention + mlp, arch.L)
         + _vocabulary(p, all_sides or x_sides + yz_sides),
@@ -95,7 +93,7 @@ def gathered(p: Pass, sides: tuple[int, ...]) -> Load:
         weight_bytes=p.weights(arch) / n,
         cache_bytes=kept,
         weight_read_bytes=read,
-        cache_read_bytes=_read_again(p, kept),
+        cache_read_bytes=p.read_again(kept, p.arch),
         flops=p.flops(arch, own),
         messages=messages.repeated(
             messages.gathered_part(needed / arch.L, sides, bytes_per_param=1), arch.L
@@ -111,45 +109,20 @@ def sequence(p: Pass, sides: tuple[int, ...]) -> Load:
     arch, n = p.arch, prod(sides) if p.T > 1 else 1
     kept = p.caches(arch, p.B, p.S)
     gathering = messages.sequence_attention(p.n_tokens, arch.K, arch.H, sides, p.bytes_per_kv)
-    rest = messages.logits_part(p.B, arch.V, sides, summed=True)
+    rest = messages.logits_part(p.B * p.n_logits, arch.V, sides, summed=True)
     return Load(
         weight_bytes=p.weights(arch),
         cache_bytes=kept,
         weight_read_bytes=p.weights_read(arch, p.n_tokens / n),
-        cache_read_bytes=_read_again(p, kept),
+        cache_read_bytes=p.read_again(kept, p.arch),
         flops=p.flops(arch, p.B) / n,
         messages=messages.repeated(gathering, arch.L) + rest if n > 1 else (),
     )
 
 
 def pipeline(p: Pass, n_stages: int) -> Load:
-    """Layers dealt out to stages, as many micro-batches as stages, or as there are sequences: each
-    stage works once for each micro-batch while a token passes through all of them, and the slowest
-    stage sets the pace. ValueError as in `stages`."""
-    each = ceil_div(p.B, min(p.B, n_stages))
-    parts = stages(p.arch, n_stages)
-    head = 2 * p.arch.V * p.arch.D * each  # FLOPs of logits, which the last stage has
-
-    def flops(stage: Stage) -> float:
-        return p.flops(stage.arch, each) - (0 if stage.last else head)
-
-    def read(stage: Stage) -> tuple[float, float]:
-        again = _read_again(p, p.caches(stage.arch, each, p.S))
-        return float(p.stored(stage.read(each * p.T))), again
-
-    row = each * p.T * p.arch.D * p.bytes_per_activation
-    send = Collective("send", row, (n_stages,), "residual stream", n_stages)
-    held = [(p.stored(s.stored()), p.caches(s.arch, p.B, p.S)) for s in parts]
-    weight_bytes, cache_bytes = max(held, key=sum)
-    weights_read, cache_read = max(map(read, parts), key=sum)
-    return Load(
-        weight_bytes=weight_bytes,
-        cache_bytes=cache_bytes,
-        weight_read_bytes=n_stages * weights_read,
-        cache_read_bytes=n_stages * cache_read,
-        flops=n_stages * max(map(flops, parts)),
-        messages=(send,) if n_stages > 1 else (),
-    )
+    """Layers dealt out to stages: `sharded_grid` with nothing else. ValueError as in `stages`."""
+    return combined(p, Grid(pp=n_stages))
 
 
 def experts(p: Pass, sides: tuple[int, ...]) -> Load:
@@ -157,55 +130,19 @@ def experts(p: Pass, sides: tuple[int, ...]) -> Load:
     token travels to its experts and back. Where sequences do not divide, the chip that has the
     most of them sends and attends the most; experts work for all. ValueError for a model without
     experts, or with fewer than chips."""
-    arch, n = p.arch, prod(sides)
-    if arch.moe is None:
-        raise ValueError(f"{arch.name} has no experts to deal out: take another layout.")
-    if n > arch.moe.E:
-        raise ValueError(
-            f"{arch.name} has {arch.moe.E} experts, which cannot be dealt out to {n:,} chips."
-        )
-    own, own_experts = ceil_div(p.B, n), ceil_div(arch.moe.E, n)
-    one = arch.n_moe_layers * arch.n_expert_params() * p.bytes_per_param  # an expert of each layer
-    touched = float(expected_experts(p.n_tokens, arch.moe.E, arch.moe.k))
-    own_touched = float(expected_experts(own * p.T, arch.moe.E, arch.moe.k))
-    kept = p.caches(arch, own, p.S)
-    copied = p.weights_read(arch, own * p.T) - own_touched * float(one)
-    visit = 2 * arch.n_moe_layers * arch.moe.k * arch.n_expert_params()  # FLOPs of a token there
-    visits = p.n_tokens * own_experts / arch.moe.E - own * p.T  # of others' tokens, less own away
-    return Load(
-        weight_bytes=p.weights(arch) - (arch.moe.E - own_experts) * one,
-        cache_bytes=kept,
-        weight_read_bytes=copied + touched * float(one) * own_experts / arch.moe.E,
-        cache_read_bytes=_read_again(p, kept),
-        flops=p.flops(arch, own) + visits * visit,
-        messages=messages.repeated(
-            messages.expert_part(own * p.T * n, arch.D, arch.moe.k, sides, p.bytes_per_activation),
-            arch.n_moe_layers,
-        ),
-    )
+    n = prod(sides)
+    if p.arch.moe is None:
+        raise ValueError(f"{p.arch.name} has no experts to deal out: take another layout.")
+    return combined(p, Grid(dp=n, ep=n), lambda group: sides if group > 1 else (1,))
 
 
 def replicas(p: Pass, n_replicas: int) -> Load:
     """The whole model on each chip, sequences dealt out: nothing is sent."""
-    own = ceil_div(p.B, n_replicas)
-    kept = p.caches(p.arch, own, p.S)
-    return Load(
-        weight_bytes=p.weights(p.arch),
-        cache_bytes=kept,
-        weight_read_bytes=p.weights_read(p.arch, own * p.T),
-        cache_read_bytes=_read_again(p, kept),
-        flops=p.flops(p.arch, own),
-        messages=(),
-    )
-
-
-def _read_again(p: Pass, cache_bytes: Number) -> float:
-    """Decode reads what is kept; a prompt's keys and values are written as they are made."""
-    return float(cache_bytes) if p.T == 1 else 0.0
+    return combined(p, Grid(dp=n_replicas))
 
 
 def _vocabulary(p: Pass, sides: tuple[int, ...]) -> Messages:
-    widths = (p.n_tokens, p.B, p.arch.D, p.arch.V, sides, p.bytes_per_activation)
+    widths = (p.n_tokens, p.B * p.n_logits, p.arch.D, p.arch.V, sides, p.bytes_per_activation)
     return messages.vocabulary_part(*widths)
 
 

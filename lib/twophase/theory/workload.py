@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from twophase.theory._ops import exact
+from twophase.theory.grid import Grid
 from twophase.theory.hardware import bytes_per_value
 from twophase.theory.quantization import BLOCK_FORMATS, integer_bits_per_weight
 from twophase.theory.weight_format import stored_bytes_per_value
@@ -42,7 +43,13 @@ class Workload:
     every chip keeps all of it); "evenly" cuts by position or by sequence.
 
     `layout`: one of `sharded_layouts`, for chips that `link` joins (of the catalog; None: the one
-    that usually does); without one, tensor parallelism whose messages are not counted.
+    that usually does); without one, tensor parallelism whose messages are not counted. `grid`: ways
+    of sharing together, as engines name them; `link` joins chips of a machine, `between` machines;
+    the busiest experts get `skew` times an even share of the visits.
+
+    `found_share`: of a prompt's tokens, those whose keys and values are in the cache already.
+    `draft_length` tokens are drafted for each call of the model, and each of them is kept with the
+    chance `acceptance`, given that those before it were.
     """
 
     batch: int = 1
@@ -65,6 +72,12 @@ class Workload:
     price_per_chip_hour: float | None = None
     layout: str | None = None
     link: str | None = None
+    grid: Grid | None = None
+    between: str | None = None
+    skew: float = 1
+    found_share: float = 0
+    draft_length: int | None = None
+    acceptance: float | None = None
 
     def __post_init__(self) -> None:
         for name in WHOLE:
@@ -96,17 +109,43 @@ class Workload:
             raise ValueError(
                 f"split_cache must be {' or '.join(SPLITS)}, but it is {self.split_cache!r}."
             )
-        if self.layout is not None and self.split_cache != "heads":
-            raise ValueError(
-                "split_cache is for plans without a layout: a layout says where caches lie"
-                " (batch-split, length-split)."
-            )
-        if self.layout is None and self.link is not None:
-            raise ValueError("A link carries the messages of a layout: say which layout, too.")
+        self._check_layout()
+        _check("found_share", self.found_share, 0, 1, "a share from 0 to 1")
+        if (self.draft_length is None) != (self.acceptance is None):
+            raise ValueError("A draft has both a length and an acceptance.")
+        if self.acceptance is not None:
+            _check("acceptance", self.acceptance, 0, 1, "a probability from 0 to 1")
+            _check("draft_length", self.draft_length, 1, 1000, "a whole number from 1 to 1,000")
         for stored in (self.weights, self.attention or "bf16"):
             stored_bytes_per_value(stored)
         for dtype in (self.kv, self.compute, self.kept):
             bytes_per_value(dtype)
+
+    def _check_layout(self) -> None:
+        if self.layout is not None and self.grid is not None:
+            raise ValueError("Give either a layout or --tp, --dp, --ep and --pp, not both.")
+        shared = self.layout is not None or self.grid is not None
+        if shared and self.split_cache != "heads":
+            raise ValueError(
+                "split_cache is for plans without a layout: a layout says where caches lie"
+                " (batch-split, length-split, --dp)."
+            )
+        if not shared and self.link is not None:
+            raise ValueError("A link carries the messages of a layout: say which layout, too.")
+        if self.grid is None and (self.between is not None or self.skew != 1):
+            raise ValueError("--between and --skew go with --tp, --dp, --ep or --pp.")
+        _check("skew", self.skew, 1, 10**6, "1 or more")
+        if self.grid is not None and self.grid.n_chips != self.n_chips:
+            raise ValueError(
+                f"{self.grid} takes {self.grid.n_chips:,} chips, but there are {self.n_chips:,}:"
+                " leave --chips away."
+            )
+
+    @property
+    def found(self) -> int:
+        """Tokens of a prompt that are in the cache already; the last one never is, since its logits
+        are asked for."""
+        return min(int(self.exact("found_share") * self.prompt), self.prompt - 1)
 
     @property
     def prompt(self) -> int:

@@ -293,6 +293,7 @@ EXERCISE = Exercise(
         "twophase.theory.sharded_step.tensor",
         "twophase.theory.sharded_step.gathered",
         "twophase.theory.sharded_step.replicas",
+        "twophase.theory.sharded_grid.combined",
         "twophase.theory.sharded_layouts.load",
     ),
 )
