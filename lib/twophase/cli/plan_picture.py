@@ -52,7 +52,8 @@ def words(plan: Plan) -> str:
 def draw(
     arch: Architecture, chip: Hardware, plan: Plan, path: Path, draft: Architecture | None = None
 ) -> None:
-    """Draw into a file; `draft`: the plan's, if it has one. OSError or ValueError if it cannot be written or is no picture's name."""
+    """Draw into a file; `draft`: the plan's, if it has one. OSError or ValueError if it cannot be
+    written or is no picture's name."""
     from matplotlib import style
     from matplotlib.figure import Figure  # pyplot, and the house's plots with torch, take longer
 
