@@ -9,6 +9,7 @@ what a static batch spends on them is its loss. Prompts and answers have log-nor
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ from functools import partial
 import torch
 from decode import CLOCKS, DTYPES, random_llama
 from decode_peers import Missing
-from reading import at_least_1, seconds
+from reading import at_least_1, rested, seconds
 from serving_peers import (
     Answers,
     Serve,
@@ -27,6 +28,7 @@ from serving_peers import (
 )
 
 from twophase.measure import Table, race
+from twophase.measure.stopwatch import Race
 from twophase.models.transformer import Transformer
 from twophase.serving import ContinuousBatching, StaticBatching
 from twophase.serving.workload import Arrival, Lengths, arrivals
@@ -34,6 +36,7 @@ from twophase.serving.workload import Arrival, Lengths, arrivals
 OURS = "ours, continuous"
 WAYS: dict[str, Callable[[Transformer, int, int], Serve]] = {
     OURS: partial(ours, policy=ContinuousBatching),
+    "ours, weights as they are": partial(ours, policy=ContinuousBatching, pack=False),
     "ours, static": partial(ours, policy=StaticBatching),
     "transformers, static": transformers_static,
     "transformers, continuous": transformers_continuous,
@@ -51,6 +54,16 @@ def alike(found: Answers, expected: Answers) -> float:
     """The share of answers whose first four tokens are the expected ones: on random weights two
     orders of the same sum soon part."""
     return sum(a[:4] == b[:4] for a, b in zip(found, expected, strict=True)) / len(found)
+
+
+def over_ours(result: Race, name: str) -> tuple[float, str]:
+    """How many times as long as ours, within a round: median, and the quartiles."""
+    pairs = zip(result[name].samples_s, result[OURS].samples_s, strict=True)
+    ratios = [theirs / own for theirs, own in pairs]
+    if len(ratios) < 2:
+        return ratios[0], ""
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return median, f"{low:.2f} to {high:.2f}"
 
 
 def run(
@@ -78,9 +91,9 @@ def run(
             continue
         same[name] = alike(said, expected)
         found[name] = partial(serve, asked)
-    result = race(found, budget_s=budget_s, clock=CLOCKS[clock], warmup=0, min_rounds=1)
+    result = race(rested(found), budget_s=budget_s, clock=CLOCKS[clock], warmup=1, min_rounds=1)
     rows: list[list[object]] = [
-        [name, n_tokens / result[name].median_s, result.ratio(name, OURS), same[name]]
+        [name, n_tokens / result[name].median_s, *over_ours(result, name), same[name]]
         for name in found
     ]
     caption = (
@@ -88,7 +101,7 @@ def run(
         f" {n_tokens:,} in answers, {seats} seats, {model.config.L} layers,"
         f" {torch.get_num_threads()} threads, {clock} time, {result[OURS].count} rounds"
     )
-    head = ["way", "tokens/s", "time over ours", "answers that begin as ours"]
+    head = ["way", "tokens/s", "time over ours", "quartiles", "answers that begin as ours"]
     return Table(rows, head, caption, digits=3)
 
 

@@ -24,24 +24,26 @@ Serve = Callable[[Sequence[Arrival]], Answers]
 CHUNK = 512  # tokens of a pass: llama.cpp's default, too
 
 
-def our_config(most: int, seats: int) -> EngineConfig:
+def our_config(most: int, seats: int, pack: bool = False) -> EngineConfig:
     """Blocks for as many sequences as there are seats, of any length that occurs."""
-    return EngineConfig(seats * -(-most // 64), 64, seats, CHUNK)
+    return EngineConfig(seats * -(-most // 64), 64, seats, CHUNK, pack_weights=pack)
 
 
-def ours(model: Transformer, most: int, seats: int, policy: type[Policy]) -> Serve:
-    """Our engine under a policy."""
+def ours(
+    model: Transformer, most: int, seats: int, policy: type[Policy], pack: bool = True
+) -> Serve:
+    """Our engine under a policy; with `pack` its matrices lie as products of several tokens read
+    them, as llama.cpp's do."""
+    return _served(Engine(model, our_config(most, seats, pack), policy=policy()))
 
+
+def _served(engine: Engine) -> Serve:
     def serve(asked: Sequence[Arrival]) -> Answers:
-        return _served(Engine(model, our_config(most, seats), policy=policy()), asked)
+        given = [engine.add(one.prompt, SamplingParams(max_tokens=one.n_output)) for one in asked]
+        engine.run()
+        return [engine.requests[number].tokens for number in given]
 
     return serve
-
-
-def _served(engine: Engine, asked: Sequence[Arrival]) -> Answers:
-    for one in asked:
-        engine.add(one.prompt, SamplingParams(max_tokens=one.n_output))
-    return [request.tokens for request in engine.run()]
 
 
 def transformers_static(model: Transformer, most: int, seats: int) -> Serve:
@@ -107,14 +109,10 @@ def transformers_continuous(model: Transformer, most: int, seats: int) -> Serve:
 
 
 def llama_cpp_continuous(model: Transformer, most: int, seats: int) -> Serve:
-    """llama.cpp's passes under our scheduler: what its server does with its slots, since the Python
-    package has the library and not that server."""
-    runner = LlamaCpp(model, most, seats)
-
-    def serve(asked: Sequence[Arrival]) -> Answers:
-        return _served(Engine(runner, our_config(most, seats)), asked)
-
-    return serve
+    """llama.cpp's passes under our scheduler, a sequence of its context for each seat: what its C++
+    server does with slots. The Python package has the library and not that server; its own answers
+    one request at a time."""
+    return _served(Engine(LlamaCpp(model, most, seats), our_config(most, seats)))
 
 
 class LlamaCpp:

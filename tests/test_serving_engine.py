@@ -13,6 +13,8 @@ import torch
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.measure.events import EventLog
 from twophase.models import checkpoints
+from twophase.models.compiled.batch_linear import PackedLinear
+from twophase.models.compiled.weights import NoKernel
 from twophase.models.generate import complete, encode
 from twophase.models.quantize import quantize
 from twophase.models.quantize.directory import save
@@ -501,3 +503,24 @@ def test_what_was_quantized_is_served(tmp_path) -> None:
     save(small, tmp_path / "few", {})
     found = LLM(tmp_path / "few", n_blocks=8).generate(["def f("], SamplingParams(max_tokens=6))
     assert found[0].request.tokens == alone(small, list(encode("def f(")), SamplingParams(6))
+
+
+def test_packed_weights_say_the_same_and_are_there_beside_the_models_own() -> None:
+    plain = checkpoints.load("gqa")
+    try:
+        possible = bool(PackedLinear(plain.lm_head))
+    except NoKernel:
+        possible = False
+    asked = [encode("def f(x):\n"), encode("for i in")]
+    said = []
+    for pack in (False, True):
+        engine = Engine(plain, EngineConfig(pack_weights=pack))
+        for prompt in asked:
+            engine.add(prompt, SamplingParams(max_tokens=12))
+        said.append([request.tokens for request in engine.run()])
+        packed = [m for m in engine.runner.model.modules() if isinstance(m, PackedLinear)]
+        assert bool(packed) == (pack and possible)
+    assert said[0] == said[1]
+    assert not any(isinstance(m, PackedLinear) for m in plain.modules())
+    with pytest.raises(ValueError, match="batch_invariant keeps the bits"):
+        EngineConfig(batch_invariant=True, pack_weights=True)

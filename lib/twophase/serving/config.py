@@ -22,7 +22,8 @@ class EngineConfig:
     own, so that an answer's bits do not depend on its company. `free_windows`: layers with a window
     have blocks of their own, and give back what lies behind it; no prefix is shared then.
     `watermark`: the share of the pool that stays free when a request joins others, so that these
-    can grow (vLLM's option of this name).
+    can grow (vLLM's option of this name). `pack_weights`: keep matrices a second time, in the order
+    in which products of several tokens read them on a CPU: faster passes, other last bits.
     ValueError for what is out of range.
     """
 
@@ -38,11 +39,17 @@ class EngineConfig:
     batch_invariant: bool = False
     free_windows: bool = False
     watermark: float = 0.0
+    pack_weights: bool = False
 
     def __post_init__(self) -> None:
         if self.prefix_caching and self.free_windows:
             raise ValueError(
                 "a shared prefix needs the blocks that free_windows gives back: take one of the two"
+            )
+        if self.batch_invariant and self.pack_weights:
+            raise ValueError(
+                "batch_invariant keeps the bits of a sequence alone, which products of packed"
+                " weights do not: take one of the two"
             )
         for name in ("n_blocks", "block_size", "max_seqs", "max_batched_tokens"):
             whole(name, getattr(self, name), 1)

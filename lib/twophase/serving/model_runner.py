@@ -16,6 +16,7 @@ from twophase.kernels.paging import FlatSpan, PagedKV, PagedLatents, SlotStates,
 from twophase.kernels.span import Span
 from twophase.kernels.state import State
 from twophase.kernels.store import Store
+from twophase.models.compiled.batch_linear import with_batch_linears
 from twophase.models.config import Config
 from twophase.models.step import Step
 from twophase.models.stores import state_shapes
@@ -54,7 +55,9 @@ class ModelRunner:
 
     `dtype`: of keys, values and latents; that of the weights if not said. `batch_invariant`: each
     token in calls of its own. `window_blocks`: as many blocks of their own for layers with a window
-    (0: they share those of the others). ValueError for a model that reads both ways.
+    (0: they share those of the others). `pack_weights`: a copy of matrices in the order of products
+    of several tokens, where memory has room for it and torch such an order; what is written to the
+    model later it does not see. ValueError for a model that reads both ways.
     """
 
     def __init__(
@@ -67,10 +70,12 @@ class ModelRunner:
         dtype: torch.dtype | None = None,
         batch_invariant: bool = False,
         window_blocks: int = 0,
+        pack_weights: bool = False,
     ) -> None:
         if not model.config.causal:
             raise ValueError("a model that reads both ways fills in masks: it cannot be served.")
-        self.model, self.block_size = model, block_size
+        self.model = with_batch_linears(model, pack=True) if pack_weights else model
+        self.block_size = block_size
         self.V, self.most_positions = model.config.V, model.config.learned_positions
         self.batch_invariant = batch_invariant
         dtype = dtype or model.embed_tokens.weight.dtype

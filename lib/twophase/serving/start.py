@@ -30,6 +30,7 @@ def runner_and_room(model: Transformer | Runner, c: EngineConfig) -> tuple[Runne
             c.max_seqs,
             batch_invariant=c.batch_invariant,
             window_blocks=room.windows.n_blocks if room.windows else 0,
+            pack_weights=c.pack_weights,
         )
     if c.prefix_caching and model.has_states:
         raise ValueError(
