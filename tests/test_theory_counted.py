@@ -32,6 +32,14 @@ LATENT = {
     "qk_nope_head_dim": 32, "v_head_dim": 24, "n_routed_experts": 8, "num_experts_per_tok": 2,
     "moe_intermediate_size": 48, "n_shared_experts": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
+ROWS = {
+    "num_hidden_layers": 12, "hidden_size_per_layer_input": 24, "vocab_size_per_layer_input": 500,
+    "tie_word_embeddings": True, "global_head_dim": 32,
+}  # fmt: skip
+NO_ROWS = ROWS | {"hidden_size_per_layer_input": 0}
+BESIDE = {
+    "enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 48,
+}  # fmt: skip
 KINDS = [
     ("gpt_oss", EXPERTS),
     ("minimax_m2", EXPERTS),
@@ -42,6 +50,11 @@ KINDS = [
     ("qwen3_5_text", DELTA | {"tie_word_embeddings": True, "num_hidden_layers": 7}),
     ("qwen3_5_moe_text", QWEN | DELTA),
     ("glm4_moe_lite", LATENT),
+    ("gemma3n_text", ROWS | {"num_hidden_layers": 7, "num_kv_shared_layers": 2}),
+    ("gemma4_text", ROWS | {"global_head_dim": 64}),
+    ("gemma4_text", NO_ROWS | {"global_head_dim": 64, "attention_k_eq_v": True}),
+    ("gemma4_text", NO_ROWS | BESIDE | {"num_global_key_value_heads": 1, "attention_k_eq_v": True}),
+    ("gemma4_text", ROWS | {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}),
 ]
 
 
@@ -73,11 +86,39 @@ def test_a_delta_rules_state_is_what_transformers_keeps() -> None:
     assert arch.state_values == 8 * 16 * 24 + (2 * keys + values) * 3
 
 
+def test_keys_that_earlier_layers_keep_are_kept_once() -> None:
+    """Gemma 3n E2B and E4B have fewer layers than caches of their own; transformers says the rest
+    reuse. Wider heads of full layers are kept as they are."""
+    config = AutoConfig.for_model("gemma3n_text")
+    arch = Architecture.from_hf(config.to_dict(), name="e4b")
+    owners = [i for i, mode in enumerate(config.kv_sharing_modes) if mode != "reuse"]
+    assert [i for i, source in enumerate(arch.kv_source or ()) if source == i] == owners
+    assert arch.cache_bytes(512) == len(owners) * 512 * 2 * 2 * 256 * 2
+    n_full = sum(arch.layer_kinds[i] == "full" for i in owners)
+    assert arch.cache_bytes(1512) - arch.cache_bytes(512) == n_full * 1000 * 2 * 2 * 256 * 2
+    config = AutoConfig.for_model("gemma4_text", **(SMALL | NO_ROWS | {"global_head_dim": 96}))
+    arch = Architecture.from_hf(config.to_dict(), name="gemma4")
+    assert arch.layer_kinds.count("full") == 2
+    assert arch.cache_bytes(10) == 10 * 2 * 2 * 2 * (10 * 32 + 2 * 96)
+
+
+def test_of_a_table_for_every_layer_a_step_reads_a_row_a_token() -> None:
+    config = AutoConfig.for_model("gemma3n_text").to_dict()
+    arch = Architecture.from_hf(config, name="e4b")
+    whole, step = arch.breakdown()["positions"], arch.step_breakdown(3)["positions"]
+    assert whole == 262144 * 35 * 256
+    assert step == 3 * 35 * 256
+    chip = Workload(n_chips=4)
+    part = deployment(arch, catalog.hardware("h100"), chip).part
+    assert part.breakdown()["positions"] == whole // 4
+
+
 # Sizes as their makers print them, in billions: all parameters, and those of a token.
 PRINTED = [
     ("gpt_oss", 117, 5.1),
     ("minimax_m2", 230, 10),
     ("qwen3_next", 80, 3),
+    ("gemma3n_text", 6.87, 6.87),  # E4B: 8 billion with its encoders of images and sound
 ]
 
 

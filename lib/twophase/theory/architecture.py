@@ -42,8 +42,8 @@ class Architecture(Sizes):
         return replace(self, name=f"{self.name} with K = {K}", K=K)
 
     def breakdown(self) -> dict[str, int]:
-        """Parameters by part: embedding, positions, attention, mlp, router, norms, head. Biases go
-        with their part."""
+        """Parameters by part: embedding, positions (and any other table that tokens take rows of),
+        attention, mlp, router, norms, head. Biases go with their part."""
         return count.breakdown(self)
 
     def n_params(self) -> int:
@@ -83,8 +83,9 @@ class Architecture(Sizes):
         parts: dict[str, Number] = dict(self.breakdown())
         if not self.tied_embeddings:
             parts["embedding"] = minimum(B, self.V) * self.D
-        if self.learned_positions:
-            parts["positions"] = minimum(B, self.learned_positions) * self.D
+        if self.learned_positions or self.token_rows:
+            rows = minimum(B, self.learned_positions) * self.D
+            parts["positions"] = rows + minimum(B, self.token_rows) * self.token_width
         if self.moe is not None:
             untouched = self.moe.E - expected_experts(B, self.moe.E, self.moe.k)
             parts["mlp"] = parts["mlp"] - self.n_moe_layers * untouched * self.n_expert_params()
@@ -135,7 +136,7 @@ class Architecture(Sizes):
         A sequence brings its cache and, up to V of them, a row of an untied embedding. ValueError
         for experts, of which a larger batch reads more, and for a table of positions.
         """
-        if self.moe is not None or self.learned_positions:
+        if self.moe is not None or self.learned_positions or self.token_rows:
             raise ValueError(f"{self.name}: the bytes of its step are no straight line in B.")
         row = 0 if self.tied_embeddings else kv_cache.weight_bytes(self.D, bytes_per_param)
         weights = self.step_weight_bytes(1, bytes_per_param) - row

@@ -24,7 +24,7 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
     layers = _layers(sizes)
     parts: dict[str, int] = {
         "embedding": embedding_params(sizes.V, sizes.D),
-        "positions": sizes.learned_positions * sizes.D,
+        "positions": sizes.learned_positions * sizes.D + sizes.token_rows * sizes.token_width,
         "attention": sum(n * _attention(sizes, layer) for layer, n in layers),
         "mlp": sum(n * _mlp(sizes, layer) for layer, n in layers),
         "router": _routers(sizes),
@@ -42,6 +42,7 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
 def matmul_params(sizes: Sizes) -> int:
     """Weights that one token is multiplied with; see `Architecture.n_matmul_params`."""
     total: int = embedding_params(sizes.V, sizes.D)  # the head, tied or not
+    total += sizes.other_matmul_params
     for layer, n in _layers(sizes):
         total += n * _attention(sizes, layer, biases=False)
         if layer.is_moe and sizes.moe is not None:
@@ -97,6 +98,8 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
     total = attention_params(sizes.D, layer.N, layer.K, sizes.H) + gate * sizes.D
     if not layer.owns_kv:
         total, kv_width = total - kv_width * sizes.D, 0
+    elif sizes.keys_are_values and layer.kind == "full":
+        total, kv_width = total - kv_width // 2 * sizes.D, kv_width // 2
     if biases:
         queries = layer.N * sizes.H + gate
         total += (queries + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias

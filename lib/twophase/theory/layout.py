@@ -62,6 +62,7 @@ def chip_part(arch: Architecture, n_chips: int) -> Architecture:
         F=usual.F,
         widths=arch.widths and tuple(map(part, arch.widths)),
         V=ceil_div(arch.V, n_chips),
+        token_rows=ceil_div(arch.token_rows, n_chips),
         moe=moe,
         **{name: ceil_div(getattr(arch, name), n_chips) for name in states},
     )
@@ -132,6 +133,7 @@ def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
         arch,
         L=end - start,
         other_params=arch.other_params * (end - start) // arch.L,
+        other_matmul_params=arch.other_matmul_params * (end - start) // arch.L,
         attention=arch.attention if isinstance(arch.attention, str) else arch.attention[start:end],
         widths=arch.widths and arch.widths[start:end],
         kv_source=sources and tuple(source - start for source in sources),

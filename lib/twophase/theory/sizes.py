@@ -62,8 +62,11 @@ class Sizes:
     `qk_norm` adds one of width H for queries and one for keys; `sinks` a number per query head that
     softmax counts as one more score, whose weight goes nowhere (gpt-oss). `gated_attention` doubles
     the query projection: half of it is a gate on what attention returns; `other_params` are those
-    of no other field (gates, unusual norms), counted with the norms. `learned_positions` is
-    the number of rows of a position table, 0 with RoPE. `state_values` is what a "state" layer
+    of no other field (gates, unusual norms), counted with the norms, and of these a token is
+    multiplied with `other_matmul_params`. `keys_are_values`: full layers make both with one matrix
+    (Gemma 4). `learned_positions` is the number of rows of a position table, 0 with RoPE;
+    `token_rows` and `token_width` are those of a second table of which each token takes a row
+    (Gemma's per-layer embeddings). `state_values` is what a "state" layer
     keeps per sequence, `state_params` what it weighs, and `state_flops` what a token's step costs
     besides these weights.
     """
@@ -87,7 +90,11 @@ class Sizes:
     sinks: bool = False
     gated_attention: bool = False
     other_params: int = 0
+    other_matmul_params: int = 0
+    keys_are_values: bool = False
     learned_positions: int = 0
+    token_rows: int = 0
+    token_width: int = 0
     attention: str | tuple[str, ...] = "full"
     window: int | None = None
     kv_source: tuple[int, ...] | None = None

@@ -4,7 +4,7 @@ its keys."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twophase.theory.hugging_face import counted, dense, experts
+from twophase.theory.hugging_face import counted, dense, experts, gemma
 from twophase.theory.hugging_face.defaults import LEFT_OUT
 from twophase.theory.hugging_face.values import Config
 
@@ -51,6 +51,8 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "gemma": dense.gemma,
     "gemma2": dense.gemma2,
     "gemma3_text": dense.gemma3,
+    "gemma3n_text": gemma.gemma3n,
+    "gemma4_text": gemma.gemma4,
     "deepseek_v2": experts.deepseek,
     "deepseek_v3": experts.deepseek,
     "glm4_moe": experts.glm4_moe,

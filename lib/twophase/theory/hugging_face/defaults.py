@@ -26,7 +26,20 @@ _LATENT = {
     "v_head_dim": 128,
 }
 
+_ROWS = {
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "tie_word_embeddings": True,
+    "sliding_window": 512,
+    "vocab_size_per_layer_input": 262144,
+    "hidden_size_per_layer_input": 256,
+}
+
 LEFT_OUT: dict[str, dict[str, Any]] = {
+    "gemma3n_text": (
+        _ROWS | {"altup_num_inputs": 4, "laurel_rank": 64, "num_kv_shared_layers": 15}
+    ),
+    "gemma4_text": _ROWS | {"global_head_dim": 512},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "mixtral": {
         "num_key_value_heads": 8,
