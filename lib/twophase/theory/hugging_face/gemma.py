@@ -68,7 +68,7 @@ def _of_full_layers(config: Config, kinds: tuple[str, ...]) -> Config:
     if each is None:
         return config
     full = [i for i, kind in enumerate(kinds) if kind == "full"]
-    own = list(each.values()) if isinstance(each, dict) else [None]
+    own: list[Any] = list(each.values()) if isinstance(each, dict) else [None]
     layers = [int(key) for key in each if str(key).isdecimal()] if own != [None] else []
     if own and (
         sorted(layers) != full or not isinstance(own[0], dict) or any(one != own[0] for one in own)
