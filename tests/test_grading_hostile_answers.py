@@ -46,7 +46,9 @@ class Counting(Zygote):
     def __init__(self) -> None:
         self.looks = 0
 
-    def fork(self, withholds: Sequence[str], limits: Limits, beside: bool = False) -> Session:
+    def fork(
+        self, withholds: Sequence[str], limits: Limits, beside: bool = False, more: bool = False
+    ) -> Session:
         self.looks += 1
         session = zygote().fork(withholds, limits, beside)
         session.run_cell(f"LOOK = {self.looks}", 60.0)

@@ -12,11 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile.course import cell, dump, release
 from hostile.worker import LIMITS, output, zygote
 from patience import PATIENCE_S
 
 from twophase.checks import registry
-from twophase.grading.sandbox import confinement, landlock, rlimits, zygote_handle
+from twophase.grading.files.notebook import parse
+from twophase.grading.judge.execution_plan import make_plan
+from twophase.grading.sandbox import (
+    confinement,
+    landlock,
+    rlimits,
+    unseen,
+    user,
+    zygote_handle,
+)
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import Zygote
@@ -378,13 +388,57 @@ def hiding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 @needs_landlock
+def may_mount() -> bool:
+    return os.geteuid() == 0 and user.in_a_fork(
+        lambda: unseen.hide([Path("/nowhere")], [Path("/")])
+    )
+
+
+@pytest.mark.skipif(not may_mount(), reason="only who may mount can hide names and sizes")
+def test_nobody_learns_the_size_or_time_of_a_hidden_file(tmp_path: Path) -> None:
+    others = tmp_path / "submissions" / "ann"
+    others.mkdir(parents=True)
+    (others / "03_kv_cache.ipynb").write_text("x" * 1234)
+    (tmp_path / "secret").write_text("y" * 99)
+    with Zygote(hidden=[others.parent, tmp_path / "secret"]) as own, own.fork((), LIMITS) as one:
+        ran = one.run_cell(f"import os; os.stat({str(others)!r})", 20.0)
+        assert "FileNotFoundError" in ran.types, ran
+        said = output(one, f"import os; print(os.stat({str(tmp_path / 'secret')!r}).st_size)")
+        assert said == "0"
+
+
 def test_hidden_paths_stay_unreadable_where_libraries_are_readable(hiding: Session) -> None:
-    assert refused(hiding, f"open({str(HIDDEN / 'tool.py')!r})")
-    assert refused(hiding, f"import os; os.listdir({str(HIDDEN)!r})")
+    for source in (f"open({str(HIDDEN / 'tool.py')!r})", f"import os; os.listdir({str(HIDDEN)!r})"):
+        assert {"PermissionError", "FileNotFoundError"} & set(hiding.run_cell(source, 20.0).types)
     assert output(hiding, f"print(len(open({os.__file__!r}).read()) > 0)") == "True", (
         "its neighbors are"
     )
     assert str(HIDDEN) not in output(hiding, "print(open('/proc/self/cmdline').read())")
+
+
+LOADED_LATE = {
+    "a step of training": (
+        "model = torch.nn.Linear(2, 1); step = torch.optim.AdamW(model.parameters())\n"
+        "model(torch.ones(1, 2)).sum().backward(); step.step(); print('done')",
+        "done",
+    ),
+    "torch.compile": ("print(torch.compile(lambda x: 2 * x)(torch.ones(1)).item())", "2.0"),
+    "torch.func": ("print(torch.func.grad(lambda x: x * x)(torch.ones(())).item())", "2.0"),
+    "the meter": (
+        "from twophase.measure.meter import Meter\n"
+        "with Meter() as meter: torch.ones(3, 3) @ torch.ones(3, 3)\nprint(meter.matmul_flops)",
+        "54",
+    ),
+}
+
+
+def test_what_torch_loads_late_works_in_there() -> None:
+    with zygote().fork((), LIMITS, more=True) as one:
+        said = {name: output(one, f"import torch\n{s}") for name, (s, _) in LOADED_LATE.items()}
+    assert said == {name: expected for name, (_, expected) in LOADED_LATE.items()}
+    for source, _ in LOADED_LATE.values():
+        plan = make_plan(parse(dump([cell(f"import torch\n{source}")])), release())
+        assert plan.loads_more()
 
 
 def test_its_folder_is_empty_and_can_be_listed(session: Session) -> None:

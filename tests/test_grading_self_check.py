@@ -4,11 +4,16 @@ public cases, and why."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gradescope_tools import KV, ROOT, with_answers
+from grading_run_tools import all_end
 from hostile.worker import LIMITS, zygote
 
 from twophase.cli.main import main
@@ -94,6 +99,25 @@ def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Pa
     assert any(
         "the name gone" in r and "only in your kernel's memory" in r for r in said["remarks"]
     )
+
+
+def test_a_self_check_that_was_killed_leaves_no_folder(tmp_path: Path) -> None:
+    """The processes that it started end, and take its folder along."""
+    home = tmp_path / "temporary"
+    home.mkdir()
+    path = notebook(tmp_path, {MAX_BATCH: "while True: pass"})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "twophase.cli.main", "self-check", str(path)],
+        env=os.environ | {"TMPDIR": str(home)},
+        stdout=subprocess.DEVNULL,
+    )
+    while len(list(home.glob("*/twophase-*"))) < 2:  # of the worker and of what it is forked from
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert all_end(str(home))
+    assert list(home.iterdir()) == []
 
 
 def test_cells_that_ran_out_of_order_and_another_kernel_are_told(tmp_path: Path) -> None:

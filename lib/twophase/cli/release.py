@@ -151,11 +151,13 @@ def _rehearsed(source: Source, made: Handout, console: Console) -> int:
     """0 if the untouched notebooks score nothing and the model solutions everything, else the exit
     code."""
     from twophase.grading.errors import GraderFault
+    from twophase.grading.files.scratch import scratch
     from twophase.grading.run.rehearsal import rehearse
     from twophase.grading.sandbox.zygote_handle import make_zygote
 
     try:
         with (
+            scratch(),
             make_zygote() as zygote,
             console.status("grading the untouched notebooks and the model solutions"),
         ):

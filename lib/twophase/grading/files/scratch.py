@@ -62,15 +62,17 @@ def sweep() -> None:
                 os.close(lock)
 
 
-def leave(folder: Path) -> None:
+def leave(folder: Path, last: bool = False) -> None:
     """Remove a judge's folder inside a run's; and the run's, if it was killed and no other judge of
-    it is left."""
+    it is left, or if this is the `last` process of all."""
     remove(folder)
+    if not folder.parent.name.startswith(PREFIX):
+        return
     with contextlib.suppress(OSError):
         lock = os.open(folder.parent / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.listdir(folder.parent) == [LOCK]:
+            if last or os.listdir(folder.parent) == [LOCK]:
                 remove(folder.parent)
         finally:
             os.close(lock)

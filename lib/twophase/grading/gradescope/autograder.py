@@ -17,6 +17,7 @@ from pathlib import Path
 from twophase.grading.course import secret
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
+from twophase.grading.files.scratch import scratch
 from twophase.grading.gradescope import config as gradescope_config
 from twophase.grading.gradescope import results
 from twophase.grading.gradescope.config import PRIVATE, Config
@@ -72,7 +73,7 @@ def graded(root: Path, began: float) -> Results:
         private,
         *(root / name for name in ("submission", "results", "submission_metadata.json")),
     ]
-    with make_zygote(hidden) as zygote:
+    with scratch(), make_zygote(hidden) as zygote:
         record = Judge(course, zygote).grade(
             Task(submission, seed_for(who.student, config, private))
         )

@@ -36,6 +36,9 @@ REACHES = re.compile(
     re.M,
 )
 
+# what torch loads a second's worth of modules for, when it is first used
+LOADS_MORE = re.compile(r"\boptim\b|\bMeter\b|torch\.(?:compile|func)\b|flop_counter|_dynamo")
+
 
 @dataclass(frozen=True)
 class Step:
@@ -57,6 +60,10 @@ class Plan:
     asked: Mapping[str, int]
     missing: frozenset[str]
     flags: tuple[Flag, ...]
+
+    def loads_more(self) -> bool:
+        """Whether a cell seems to use what torch loads only then."""
+        return any(LOADS_MORE.search(s.source) for s in self.steps)
 
     def order(self) -> list[str]:
         """The exercises as they are asked, from top to bottom."""

@@ -76,7 +76,7 @@ class _Run:
     ) -> None:
         self._release, self._benches, self._seed = release, benches, seed
         self._plan: Plan = make_plan(notebook, release)
-        self._replay = Replay(zygote, release.withholds, limits)
+        self._replay = Replay(zygote, release.withholds, limits, self._plan.loads_more())
         self._usage = Usage(limits.waiting_s)
         self._whole = Allowance(self._usage, limits.submission_s, limits.forks)
         self._together = Allowance(self._usage, limits.submission_s / 2, limits.forks)

@@ -18,6 +18,7 @@ from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.files.names import defined
 from twophase.grading.files.notebook import Cell
+from twophase.grading.files.scratch import scratch
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Judge, Task
 from twophase.grading.release.release import Source
@@ -32,7 +33,7 @@ UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
     """The record of one saved notebook, judged on public cases only, in the grader's jail."""
     course = Course(seed=SEED, limits=limits, source=source or Source())
-    with make_zygote() as zygote:
+    with scratch(), make_zygote() as zygote:
         return Judge(course, zygote, public_only=True).grade(
             Task(Submission(path, str(path)), SEED)
         )

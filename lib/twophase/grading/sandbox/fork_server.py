@@ -114,7 +114,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     Server(control, {"zygote": become_zygote, "judge": become_judge}).serve()
-    scratch.leave(folder)
+    scratch.leave(folder, last=True)
 
 
 if __name__ == "__main__":

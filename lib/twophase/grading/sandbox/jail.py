@@ -18,7 +18,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from twophase.grading.sandbox import landlock, linux, rlimits, seccomp, user
+import twophase
+from twophase.grading.sandbox import landlock, linux, rlimits, seccomp, unseen, user
 from twophase.grading.sandbox.confinement import MAX_FILES, Limits
 from twophase.grading.sandbox.user import User
 
@@ -31,6 +32,7 @@ class Jail:
 
     def __init__(self, folder: Path, hidden: Sequence[Path] = ()) -> None:
         self._folder = folder
+        unseen.hide(hidden, [folder, *landlock.libraries(), Path(twophase.__path__[0])])
         rules = landlock.Rules(folder, hidden) if landlock.abi() else None
         self._rules = rules if rules and user.in_a_fork(lambda: _no_files(rules)) else None
         self._filtered = user.in_a_fork(_no_calls)

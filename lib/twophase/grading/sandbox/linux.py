@@ -36,6 +36,14 @@ def prctl(option: int, *values: int) -> None:
         raise OSError(error, f"prctl {option}: {os.strerror(error)}")
 
 
+def call(name: str, *arguments: int | bytes | None) -> None:
+    """A function of the C library that returns 0. Raises OSError if the kernel refuses."""
+    given = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments]
+    if getattr(_libc(), name)(*given) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{name}: {os.strerror(error)}")
+
+
 def syscall(number: int, *arguments: object) -> int:
     """Returns what the kernel does; raises OSError if it refuses."""
     given = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]

@@ -68,9 +68,11 @@ class Practice(Zygote):
         stopped."""
         self.launch()
 
-    def fork(self, withholds: Sequence[str], limits: Limits, beside: bool = False) -> Session:
-        """A fresh process for a submission, `beside` the last one or in its place. Raises
-        GraderFault if there is none to be had."""
+    def fork(
+        self, withholds: Sequence[str], limits: Limits, beside: bool = False, more: bool = False
+    ) -> Session:
+        """A fresh process for a submission, `beside` the last one or in its place; it loads late
+        what torch loads late. Raises GraderFault if there is none to be had."""
         request = {"withholds": list(withholds), "limits": asdict(limits)}
         self.start()
         process, ours = self._process, self._ours

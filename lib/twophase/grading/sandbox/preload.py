@@ -4,6 +4,7 @@ and a shell to run cells in."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import pkgutil
 import random
@@ -17,6 +18,7 @@ NOT_LOADED = (
     "twophase.lab.checking",
     "twophase.lab.showing",
 )
+LATE = ("torch._dynamo", "torch.utils.flop_counter")
 LIBRARIES = ("numpy", "torch", "torch.nn.functional", "asyncio", "matplotlib.pyplot")
 
 
@@ -34,6 +36,16 @@ def preload() -> list[str]:
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
     torch.set_num_interop_threads(1)
     return failed
+
+
+def load_more() -> None:
+    """Import what training a step, torch.compile, torch.func and the meter load when they are first
+    used: a second, for those who use them."""
+    for name in LATE:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    # no compiler can be started in there: what torch.compile was given then runs as it is
+    sys.modules["torch"]._dynamo.config.suppress_errors = True
 
 
 def _modules() -> list[str]:

@@ -6,8 +6,8 @@ value each: first {"work": …, "hidden": […]}, the empty folder in which subm
 below which nothing is readable for them, then requests. No request has a word of a submission in
 it.
 
-    {"do": "fork", "withholds": […], "limits": {…}, "beside": …} with one descriptor: the child's
-    end of the channel
+    {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …} with one descriptor:
+    the child's end of the channel; with more, what torch loads late is loaded before the fork
     {"do": "end", "died": …}: kill the child and everything that it left behind
 
 and answers each with one JSON object. It serves one child at a time, or two of one submission
@@ -22,6 +22,7 @@ import os
 import random
 import select
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from twophase.grading.sandbox import linux
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.descendants import kill_descendants
 from twophase.grading.sandbox.jail import Jail
+from twophase.grading.sandbox.preload import load_more
 from twophase.grading.sandbox.withhold import Library, withhold
 from twophase.grading.sandbox.worker import Worker
 from twophase.protocol.wire import Channel, Closed
@@ -87,6 +89,8 @@ class Zygote:
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
         if not request["beside"]:
             kill_descendants()
+        if request["more"]:
+            load_more()
         end = socket.socket(fileno=fd)
         me = os.getpid()
         self._pid = os.fork()
@@ -114,6 +118,8 @@ def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list
     """Everything that happens in a zygote's process, but for loading."""
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     start = json.loads(control.recv(2**20))
+    # where libraries look for a folder when they are loaded: nothing can be written there
+    tempfile.tempdir = start["work"]
     jail = Jail(Path(start["work"]), [Path(p) for p in start["hidden"]])
     control.send(json.dumps({"ready": os.getpid(), "not_loaded": not_loaded}).encode())
     Zygote(control, shell, jail, library).serve()

@@ -105,14 +105,18 @@ class Zygote:
             said = self._server.said()
             raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
 
-    def fork(self, withholds: Sequence[str], limits: Limits, beside: bool = False) -> Session:
+    def fork(
+        self, withholds: Sequence[str], limits: Limits, beside: bool = False, more: bool = False
+    ) -> Session:
         """A fresh process for a submission: in place of the last one, or `beside` it; both end
-        when one is ended. Raises GraderFault if there is none to be had."""
+        when one is ended. With `more` it has loaded what torch loads late. Raises GraderFault if
+        there is none to be had."""
         request = {
             "do": "fork",
             "withholds": list(withholds),
             "limits": asdict(limits),
             "beside": beside,
+            "more": more,
         }
         for _ in range(
             2
