@@ -62,7 +62,9 @@ def test_an_answer_that_is_right_at_its_second_look_must_be_so_at_a_third(
     source = f"def bytes_of(n_tokens, width): return 2 * n_tokens * width if {right_at} else -1"
     counting = Counting()
     supervisor = Supervisor(counting, release(), Benches(), LIMITS, 1)
-    seen, *_ = supervisor.grade(parse(dump(cells(STUBS | {"bytes": source})))).questions
+    made = cells(STUBS | {"bytes": source})
+    made.insert(1, cell("1 / 0"))  # without another cell above there is nothing else to try
+    seen, *_ = supervisor.grade(parse(dump(made))).questions
     assert seen.verdict.right == seen.alone == gains
     assert counting.looks >= 3
 
