@@ -103,8 +103,10 @@ def scored(
         (folder / f"{stem}.{ending}").write_text(content, encoding="utf-8")
     path = folder / "course.yml"
     path.write_text(course, encoding="utf-8")
-    scheme, beside = gradebook.load(path)
-    return gradebook.make(scheme, beside, reader.read(dump(folder, records)), now)
+    scheme, beside = gradebook.load_course(path)
+    return gradebook.make_gradebook(
+        scheme, beside, reader.latest_records(dump(folder, records)), now
+    )
 
 
 def totals(book: Gradebook) -> dict[str, Total]:

@@ -122,7 +122,7 @@ def test_the_command_writes_each_grading_down_and_says_whether_all_are_equal(
     leave_out_table: bool,
 ) -> None:
     folder, out = graded
-    in_here = runs.records_of
+    in_here = runs.grade_tasks
     monkeypatch.setattr(
         audit, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
     )

@@ -212,7 +212,7 @@ def test_with_unsafe_it_goes_on_and_record_summary_and_page_say_so(
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.ipynb").write_bytes(b"{")
     monkeypatch.chdir(tmp_path)
-    in_here = run.records_of
+    in_here = run.grade_tasks
     monkeypatch.setattr(
         run, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
     )
@@ -243,7 +243,7 @@ def test_an_amount_of_memory_that_is_none_is_one_sentence(text: str) -> None:
 
 def test_a_summary_of_a_thousand_submissions_fits_a_screen_and_counts_them() -> None:
     answers = [{"t-a": "right", "t-b": f"slip_{n % 5}" if n % 4 else "right"} for n in range(1000)]
-    counted = counts.of(
+    counted = counts.count(
         record(f"s{n}/a.ipynb", a, status="partial" if n % 100 == 0 else "ok")
         for n, a in enumerate(answers)
     )
@@ -308,7 +308,7 @@ def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
     )
     flags = make_plan(parse(dump([asked])), released).flags
     assert ("not_asked", "kv_cache-extra") in {(f.name, f.where) for f in flags}
-    counted = counts.of(
+    counted = counts.count(
         [
             {
                 **record("a.ipynb", {"t-a": "right"}),
@@ -330,4 +330,6 @@ def test_a_student_of_a_plain_folder_is_graded_again_by_the_folders_name(tmp_pat
         Submission(tmp_path / "ann/03.ipynb", "ann/03.ipynb"),
         Submission(tmp_path / "bob.ipynb", "bob.ipynb"),
     ]
-    assert run.named(["ann"], found, reader.Index(tmp_path / "results.jsonl")) == {"ann/03.ipynb"}
+    assert run.selected(["ann"], found, reader.Index(tmp_path / "results.jsonl")) == {
+        "ann/03.ipynb"
+    }

@@ -158,9 +158,9 @@ def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excuse
 def test_points_are_rounded_half_up_to_two_decimals(points: str, shown: str) -> None:
     from fractions import Fraction
 
-    from twophase.grading.scores.points import number
+    from twophase.grading.scores.rubric import points_text
 
-    assert number(Fraction(points)) == shown
+    assert points_text(Fraction(points)) == shown
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -31,9 +31,9 @@ from twophase.grading.course.tables import HandScore
 from twophase.grading.reports import exports
 from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook
-from twophase.grading.scores.dropping import Item, best, ratio
-from twophase.grading.scores.gradebook import Beside, Gradebook, Total
-from twophase.grading.scores.points import Marks
+from twophase.grading.scores.dropping import Weighted, highest_ratio, ratio
+from twophase.grading.scores.gradebook import CourseFiles, Gradebook, Total
+from twophase.grading.scores.rubric import ManualGrades
 
 ZONE = ZoneInfo("Europe/Berlin")
 TOPICS, STUDENTS = ("t", "u", "v"), ("ann", "bob", "cy")
@@ -103,11 +103,11 @@ def submissions(rng: random.Random) -> list[Record]:
     return found
 
 
-def classes(extra: bool = False) -> st.SearchStrategy[tuple[Scheme, Beside, list[Record]]]:
+def classes(extra: bool = False) -> st.SearchStrategy[tuple[Scheme, CourseFiles, list[Record]]]:
     """A class of three with three assignments, drawn from one seed: many small draws of hypothesis'
     own would take seconds each."""
 
-    def make(seed: int) -> tuple[Scheme, Beside, list[Record]]:
+    def make(seed: int) -> tuple[Scheme, CourseFiles, list[Record]]:
         rng = random.Random(seed)
         scheme = Scheme(
             "Course",
@@ -125,7 +125,7 @@ def classes(extra: bool = False) -> st.SearchStrategy[tuple[Scheme, Beside, list
             for who in STUDENTS
             if rng.random() < 0.9
         ]
-        return scheme, Beside((), Marks(scheme, hand), {}), submissions(rng)
+        return scheme, CourseFiles((), ManualGrades(scheme, hand), {}), submissions(rng)
 
     return st.integers(0, 2**32).map(make)
 
@@ -139,9 +139,11 @@ def excusals() -> st.SearchStrategy[Excusal]:
     return st.integers(0, 2**32).map(lambda seed: excusal(random.Random(seed)))
 
 
-def scored(scheme: Scheme, beside: Beside, found: list[Record], now: datetime = NOW) -> Gradebook:
-    return gradebook.make(
-        scheme, replace(beside, marks=replace(beside.marks, scheme=scheme)), found, now
+def scored(
+    scheme: Scheme, beside: CourseFiles, found: list[Record], now: datetime = NOW
+) -> Gradebook:
+    return gradebook.make_gradebook(
+        scheme, replace(beside, manual=replace(beside.manual, scheme=scheme)), found, now
     )
 
 
@@ -152,7 +154,7 @@ def percents(book: Gradebook) -> dict[str, Total]:
 @given(classes())
 @QUICK
 def test_no_score_is_negative_or_above_the_maximum(
-    made: tuple[Scheme, Beside, list[Record]],
+    made: tuple[Scheme, CourseFiles, list[Record]],
 ) -> None:
     book = scored(*made)
     for o in book.outcomes:
@@ -169,11 +171,11 @@ def test_no_score_is_negative_or_above_the_maximum(
 @given(classes(extra=True))
 @QUICK
 def test_only_declared_extra_credit_goes_above_the_maximum_and_never_below_zero(
-    made: tuple[Scheme, Beside, list[Record]],
+    made: tuple[Scheme, CourseFiles, list[Record]],
 ) -> None:
     for o in scored(*made).outcomes:
-        extra = sum(c.slot.out_of for c in o.cells if c.slot.rule.extra)
-        regular = sum(c.slot.out_of for c in o.cells if c.kept and not c.slot.rule.extra)
+        extra = sum(c.item.out_of for c in o.exercises if c.item.rule.extra)
+        regular = sum(c.item.out_of for c in o.exercises if c.kept and not c.item.rule.extra)
         assert o.points is None or o.points >= 0
         assert (
             o.points is None
@@ -185,7 +187,7 @@ def test_only_declared_extra_credit_goes_above_the_maximum_and_never_below_zero(
 @given(classes(), st.randoms(use_true_random=False))
 @QUICK
 def test_scoring_twice_and_in_another_order_gives_the_same(
-    made: tuple[Scheme, Beside, list[Record]], rng: random.Random
+    made: tuple[Scheme, CourseFiles, list[Record]], rng: random.Random
 ) -> None:
     scheme, beside, found = made
     first = scored(scheme, beside, found)
@@ -203,7 +205,7 @@ def test_scoring_twice_and_in_another_order_gives_the_same(
 @given(classes())
 @QUICK
 def test_one_students_score_does_not_depend_on_the_others(
-    made: tuple[Scheme, Beside, list[Record]],
+    made: tuple[Scheme, CourseFiles, list[Record]],
 ) -> None:
     scheme, beside, found = made
     alone = [r for r in found if r["file"].startswith("ann/")]
@@ -217,7 +219,7 @@ def test_one_students_score_does_not_depend_on_the_others(
 @given(classes(), st.sampled_from(STUDENTS), st.sampled_from(TOPICS), st.integers(0, 30))
 @QUICK
 def test_an_extension_never_lowers_a_score(
-    made: tuple[Scheme, Beside, list[Record]], who: str, topic: str, days: int
+    made: tuple[Scheme, CourseFiles, list[Record]], who: str, topic: str, days: int
 ) -> None:
     scheme, beside, found = made
     more = replace(
@@ -237,12 +239,13 @@ def test_an_extension_never_lowers_a_score(
 @given(classes(), excusals())
 @QUICK
 def test_an_excusal_never_lowers_a_percentage_nor_makes_anything_pending(
-    made: tuple[Scheme, Beside, list[Record]], one: Excusal
+    made: tuple[Scheme, CourseFiles, list[Record]], one: Excusal
 ) -> None:
     scheme, beside, found = made
     before = scored(scheme, beside, found)
     assume(
-        not one.exercise or one.exercise in {c.slot.id for o in before.outcomes for c in o.cells}
+        not one.exercise
+        or one.exercise in {c.item.id for o in before.outcomes for c in o.exercises}
     )
     after = scored(replace(scheme, excused=(*scheme.excused, one)), beside, found)
     for old, new in zip(before.totals, after.totals, strict=True):
@@ -254,7 +257,7 @@ def test_an_excusal_never_lowers_a_percentage_nor_makes_anything_pending(
 @given(classes(), st.booleans())
 @QUICK
 def test_dropping_more_never_lowers_a_percentage(
-    made: tuple[Scheme, Beside, list[Record]], exercises: bool
+    made: tuple[Scheme, CourseFiles, list[Record]], exercises: bool
 ) -> None:
     scheme, beside, found = made
     if exercises:
@@ -276,7 +279,7 @@ def test_dropping_more_never_lowers_a_percentage(
 @given(classes())
 @QUICK
 def test_a_total_is_pending_exactly_when_something_is_and_says_what(
-    made: tuple[Scheme, Beside, list[Record]],
+    made: tuple[Scheme, CourseFiles, list[Record]],
 ) -> None:
     book = scored(*made)
     for t in book.totals:
@@ -289,7 +292,7 @@ def test_a_total_is_pending_exactly_when_something_is_and_says_what(
 
 items = st.lists(
     st.builds(
-        Item, st.integers(0, 10).map(Fraction), st.integers(0, 10).map(Fraction), st.booleans()
+        Weighted, st.integers(0, 10).map(Fraction), st.integers(0, 10).map(Fraction), st.booleans()
     ),
     min_size=1,
     max_size=6,
@@ -298,7 +301,7 @@ items = st.lists(
 
 @given(items, st.integers(0, 3))
 @draws(150)
-def test_what_is_left_out_is_the_best_choice_of_all(found: list[Item], drop: int) -> None:
+def test_what_is_left_out_is_the_best_choice_of_all(found: list[Weighted], drop: int) -> None:
     """Against every subset, tried one by one."""
     assume(any(i.out_of for i in found))
     tried = []
@@ -312,7 +315,7 @@ def test_what_is_left_out_is_the_best_choice_of_all(found: list[Item], drop: int
                 and any(i.out_of for i in kept)
             ):
                 tried.append(ratio(kept))
-    kept_now = best(found, drop)
+    kept_now = highest_ratio(found, drop)
     assert ratio([found[n] for n in kept_now]) == max(tried)
     assert sum(not i.free for n, i in enumerate(found) if n not in kept_now) <= drop
 

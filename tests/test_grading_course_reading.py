@@ -27,7 +27,7 @@ EXAMPLE = Path(reading.__file__).parent / "example" / "course.yml"
 def load(tmp_path: Path, text: str) -> reading.Scheme:
     path = tmp_path / "course.yml"
     path.write_text(text, encoding="utf-8")
-    return reading.load(path)
+    return reading.read_course(path)
 
 
 def mistakes(tmp_path: Path, text: str) -> list[str]:
@@ -226,10 +226,10 @@ def test_values_stay_what_was_written(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_or_no_text_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"course\.yml cannot be read"):
-        reading.load(tmp_path / "course.yml")
+        reading.read_course(tmp_path / "course.yml")
     (tmp_path / "course.yml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="not UTF-8"):
-        reading.load(tmp_path / "course.yml")
+        reading.read_course(tmp_path / "course.yml")
 
 
 def test_an_assignments_late_rule_replaces_the_courses_as_a_whole(tmp_path: Path) -> None:
@@ -253,11 +253,11 @@ class TestTheExample:
     exist."""
 
     def test_it_is_read_with_all_its_files(self) -> None:
-        scheme, beside = gradebook.load(EXAMPLE)
+        scheme, beside = gradebook.load_course(EXAMPLE)
         assert list(scheme.assignments) == ["two_phases", "kv_cache", "latency_throughput"]
         assert [s.key for s in beside.roster] == ["ann", "bob", "cy", "dee"]
-        assert beside.marks.hand
-        assert beside.marks.overrides
+        assert beside.manual.hand
+        assert beside.manual.overrides
         assert beside.times
 
     def test_it_shows_every_key_that_there_is(self) -> None:
@@ -274,7 +274,7 @@ class TestTheExample:
         assert {k for k in keys if not re.search(rf"\b{k}:", text)} == set()
 
     def test_its_topics_exercises_and_misconceptions_are_the_courses_own(self) -> None:
-        scheme = reading.load(EXAMPLE)
+        scheme = reading.read_course(EXAMPLE)
         assert set(scheme.assignments) <= set(registry.topics())
         for assignment in scheme.assignments.values():
             for exercise, rule in (assignment.exercises or {}).items():

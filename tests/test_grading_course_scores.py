@@ -575,8 +575,11 @@ def test_the_last_record_of_a_file_counts_and_a_torn_last_line_is_passed_over(
     )
     path.write_bytes(path.read_bytes() + b'{"schema": 1, "file"')
     before = path.read_bytes()
-    scheme, beside = gradebook.load(tmp_path / "course.yml")
-    assert points(gradebook.make(scheme, beside, reader.read(path), NOW), "ann") == 4
+    scheme, beside = gradebook.load_course(tmp_path / "course.yml")
+    assert (
+        points(gradebook.make_gradebook(scheme, beside, reader.latest_records(path), NOW), "ann")
+        == 4
+    )
     assert path.read_bytes() == before
 
 

@@ -90,7 +90,7 @@ def test_a_thousand_damaged_notebooks_are_read_or_a_sentence(tmp_path: Path) -> 
     for damaged in made[:: len(made) // THOUSAND]:
         path.write_bytes(damaged)
         one = [Submission(path, "ann/a.ipynb")]
-        papers, unreadable = report.read(one, None, Source(), None, lambda *told: None)
+        papers, unreadable = report.read_papers(one, None, Source(), None, lambda *told: None)
         assert len(papers) + len(unreadable) == 1
         try:
             sound = notebook.parse(damaged)
@@ -147,7 +147,7 @@ def test_a_notebook_in_utf_16_is_compared_and_remarked_on_too(tmp_path: Path) ->
     path = tmp_path / "a.ipynb"
     path.write_bytes(HONEST.decode().encode("utf-16"))
     one = [Submission(path, "ann/a.ipynb")]
-    papers, unreadable = report.read(one, None, Source(), None, lambda *told: None)
+    papers, unreadable = report.read_papers(one, None, Source(), None, lambda *told: None)
     assert (len(papers), unreadable) == (1, [])
     assert self_check.remarks(path.read_bytes(), {"questions": []}) == []
 
@@ -159,8 +159,8 @@ def test_a_text_that_cannot_be_taken_apart_has_no_fragments(
         raise SystemError("AST constructor recursion depth mismatch")
 
     monkeypatch.setattr(fragments, "parse", fail)
-    assert fragments.of("x = 1").fragments == frozenset()
-    assert not fragments.of("x = 1").parsed
+    assert fragments.fragments_of("x = 1").fragments == frozenset()
+    assert not fragments.fragments_of("x = 1").parsed
 
 
 @pytest.mark.parametrize("text", ["0001-01-01 00:00:00 +1400", "9999-12-31 23:59:59 -1200"])
@@ -232,6 +232,6 @@ def test_json_that_digs_deep_is_one_persons_trouble(place: str, tmp_path: Path) 
     assert {who: r["points"] for who, r in records.items()} == {"ann": 8, "bob": None, "zoe": 8}
     assert records["bob"]["status"] == "unreadable"
     assert "RecursionError" in records["bob"]["message"]
-    papers, unreadable = report.read(found, None, Source(), None, lambda *told: None)
+    papers, unreadable = report.read_papers(found, None, Source(), None, lambda *told: None)
     assert [p.file[:3] for p in papers] == ["ann", "zoe"]
     assert [file[:3] for file, _ in unreadable] == ["bob"]

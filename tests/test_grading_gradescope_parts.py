@@ -177,11 +177,11 @@ def test_settings_of_another_version_are_refused_in_one_sentence(tmp_path: Path)
     path = tmp_path / "config.json"
     config = Config(topic="kv_cache", checks=("checks/0",), sets=0)
     path.write_bytes(config.to_bytes())
-    assert gradescope_config.read(path) == config
+    assert gradescope_config.read_config(path) == config
     for broken in (b"", b"[]", b'{"schema": 2}', config.to_bytes().replace(b'"sets"', b'"set"')):
         path.write_bytes(broken)
         with pytest.raises(ValueError, match="build the autograder's zip again"):
-            gradescope_config.read(path)
+            gradescope_config.read_config(path)
 
 
 def record(status: str = "ok", cases: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -363,7 +363,7 @@ def test_exercises_of_an_instructors_own_are_graded_from_the_zip(
     bundle.unpack(path, tmp_path / "source")
     private = tmp_path / "source" / "private"
     monkeypatch.setenv("TWOPHASE_COURSE", str(private))  # put back after the test
-    there = autograder.source_of(gradescope_config.read(private / "config.json"), private)
+    there = autograder.source_of(gradescope_config.read_config(private / "config.json"), private)
     assert there.checks[0].is_relative_to(private)
     asked, here = there.load("kv_cache"), source.load("kv_cache")
     assert list(asked.exercises) == list(here.exercises)

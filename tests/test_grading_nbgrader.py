@@ -36,7 +36,7 @@ from test_grading_release import FOLDERS, HELD, ROOT
 from twophase.checks import registry
 from twophase.cli.main import main
 from twophase.grading.nbgrader import works
-from twophase.grading.nbgrader.works import Place
+from twophase.grading.nbgrader.works import NotebookPath
 from twophase.grading.release import handout, placing
 from twophase.grading.release.release import Source
 
@@ -491,10 +491,10 @@ class TestRelease:
 @pytest.mark.parametrize(
     ("file", "place"),
     [
-        ("ada/ps1/x.ipynb", Place("ada", "ps1", "x")),
-        ("submitted/ada/ps1/x.ipynb", Place("ada", "ps1", "x")),
-        ("course/submitted/ada/ps1/x.ipynb", Place("ada", "ps1", "x")),
-        ("inbound/ada+ps1+2030-01-01 10:00:00 UTC+a-b/x.ipynb", Place("ada", "ps1", "x")),
+        ("ada/ps1/x.ipynb", NotebookPath("ada", "ps1", "x")),
+        ("submitted/ada/ps1/x.ipynb", NotebookPath("ada", "ps1", "x")),
+        ("course/submitted/ada/ps1/x.ipynb", NotebookPath("ada", "ps1", "x")),
+        ("inbound/ada+ps1+2030-01-01 10:00:00 UTC+a-b/x.ipynb", NotebookPath("ada", "ps1", "x")),
         ("ada/ps1/ada/ps2/x.ipynb", None),  # a folder that a student named
         ("ada/ps1/ben+ps1+2030-01-01 10:00:00 UTC/x.ipynb", None),
         ("ada/ps1/all.zip/x.ipynb", None),
@@ -504,7 +504,7 @@ class TestRelease:
     ],
 )
 def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(
-    file: str, place: Place | None
+    file: str, place: NotebookPath | None
 ) -> None:
     assert works.place_of({"file": file, "student": "ada"}) == place
 

@@ -147,8 +147,8 @@ def test_points_lost_are_counted_by_exercise_and_by_misconception(tmp_path: Path
         record("cy/a.ipynb", {A: "off_by_one", B: "not_yet"}),
         record("dee/a.ipynb", {A: "right", B: "right"}),
     ]
-    stats = class_stats.of(scored(tmp_path, course, found))
-    assert [(e.slot.id, e.lost, e.full, e.n, e.lost_share) for e in stats.exercises] == [
+    stats = class_stats.class_stats(scored(tmp_path, course, found))
+    assert [(e.item.id, e.lost, e.full, e.n, e.lost_share) for e in stats.exercises] == [
         (A, 16, 1, 4, Fraction(1, 2)),
         (B, 8, 3, 4, Fraction(1, 4)),
     ]
@@ -165,7 +165,7 @@ def test_who_handed_nothing_in_does_not_count_against_an_exercise(tmp_path: Path
         [record("ann/a.ipynb", {A: "right"})],
         r_csv="student\nann\nbob\n",
     )
-    stats = class_stats.of(book)
+    stats = class_stats.class_stats(book)
     assert [(e.n, e.lost) for e in stats.exercises] == [(1, 0)]
     assert stats.assignments[0].statuses == {"graded": 1, "missing": 1}
     assert sorted(stats.percents) == [0, 100]

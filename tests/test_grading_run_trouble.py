@@ -24,7 +24,7 @@ from twophase.grading.reports import feedback
 from twophase.grading.results.records import Record, result_of
 from twophase.grading.results.writer import CannotWrite, Results
 from twophase.grading.run import pool
-from twophase.grading.run.folder import Done, Submission, find, named
+from twophase.grading.run.folder import AlreadyGraded, Submission, find, selected
 
 HALF = dump(cells(RIGHT | {"bytes": STUBS["bytes"]}))
 
@@ -237,16 +237,16 @@ def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(
         digest = next(r for r in results.latest() if r["file"] == "cy/a.ipynb")["digests"][
             "submission"
         ]
-        assert named(["ann/a.ipynb", digest[:12].upper()], found, results.index) == {
+        assert selected(["ann/a.ipynb", digest[:12].upper()], found, results.index) == {
             "ann/a.ipynb",
             "cy/a.ipynb",
         }
         someone = [s for s in found if s.student] or found
         wanted = someone[0].student or someone[0].name
-        assert someone[0].name in named([wanted], found, results.index)
+        assert someone[0].name in selected([wanted], found, results.index)
         for nobody in ("nobody", digest[:7], ""):
             with pytest.raises(ValueError, match="no submission is called"):
-                named([nobody], found, results.index)
+                selected([nobody], found, results.index)
 
 
 @pytest.mark.parametrize("change", ["secret", "seed", "release", "topics"])
@@ -264,7 +264,7 @@ def test_another_key_is_graded_again(
         digest = (lambda self, topic: "another") if change == "release" else (lambda self: ["more"])
         monkeypatch.setattr(type(one.source), "digest" if change == "release" else "topics", digest)
     with Results(out) as results:
-        done = [s.name for s in find(folder) if s in Done(one, results.index)]
+        done = [s.name for s in find(folder) if s in AlreadyGraded(one, results.index)]
     kept = {"release": ["bob/a.ipynb"], "topics": ["ann/a.ipynb", "cy/a.ipynb"]}
     assert done == kept.get(change, [])
 

@@ -62,9 +62,9 @@ def test_a_secret_is_created_for_its_owner_only_and_read_back(tmp_path: Path) ->
     secret.create(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(bytes.fromhex(path.read_text().strip())) == 32
-    assert secret.read(path) == path.read_bytes().rstrip(b"\n")
+    assert secret.read_secret(path) == path.read_bytes().rstrip(b"\n")
     secret.create(tmp_path / "another")
-    assert secret.read(tmp_path / "another") != secret.read(path)
+    assert secret.read_secret(tmp_path / "another") != secret.read_secret(path)
 
 
 def test_a_secret_is_never_overwritten(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_is_no_secret_is_refused_in_a_sentence(
     path.write_bytes(data)
     path.chmod(mode)
     with pytest.raises(ValueError, match=says) as caught:
-        secret.read(path)
+        secret.read_secret(path)
     assert str(path) in str(caught.value)
     assert "aaaa" not in str(caught.value).replace(str(path), "")
 
@@ -103,7 +103,7 @@ def test_what_is_no_secret_is_refused_in_a_sentence(
 def test_no_file_at_all_is_a_sentence(tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ValueError, match=place):
-        secret.read(tmp_path / place)
+        secret.read_secret(tmp_path / place)
 
 
 def test_no_sets_to_choose_from_is_refused() -> None:

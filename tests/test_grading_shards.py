@@ -23,7 +23,7 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course
 from twophase.grading.results.records import Record
 from twophase.grading.run import merging, pool, shards
-from twophase.grading.run.shards import Note, Shard
+from twophase.grading.run.shards import Shard, ShardNote
 
 EXAMPLES = Path(shards.__file__).parent / "batch_examples"
 NAMES = tuple(f"s{n:03}/a.ipynb" for n in range(60))
@@ -44,7 +44,7 @@ def parts(tmp_path: Path, of: int = 4, **more: Any) -> list[Path]:
         folder = tmp_path / f"part-{number}"
         folder.mkdir()
         dump(folder, [made(n, **more) for n in NAMES if shards.number_of(n, of) == number])
-        shards.write(folder, Note(Shard(number, of), NAMES, CONDITIONS, complete=True))
+        shards.write_note(folder, ShardNote(Shard(number, of), NAMES, CONDITIONS, complete=True))
         found.append(folder)
     return found
 
@@ -59,13 +59,15 @@ def merge(capsys: pytest.CaptureFixture[str], folders: list[Path], out: Path) ->
 @pytest.mark.parametrize("of", [1, 2, 7, 16])
 def test_every_submission_is_in_exactly_one_part_whatever_else_is_in_the_folder(of: int) -> None:
     found = [Submission(Path(n), n) for n in NAMES]
-    seen = Counter(s.name for k in range(1, of + 1) for s in shards.part(found, Shard(k, of)))
+    seen = Counter(
+        s.name for k in range(1, of + 1) for s in shards.submissions_of(found, Shard(k, of))
+    )
     assert seen == Counter(NAMES)
     few = found[::7]
     for k in range(1, of + 1):
-        assert set(shards.part(few, Shard(k, of))) == set(shards.part(found, Shard(k, of))) & set(
-            few
-        )
+        assert set(shards.submissions_of(few, Shard(k, of))) == set(
+            shards.submissions_of(found, Shard(k, of))
+        ) & set(few)
 
 
 def test_parts_are_of_about_the_same_size() -> None:
@@ -80,7 +82,7 @@ def test_parts_are_of_about_the_same_size() -> None:
 )
 def test_a_part_that_is_none_is_one_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="such as 3/16"):
-        shards.parse(text)
+        shards.parse_shard(text)
 
 
 def test_merged_parts_are_the_whole_and_merging_again_changes_nothing(
@@ -117,13 +119,13 @@ def cut(folder: Path) -> None:
 
 def rewrite(folder: Path, **changes: Any) -> None:
     """Another note for a part."""
-    n = shards.read(folder)
+    n = shards.read_note(folder)
     fields = {
         "submissions": n.submissions,
         "conditions": n.conditions,
         "complete": n.complete,
     } | changes
-    shards.write(folder, Note(n.shard, **fields))
+    shards.write_note(folder, ShardNote(n.shard, **fields))
 
 
 def again(folder: Path, **more: Any) -> None:
@@ -299,6 +301,6 @@ def test_the_commands_of_the_batch_examples_are_commands_that_we_have(
 
 
 def test_a_plan_names_no_owner_twice(tmp_path: Path) -> None:
-    plan = merging.plan(parts(tmp_path, of=3))
+    plan = merging.plan_merge(parts(tmp_path, of=3))
     assert sorted(plan.owner) == sorted(NAMES)
     assert plan.problems == []

@@ -24,7 +24,7 @@ from twophase.grading.scores import gradebook
 from twophase.grading.similar import as_json, fragments, report
 from twophase.grading.similar import page as similar_page
 from twophase.grading.similar import traces as similar_traces
-from twophase.grading.similar.fragments import of
+from twophase.grading.similar.fragments import fragments_of
 from twophase.grading.similar.groups import cliques
 from twophase.grading.similar.pairs import ENOUGH, Answer, Compared, compare, weight
 from twophase.grading.similar.report import Report
@@ -65,7 +65,7 @@ def klass(folder: Path, papers: dict[str, bytes]) -> list[Submission]:
 
 
 def read_report(folder: Path, papers: dict[str, bytes], **options: Any) -> Report:
-    return report.report(klass(folder, papers), **options)
+    return report.compare_class(klass(folder, papers), **options)
 
 
 def answer(slug: str, how: str) -> str:
@@ -204,18 +204,24 @@ def test_a_copy_of_each_right_answer_is_found_where_it_says_enough(how: str) -> 
                 ast.parse(copy := DISGUISES[how](source))  # Python still
                 found = alone({**sources, "copy": copy})
                 assert pairs(found) <= {tuple(sorted(("copy", name)))}, exercise_id
-                if len(of(source).fragments) >= 2 * ENOUGH and not found.pairs:
+                if len(fragments_of(source).fragments) >= 2 * ENOUGH and not found.pairs:
                     missed.append(f"{exercise_id} {name}")
     assert missed == []
 
 
 def test_comments_and_spacing_change_no_fragment_and_commas_of_a_formatter_neither() -> None:
     assert (
-        of("x = f(a,\n  b, # why\n )\ny = 'a' + \"b\"").fragments
-        == of("q=f( r , s )\n# no\nz = \"a\" + 'b'").fragments
+        fragments_of("x = f(a,\n  b, # why\n )\ny = 'a' + \"b\"").fragments
+        == fragments_of("q=f( r , s )\n# no\nz = \"a\" + 'b'").fragments
     )
-    assert of("total += f(a, 2, 3)").fragments == of("t = t + f(b, 2.0, 3)").fragments
-    assert of("a, b = f(x, 1), g(y, 2)").fragments == of("b = g(y, 2)\na = f(x, 1)").fragments
+    assert (
+        fragments_of("total += f(a, 2, 3)").fragments
+        == fragments_of("t = t + f(b, 2.0, 3)").fragments
+    )
+    assert (
+        fragments_of("a, b = f(x, 1), g(y, 2)").fragments
+        == fragments_of("b = g(y, 2)\na = f(x, 1)").fragments
+    )
 
 
 def test_independent_right_answers_are_not_listed(tmp_path: Path) -> None:
@@ -230,7 +236,7 @@ def test_independent_right_answers_are_not_listed(tmp_path: Path) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(answered(answers, topic))
             papers.append(Submission(path, f"s{k}/{path.name}"))
-    found = report.report(papers, least=0.5)
+    found = report.compare_class(papers, least=0.5)
     assert groups(found) == []
     assert sum(c.students for c in found.exercises) > 80
 
@@ -302,14 +308,14 @@ def test_a_team_and_a_students_own_versions_are_not_compared_with_themselves(
 ) -> None:
     course = tmp_path / "course.yml"
     course.write_text("course: C\nassignments:\n  kv_cache: {}\ngroups:\n  team: [ann, bob]\n")
-    scheme = gradebook.load(course)[0]
+    scheme = gradebook.load_course(course)[0]
     papers = {n: answered({ATTENTION: ORIGINAL + f"\n# {n}"}) for n in ("ann", "bob")}
     papers |= {how: answered({ATTENTION: s}) for how, s in OTHERS.items()}
     submissions = klass(tmp_path / "in", papers)
-    assert groups(report.report(submissions, scheme=scheme)) == []
+    assert groups(report.compare_class(submissions, scheme=scheme)) == []
     again = Submission(submissions[0].path, "bob/again.ipynb", student="ann")
-    assert groups(report.report([submissions[0], again])) == []
-    assert groups(report.report(submissions)) == [("ann", "bob")]
+    assert groups(report.compare_class([submissions[0], again])) == []
+    assert groups(report.compare_class(submissions)) == [("ann", "bob")]
 
 
 def own(source: str, cell_id: str) -> Cells:
@@ -408,7 +414,7 @@ def test_no_text_breaks_it_off(what: str, tmp_path: Path) -> None:
 def test_what_does_not_parse_is_compared_by_its_lines(tmp_path: Path) -> None:
     broken = ORIGINAL + "\nreturn oops(((\n"
     sources = {**OTHERS, "original": ORIGINAL, "copy": rename(ORIGINAL) + "\ndef broken(:\n"}
-    assert not of(broken).parsed
+    assert not fragments_of(broken).parsed
     found = read_report(tmp_path, {n: answered({ATTENTION: s}) for n, s in sources.items()})
     assert groups(found) == [("copy", "original")]
 
@@ -471,7 +477,10 @@ def test_looking_at_few_pairs_finds_the_same_as_looking_at_all() -> None:
                 base[:kept] + [statement(rng) for _ in range(24 - kept)]
             )
     found = alone(sources, least=0.6)
-    frags = {n: {f for f in of(s).fragments if found.weights[f] > 0} for n, s in sources.items()}
+    frags = {
+        n: {f for f in fragments_of(s).fragments if found.weights[f] > 0}
+        for n, s in sources.items()
+    }
     worth = {n: sum(found.weights[f] for f in fs) for n, fs in frags.items()}
     expected = {
         (a, b)
@@ -569,6 +578,6 @@ def test_a_release_of_ones_own_is_what_was_given(tmp_path: Path) -> None:
 
 
 def test_a_cap_on_steps_is_told() -> None:
-    assert of("x = f(a, b + 1)\n" * 500_000).cut
-    assert not of(ORIGINAL).cut
-    assert len(of("x = f(a, b + 1)\n" * 5000).statements) * 6 <= fragments.MAX_STEPS + 10
+    assert fragments_of("x = f(a, b + 1)\n" * 500_000).cut
+    assert not fragments_of(ORIGINAL).cut
+    assert len(fragments_of("x = f(a, b + 1)\n" * 5000).statements) * 6 <= fragments.MAX_STEPS + 10

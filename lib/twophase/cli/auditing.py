@@ -31,7 +31,7 @@ def audit(
 ) -> int:
     """Audit, show, write audit.jsonl. Returns the exit code. Raises ValueError if there is nothing
     to audit, CannotWrite."""
-    index = reader.Index(reader.find(out))
+    index = reader.Index(reader.results_path(out))
     chosen = choose(submissions, course, index, share)
     console.print(
         Text(

@@ -28,7 +28,7 @@ from twophase.grading.results import counts, reader
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import CannotWrite, Results
 from twophase.grading.run import shards
-from twophase.grading.run.folder import grade_folder, named
+from twophase.grading.run.folder import grade_folder, selected
 from twophase.grading.sandbox.zygote_handle import make_zygote
 from twophase.grading.scores import gradebook
 
@@ -80,9 +80,8 @@ def check(
     console.print(_verdicts(record))
     for exercise_id in course.source.load(record["topic"]).held_back:
         console.print(Text(f"{exercise_id} is judged after handing in: its check is not here"))
-    for flag in (
-        f for f in record["flags"] if f["name"] != "missing_cell"
-    ):  # the table says that one
+    # the table says that one
+    for flag in (f for f in record["flags"] if f["name"] != "missing_cell"):
         console.print(
             Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow")
         )
@@ -156,17 +155,17 @@ def grade(
     options.require_confinement(unsafe)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
-    if folder.is_dir() and out.resolve().is_relative_to(
-        folder.resolve()
-    ):  # the next run would take it for a student's
+    # the next run would take it for a student's
+    if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
         raise ValueError(
             f"--out {out} lies in {folder}, among the submissions; give a folder beside it"
         )
     if sample != 1.0 and not audit:
         raise ValueError("--sample says how many an audit takes; give --audit too, or leave it out")
-    part = shards.parse(shard) if shard else None
+    part = shards.parse_shard(shard) if shard else None
     if scheme is not None:
-        gradebook.load(scheme)  # a mistake in it is told before the hours of grading, not after
+        # a mistake in it is told before the hours of grading, not after
+        gradebook.load_course(scheme)
     limits = options.limits(time_limit, cell_time_limit, memory_limit)
     source = Source(release, tuple(checks or ()), variants)
     if source == Source():
@@ -198,11 +197,11 @@ class Run:
         workers: int,
         console: Console,
     ) -> None:
-        self.mine = shards.part(found, part) if part else found
+        self.mine = shards.submissions_of(found, part) if part else found
         self.workers = workers
         self._course, self._out, self._console = course, out, console
         names = tuple(sorted(s.name for s in found))
-        self._note = shards.Note(part, names, shards.conditions(course)) if part else None
+        self._note = shards.ShardNote(part, names, shards.conditions(course)) if part else None
 
     def grade(self, regrade: list[str], scheme: Path | None) -> int:
         """Grade and show. Returns the exit code. Raises KeyboardInterrupt, CannotWrite,
@@ -213,7 +212,7 @@ class Run:
                     f"{results.path} was graded with a secret; give the same --secret, or another"
                     " --out"
                 )
-            again = named(regrade, self.mine, results.index)
+            again = selected(regrade, self.mine, results.index)
             self._write_note(complete=False)
             with Watch(self._console, len(self.mine)) as watch:
                 try:
@@ -228,23 +227,28 @@ class Run:
                     raise
             self._write_note(complete=True)
             names = {s.name for s in self.mine}
-            counted = counts.of(r for r in results.latest() if r["file"] in names)
+            counted = counts.count(r for r in results.latest() if r["file"] in names)
             code = finish(self._console, self._out, results.index, counted)
             if watch.skipped:
                 self._console.print(Text(f"Graded before: {watch.skipped:,}"))
             if scheme is not None:
                 code = max(
-                    code, write_grades(scheme, reader.read(results.path), self._out, self._console)
+                    code,
+                    write_grades(
+                        scheme, reader.latest_records(results.path), self._out, self._console
+                    ),
                 )
         return code
 
     def _write_note(self, complete: bool) -> None:
         if self._note is not None:
             n = self._note
-            shards.write(self._out, shards.Note(n.shard, n.submissions, n.conditions, complete))
+            shards.write_note(
+                self._out, shards.ShardNote(n.shard, n.submissions, n.conditions, complete)
+            )
 
 
-def finish(console: Console, out: Path, index: reader.Index, counted: counts.Tally) -> int:
+def finish(console: Console, out: Path, index: reader.Index, counted: counts.Counts) -> int:
     """Write the feedback, show the summary. Returns the exit code. Raises CannotWrite."""
     try:
         page = feedback.write(out, index.latest())
@@ -255,13 +259,9 @@ def finish(console: Console, out: Path, index: reader.Index, counted: counts.Tal
     summary(console, counted)
     console.print(Text(f"Results: {index.path}"))
     console.print(Text(f"Feedback: {page}"))
-    return (
-        OUR_FAULT
-        if counted.statuses["internal"]
-        else SOME_UNREADABLE
-        if counted.statuses["unreadable"]
-        else GRADED
-    )
+    if counted.statuses["internal"]:
+        return OUR_FAULT
+    return SOME_UNREADABLE if counted.statuses["unreadable"] else GRADED
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -95,7 +95,7 @@ def course(
 
     Raises ValueError for a secret that is none, and for mistakes in an instructor's folders.
     """
-    known = b"" if secret_file is None else secret.read(secret_file)
+    known = b"" if secret_file is None else secret.read_secret(secret_file)
     if source != Source():
         with loading():  # it imports the checks, and they import torch
             source.validate()

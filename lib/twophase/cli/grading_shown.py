@@ -15,7 +15,7 @@ from rich.text import Text
 
 from twophase.grading.reports import feedback
 from twophase.grading.results import counts
-from twophase.grading.results.counts import Tally, TopicTally
+from twophase.grading.results.counts import Counts, TopicCounts
 from twophase.grading.results.records import Record
 
 TROUBLED = ("unreadable", "protocol", "partial", "internal")
@@ -86,9 +86,8 @@ class Watch:
             self._began = self._clock()
         else:
             self.statuses[record["status"]] += 1
-        self.step(
-            graded=record is not None
-        )  # counted before it is told: a Ctrl-C may come in between
+        # counted before it is told: a Ctrl-C may come in between
+        self.step(graded=record is not None)
         if record is not None and record["status"] in TROUBLED:
             line(self._console, trouble(record))
 
@@ -129,7 +128,7 @@ def trouble(record: Record) -> Text:
     )
 
 
-def summary(console: Console, counted: Tally) -> None:
+def summary(console: Console, counted: Counts) -> None:
     """Tables that stay readable for a thousand submissions."""
     if counted.topics:
         console.print(_topics(counted))
@@ -172,7 +171,7 @@ def summary(console: Console, counted: Tally) -> None:
         console.print(Text(said, style="bold yellow"))
 
 
-def _topics(counted: Tally) -> Table:
+def _topics(counted: Counts) -> Table:
     table = Table("topic", title="Points")
     for name in ("graded", "mean", "median", "of"):
         table.add_column(name, justify="right")
@@ -183,7 +182,7 @@ def _topics(counted: Tally) -> Table:
     return table
 
 
-def _exercises(topic: str, found: TopicTally) -> Table:
+def _exercises(topic: str, found: TopicCounts) -> Table:
     """What cost most, if there are too many to show all."""
     rows = list(found.exercises.items())
     if len(rows) > MOST_EXERCISES:

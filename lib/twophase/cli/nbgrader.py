@@ -92,13 +92,13 @@ def feedback(
 
 def _matched(
     results: Path, course_dir: Path, assignment: str
-) -> tuple[nbgrader_course.NbCourse, list[nbgrader_works.Work], nbgrader_works.Told]:
+) -> tuple[nbgrader_course.NbCourse, list[nbgrader_works.GradedNotebook], nbgrader_works.Notices]:
     """The course, the results that belong to it, and what a person should hear of the others.
     Raises ValueError if none does."""
-    path = reader.find(results)
-    course = nbgrader_course.load(course_dir)
-    told = nbgrader_works.Told()
-    works = nbgrader_works.match(course, reader.read(path), told, assignment)
+    path = reader.results_path(results)
+    course = nbgrader_course.load_course(course_dir)
+    told = nbgrader_works.Notices()
+    works = nbgrader_works.match_records(course, reader.latest_records(path), told, assignment)
     if not works and not told.waiting:
         raise ValueError(
             f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/"

@@ -84,7 +84,7 @@ def _make(
     placing.require_place(
         out, root, (*source.checks, *([source.variants] if source.variants else []))
     )
-    hidden = secrets.read(secret) if secret else b""
+    hidden = secrets.read_secret(secret) if secret else b""
     source.validate()
     if _refused(_unproved(source), console):
         return NOT_AS_IT_SHOULD_BE

@@ -19,7 +19,7 @@ from twophase.grading.results import reader
 from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook
 from twophase.grading.scores.gradebook import Gradebook, Total
-from twophase.grading.scores.points import number
+from twophase.grading.scores.rubric import points_text
 from twophase.grading.scores.scoring import Outcome, lateness_text
 
 COMPLETE, WAITING, OUR_FAULT = 0, 1, 3
@@ -63,8 +63,10 @@ def score(
 
     Example: twophase score grades/ --course course.yml
     """
-    path = reader.find(results)
-    raise typer.Exit(write_grades(course, reader.read(path), out or path.parent, Console(), at))
+    path = reader.results_path(results)
+    raise typer.Exit(
+        write_grades(course, reader.latest_records(path), out or path.parent, Console(), at)
+    )
 
 
 def write_grades(
@@ -79,9 +81,9 @@ def write_grades(
         )
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
-    scheme, beside = gradebook.load(course)
+    scheme, beside = gradebook.load_course(course)
     now: datetime | None = read_time(at, scheme.zone) if at else None
-    book = gradebook.make(scheme, beside, records, now)
+    book = gradebook.make_gradebook(scheme, beside, records, now)
     written = exports.write(out, book)
     written.append(replace_text(out / "report.html", class_report.page(book), mode=PRIVATE))
     console.print(_table(book))
@@ -98,9 +100,9 @@ def _plain(value: object) -> str:
 
 def _table(book: Gradebook) -> Table:
     table = Table("student", title=Text(_plain(book.scheme.title)))
-    for s in book.sheets.values():
+    for s in book.rubrics.values():
         table.add_column(
-            Text(_plain(f"{s.assignment.title}, of {number(s.worth)}")), justify="right"
+            Text(_plain(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"
         )
     table.add_column("total", justify="right")
     table.add_column("percent", justify="right")
@@ -109,7 +111,7 @@ def _table(book: Gradebook) -> Table:
             f"the first {MOST_ROWS} of {len(book.totals):,} students; all are in grades.csv"
         )
     for t in book.totals[:MOST_ROWS]:
-        cells = [_cell(t.outcomes[topic]) for topic in book.sheets]
+        cells = [_cell(t.outcomes[topic]) for topic in book.rubrics]
         table.add_row(Text(_plain(t.student.shown)), *cells, *_total(t))
     return table
 
@@ -123,7 +125,7 @@ def _cell(o: Outcome) -> Text:
 def _total(t: Total) -> tuple[Text, str]:
     if t.percent is None:
         return Text("pending" if t.status == "pending" else "–", style=COLORS[t.status]), ""
-    return Text(f"{number(t.points)} of {number(t.out_of)}"), f"{number(t.percent)}%"
+    return Text(f"{points_text(t.points)} of {points_text(t.out_of)}"), f"{points_text(t.percent)}%"
 
 
 def _lines(book: Gradebook) -> list[Text]:

@@ -43,7 +43,7 @@ def merge(
 
 
 def _merge(parts: list[Path], out: Path, console: Console) -> int:
-    plan = merging.plan(parts)
+    plan = merging.plan_merge(parts)
     for line in plan.remarks:
         console.print(Text(plain(f"note: {line}"), style="cyan"), soft_wrap=True)
     if plan.problems:
@@ -57,10 +57,10 @@ def _merge(parts: list[Path], out: Path, console: Console) -> int:
         console.print(Text("Nothing was written."))
         return DO_NOT_FIT
     try:
-        path = merging.write(plan, out)
+        path = merging.write_merged(plan, out)
     except OSError as e:
         raise CannotWrite(f"{out} cannot be written: {e.strerror}") from None
     index = reader.Index(path)
-    counted = counts.of(index.latest())
+    counted = counts.count(index.latest())
     code = finish(console, out, index, counted)
     return code if counted.statuses["internal"] else MERGED

@@ -22,7 +22,7 @@ from twophase.grading.reports.feedback import CONTROL
 from twophase.grading.scores import gradebook
 from twophase.grading.similar import as_json, page
 from twophase.grading.similar.groups import Group
-from twophase.grading.similar.report import CAVEAT, LEAST, Report, report
+from twophase.grading.similar.report import CAVEAT, LEAST, Report, compare_class
 
 NOTHING, LOOK = 0, 1
 MOST_GROUPS, MOST_NAMES = 20, 6
@@ -77,11 +77,11 @@ def similar(
         )
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
-    scheme = None if course is None else gradebook.load(_there(course))[0]
+    scheme = None if course is None else gradebook.load_course(_there(course))[0]
     found = submissions.find(folder, layout)
     console = Console()
     with _Bar(console) as bar:
-        compared = report(
+        compared = compare_class(
             found,
             least,
             exercise,

@@ -7,7 +7,7 @@ from twophase.grading.course.fields import nearest, shown
 from twophase.grading.course.scheme import Assignment, Excusal, Extension, Group, Scheme
 
 
-def crossed(scheme: Scheme) -> list[str]:
+def cross_mistakes(scheme: Scheme) -> list[str]:
     """Mistakes that only two places together show."""
     told: list[str] = []
     given: list[Extension | Excusal] = [*scheme.extensions, *scheme.excused]

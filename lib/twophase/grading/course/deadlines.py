@@ -26,10 +26,8 @@ def instant(wall: datetime, zone: ZoneInfo) -> datetime:
     first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if exists(wall, zone):
         return max(first, second)
-    low, high = (
-        second,
-        first,
-    )  # the jump lies between these: before it the clock shows less than `wall`, after it more
+    # the jump lies between these: before it the clock shows less than `wall`, after it more
+    low, high = (second, first)
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=1) // 2)
         if middle.astimezone(zone).replace(tzinfo=None) < wall:

@@ -10,7 +10,7 @@ from twophase.grading.course.fields import nearest
 from twophase.grading.course.scheme import Assignment, Scheme
 
 
-def notes(scheme: Scheme) -> list[str]:
+def unknown_names(scheme: Scheme) -> list[str]:
     """A sentence for every name in `partial.misconceptions` that no check of the exercises it
     stands for has."""
     found: list[str] = []

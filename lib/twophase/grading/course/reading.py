@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, cast
 from zoneinfo import ZoneInfo, available_timezones
 
-from twophase.grading.course.consistency import crossed
+from twophase.grading.course.consistency import cross_mistakes
 from twophase.grading.course.deadlines import LateRule, Of, read_due, read_duration
 from twophase.grading.course.exceptions import excusal, extension
 from twophase.grading.course.fields import (
@@ -29,27 +29,26 @@ from twophase.grading.course.fields import (
 )
 from twophase.grading.course.scheme import (
     Assignment,
-    Counts,
+    CountsPolicy,
     ExerciseRule,
     Files,
     Group,
     Partial,
-    RightAlone,
+    RightAlonePolicy,
     Scheme,
-    Unreadable,
+    UnreadablePolicy,
 )
 
 TOPIC = re.compile(r"[A-Za-z0-9_-]{1,80}")
-NO_TITLE = re.compile(
-    r"(?:Current|Final) (?:Score|Points|Grade)|Override (?:Score|Grade|Status)"
-)  # Canvas skips these
+# Canvas skips these
+NO_TITLE = re.compile(r"(?:Current|Final) (?:Score|Points|Grade)|Override (?:Score|Grade|Status)")
 
 
-def load(path: Path) -> Scheme:
+def read_course(path: Path) -> Scheme:
     """The scheme in a file. Raises ValueError with a line for every mistake in it."""
     mistakes: list[str] = []
     scheme = _scheme(Fields(read_yaml(path), "", mistakes), path)
-    mistakes += crossed(scheme) if not mistakes else []
+    mistakes += cross_mistakes(scheme) if not mistakes else []
     if mistakes:
         raise ValueError("\n".join(f"{path}: {m}" for m in mistakes))
     return scheme
@@ -63,9 +62,13 @@ def _scheme(top: Fields, path: Path) -> Scheme:
     student = sent.get(
         "student", _student, cast("re.Pattern[str] | Literal['folder', 'file']", "folder")
     )
-    counts = cast(Counts, sent.get("counts", one_of("best", "latest"), "latest"))
-    unreadable = cast(Unreadable, sent.get("unreadable", one_of("pending", "zero"), "pending"))
-    right_alone = cast(RightAlone, sent.get("right_alone", one_of("counts", "pending"), "counts"))
+    counts = cast(CountsPolicy, sent.get("counts", one_of("best", "latest"), "latest"))
+    unreadable = cast(
+        UnreadablePolicy, sent.get("unreadable", one_of("pending", "zero"), "pending")
+    )
+    right_alone = cast(
+        RightAlonePolicy, sent.get("right_alone", one_of("counts", "pending"), "counts")
+    )
     sent.done()
     inside = top.inner("assignments")
     assignments = inside.each(

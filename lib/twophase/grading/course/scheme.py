@@ -14,11 +14,10 @@ from zoneinfo import ZoneInfo
 from twophase.grading.course.deadlines import Due, Duration, LateRule
 from twophase.grading.course.fields import nearest
 
-Counts = Literal["best", "latest"]
-Unreadable = Literal["pending", "zero"]
-RightAlone = Literal[
-    "counts", "pending"
-]  # an answer that is right only without the notebook's other cells
+CountsPolicy = Literal["best", "latest"]
+UnreadablePolicy = Literal["pending", "zero"]
+# an answer that is right only without the notebook's other cells
+RightAlonePolicy = Literal["counts", "pending"]
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,9 @@ class Scheme:
     title: str
     zone: ZoneInfo
     assignments: Mapping[str, Assignment]
-    counts: Counts = "latest"
-    unreadable: Unreadable = "pending"
-    right_alone: RightAlone = "counts"
+    counts: CountsPolicy = "latest"
+    unreadable: UnreadablePolicy = "pending"
+    right_alone: RightAlonePolicy = "counts"
     student: re.Pattern[str] | Literal["folder", "file"] = "folder"
     drop_lowest: int = 0
     groups: tuple[Group, ...] = ()

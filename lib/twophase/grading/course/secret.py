@@ -21,7 +21,7 @@ CREATED_BYTES = 32  # of randomness; the file has them as hex
 SETS = 16
 
 
-def read(path: Path) -> bytes:
+def read_secret(path: Path) -> bytes:
     """The secret in this file, without a final newline.
 
     Raises ValueError if there is no such file, if it is too short to be a secret, and if others on

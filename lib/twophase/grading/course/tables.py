@@ -141,9 +141,8 @@ def _key_column(ours: Mapping[str, str], rows: Sequence[Row], canvas: bool) -> s
     """The column that tells students apart, if none was named: the usual one, else the first that
     everybody has something in."""
     usual = ours.get("student") or (ours.get("sis_login_id") if canvas else ours.get("username"))
-    ids = (
-        "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""
-    )  # Gradescope's, nbgrader's
+    # Gradescope's, nbgrader's
+    ids = "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""
     others = [ours[c] for c in (ids, "email", "participant") if c in ours]
     return usual or next((h for h in others if rows and all(r.cells[h] for r in rows)), "")
 

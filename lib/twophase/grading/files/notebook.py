@@ -18,10 +18,8 @@ from twophase.grading.errors import Unreadable
 
 MAX_BYTES = 8 * 2**20
 MAX_CELLS = 2_000
-UTF_16 = (
-    codecs.BOM_UTF16_LE,
-    codecs.BOM_UTF16_BE,
-)  # what some editors of Windows begin a file with
+# what some editors of Windows begin a file with
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 def graded(root: Path, began: float) -> Results:
     """The results for what lies in `root`/submission. Raises for the grader's own faults only."""
     private = root / "source" / PRIVATE
-    config = gradescope_config.read(private / "config.json")
+    config = gradescope_config.read_config(private / "config.json")
     if (lacks := confinement.missing()) and not config.unsafe:
         said = f"{lacks} Nothing was run; the instructor can build the autograder with --unsafe."
         return results.without_score(said, time.monotonic() - began)
@@ -84,7 +84,11 @@ def seed_for(student: str, config: Config, private: Path) -> int | str:
     """The seed of the cases: of the course's secret and of whom Gradescope names, never of anything
     that was handed in."""
     path = private / "secret"
-    return secret.seed_of(secret.read(path), student, config.sets) if path.exists() else config.seed
+    return (
+        secret.seed_of(secret.read_secret(path), student, config.sets)
+        if path.exists()
+        else config.seed
+    )
 
 
 def source_of(config: Config, private: Path) -> Source:

@@ -64,7 +64,7 @@ def build(config: Config, source: Source, secret_file: Path | None = None) -> by
     if source.variants is not None:
         members |= _folder(source.variants, f"{PRIVATE}/variants", source.release is None)
     if secret_file is not None:
-        members[f"{PRIVATE}/secret"] = Member(secret.read(secret_file), OURS_ONLY)
+        members[f"{PRIVATE}/secret"] = Member(secret.read_secret(secret_file), OURS_ONLY)
     config = replace(
         config,
         checks=tuple(f"checks/{n}" for n, _ in enumerate(source.checks)),
@@ -176,9 +176,8 @@ def save(path: Path, data: bytes) -> bool:
         )
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; make it, or give another --out")
-    handle = os.open(
-        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY
-    )  # it may hold the secret
+    # it may hold the secret
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
     return True

@@ -10,9 +10,8 @@ from typing import Any
 
 SCHEMA = 1
 PRIVATE = "private"  # in the zip: what no submission may read
-GRADER_BYTES = (
-    620 * 2**20
-)  # the judge and the libraries, at their peak: 535 to 600 MiB over the topics (tests measure it)
+# the judge and the libraries, at their peak: 535 to 600 MiB over the topics (tests measure it)
+GRADER_BYTES = 620 * 2**20
 LEAST_BYTES, MOST_BYTES = 100 * 2**20, 2 * 10**9  # for one submission, beyond the libraries'
 CONTAINER_BYTES = 768 * 2**20  # Gradescope's default
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -41,7 +40,7 @@ class Config:
         ).encode("ascii")
 
 
-def read(path: Path) -> Config:
+def read_config(path: Path) -> Config:
     """The settings in this file. Raises ValueError if the file is not of this version."""
     try:
         tree = json.loads(path.read_bytes())

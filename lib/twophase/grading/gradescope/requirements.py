@@ -20,11 +20,8 @@ THERE = {
     "os_name": "posix",
     "platform_machine": "x86_64",
 }
-OF_A_GPU = (
-    "nvidia-",
-    "cuda-",
-    "triton",
-)  # torch for CPUs needs none of these, and its metadata here may ask for them
+# torch for CPUs needs none of these, and its metadata here may ask for them
+OF_A_GPU = ("nvidia-", "cuda-", "triton")
 
 
 def versions() -> dict[str, str]:
@@ -42,9 +39,8 @@ def versions() -> dict[str, str]:
                 f"{name} is not installed here, and the autograder needs it: install"
                 " requirements.txt first"
             ) from None
-        found[canonicalize_name(name)] = Version(
-            package.version
-        ).public  # without a local part such as +cpu
+        # without a local part such as +cpu
+        found[canonicalize_name(name)] = Version(package.version).public
         for line in package.requires or ():
             need = _needed(Requirement(line), extras)
             if need and need not in seen:

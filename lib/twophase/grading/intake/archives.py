@@ -64,7 +64,7 @@ class Budget:
             )
 
 
-def fill(node: Node, whole_class: bool = False) -> None:
+def list_members(node: Node, whole_class: bool = False) -> None:
     """Put what is in a zip, and in the zips in it, into `node.inside`; or why that cannot be done
     into `trouble`."""
     try:
@@ -74,7 +74,7 @@ def fill(node: Node, whole_class: bool = False) -> None:
         node.inside, node.trouble = [], str(e)
 
 
-def read(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> bytes:
+def read_member(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> bytes:
     """The first `most` bytes of a file, or of a member of a zip, or (with several numbers) of one
     in a zip in it. Raises Unreadable."""
     with isolated():
@@ -206,10 +206,8 @@ def _refused(info: zipfile.ZipInfo) -> str:
         return "it is a link, and links are not followed"
     if info.flag_bits & 0x1:
         return "it is encrypted; hand it in without a password"
-    if info.compress_type not in (
-        zipfile.ZIP_STORED,
-        zipfile.ZIP_DEFLATED,
-    ):  # of others, 4 KiB may become gigabytes at once
+    # of others, 4 KiB may become gigabytes at once
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return (
             "it is compressed in a way that is not supported; use an ordinary zip, or hand in the"
             " notebook itself"

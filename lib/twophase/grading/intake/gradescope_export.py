@@ -16,9 +16,8 @@ from twophase.grading.intake.trees import Node
 METADATA = "submission_metadata.yml"
 MAX_METADATA_BYTES = 2**28  # it has the results of each student's every attempt
 TOGETHER = " & "  # between those who handed in together
-_Loader: Any = getattr(
-    yaml, "CBaseLoader", yaml.BaseLoader
-)  # text, lists and mappings only, whatever Ruby's tags say
+# text, lists and mappings only, whatever Ruby's tags say
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def entries(metadata: Node) -> list[Entry]:
     """What the file says of every submission. Raises ValueError if it cannot be read."""
     where = f"{metadata.path}" if not metadata.members else f"{metadata.path}: {metadata.name}"
     try:
-        data = archives.read(metadata.path, metadata.members, MAX_METADATA_BYTES + 1)
+        data = archives.read_member(metadata.path, metadata.members, MAX_METADATA_BYTES + 1)
     except Unreadable as e:
         raise ValueError(f"{where}: {e}") from None
     if len(data) > MAX_METADATA_BYTES:

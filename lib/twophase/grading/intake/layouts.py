@@ -52,7 +52,7 @@ STAMP = "timestamp.txt"
 
 
 @dataclass(frozen=True)
-class Hand:
+class HandIn:
     """What one student handed in at one time: the nodes in which the notebooks are, and what to
     call it if there are none."""
 
@@ -78,7 +78,7 @@ def instant(text: str) -> str:
     return said.isoformat() if is_meant(said) else ""
 
 
-def gradescope(top: Node, forced: bool) -> list[Hand]:
+def gradescope(top: Node, forced: bool) -> list[HandIn]:
     """`submission_456/` for each submission, and what there is to know about them in
     submission_metadata.yml."""
     metadata = top.child(METADATA)
@@ -96,11 +96,11 @@ def gradescope(top: Node, forced: bool) -> list[Hand]:
             top.members,
             trouble="the export lists it, and has no folder of it",
         )
-        found.append(Hand(name, (at,), entry.student, instant(entry.created_at), "gradescope"))
+        found.append(HandIn(name, (at,), entry.student, instant(entry.created_at), "gradescope"))
     return found
 
 
-def canvas(top: Node, forced: bool) -> list[Hand]:
+def canvas(top: Node, forced: bool) -> list[HandIn]:
     """Flat files, each with the number of the user in Canvas. What a student handed in together is
     one hand."""
     by_student: dict[str, list[Node]] = defaultdict(list)
@@ -116,11 +116,11 @@ def canvas(top: Node, forced: bool) -> list[Hand]:
     if not forced and (any(len(n) > 1 for n in names.values()) or len(set(numbers)) < len(numbers)):
         return []  # what several people or files have in common is a date, or a version
     return [
-        Hand(nodes[0].name, tuple(nodes), s, layout="canvas") for s, nodes in by_student.items()
+        HandIn(nodes[0].name, tuple(nodes), s, layout="canvas") for s, nodes in by_student.items()
     ]
 
 
-def moodle(top: Node, forced: bool) -> list[Hand]:
+def moodle(top: Node, forced: bool) -> list[HandIn]:
     """A folder (or files) for each participant. The number is the participant's in this
     assignment."""
     by_student: dict[str, list[Node]] = defaultdict(list)
@@ -128,11 +128,11 @@ def moodle(top: Node, forced: bool) -> list[Hand]:
         if match := MOODLE.fullmatch(child.own):
             by_student[match["student"]].append(child)
     return [
-        Hand(nodes[0].name, tuple(nodes), s, layout="moodle") for s, nodes in by_student.items()
+        HandIn(nodes[0].name, tuple(nodes), s, layout="moodle") for s, nodes in by_student.items()
     ]
 
 
-def nbgrader(top: Node, forced: bool) -> list[Hand]:
+def nbgrader(top: Node, forced: bool) -> list[HandIn]:
     """The exchange's `inbound/`, or a course's `submitted/`, or the folder above one of them."""
     beside = {c.own for c in top.inside}
     for own, signs in (
@@ -145,17 +145,17 @@ def nbgrader(top: Node, forced: bool) -> list[Hand]:
     return _inbound(top) or _collected(top, forced or top.path.name == "submitted")
 
 
-def _inbound(top: Node) -> list[Hand]:
+def _inbound(top: Node) -> list[HandIn]:
     found = []
     for child in (c for c in top.inside if c.kind == "folder"):
         if match := NBGRADER.fullmatch(child.own):
             found.append(
-                Hand(child.name, (child,), match["student"], instant(match["time"]), "nbgrader")
+                HandIn(child.name, (child,), match["student"], instant(match["time"]), "nbgrader")
             )
     return found
 
 
-def _collected(top: Node, sure: bool) -> list[Hand]:
+def _collected(top: Node, sure: bool) -> list[HandIn]:
     """`student/assignment/`. Without another sign each of these must have its timestamp."""
     found = []
     for student in (c for c in top.inside if c.kind == "folder"):
@@ -163,7 +163,7 @@ def _collected(top: Node, sure: bool) -> list[Hand]:
             stamp = assignment.child(STAMP)
             if assignment.kind == "folder" and (sure or stamp is not None):
                 when = _stamped(stamp) if stamp is not None else ""
-                found.append(Hand(assignment.name, (assignment,), student.own, when, "nbgrader"))
+                found.append(HandIn(assignment.name, (assignment,), student.own, when, "nbgrader"))
             elif not sure:
                 return []
     return found
@@ -171,7 +171,9 @@ def _collected(top: Node, sure: bool) -> list[Hand]:
 
 def _stamped(stamp: Node) -> str:
     try:
-        return instant(archives.read(stamp.path, stamp.members, 200).decode("utf-8", "replace"))
+        return instant(
+            archives.read_member(stamp.path, stamp.members, 200).decode("utf-8", "replace")
+        )
     except Unreadable:
         return ""
 
@@ -188,7 +190,7 @@ def numbered(file: str, student: str) -> tuple[str, str]:
     return "", ""
 
 
-READERS: dict[str, Callable[[Node, bool], list[Hand]]] = {
+READERS: dict[str, Callable[[Node, bool], list[HandIn]]] = {
     "gradescope": gradescope,
     "nbgrader": nbgrader,
     "moodle": moodle,
@@ -196,7 +198,7 @@ READERS: dict[str, Callable[[Node, bool], list[Hand]]] = {
 }
 
 
-def hands(top: Node, layout: str = "auto") -> list[Hand]:
+def hand_ins(top: Node, layout: str = "auto") -> list[HandIn]:
     """Everything that was handed in. Raises ValueError if `layout` is not to be found there, or the
     export's own list cannot be read."""
     if layout == "plain":
@@ -212,17 +214,17 @@ def hands(top: Node, layout: str = "auto") -> list[Hand]:
     return [*found, *_plain(top, taken, others)]
 
 
-def _forced(top: Node, layout: str) -> list[Hand]:
+def _forced(top: Node, layout: str) -> list[HandIn]:
     """As `layout` says: here, or else in the folders and zips that lie here."""
     read = READERS[layout]
     return read(top, True) or [h for c in top.inside if c.kind != "file" for h in read(c, True)]
 
 
-def _read(top: Node) -> list[Hand]:
+def _read(top: Node) -> list[HandIn]:
     return next((found for read in READERS.values() if (found := read(top, False))), [])
 
 
-def _exports(top: Node) -> list[Hand]:
+def _exports(top: Node) -> list[HandIn]:
     """Downloads in a folder. A student's own zip could imitate one, so what is not named as a
     platform names it counts only if nothing else lies here, and if it has two students or more."""
     found = {c.name: _read(c) for c in top.inside if c.kind != "file"}
@@ -247,7 +249,7 @@ def _other_rooms(top: Node) -> set[int]:
 
 def _plain(
     top: Node, taken: Sequence[int] | set[int] = (), others: Sequence[int] | set[int] = ()
-) -> Iterator[Hand]:
+) -> Iterator[HandIn]:
     """What no platform's names tell anything about. A folder of folders is a shelf, and each thing
     on it is handed in by itself."""
     for child in top.inside:
@@ -256,11 +258,11 @@ def _plain(
         holds_taken = any(id(n) in taken for n in child.all())
         if child.kind == "file":
             if child.is_notebook or child.trouble:
-                yield Hand(child.name, (child,))
+                yield HandIn(child.name, (child,))
         elif holds_taken or (child.kind == "folder" and _shelf(child)):
             yield from _plain(child, taken, others)
         elif child.kind == "zip" or child.trouble or _handed_in(child):
-            yield Hand(child.name, (child,))
+            yield HandIn(child.name, (child,))
 
 
 def _shelf(folder: Node) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.intake import archives
-from twophase.grading.intake.layouts import READERS, TITLES, Hand, hands
+from twophase.grading.intake.layouts import READERS, TITLES, HandIn, hand_ins
 from twophase.grading.intake.trees import Node, walk
 
 LAYOUTS = ("auto", *READERS, "plain")
@@ -41,7 +41,7 @@ class Submission:
         if self.trouble:
             raise Unreadable(self.trouble)
         return (
-            archives.read(self.path, self.members)
+            archives.read_member(self.path, self.members)
             if self.members
             else notebook.read_bytes(self.path)
         )
@@ -56,7 +56,7 @@ def find(folder: Path, layout: str = "auto") -> list[Submission]:
     """
     if layout not in LAYOUTS:
         raise ValueError(f"there is no layout {layout!r}; it is one of {', '.join(LAYOUTS)}")
-    found = [s for hand in hands(_tree(folder), layout) for s in _submissions(hand)]
+    found = [s for hand in hand_ins(_tree(folder), layout) for s in _submissions(hand)]
     if not found:
         raise ValueError(f"there is no .ipynb file in {folder} or below it")
     return _distinct(found)
@@ -90,10 +90,10 @@ def _tree(path: Path) -> Node:
     if path.is_dir():
         top = walk(path)
         for node in [n for n in top.all() if n.kind == "zip"]:
-            archives.fill(node)
+            archives.list_members(node)
     elif path.is_file() and path.name.lower().endswith(".zip"):
         top = Node("", "zip", path.resolve())
-        archives.fill(top, whole_class=True)
+        archives.list_members(top, whole_class=True)
     else:
         raise ValueError(
             f"{path} is no folder and no zip; give the folder or the zip that holds the submissions"
@@ -104,7 +104,7 @@ def _tree(path: Path) -> Node:
     return top
 
 
-def _submissions(hand: Hand) -> Iterator[Submission]:
+def _submissions(hand: HandIn) -> Iterator[Submission]:
     """The notebooks of one hand, and what may be one and cannot be looked into; if there is none, a
     submission that says so."""
     there = [n for node in hand.nodes for n in _readable(node)]

@@ -51,9 +51,8 @@ class Node:
 
 def skipped(own: str) -> bool:
     """Whether a file or folder of this name is never handed in, but left behind by a program."""
-    return own in SKIPPED or own.startswith(
-        "._"
-    )  # the second: what macOS writes beside each file of a foreign disk
+    # the second: what macOS writes beside each file of a foreign disk
+    return own in SKIPPED or own.startswith("._")
 
 
 def below(parent: str, own: str) -> str:
@@ -63,9 +62,8 @@ def below(parent: str, own: str) -> str:
 def walk(folder: Path) -> Node:
     """The tree of a folder. Files that end in .zip are `zip`, not opened yet."""
     top = Node("", "folder", folder)
-    todo = [
-        (top, top, "")
-    ]  # a folder to look into, the node that takes what is found, and the folder's name
+    # a folder to look into, the node that takes what is found, and the folder's name
+    todo = [(top, top, "")]
     while todo:
         node, into, name = todo.pop()
         try:
@@ -76,9 +74,8 @@ def walk(folder: Path) -> Node:
         for entry in (e for e in entries if not skipped(e.name)):
             own = os.fsencode(entry.name).decode("utf-8", "replace")
             child = Node(below(name, own), "file", Path(entry.path))
-            if _is_folder(entry) and not own.lower().endswith(
-                ".ipynb"
-            ):  # one that is named like a notebook is one, and unreadable
+            # one that is named like a notebook is one, and unreadable
+            if _is_folder(entry) and not own.lower().endswith(".ipynb"):
                 child.kind = "folder"
                 deep = child.name.count("/") >= DEEPEST
                 todo.append((child, into if deep else child, child.name))

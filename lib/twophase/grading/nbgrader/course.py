@@ -51,7 +51,7 @@ class NbCourse:
         return url.set(database=str(Path(self.directory.root, url.database)))
 
 
-def load(folder: Path) -> NbCourse:
+def load_course(folder: Path) -> NbCourse:
     """The course in a folder, configured by the nbgrader_config.py there and the user's own. Raises
     ValueError."""
     if not folder.is_dir():
@@ -133,9 +133,8 @@ def _as_one(book: Any) -> Iterator[None]:
 
     with book.engine.connect() as connection, connection.begin():
         if book.engine.dialect.name == "sqlite":
-            connection.exec_driver_sql(
-                "BEGIN IMMEDIATE"
-            )  # nobody writes between our reading and our writing
+            # nobody writes between our reading and our writing
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
         book.db.remove()
         book.db = scoped_session(
             sessionmaker(bind=connection, join_transaction_mode="rollback_only")

@@ -14,7 +14,7 @@ from twophase.grading.files import notebook
 from twophase.grading.files.atomic import replace_text
 from twophase.grading.files.notebook import Cell
 from twophase.grading.nbgrader.course import NbCourse
-from twophase.grading.nbgrader.works import Place, Told, Work
+from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices
 from twophase.grading.reports import feedback
 from twophase.grading.results.records import Record
 
@@ -43,7 +43,7 @@ def _small(path: Path) -> str:
         return ""
 
 
-def write_feedback(course: NbCourse, works: Iterable[Work], told: Told) -> int:
+def write_feedback(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> int:
     """Our page of each work as `feedback/<student>/<assignment>/<notebook>.html`. Returns how many.
     Raises OSError.
 
@@ -69,7 +69,7 @@ def write_feedback(course: NbCourse, works: Iterable[Work], told: Told) -> int:
 
 
 def write_autograded(
-    course: NbCourse, works: Iterable[Work], masters: Mapping[tuple[str, str], Master]
+    course: NbCourse, works: Iterable[GradedNotebook], masters: Mapping[tuple[str, str], Master]
 ) -> None:
     """What formgrader shows and `generate_feedback` reads: the work with the verdicts in its check
     cells.
@@ -89,7 +89,7 @@ def write_autograded(
         _write(course, folder / f"{place.notebook}.ipynb", content, 0o444)
 
 
-def _prepare(course: NbCourse, step: str, place: Place) -> Path:
+def _prepare(course: NbCourse, step: str, place: NotebookPath) -> Path:
     """The folder of a step, with the files that bind it to its submission."""
     folder = course.folder(step, place.student, place.assignment)
     folder.mkdir(parents=True, exist_ok=True)

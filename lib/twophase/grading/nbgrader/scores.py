@@ -11,7 +11,7 @@ from typing import Any
 from twophase.grading.nbgrader import course as nbgrader_course
 from twophase.grading.nbgrader.course import NbCourse
 from twophase.grading.nbgrader.files import Master, timestamp
-from twophase.grading.nbgrader.works import Place, Told, Work
+from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices
 from twophase.grading.results import counts
 from twophase.grading.results.records import Record
 
@@ -23,7 +23,7 @@ class Recorded:
     """What was done: works that are in the gradebook now, how many of them had to be changed there,
     and their notebooks as it has them."""
 
-    works: list[Work] = field(default_factory=list)
+    works: list[GradedNotebook] = field(default_factory=list)
     changed: int = 0
     masters: dict[tuple[str, str], Master] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class Cells:
     others: tuple[str, ...]  # such cells that are no check cells of ours
 
 
-def record(course: NbCourse, works: Iterable[Work], told: Told) -> Recorded:
+def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> Recorded:
     """Write the scores of all works, in one transaction. What was not judged is left as it is
     there, and told.
 
@@ -48,7 +48,7 @@ def record(course: NbCourse, works: Iterable[Work], told: Told) -> Recorded:
     done = Recorded()
     with nbgrader_course.transaction(course) as book:
         known = _known(book, works, told)
-        submissions: dict[tuple[str, str], list[Work]] = defaultdict(list)
+        submissions: dict[tuple[str, str], list[GradedNotebook]] = defaultdict(list)
         for work in known:
             submissions[work.place.student, work.place.assignment].append(work)
         for (student, assignment), theirs in submissions.items():
@@ -99,7 +99,7 @@ class Submission:
     """One student's submission of one assignment, in the gradebook; made if it is not there."""
 
     def __init__(
-        self, book: Any, course: NbCourse, student: str, assignment: str, told: Told
+        self, book: Any, course: NbCourse, student: str, assignment: str, told: Notices
     ) -> None:
         from nbgrader.api import MissingEntry
 
@@ -117,12 +117,11 @@ class Submission:
         except MissingEntry:
             self._is_new_version = self._stamped = False
         when = {} if stamp is None else {"timestamp": stamp}
-        with (
-            book.db.no_autoflush
-        ):  # nbgrader builds the rows one by one, and is not to be interrupted
+        # nbgrader builds the rows one by one, and is not to be interrupted
+        with book.db.no_autoflush:
             self._row = book.update_or_create_submission(assignment, student, **when)
 
-    def write(self, works: Iterable[Work], rules: Rules) -> int:
+    def write(self, works: Iterable[GradedNotebook], rules: Rules) -> int:
         """Set what the works have earned. Returns how many of them were not there yet, exactly
         so."""
         changed = 0
@@ -196,7 +195,7 @@ def _comment(question: Record) -> str | None:
     )
 
 
-def _known(book: Any, works: Iterable[Work], told: Told) -> list[Work]:
+def _known(book: Any, works: Iterable[GradedNotebook], told: Notices) -> list[GradedNotebook]:
     """The works that can be recorded. Raises ValueError if one of their assignments is not what was
     graded."""
     assignments: dict[str, dict[str, Cells]] = {}
@@ -222,7 +221,7 @@ def _known(book: Any, works: Iterable[Work], told: Told) -> list[Work]:
     return kept
 
 
-def _left(place: Place, others: tuple[str, ...]) -> str:
+def _left(place: NotebookPath, others: tuple[str, ...]) -> str:
     is_ours = (
         "is no check cell of this course's"
         if len(others) == 1
@@ -261,7 +260,7 @@ def _cells(book: Any, assignment: str) -> dict[str, Cells]:
     return made
 
 
-def _require_same(cells: Cells, work: Work) -> None:
+def _require_same(cells: Cells, work: GradedNotebook) -> None:
     """Raises ValueError unless the result has the check cells of the gradebook, each worth the
     same."""
     judged = {q["id"] + CHECK: float(q["out_of"]) for q in work.record["questions"]}

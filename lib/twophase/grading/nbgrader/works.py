@@ -19,7 +19,7 @@ JUDGED = ("ok", "partial", "protocol")
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class NotebookPath:
     """Where nbgrader has a notebook: `submitted/<student>/<assignment>/<notebook>.ipynb`."""
 
     student: str
@@ -31,10 +31,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Work:
+class GradedNotebook:
     """A collected notebook and its result."""
 
-    place: Place
+    place: NotebookPath
     record: Record
 
     @property
@@ -43,7 +43,7 @@ class Work:
 
 
 @dataclass
-class Told:
+class Notices:
     """What a person should know. `waiting`: what keeps a score from being there; `notes`: the
     rest."""
 
@@ -51,7 +51,7 @@ class Told:
     notes: list[str] = field(default_factory=list)
 
 
-def place_of(record: Record) -> Place | None:
+def place_of(record: Record) -> NotebookPath | None:
     """Where nbgrader has the file that a result is of. None if it was graded in another layout, or
     lies where nbgrader does not look.
 
@@ -70,22 +70,22 @@ def place_of(record: Record) -> Place | None:
     return None
 
 
-def _notebook(student: str, assignment: str, rest: list[str]) -> Place | None:
+def _notebook(student: str, assignment: str, rest: list[str]) -> NotebookPath | None:
     if len(rest) != 1 or not rest[0].endswith(".ipynb"):
         return None
-    return Place(student, assignment, rest[0].removesuffix(".ipynb"))
+    return NotebookPath(student, assignment, rest[0].removesuffix(".ipynb"))
 
 
-def match(
-    course: NbCourse, records: Iterable[Record], told: Told, assignment: str = ""
-) -> list[Work]:
+def match_records(
+    course: NbCourse, records: Iterable[Record], told: Notices, assignment: str = ""
+) -> list[GradedNotebook]:
     """The result of every notebook that nbgrader has collected, of one assignment or of all, by
     place.
 
     A result counts for the version that it was graded from: if another one was collected since, the
     notebook waits.
     """
-    by_place: dict[Place, list[Record]] = defaultdict(list)
+    by_place: dict[NotebookPath, list[Record]] = defaultdict(list)
     for record in records:
         place = place_of(record)
         if place is None:
@@ -100,7 +100,7 @@ def match(
         if isinstance(counts, str):
             told.waiting.append(f"{place}: {counts}")
         else:
-            works.append(Work(place, counts))
+            works.append(GradedNotebook(place, counts))
     if unofficial := sum(not w.record["official"] for w in works):
         told.notes.append(
             f"{unofficial:,} of these results are not official: submissions were not confined, or"
@@ -109,7 +109,7 @@ def match(
     return works
 
 
-def _of_collected(course: NbCourse, place: Place, found: list[Record]) -> Record | str:
+def _of_collected(course: NbCourse, place: NotebookPath, found: list[Record]) -> Record | str:
     """The record of the version that was collected, or why there is none."""
     path = course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
     broken = [r for r in found if r["status"] not in JUDGED]

@@ -8,12 +8,8 @@ from collections.abc import Sequence
 
 from twophase.grading.reports.feedback import text
 
-BLUE, VERMILION, INK, GRID = (
-    "#0072B2",
-    "#D55E00",
-    "#222222",
-    "#D9D9D9",
-)  # the figures' own: Okabe and Ito's
+# the figures' own: Okabe and Ito's
+BLUE, VERMILION, INK, GRID = ("#0072B2", "#D55E00", "#222222", "#D9D9D9")
 WIDTH, LEFT, RIGHT, TOP = 640, 56, 16, 24
 FONT = 'font-family="system-ui, sans-serif"'
 

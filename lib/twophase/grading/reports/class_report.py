@@ -15,7 +15,7 @@ from twophase.grading.reports.class_stats import (
 )
 from twophase.grading.reports.feedback import standalone, text
 from twophase.grading.scores.gradebook import Gradebook
-from twophase.grading.scores.points import number
+from twophase.grading.scores.rubric import points_text
 
 MOST_BARS, MOST_ROWS = 12, 20
 PRINT = """
@@ -34,7 +34,7 @@ caption { text-align: left; color: var(--soft); padding-bottom: .3rem; } th.n { 
 
 def page(book: Gradebook) -> str:
     """The report of a class, as one HTML file."""
-    stats = class_stats.of(book)
+    stats = class_stats.class_stats(book)
     parts = [
         f"<h1>{text(book.scheme.title)}</h1>",
         _summary(book, stats),
@@ -107,20 +107,20 @@ def _assignment(a: AssignmentStats) -> list[str]:
     counts = [str(a.statuses[s] or "") for s in ("missing", "pending", "excused", "open")]
     middle = [_percent(found.mean), _percent(found.median)] if found else ["", ""]
     cells = [
-        number(a.sheet.worth),
+        points_text(a.rubric.worth),
         str(a.statuses["graded"] or ""),
         *middle,
         str(a.late or ""),
-        number(a.cost) if a.cost else "",
+        points_text(a.cost) if a.cost else "",
         *counts,
     ]
-    return [text(a.sheet.assignment.title), *cells]
+    return [text(a.rubric.assignment.title), *cells]
 
 
 def _assignment_plot(a: AssignmentStats, n: int) -> str:
     if not a.percents:
         return ""
-    title = a.sheet.assignment.title
+    title = a.rubric.assignment.title
     bars = class_stats.histogram(a.percents)
     alt = f"{title}, students by score in percent: " + ", ".join(
         f"{label}: {c}" for label, c in bars if c
@@ -134,8 +134,8 @@ def _exercises(stats: ClassStats) -> str:
         return ""
     costly = [e for e in there if e.lost > 0][:MOST_BARS]
     bars = [
-        (e.slot.title, float(e.lost / e.n))
-        for e in sorted(costly, key=lambda e: (-e.lost / e.n, e.slot.id))
+        (e.item.title, float(e.lost / e.n))
+        for e in sorted(costly, key=lambda e: (-e.lost / e.n, e.item.id))
     ]
     alt = "Points lost per student by exercise: " + ", ".join(
         f"{label}: {v:.3g}" for label, v in bars
@@ -172,11 +172,11 @@ def _exercise(e: ExerciseStats) -> list[str]:
         str(e.n),
         _percent(Fraction(100 * e.full, e.n)),
         *counts,
-        number(e.lost),
+        points_text(e.lost),
         _percent(100 * e.lost_share),
     ]
-    extra = " <span class=soft>(extra)</span>" if e.slot.rule.extra else ""
-    return [f"{text(e.slot.title)}{extra}<br><span class=soft>{text(e.slot.id)}</span>", *cells]
+    extra = " <span class=soft>(extra)</span>" if e.item.rule.extra else ""
+    return [f"{text(e.item.title)}{extra}<br><span class=soft>{text(e.item.id)}</span>", *cells]
 
 
 def _misconceptions(stats: ClassStats) -> str:
@@ -187,7 +187,7 @@ def _misconceptions(stats: ClassStats) -> str:
             " misconceptions.</p>"
         )
     bars = [
-        (f"{_words(m.name)} ({m.slot.id.partition('-')[2] or m.slot.id})", float(m.lost))
+        (f"{_words(m.name)} ({m.item.id.partition('-')[2] or m.item.id})", float(m.lost))
         for m in there[:MOST_BARS]
     ]
     alt = "Points lost by misconception, all students together: " + ", ".join(
@@ -209,7 +209,7 @@ def _misconceptions(stats: ClassStats) -> str:
 
 def _misconception(m: MisconceptionStats) -> list[str]:
     says = f"<br><span class=soft>{text(m.says)}</span>" if m.says else ""
-    return [f"{text(_words(m.name))}{says}", text(m.slot.title), str(m.n), number(m.lost)]
+    return [f"{text(_words(m.name))}{says}", text(m.item.title), str(m.n), points_text(m.lost)]
 
 
 def _more(there: Sequence[object]) -> str:

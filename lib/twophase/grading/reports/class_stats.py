@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from twophase.grading.scores.gradebook import Gradebook
-from twophase.grading.scores.points import ZERO, Cell, Sheet, Slot
+from twophase.grading.scores.rubric import ZERO, ExerciseScore, Rubric, RubricItem
 from twophase.grading.scores.scoring import Outcome
 
 JUDGED = ("right", "wrong", "not_yet", "missing", "failed", "by hand", "override")
@@ -62,7 +62,7 @@ class AssignmentStats:
     """One assignment over the class. Percentages are of what it is worth, of those who handed
     something in that is graded."""
 
-    sheet: Sheet
+    rubric: Rubric
     percents: list[Fraction] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
     late: int = 0
@@ -74,8 +74,8 @@ class ExerciseStats:
     """One exercise over all who handed it in. `lost`: in points of the course, so that assignments
     compare."""
 
-    sheet: Sheet
-    slot: Slot
+    rubric: Rubric
+    item: RubricItem
     n: int = 0
     full: int = 0
     lost: Fraction = ZERO
@@ -87,7 +87,7 @@ class ExerciseStats:
 
     @property
     def worth(self) -> Fraction:
-        return course_points(self.sheet, self.slot.out_of)
+        return course_points(self.rubric, self.item.out_of)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class MisconceptionStats:
     """A named wrong answer: how many gave it, and what it cost them together."""
 
     name: str
-    slot: Slot
+    item: RubricItem
     says: str
     n: int = 0
     lost: Fraction = ZERO
@@ -111,40 +111,40 @@ class ClassStats:
     misconceptions: Sequence[MisconceptionStats]
 
 
-def course_points(sheet: Sheet, points: Fraction) -> Fraction:
+def course_points(rubric: Rubric, points: Fraction) -> Fraction:
     """Points of an exercise in the course's: an assignment may be worth more or less than its
     exercises add up to."""
-    regular = sum((s.out_of for s in sheet.slots if not s.rule.extra), ZERO)
-    return points * sheet.worth / regular
+    regular = sum((s.out_of for s in rubric.items if not s.rule.extra), ZERO)
+    return points * rubric.worth / regular
 
 
-def of(book: Gradebook) -> ClassStats:
+def class_stats(book: Gradebook) -> ClassStats:
     """The statistics of a class."""
-    assignments = {topic: AssignmentStats(sheet) for topic, sheet in book.sheets.items()}
+    assignments = {topic: AssignmentStats(rubric) for topic, rubric in book.rubrics.items()}
     exercises = {
-        (topic, s.id): ExerciseStats(sheet, s)
-        for topic, sheet in book.sheets.items()
-        for s in sheet.slots
+        (topic, s.id): ExerciseStats(rubric, s)
+        for topic, rubric in book.rubrics.items()
+        for s in rubric.items
     }
     named: dict[tuple[str, str], MisconceptionStats] = {}
     for o in book.outcomes:
         _count(assignments[o.topic], o)
-        for cell in o.cells if o.file or o.status == "graded" else ():
+        for cell in o.exercises if o.file or o.status == "graded" else ():
             if cell.points is None or cell.status not in JUDGED:
                 continue
-            lost = course_points(book.sheets[o.topic], max(cell.slot.out_of - cell.points, ZERO))
-            _count_cell(exercises[o.topic, cell.slot.id], cell, lost)
+            lost = course_points(book.rubrics[o.topic], max(cell.item.out_of - cell.points, ZERO))
+            _count_cell(exercises[o.topic, cell.item.id], cell, lost)
             if cell.misconception and lost > 0:
                 m = named.setdefault(
-                    (cell.slot.id, cell.misconception),
-                    MisconceptionStats(cell.misconception, cell.slot, cell.says),
+                    (cell.item.id, cell.misconception),
+                    MisconceptionStats(cell.misconception, cell.item, cell.says),
                 )
                 m.n, m.lost = m.n + 1, m.lost + lost
     return ClassStats(
         [t.percent for t in book.totals if t.percent is not None],
         list(assignments.values()),
-        sorted(exercises.values(), key=lambda e: (-e.lost, e.slot.id)),
-        sorted(named.values(), key=lambda m: (-m.lost, -m.n, m.slot.id, m.name)),
+        sorted(exercises.values(), key=lambda e: (-e.lost, e.item.id)),
+        sorted(named.values(), key=lambda m: (-m.lost, -m.n, m.item.id, m.name)),
     )
 
 
@@ -156,9 +156,9 @@ def _count(stats: AssignmentStats, o: Outcome) -> None:
         stats.percents.append(100 * o.points / o.worth)
 
 
-def _count_cell(stats: ExerciseStats, cell: Cell, lost: Fraction) -> None:
+def _count_cell(stats: ExerciseStats, cell: ExerciseScore, lost: Fraction) -> None:
     stats.n += 1
     stats.full += lost == 0
     stats.statuses[cell.status] += 1
-    if not cell.slot.rule.extra:
+    if not cell.item.rule.extra:
         stats.lost += lost

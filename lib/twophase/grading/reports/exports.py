@@ -15,22 +15,11 @@ from pathlib import Path
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports.feedback import CONTROL
 from twophase.grading.scores.gradebook import Gradebook, Total
-from twophase.grading.scores.points import Sheet, number
+from twophase.grading.scores.rubric import Rubric, points_text
 from twophase.grading.scores.scoring import Outcome, lateness_text
 
-FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\n",
-    "\uff1d",
-    "\uff0b",
-    "\uff0d",
-    "\uff20",
-)  # the last four: their full-width forms
+# the last four: their full-width forms
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 MOODLE = (("Username", "username"), ("ID number", "id_number"), ("Email address", "email"))
 
@@ -43,7 +32,7 @@ def safe(value: str) -> str:
 
 def score(outcome: Outcome) -> str:
     """The points, or a word in their place."""
-    return outcome.status if outcome.points is None else number(outcome.points)
+    return outcome.status if outcome.points is None else points_text(outcome.points)
 
 
 def remarks(outcome: Outcome) -> str:
@@ -54,8 +43,8 @@ def remarks(outcome: Outcome) -> str:
     said += [late] if late else []
     said += outcome.notes
     said += [
-        f"{c.slot.id}: {c.note}"
-        for c in outcome.cells
+        f"{c.item.id}: {c.note}"
+        for c in outcome.exercises
         if c.note and c.points is not None and c.status in ("by hand", "override")
     ]
     return "; ".join(dict.fromkeys(said))
@@ -73,11 +62,10 @@ def write(folder: Path, book: Gradebook) -> list[Path]:
         folder / "grades-canvas.csv": canvas(book) if in_canvas else []
     }
     for topic in book.scheme.assignments:
-        rows = moodle(book, book.sheets[topic]) if topic in book.sheets else []
+        rows = moodle(book, book.rubrics[topic]) if topic in book.rubrics else []
         made[folder / "moodle" / f"{topic}.csv"] = rows if len(rows) > 1 else []
-    written = [
-        _write(folder / "grades.csv", table(book), "utf-8-sig")
-    ]  # spreadsheets need the mark to read UTF-8
+    # spreadsheets need the mark to read UTF-8
+    written = [_write(folder / "grades.csv", table(book), "utf-8-sig")]
     for path, content in made.items():
         if content:
             written.append(_write(path, content, "utf-8"))
@@ -88,12 +76,12 @@ def write(folder: Path, book: Gradebook) -> list[Path]:
 
 def table(book: Gradebook) -> list[list[str]]:
     """One line a student: every assignment, the total, its percentage, and remarks."""
-    sheets = book.sheets
+    rubrics = book.rubrics
     head = [
         "student",
         "name",
         "section",
-        *sheets,
+        *rubrics,
         "total",
         "out of",
         "percent",
@@ -103,10 +91,10 @@ def table(book: Gradebook) -> list[list[str]]:
     rows = [head]
     for t in book.totals:
         final = t.status == "graded"
-        told = [f"{topic}: {said}" for topic in sheets if (said := remarks(t.outcomes[topic]))]
-        scores = [score(t.outcomes[topic]) for topic in sheets]
+        told = [f"{topic}: {said}" for topic in rubrics if (said := remarks(t.outcomes[topic]))]
+        scores = [score(t.outcomes[topic]) for topic in rubrics]
         whole = (
-            [number(t.points), number(t.out_of), number(t.percent)]
+            [points_text(t.points), points_text(t.out_of), points_text(t.percent)]
             if final and t.percent is not None
             else ["", "", ""]
         )
@@ -127,10 +115,17 @@ def table(book: Gradebook) -> list[list[str]]:
 def canvas(book: Gradebook) -> list[list[str]]:
     """Canvas's import of grades. Excused is EX; a pending score stays what the export of grades
     had: nothing is overwritten."""
-    columns = {topic: _canvas_column(sheet, book.totals) for topic, sheet in book.sheets.items()}
+    columns = {topic: _canvas_column(rubric, book.totals) for topic, rubric in book.rubrics.items()}
     rows = [
         [*CANVAS, *columns.values()],
-        ["    Points Possible", "", "", "", "", *(number(s.worth) for s in book.sheets.values())],
+        [
+            "    Points Possible",
+            "",
+            "",
+            "",
+            "",
+            *(points_text(s.worth) for s in book.rubrics.values()),
+        ],
     ]
     for t in book.totals:
         s = t.student
@@ -144,10 +139,10 @@ def canvas(book: Gradebook) -> list[list[str]]:
     return rows
 
 
-def _canvas_column(sheet: Sheet, totals: Iterable[Total]) -> str:
+def _canvas_column(rubric: Rubric, totals: Iterable[Total]) -> str:
     """`Title (4711)`, as Canvas's own export has it if there is one; a title alone makes a new
     assignment there."""
-    assignment = sheet.assignment
+    assignment = rubric.assignment
     if not assignment.canvas:
         return assignment.title
     ending = f"({assignment.canvas})"
@@ -159,14 +154,14 @@ def _canvas_cell(outcome: Outcome, before: str) -> str:
     if outcome.free and (outcome.points is None or not outcome.counted):
         return "EX"
     if outcome.points is not None:
-        return number(outcome.points)
+        return points_text(outcome.points)
     return "" if before == "-" else before
 
 
-def moodle(book: Gradebook, sheet: Sheet) -> list[list[str]]:
+def moodle(book: Gradebook, rubric: Rubric) -> list[list[str]]:
     """Moodle's import of one assignment: who, grade, feedback. Only final grades, since Moodle
     would take an empty cell for "no grade"."""
-    title, topic = sheet.assignment.title, sheet.assignment.topic
+    title, topic = rubric.assignment.title, rubric.assignment.topic
     known = [
         (head, field)
         for head, field in MOODLE
@@ -177,7 +172,7 @@ def moodle(book: Gradebook, sheet: Sheet) -> list[list[str]]:
         who, outcome = [getattr(t.student, field) for _, field in known], t.outcomes[topic]
         out = outcome.free and not outcome.counted
         if all(who) and who and outcome.points is not None and not out:
-            rows.append([*who, number(outcome.points), remarks(outcome)])
+            rows.append([*who, points_text(outcome.points), remarks(outcome)])
     return rows
 
 

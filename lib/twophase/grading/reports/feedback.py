@@ -50,9 +50,8 @@ STATUS_WORDS = {
     "internal": "not graded: the grader failed, not the work",
 }
 SHOWN_AT_ONCE = 3  # wrong cases that stand open
-CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)  # also what reorders text, and halves of letters, which nothing can print
+# also what reorders text, and halves of letters, which nothing can print
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def text(value: object) -> str:

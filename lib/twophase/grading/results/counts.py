@@ -13,7 +13,7 @@ from twophase.grading.results.records import Record
 
 
 @dataclass
-class ExerciseTally:
+class ExerciseCounts:
     """One exercise: how many were judged, how many are right, and which named misconceptions there
     were."""
 
@@ -29,19 +29,19 @@ class ExerciseTally:
 
 
 @dataclass
-class TopicTally:
+class TopicCounts:
     """One topic: the points of those that were judged, and its exercises in the order of the
     release."""
 
     out_of: float = 0
     points: list[float] = field(default_factory=list)
-    exercises: dict[str, ExerciseTally] = field(default_factory=dict)
+    exercises: dict[str, ExerciseCounts] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         self.out_of = record["out_of"]
         self.points.append(record["points"])
         for question in record["questions"]:
-            self.exercises.setdefault(question["id"], ExerciseTally()).add(question)
+            self.exercises.setdefault(question["id"], ExerciseCounts()).add(question)
 
     @property
     def mean(self) -> float:
@@ -53,17 +53,16 @@ class TopicTally:
 
 
 @dataclass
-class Tally:
+class Counts:
     """All results: by status, by topic; `labels` of those that are not official; `alone`: answers
     right only by themselves, by file."""
 
     statuses: Counter[str] = field(default_factory=Counter)
-    topics: dict[str, TopicTally] = field(default_factory=dict)
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
     labels: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
-    not_asked: Counter[str] = field(
-        default_factory=Counter
-    )  # exercises that notebooks ask and nobody graded
+    # exercises that notebooks ask and nobody graded
+    not_asked: Counter[str] = field(default_factory=Counter)
 
     def add(self, record: Record) -> None:
         self.statuses[record["status"]] += 1
@@ -73,7 +72,7 @@ class Tally:
         if alone := sum(question["alone"] for question in record["questions"]):
             self.alone[record["file"]] = alone
         if record["points"] is not None:
-            self.topics.setdefault(record["topic"], TopicTally()).add(record)
+            self.topics.setdefault(record["topic"], TopicCounts()).add(record)
         if not record["official"]:
             self.labels["practice" if "practice" in record["confined_by"] else "unsafe"] += 1
 
@@ -82,9 +81,9 @@ class Tally:
         return self.statuses.total()
 
 
-def of(records: Iterable[Record]) -> Tally:
+def count(records: Iterable[Record]) -> Counts:
     """The tally of these records."""
-    tally = Tally()
+    tally = Counts()
     for record in records:
         tally.add(record)
     return tally

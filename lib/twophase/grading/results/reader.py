@@ -17,7 +17,7 @@ NOT_JUDGED = ("unreadable", "internal")
 QUESTION_STATUSES = ("right", "wrong", "not_yet", "missing", "failed")
 
 
-def find(results: Path) -> Path:
+def results_path(results: Path) -> Path:
     """The results file that a path means: itself, or `results.jsonl` in the folder. Raises
     ValueError."""
     path = results / "results.jsonl" if results.is_dir() else results
@@ -29,7 +29,7 @@ def find(results: Path) -> Path:
     return path
 
 
-def read(path: Path) -> list[Record]:
+def latest_records(path: Path) -> list[Record]:
     """The last record of every file, by name. A last line that was cut short is passed over. Raises
     ValueError."""
     return list(Index(path).latest())
@@ -46,9 +46,8 @@ class Index:
         self.last: dict[str, int] = {}  # file -> where its last line begins
         self.end = 0  # of the last whole line
         self.secret = False  # whether a result's seed came from a secret
-        self._done: dict[
-            str, bytes
-        ] = {}  # file -> the key of its last line, unless that is the grader's own fault
+        # file -> the key of its last line, unless that is the grader's own fault
+        self._done: dict[str, bytes] = {}
         with path.open("rb") as file:
             for end, record in scan(file, path):
                 self.note(record, end)

@@ -20,11 +20,8 @@ from twophase.grading.sandbox import confinement as confine
 
 SCHEMA = 2
 Record = dict[str, Any]
-AROUND = (
-    "varies",
-    "environment",
-    "confined_by",
-)  # what may differ between two gradings of the same work
+# what may differ between two gradings of the same work
+AROUND = ("varies", "environment", "confined_by")
 OUTSIDE_KEY = "internal"  # a submission with this status is graded again by the next run
 
 

@@ -17,7 +17,7 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Task
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record, result_of
-from twophase.grading.run.folder import Done, records_of
+from twophase.grading.run.folder import AlreadyGraded, grade_tasks
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 SHOWN = 200  # characters of a value that differs
@@ -62,7 +62,7 @@ def choose(
 ) -> list[Submission]:
     """Those graded under today's conditions; of these, by a digest of name and content, about this
     share. Raises ValueError for none."""
-    done = Done(course, index)
+    done = AlreadyGraded(course, index)
     graded = [s for s in submissions if s in done]
     if not graded:
         raise ValueError(
@@ -91,7 +91,7 @@ def audit(
     for submission in submissions:
         seed = course.seed_for(submission)
         tasks += [Task(submission, seed), Task(submission, other_seed(seed))]
-    with contextlib.closing(records_of(tasks, course, workers, zygote)) as graded:
+    with contextlib.closing(grade_tasks(tasks, course, workers, zygote)) as graded:
         for after in graded:
             before = json.loads(next(index.lines([after["file"]])))
             same_seed = after["seed"] == before["seed"]

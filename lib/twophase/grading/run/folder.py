@@ -27,8 +27,8 @@ __all__ = [
     "find",
     "grade_folder",
     "grade_one",
-    "named",
-    "records_of",
+    "grade_tasks",
+    "selected",
 ]
 
 MIN_DIGEST = 8
@@ -50,20 +50,20 @@ def grade_folder(
     there. With a `zygote` all is judged in this process. Raises CannotWrite, and GraderFault if
     nothing can be graded at all.
     """
-    done = Done(course, results.index)
+    done = AlreadyGraded(course, results.index)
     todo = []
     for submission in submissions:
         if submission.name not in again and submission in done:
             told(None)
         else:
             todo.append(Task(submission, course.seed_for(submission)))
-    with contextlib.closing(records_of(todo, course, workers, zygote)) as graded:
+    with contextlib.closing(grade_tasks(todo, course, workers, zygote)) as graded:
         for record in graded:
             results.append(record)
             told(record)
 
 
-def named(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -> set[str]:
+def selected(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -> set[str]:
     """The submissions that `ids` mean: a file's name, a student or first folder, the beginning of a
     digest. Raises ValueError."""
     known = {s.name for s in submissions}
@@ -90,7 +90,7 @@ def named(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -
     return out
 
 
-def records_of(
+def grade_tasks(
     tasks: Sequence[Task], course: Course, workers: int, zygote: Zygote | None = None
 ) -> Generator[Record, None, None]:
     """A record for each task, in the order in which they are done. Close it to end the
@@ -102,7 +102,7 @@ def records_of(
         yield from pool.graded(tasks, course, workers)
 
 
-class Done:
+class AlreadyGraded:
     """Whether a submission has a result under today's conditions. No process is started for that,
     and no notebook parsed."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from twophase.grading.results import reader
 from twophase.grading.results.records import result_of
 from twophase.grading.run import shards
-from twophase.grading.run.shards import Note, number_of
+from twophase.grading.run.shards import ShardNote, number_of
 
 NAMED = 10  # names in one sentence
 
@@ -24,7 +24,7 @@ class Part:
     """A part's folder, its note, and the index of its results."""
 
     folder: Path
-    note: Note
+    note: ShardNote
     index: reader.Index
 
     @property
@@ -33,7 +33,7 @@ class Part:
 
 
 @dataclass
-class Plan:
+class Merge:
     """What would be merged: each submission's part. Nothing is, if there are `problems`; `remarks`
     do no harm."""
 
@@ -48,16 +48,16 @@ class Plan:
             yield from self.owner[name].index.lines([name])
 
 
-def read(folder: Path) -> Part:
+def read_part(folder: Path) -> Part:
     """A part. Raises ValueError if the folder is none."""
-    note = shards.read(folder)
-    return Part(folder, note, reader.Index(reader.find(folder)))
+    note = shards.read_note(folder)
+    return Part(folder, note, reader.Index(reader.results_path(folder)))
 
 
-def plan(folders: Sequence[Path]) -> Plan:
+def plan_merge(folders: Sequence[Path]) -> Merge:
     """What to merge. Raises ValueError for a folder that is no part; what does not fit together is
     among the problems."""
-    made = Plan([read(folder) for folder in folders])
+    made = Merge([read_part(folder) for folder in folders])
     _same_course(made)
     if not made.problems:
         _all_there(made)
@@ -66,7 +66,7 @@ def plan(folders: Sequence[Path]) -> Plan:
     return made
 
 
-def _same_course(made: Plan) -> None:
+def _same_course(made: Merge) -> None:
     first = made.parts[0]
     for other in made.parts[1:]:
         if other.note.shard.of != first.note.shard.of:
@@ -87,7 +87,7 @@ def _same_course(made: Plan) -> None:
             made.problems.append(f"{said}{mine.get(name)} and {theirs.get(name)})")
 
 
-def _all_there(made: Plan) -> None:
+def _all_there(made: Merge) -> None:
     of = made.parts[0].note.shard.of
     there = defaultdict(list)
     for one in made.parts:
@@ -112,7 +112,7 @@ def _all_there(made: Plan) -> None:
             )
 
 
-def _each_once(made: Plan) -> None:
+def _each_once(made: Merge) -> None:
     """Find each submission's result: gaps and overlaps."""
     of, numbers = made.parts[0].note.shard.of, {one.note.shard.number for one in made.parts}
     names = made.parts[0].note.submissions
@@ -140,7 +140,7 @@ def _agreement(name: str, owners: Sequence[Part]) -> str:
     return "agree" if all(r == results[0] for r in results) else "do not agree"
 
 
-def _same_releases(made: Plan) -> None:
+def _same_releases(made: Merge) -> None:
     """All of a topic against one release, and all by this library: else a part was graded before
     something changed."""
     library = made.parts[0].note.conditions.get("library")
@@ -160,7 +160,7 @@ def _same_releases(made: Plan) -> None:
         )
 
 
-def write(made: Plan, out: Path) -> Path:
+def write_merged(made: Merge, out: Path) -> Path:
     """Write the merged results, unless they are there already. Raises ValueError if other results
     are."""
     path = out / "results.jsonl"

@@ -38,7 +38,7 @@ class Vanished(Exception):
     """A judge ended, hangs or speaks nonsense. The message says which."""
 
 
-class Desk:
+class JudgeProcess:
     """A judge's process as the main process sees it: what it works on, and until when it may."""
 
     def __init__(self, course: Course, home: Path, server: ForkServer) -> None:
@@ -158,8 +158,8 @@ class Pool:
             desk.close()
         self._server.close()
 
-    def _desk(self) -> Desk:
-        return Desk(self._course, self._home, self._server)
+    def _desk(self) -> JudgeProcess:
+        return JudgeProcess(self._course, self._home, self._server)
 
     def records(self) -> Iterator[Record]:
         """A record for each task, as they come. Raises GraderFault if nothing can be graded."""
@@ -180,7 +180,7 @@ class Pool:
                         desk.give(self._todo.popleft())  # it works while we write
                     yield record
 
-    def _heard(self, desk: Desk, spoke: bool) -> Record | None:
+    def _heard(self, desk: JudgeProcess, spoke: bool) -> Record | None:
         """What a desk has to say. If its judge is gone, another takes its place and its work."""
         was_ready = desk.ready
         try:

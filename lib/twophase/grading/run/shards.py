@@ -35,7 +35,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Note:
+class ShardNote:
     """What `shard.json` says: which part, of which submissions (all names, of all parts), under
     which conditions.
 
@@ -48,7 +48,7 @@ class Note:
     complete: bool = False
 
 
-def parse(text: str) -> Shard:
+def parse_shard(text: str) -> Shard:
     """`3/16` as a shard. Raises ValueError."""
     found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text.strip())
     shard = Shard(int(found[1]), int(found[2])) if found else Shard(0, 0)
@@ -69,7 +69,7 @@ def number_of(name: str, of: int) -> int:
     )
 
 
-def part(submissions: Sequence[Submission], shard: Shard) -> list[Submission]:
+def submissions_of(submissions: Sequence[Submission], shard: Shard) -> list[Submission]:
     """The submissions of this part."""
     return [s for s in submissions if number_of(s.name, shard.of) == shard.number]
 
@@ -90,7 +90,7 @@ def conditions(course: Course) -> dict[str, Any]:
     }
 
 
-def write(out: Path, note: Note) -> None:
+def write_note(out: Path, note: ShardNote) -> None:
     """Write the note beside the results. Raises OSError."""
     text = {
         "schema": SCHEMA,
@@ -108,17 +108,17 @@ def write(out: Path, note: Note) -> None:
     )
 
 
-def read(folder: Path) -> Note:
+def read_note(folder: Path) -> ShardNote:
     """The note in a part's folder. Raises ValueError if there is none, or it is something else."""
     path = folder / NOTE
     try:
         raw = json.loads(path.read_bytes())
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
-        shard, names = parse(f"{raw['number']}/{raw['of']}"), raw["submissions"]
+        shard, names = parse_shard(f"{raw['number']}/{raw['of']}"), raw["submissions"]
         if not isinstance(raw["conditions"], dict) or not all(isinstance(n, str) for n in names):
             raise TypeError("submissions must be names")
-        return Note(shard, tuple(names), raw["conditions"], raw["complete"] is True)
+        return ShardNote(shard, tuple(names), raw["conditions"], raw["complete"] is True)
     except FileNotFoundError:
         said = (
             f"{folder} is no part of a course: it has no {NOTE}; give what `twophase grade --shard`"

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True)
-class Item:
+class Weighted:
     """A score. `free`: it may be left out in any case (excused). `out_of` 0: extra credit, which
     always stays."""
 
@@ -23,7 +23,7 @@ class Item:
     free: bool = False
 
 
-def ratio(items: Sequence[Item]) -> Fraction:
+def ratio(items: Sequence[Weighted]) -> Fraction:
     """Points over what they are out of. Raises ValueError if that is nothing."""
     out_of = sum((i.out_of for i in items), Fraction(0))
     if out_of == 0:
@@ -31,7 +31,7 @@ def ratio(items: Sequence[Item]) -> Fraction:
     return sum((i.points for i in items), Fraction(0)) / out_of
 
 
-def best(items: Sequence[Item], drop: int = 0) -> frozenset[int]:
+def highest_ratio(items: Sequence[Weighted], drop: int = 0) -> frozenset[int]:
     """The positions to keep: whatever is free and up to `drop` others are left out where that
     raises the ratio.
 
@@ -47,7 +47,7 @@ def best(items: Sequence[Item], drop: int = 0) -> frozenset[int]:
         kept, found = tried, better
 
 
-def _kept(items: Sequence[Item], drop: int, at: Fraction) -> frozenset[int]:
+def _kept(items: Sequence[Weighted], drop: int, at: Fraction) -> frozenset[int]:
     worth = {n: i.points - at * i.out_of for n, i in enumerate(items) if i.out_of > 0}
     below = sorted((n for n in worth if worth[n] < 0), key=lambda n: (worth[n], n))
     out = {n for n in below if items[n].free}

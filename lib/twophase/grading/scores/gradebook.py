@@ -21,9 +21,9 @@ from twophase.grading.course.tables import (
 )
 from twophase.grading.results.records import Record
 from twophase.grading.scores import roster as whose
-from twophase.grading.scores.dropping import Item, best
-from twophase.grading.scores.points import ZERO, Marks, Sheet, make_sheet, require_bounds
-from twophase.grading.scores.scoring import Outcome, Scorer, waiting_of
+from twophase.grading.scores.dropping import Weighted, highest_ratio
+from twophase.grading.scores.rubric import ZERO, ManualGrades, Rubric, make_rubric, require_bounds
+from twophase.grading.scores.scoring import Outcome, Scorer, pending_reasons
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Gradebook:
     instructor should know."""
 
     scheme: Scheme
-    sheets: Mapping[str, Sheet]
+    rubrics: Mapping[str, Rubric]
     totals: tuple[Total, ...]
     strangers: tuple[str, ...]
     notes: tuple[str, ...]
@@ -71,31 +71,31 @@ class Gradebook:
 
 
 @dataclass(frozen=True)
-class Beside:
+class CourseFiles:
     """What the files beside course.yml hold."""
 
     roster: tuple[Student, ...]
-    marks: Marks
+    manual: ManualGrades
     times: Mapping[str, datetime]
 
 
-def load(path: Path) -> tuple[Scheme, Beside]:
+def load_course(path: Path) -> tuple[Scheme, CourseFiles]:
     """course.yml and the files that it names. Raises ValueError."""
-    scheme = reading.load(path)
+    scheme = reading.read_course(path)
     files = scheme.files
     roster = read_roster(files.roster, files.roster_key) if files.roster else []
-    marks = Marks(
+    manual = ManualGrades(
         scheme,
         read_manual(files.manual) if files.manual else (),
         read_overrides(files.overrides) if files.overrides else (),
     )
-    return scheme, Beside(
-        tuple(roster), marks, read_times(files.times, scheme.zone) if files.times else {}
+    return scheme, CourseFiles(
+        tuple(roster), manual, read_times(files.times, scheme.zone) if files.times else {}
     )
 
 
-def make(
-    scheme: Scheme, beside: Beside, records: Sequence[Record], now: datetime | None = None
+def make_gradebook(
+    scheme: Scheme, beside: CourseFiles, records: Sequence[Record], now: datetime | None = None
 ) -> Gradebook:
     """Score a class. The order of `records` does not matter. Raises ValueError if course.yml and
     the results disagree."""
@@ -103,22 +103,22 @@ def make(
     by_topic: dict[str, list[Record]] = {topic: [] for topic in scheme.assignments}
     for record in sorted(records, key=lambda r: str(r["file"])):
         by_topic.setdefault(_topic(scheme, record), []).append(record)
-    sheets = {
+    rubrics = {
         t: s
         for t, a in scheme.assignments.items()
-        if (s := make_sheet(scheme, a, by_topic[t], notes))
+        if (s := make_rubric(scheme, a, by_topic[t], notes))
     }
-    require_bounds(sheets.values(), beside.marks, [r["digests"]["submission"] for r in records])
-    handed_in, strangers, doubts = whose.sort(scheme, beside.roster, by_topic)
+    require_bounds(rubrics.values(), beside.manual, [r["digests"]["submission"] for r in records])
+    handed_in, strangers, doubts = whose.by_student(scheme, beside.roster, by_topic)
     notes += doubts
     students = _students(scheme, beside, handed_in)
-    scorer = Scorer(scheme, beside.marks, beside.times, now or datetime.now(UTC))
+    scorer = Scorer(scheme, beside.manual, beside.times, now or datetime.now(UTC))
     totals = [
         _total(
             s,
             {
-                t: scorer.outcome(s.key, sheet, handed_in.get((s.key, t), []))
-                for t, sheet in sheets.items()
+                t: scorer.outcome(s.key, rubric, handed_in.get((s.key, t), []))
+                for t, rubric in rubrics.items()
             },
             scheme,
         )
@@ -126,7 +126,7 @@ def make(
     ]
     notes += _notes(scheme, beside, by_topic)
     lost = any(r["status"] == "internal" for r in by_topic.get("", []))
-    return Gradebook(scheme, sheets, tuple(totals), tuple(strangers), tuple(notes), lost)
+    return Gradebook(scheme, rubrics, tuple(totals), tuple(strangers), tuple(notes), lost)
 
 
 def _topic(scheme: Scheme, record: Record) -> str:
@@ -142,7 +142,7 @@ def _topic(scheme: Scheme, record: Record) -> str:
 
 
 def _students(
-    scheme: Scheme, beside: Beside, handed_in: Iterable[tuple[str, str]]
+    scheme: Scheme, beside: CourseFiles, handed_in: Iterable[tuple[str, str]]
 ) -> list[Student]:
     """The roster, or else everybody who handed in or is named, by name. Raises ValueError for a
     name that nobody has."""
@@ -152,7 +152,7 @@ def _students(
         named = (
             {e.who for e in scheme.extensions}
             | {x.who for x in scheme.excused}
-            | {h.who for h in beside.marks.hand}
+            | {h.who for h in beside.manual.hand}
         )
         keys = {who for who, _ in handed_in} | grouped | (named - {g.name for g in scheme.groups})
         roster = [Student(k) for k in sorted(keys)]
@@ -163,13 +163,13 @@ def _students(
         scheme.require(e.who, known, f"{scheme.path}: {e.where}.student")
     for x in scheme.excused:
         scheme.require(x.who, known, f"{scheme.path}: {x.where}.student")
-    for h in beside.marks.hand:
+    for h in beside.manual.hand:
         scheme.require(h.who, known, f"{h.where}: student")
     return sorted(roster, key=lambda s: (s.name.casefold() or s.key.casefold(), s.key))
 
 
 def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> Total:
-    waiting = waiting_of(outcomes.values())
+    waiting = pending_reasons(outcomes.values())
     if waiting:
         return Total(student, outcomes, "pending", waiting=waiting)
     there = [t for t, o in outcomes.items() if o.points is not None]
@@ -179,8 +179,10 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
                 "excused, so it does not count"
             )
         return Total(student, outcomes, "none")
-    items = [Item(outcomes[t].points or ZERO, outcomes[t].worth, outcomes[t].free) for t in there]
-    kept = {there[n] for n in best(items, scheme.drop_lowest)}
+    items = [
+        Weighted(outcomes[t].points or ZERO, outcomes[t].worth, outcomes[t].free) for t in there
+    ]
+    kept = {there[n] for n in highest_ratio(items, scheme.drop_lowest)}
     for topic in there:
         o = outcomes[topic]
         if topic not in kept:
@@ -193,17 +195,17 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
     return Total(student, outcomes, "graded", points, sum((outcomes[t].worth for t in kept), ZERO))
 
 
-def _notes(scheme: Scheme, beside: Beside, by_topic: Mapping[str, list[Record]]) -> list[str]:
+def _notes(scheme: Scheme, beside: CourseFiles, by_topic: Mapping[str, list[Record]]) -> list[str]:
     """What was there and had no effect, or more than was meant: results of other topics, overrides
     of no work or of several."""
-    found = misconceptions.notes(scheme)
+    found = misconceptions.unknown_names(scheme)
     found += [
         f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."
         for t, records in by_topic.items()
         if t and t not in scheme.assignments
     ]
     digests = [r["digests"]["submission"] for records in by_topic.values() for r in records]
-    for o in beside.marks.overrides:
+    for o in beside.manual.overrides:
         n = sum(d.startswith(o.digest) for d in digests)
         if n != 1:
             many = f"{n} files have this digest: it holds for all"

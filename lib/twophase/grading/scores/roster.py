@@ -13,10 +13,8 @@ from twophase.grading.intake.gradescope_export import TOGETHER
 from twophase.grading.intake.layouts import numbered
 from twophase.grading.results.records import Record
 
-COLUMN = {
-    "canvas": "canvas_id",
-    "moodle": "participant",
-}  # where a platform's own number stands in the roster
+# where a platform's own number stands in the roster
+COLUMN = {"canvas": "canvas_id", "moodle": "participant"}
 OTHERS = ("email", "username", "id_number", "sis_user_id", "sis_login_id", "name")
 
 
@@ -77,7 +75,7 @@ class Roster:
         return found if len(found) == 1 else []
 
 
-def sort(
+def by_student(
     scheme: Scheme, students: Sequence[Student], by_topic: Mapping[str, Iterable[Record]]
 ) -> tuple[dict[tuple[str, str], list[Record]], list[str], list[str]]:
     """Records by student and assignment; the files that belong to nobody; notes about those that

@@ -13,8 +13,15 @@ from typing import Literal
 from twophase.grading.course.deadlines import Due, Late, human, read_time
 from twophase.grading.course.scheme import Scheme
 from twophase.grading.results.records import Record
-from twophase.grading.scores.dropping import Item, best, ratio
-from twophase.grading.scores.points import ZERO, Cell, Marks, Sheet, cells, number
+from twophase.grading.scores.dropping import Weighted, highest_ratio, ratio
+from twophase.grading.scores.rubric import (
+    ZERO,
+    ExerciseScore,
+    ManualGrades,
+    Rubric,
+    exercise_scores,
+    points_text,
+)
 
 Status = Literal["graded", "missing", "open", "excused", "pending"]
 
@@ -33,7 +40,7 @@ class Outcome:
     status: Status
     worth: Fraction
     points: Fraction | None = None
-    cells: tuple[Cell, ...] = ()
+    exercises: tuple[ExerciseScore, ...] = ()
     file: str = ""
     handed_in: datetime | None = None
     late: Late = field(default_factory=Late)
@@ -54,21 +61,21 @@ class Scorer:
     missing."""
 
     scheme: Scheme
-    marks: Marks
+    manual: ManualGrades
     times: Mapping[str, datetime]
     now: datetime
 
-    def outcome(self, student: str, sheet: Sheet, attempts: Sequence[Record]) -> Outcome:
+    def outcome(self, student: str, rubric: Rubric, attempts: Sequence[Record]) -> Outcome:
         """The score of one student in one assignment."""
-        due, extension = self.scheme.due_for(student, sheet.assignment)
-        found = self._choose(student, sheet, attempts, due)
+        due, extension = self.scheme.due_for(student, rubric.assignment)
+        found = self._choose(student, rubric, attempts, due)
         if extension is not None and due is not None:
             why = f" ({extension.because})" if extension.because else ""
             found = found.noting(f"extended to {due}{why}")
-        excusal = self.scheme.excusal(student, sheet.assignment.topic)
-        regular = [s for s in sheet.slots if not s.rule.extra]
+        excusal = self.scheme.excusal(student, rubric.assignment.topic)
+        regular = [s for s in rubric.items if not s.rule.extra]
         if excusal or all(
-            self.scheme.excusal(student, sheet.assignment.topic, s.id) for s in regular
+            self.scheme.excusal(student, rubric.assignment.topic, s.id) for s in regular
         ):
             why = f": {excusal.because}" if excusal and excusal.because else ""
             kept = found.points if found.status == "graded" else None
@@ -78,16 +85,16 @@ class Scorer:
         return found
 
     def _choose(
-        self, student: str, sheet: Sheet, attempts: Sequence[Record], due: Due | None
+        self, student: str, rubric: Rubric, attempts: Sequence[Record], due: Due | None
     ) -> Outcome:
         """The outcome of the submission that counts."""
         if not attempts:
-            return self._nothing(student, sheet, due)
-        tried = [self._attempt(student, sheet, record, due) for record in attempts]
+            return self._nothing(student, rubric, due)
+        tried = [self._attempt(student, rubric, record, due) for record in attempts]
         readable = [o for o in tried if not _unread(o)]
         passed = [f"{o.file} cannot be read: passed over" for o in tried if readable and _unread(o)]
         chosen = self._one_of(
-            sheet, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
+            rubric, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
         )
         others = len(readable or tried) - 1
         more = (
@@ -98,7 +105,7 @@ class Scorer:
         return chosen.noting(*passed, *more)
 
     def _one_of(
-        self, sheet: Sheet, tried: Sequence[Outcome], digests: Mapping[str, str]
+        self, rubric: Rubric, tried: Sequence[Outcome], digests: Mapping[str, str]
     ) -> Outcome:
         if self.scheme.counts == "latest":
             if len({digests[o.file] for o in tried}) > 1 and any(
@@ -118,40 +125,44 @@ class Scorer:
             return waiting[0]
         return max(tried, key=lambda o: (o.points or ZERO, -_when(o).timestamp(), o.file))
 
-    def _nothing(self, student: str, sheet: Sheet, due: Due | None) -> Outcome:
+    def _nothing(self, student: str, rubric: Rubric, due: Due | None) -> Outcome:
         """No submission: not due yet, missing, or graded by hand alone."""
-        topic, worth = sheet.assignment.topic, sheet.worth
-        made = cells(student, sheet, None, self.marks)
+        topic, worth = rubric.assignment.topic, rubric.worth
+        made = exercise_scores(student, rubric, None, self.manual)
         if any(c.status == "by hand" for c in made):
-            return self._scored(Outcome(student, topic, "graded", worth, cells=tuple(made)), sheet)
-        if due is not None and self.now < sheet.assignment.late.last(due).end:
+            return self._scored(
+                Outcome(student, topic, "graded", worth, exercises=tuple(made)), rubric
+            )
+        if due is not None and self.now < rubric.assignment.late.last(due).end:
             return Outcome(student, topic, "open", worth, notes=(f"not handed in; due {due}",))
-        if sheet.only_by_hand:
-            return self._scored(Outcome(student, topic, "graded", worth, cells=tuple(made)), sheet)
+        if rubric.only_by_hand:
+            return self._scored(
+                Outcome(student, topic, "graded", worth, exercises=tuple(made)), rubric
+            )
         return Outcome(
             student, topic, "missing", worth, ZERO, tuple(made), notes=("not handed in",)
         )
 
-    def _attempt(self, student: str, sheet: Sheet, record: Record, due: Due | None) -> Outcome:
+    def _attempt(self, student: str, rubric: Rubric, record: Record, due: Due | None) -> Outcome:
         """One submission as if it were the only one."""
-        made = tuple(cells(student, sheet, record, self.marks))
+        made = tuple(exercise_scores(student, rubric, record, self.manual))
         plain = Outcome(
             student,
-            sheet.assignment.topic,
+            rubric.assignment.topic,
             "graded",
-            sheet.worth,
-            cells=made,
+            rubric.worth,
+            exercises=made,
             file=record["file"],
             handed_in=self.when(record),
         )
-        whole = self.marks.override(record, "")
+        whole = self.manual.override(record, "")
         if whole:
-            _require_worth(whole.points, sheet, whole.where)
-            return replace(plain, points=whole.points, cells=()).noting(
+            _require_worth(whole.points, rubric, whole.where)
+            return replace(plain, points=whole.points, exercises=()).noting(
                 f"set by hand: {whole.because}"
             )
-        scored = self._scored(plain, sheet)
-        rule = sheet.assignment.late
+        scored = self._scored(plain, rubric)
+        rule = rubric.assignment.late
         if due is None or scored.status == "pending":
             return scored
         if scored.handed_in is None:
@@ -160,34 +171,34 @@ class Scorer:
         late = rule.lateness(due, scored.handed_in)
         if late == Late() or scored.points is None:
             return scored
-        left = rule.left(scored.points, sheet.worth, late)
+        left = rule.left(scored.points, rubric.worth, late)
         return replace(scored, points=left, late=late, cost=scored.points - left)
 
-    def _scored(self, outcome: Outcome, sheet: Sheet) -> Outcome:
+    def _scored(self, outcome: Outcome, rubric: Rubric) -> Outcome:
         """The outcome with its points, lowest exercises dropped, before lateness; pending if a cell
         is."""
-        made = [replace(c, kept=not (c.excused and c.points is None)) for c in outcome.cells]
+        made = [replace(c, kept=not (c.excused and c.points is None)) for c in outcome.exercises]
         waiting = tuple(dict.fromkeys(c.note for c in made if c.kept and c.points is None))
         if waiting:
             fault = any(c.status == "internal" for c in made)
             return replace(outcome, status="pending", points=None, waiting=waiting, fault=fault)
         there = [n for n, c in enumerate(made) if c.kept]
-        if all(made[n].slot.rule.extra for n in there):
+        if all(made[n].item.rule.extra for n in there):
             return replace(outcome, status="excused", points=None)
         items = [
-            Item(
+            Weighted(
                 made[n].points or ZERO,
-                ZERO if made[n].slot.rule.extra else made[n].slot.out_of,
+                ZERO if made[n].item.rule.extra else made[n].item.out_of,
                 made[n].excused,
             )
             for n in there
         ]
-        kept = best(items, sheet.assignment.drop_lowest)
+        kept = highest_ratio(items, rubric.assignment.drop_lowest)
         chosen = {there[k] for k in kept}
         made = [replace(c, kept=n in chosen) for n, c in enumerate(made)]
-        points = ratio([items[k] for k in sorted(kept)]) * sheet.worth
-        left = [f"{c.slot.id}: {'excused' if c.excused else 'dropped'}" for c in made if not c.kept]
-        return replace(outcome, points=points, cells=tuple(made)).noting(*left)
+        points = ratio([items[k] for k in sorted(kept)]) * rubric.worth
+        left = [f"{c.item.id}: {'excused' if c.excused else 'dropped'}" for c in made if not c.kept]
+        return replace(outcome, points=points, exercises=tuple(made)).noting(*left)
 
     def when(self, record: Record) -> datetime | None:
         """When a submission was handed in: `submitted` in its record, or the table of times.
@@ -203,7 +214,7 @@ class Scorer:
 
 
 def _unread(outcome: Outcome) -> bool:
-    return any(c.status == "unreadable" for c in outcome.cells)
+    return any(c.status == "unreadable" for c in outcome.exercises)
 
 
 def _when(outcome: Outcome) -> datetime:
@@ -214,11 +225,11 @@ def _pending(outcome: Outcome, waits: str) -> Outcome:
     return replace(outcome, status="pending", points=None, waiting=(*outcome.waiting, waits))
 
 
-def _require_worth(points: Fraction, sheet: Sheet, where: str) -> None:
-    if points > sheet.worth and not any(s.rule.extra for s in sheet.slots):
+def _require_worth(points: Fraction, rubric: Rubric, where: str) -> None:
+    if points > rubric.worth and not any(s.rule.extra for s in rubric.items):
         raise ValueError(
-            f"{where}: {number(points)} points are more than the {number(sheet.worth)} of"
-            f" {sheet.assignment.topic}"
+            f"{where}: {points_text(points)} points are more than the"
+            f" {points_text(rubric.worth)} of {rubric.assignment.topic}"
         )
 
 
@@ -228,11 +239,15 @@ def lateness_text(outcome: Outcome) -> str:
         return ""
     how = f"{human(outcome.late.by)} late"
     if not outcome.late.accepted:
-        return f"{how}, after the cutoff: {number(outcome.cost)} points lost"
-    return f"{how}, cost {number(outcome.cost)} points" if outcome.cost else f"{how}, cost nothing"
+        return f"{how}, after the cutoff: {points_text(outcome.cost)} points lost"
+    return (
+        f"{how}, cost {points_text(outcome.cost)} points"
+        if outcome.cost
+        else f"{how}, cost nothing"
+    )
 
 
-def waiting_of(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+def pending_reasons(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     """What keeps a total from being final."""
     return tuple(
         dict.fromkeys(

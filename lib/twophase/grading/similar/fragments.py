@@ -65,7 +65,7 @@ class Code:
     fragments: frozenset[Fragment] = field(default_factory=frozenset)
 
 
-def of(source: str) -> Code:
+def fragments_of(source: str) -> Code:
     """The fragments of any text at all. Raises nothing on any text: what cannot be taken apart has
     none, and is no Python."""
     try:

@@ -24,7 +24,7 @@ HEADING = re.compile(r"^#+[ \t]+(.+)$", re.M)
 
 
 @dataclass(frozen=True)
-class Known:
+class Published:
     """A topic as the course shows it.
 
     `given`: fragments of the released notebook. `published`: those, and of the solutions, the
@@ -55,7 +55,7 @@ class Known:
 
 
 @cache
-def load(topic: str, stem: str, release: Path | None = None) -> Known:
+def load_published(topic: str, stem: str, release: Path | None = None) -> Published:
     """What is known of a topic; the handed out notebook, `<stem>.ipynb`, from `release` if given.
     Raises ValueError if it is not there."""
     handed_out = _handed_out(stem, release)
@@ -72,14 +72,14 @@ def load(topic: str, stem: str, release: Path | None = None) -> Known:
         for c in released.cells or solved.cells
         if c.grade and c.grade_id
     ]
-    return Known(
+    return Published(
         topic,
         {i: _title(released, i) for i in ids},
         {c.grade_id: c.source for c in released.cells if c.grade_id in ids},
         given,
         given | _fragments(shown),
         {
-            c.grade_id: fragments.of(c.source).fragments - given
+            c.grade_id: fragments.fragments_of(c.source).fragments - given
             for c in solved.cells
             if c.grade_id in ids
         },
@@ -142,7 +142,7 @@ def _fenced(book: Notebook) -> list[str]:
 
 
 def _fragments(texts: list[str]) -> frozenset[Fragment]:
-    return frozenset(f for t in texts for f in fragments.of(t).fragments)
+    return frozenset(f for t in texts for f in fragments.fragments_of(t).fragments)
 
 
 def _title(book: Notebook, exercise_id: str) -> str:

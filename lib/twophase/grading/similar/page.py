@@ -187,10 +187,10 @@ def line_marks(
 ) -> dict[int, str]:
     """By line: `same` if half of the rarer fragments of its statement are in another answer shown,
     `shown` if all are the course's."""
-    others = frozenset(f for b in beside for f in fragments.of(b.source).fragments)
+    others = frozenset(f for b in beside for f in fragments.fragments_of(b.source).fragments)
     published = found.known[one.topic].published if one.topic in found.known else frozenset()
     marks: dict[int, str] = {}
-    for s in fragments.of(answer.source).statements:
+    for s in fragments.fragments_of(answer.source).statements:
         rarer = [f for f in s.fragments if one.weights.get(f, 0) > 0]
         if rarer and 2 * sum(f in others for f in rarer) >= len(rarer):
             kind = "same"

@@ -82,7 +82,7 @@ class Compared:
     def others(self, pair: Pair) -> int:
         """How many other students or teams have at least half of the rarer fragments that a pair
         shares."""
-        a, b = (similar_fragments.of(x.source).fragments for x in (pair.a, pair.b))
+        a, b = (similar_fragments.fragments_of(x.source).fragments for x in (pair.a, pair.b))
         shared = [f for f in a & b if self.weights.get(f, 0) > 0]
         theirs = Counter(o for f in shared for o in self.owners[f])
         ours = {*pair.a.party, *pair.b.party}
@@ -118,7 +118,7 @@ def compare(
         by_source.setdefault(answer.source, []).append(answer)
     same: dict[frozenset[Fragment], list[Answer]] = {}
     for source, copies in by_source.items():
-        code = similar_fragments.of(source)
+        code = similar_fragments.fragments_of(source)
         files = tuple(a.file for a in copies)
         own = code.fragments - given
         out.cut += files if code.cut else ()

@@ -22,7 +22,7 @@ from twophase.grading.release.release import Source
 from twophase.grading.similar import fragments
 from twophase.grading.similar import known as similar_known
 from twophase.grading.similar.groups import Group, groups_of
-from twophase.grading.similar.known import Known
+from twophase.grading.similar.known import Published
 from twophase.grading.similar.pairs import Answer, Compared, compare
 from twophase.grading.similar.traces import Mark, Trail, named, trail, words
 
@@ -58,7 +58,7 @@ class Report:
     unreadable: tuple[tuple[str, str], ...]
     exercises: tuple[Compared, ...]
     groups: tuple[Group, ...]
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, Published] = field(default_factory=dict)
     crowded: int = 0
 
 
@@ -71,7 +71,7 @@ def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -
     return tuple(sorted(scheme.members(who, topic))) if scheme else (who,)
 
 
-def read(
+def read_papers(
     submissions: Sequence[Submission],
     scheme: Scheme | None,
     source: Source,
@@ -87,7 +87,7 @@ def read(
             data = submission.read()
             book = notebook.parse(data)
             topic = source.topic_of(book, submission.name.rpartition("/")[2])
-            known = similar_known.load(topic, source.catalog().stem(topic), handed_out)
+            known = similar_known.load_published(topic, source.catalog().stem(topic), handed_out)
             party = party_of(submission, topic, scheme)
             with isolated():
                 papers.append(_paper(submission.name, party, book, data, known))
@@ -97,10 +97,11 @@ def read(
     return papers, unreadable
 
 
-def _paper(file: str, party: tuple[str, ...], book: Notebook, data: bytes, known: Known) -> Paper:
-    answers = {
-        c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs
-    }  # the last counts
+def _paper(
+    file: str, party: tuple[str, ...], book: Notebook, data: bytes, known: Published
+) -> Paper:
+    # the last counts
+    answers = {c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs}
     own = "\n\n".join(c.source for c in book.cells if _is_own(c, known))
     untouched = not own and all(s.strip() == known.stubs[i].strip() for i, s in answers.items())
     answers |= {OWN: own} if own else {}
@@ -108,14 +109,14 @@ def _paper(file: str, party: tuple[str, ...], book: Notebook, data: bytes, known
     return Paper(file, party, known.topic, book.digest, answers, marks, untouched)
 
 
-def _is_own(cell: Cell, known: Known) -> bool:
+def _is_own(cell: Cell, known: Published) -> bool:
     """Whether a student added this cell: it is no answer, no check, and nothing that was handed
     out."""
     source = cell.source.strip()
     return cell.is_code and bool(source) and not cell.grade_id and source not in known.sources
 
 
-def report(
+def compare_class(
     submissions: Sequence[Submission],
     least: float = LEAST,
     exercise: str = "",
@@ -126,10 +127,11 @@ def report(
 ) -> Report:
     """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`,
     or `handed_out` is no release."""
-    papers, unreadable = read(submissions, scheme, source, handed_out, told)
+    papers, unreadable = read_papers(submissions, scheme, source, handed_out, told)
     stem = source.catalog().stem
     known = {
-        t: similar_known.load(t, stem(t), handed_out) for t in sorted({p.topic for p in papers})
+        t: similar_known.load_published(t, stem(t), handed_out)
+        for t in sorted({p.topic for p in papers})
     }
     wanted = [(t, i) for t, k in known.items() for i in (*k.titles, OWN) if exercise in ("", i)]
     if exercise and known and not wanted:
@@ -146,7 +148,7 @@ def report(
     )
 
 
-def _compare(papers: Iterable[Paper], known: Known, exercise_id: str, least: float) -> Compared:
+def _compare(papers: Iterable[Paper], known: Published, exercise_id: str, least: float) -> Compared:
     answers = [
         Answer(p.file, p.party, p.answers[exercise_id])
         for p in papers
@@ -160,7 +162,7 @@ def _compare(papers: Iterable[Paper], known: Known, exercise_id: str, least: flo
 
 
 def _traces(
-    papers: Sequence[Paper], known: Known, exercise: str
+    papers: Sequence[Paper], known: Published, exercise: str
 ) -> dict[Mark, dict[str, tuple[str, ...]]]:
     """For each mark that the course does not show, the files that have it, with their parties. An
     untouched notebook has none."""
@@ -191,11 +193,12 @@ def _traces(
     return found
 
 
-def _has_own(paper: Paper, known: Known) -> bool:
+def _has_own(paper: Paper, known: Published) -> bool:
     """Whether anything in a notebook is neither given out nor published: else two can be byte for
     byte the same by themselves."""
     sources = paper.answers.values()
     return any(paper.trail.marks(known.trail)) or any(
-        not fragments.of(s).fragments <= known.published or any(not known.has(m) for m in words(s))
+        not fragments.fragments_of(s).fragments <= known.published
+        or any(not known.has(m) for m in words(s))
         for s in sources
     )

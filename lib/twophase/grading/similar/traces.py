@@ -19,9 +19,8 @@ HEX_ID = re.compile(r"[0-9a-f]{8}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 COLAB_ID = re.compile(r"(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9_-]{12}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*")
 PERSON = re.compile(r"(?i)(?:display_?name|user_?id|users?|e?mail|authors?|student|owner)$")
-SPACING = re.compile(
-    r"\S {2,}[^#\s]|\w ,|[(\[] \S|[ \t]+$"
-)  # in a line of code, what no tool writes
+# in a line of code, what no tool writes
+SPACING = re.compile(r"\S {2,}[^#\s]|\w ,|[(\[] \S|[\t]+$")
 PROGRAMS = {"kernelspec", "language_info", "nbgrader", "twophase", "vscode"}
 
 

@@ -18,7 +18,7 @@ from twophase.grading.results.records import Record
 ZERO = Fraction(0)
 
 
-def number(points: Fraction) -> str:
+def points_text(points: Fraction) -> str:
     """Points for people and learning platforms: two decimals at most, half up; `0.125` is 0.13."""
     exact = Decimal(points.numerator) / Decimal(points.denominator)
     rounded = exact.quantize(Decimal("0.01"), ROUND_HALF_UP)
@@ -26,7 +26,7 @@ def number(points: Fraction) -> str:
 
 
 @dataclass(frozen=True)
-class Slot:
+class RubricItem:
     """An exercise of an assignment: what it is out of, and its rule."""
 
     id: str
@@ -36,25 +36,25 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Rubric:
     """An assignment with all that its results tell about it. `worth`: what it counts in the
     course."""
 
     assignment: Assignment
-    slots: tuple[Slot, ...]
+    items: tuple[RubricItem, ...]
     worth: Fraction
 
     @property
     def only_by_hand(self) -> bool:
-        return all(s.rule.by_hand for s in self.slots)
+        return all(s.rule.by_hand for s in self.items)
 
 
 @dataclass(frozen=True)
-class Cell:
+class ExerciseScore:
     """What a student has in one exercise. `points` None: pending, and `note` says why. `kept`
     False: left out of the percentage."""
 
-    slot: Slot
+    item: RubricItem
     points: Fraction | None
     status: str
     note: str = ""
@@ -64,10 +64,10 @@ class Cell:
     kept: bool = True
 
 
-def make_sheet(
+def make_rubric(
     scheme: Scheme, assignment: Assignment, records: Iterable[Record], notes: list[str]
-) -> Sheet | None:
-    """The sheet of an assignment; None, and a note, if nothing is known of it yet. Raises
+) -> Rubric | None:
+    """The rubric of an assignment; None, and a note, if nothing is known of it yet. Raises
     ValueError if course.yml and results disagree."""
     seen = _questions(records)
     rules = assignment.exercises
@@ -79,9 +79,9 @@ def make_sheet(
     if rules is None:
         rules = {i: ExerciseRule(partial=assignment.partial) for i in seen}
     where = f"{scheme.path}: assignments.{assignment.topic}.exercises"
-    slots = [_slot(i, rule, seen, where) for i, rule in rules.items()]
-    slots += [
-        Slot(i, rule.title or i, rule.points or ZERO, rule)
+    items = [_item(i, rule, seen, where) for i, rule in rules.items()]
+    items += [
+        RubricItem(i, rule.title or i, rule.points or ZERO, rule)
         for i, rule in assignment.by_hand.items()
     ]
     left = [i for i in seen if i not in rules]
@@ -90,8 +90,8 @@ def make_sheet(
             f"{assignment.topic}: {', '.join(left)} {'is' if len(left) == 1 else 'are'} not in"
             " course.yml: not counted."
         )
-    regular = sum((s.out_of for s in slots if not s.rule.extra), ZERO)
-    return Sheet(assignment, tuple(slots), assignment.points or regular)
+    regular = sum((s.out_of for s in items if not s.rule.extra), ZERO)
+    return Rubric(assignment, tuple(items), assignment.points or regular)
 
 
 def _questions(records: Iterable[Record]) -> dict[str, tuple[str, set[Fraction]]]:
@@ -104,9 +104,9 @@ def _questions(records: Iterable[Record]) -> dict[str, tuple[str, set[Fraction]]
     return found
 
 
-def _slot(
+def _item(
     exercise: str, rule: ExerciseRule, seen: Mapping[str, tuple[str, set[Fraction]]], where: str
-) -> Slot:
+) -> RubricItem:
     if exercise not in seen:
         raise ValueError(
             f"{where}: no result has an exercise {exercise!r}, so grade again if it is"
@@ -114,15 +114,15 @@ def _slot(
         )
     title, out_of = seen[exercise]
     if rule.points is None and len(out_of) > 1:
-        both = " and ".join(number(p) for p in sorted(out_of))
+        both = " and ".join(points_text(p) for p in sorted(out_of))
         raise ValueError(
             f"{where}.{exercise}: results are out of {both} points; say which with `{exercise}:"
-            f" {number(max(out_of))}`"
+            f" {points_text(max(out_of))}`"
         )
-    return Slot(exercise, rule.title or title, rule.points or min(out_of), rule)
+    return RubricItem(exercise, rule.title or title, rule.points or min(out_of), rule)
 
 
-def share(q: Mapping[str, Any], partial: Partial) -> Fraction:
+def partial_credit(q: Mapping[str, Any], partial: Partial) -> Fraction:
     """The part of its points that an answer has earned. An answer that died or ran out of time has
     no partial credit."""
     if q["status"] == "right":
@@ -135,7 +135,7 @@ def share(q: Mapping[str, Any], partial: Partial) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Marks:
+class ManualGrades:
     """What people have said beside the grader: scores by hand and overrides."""
 
     scheme: Scheme
@@ -175,64 +175,72 @@ class Marks:
         return []
 
 
-def cells(student: str, sheet: Sheet, record: Record | None, marks: Marks) -> list[Cell]:
-    """All cells of a sheet for one submission; `record` None if nothing was handed in."""
-    topic, made = sheet.assignment.topic, []
+def exercise_scores(
+    student: str, rubric: Rubric, record: Record | None, manual: ManualGrades
+) -> list[ExerciseScore]:
+    """What a student has in each exercise for one submission; `record` None if there is none."""
+    topic, made = rubric.assignment.topic, []
     questions = {q["id"]: q for q in record["questions"]} if record else {}
-    for slot in sheet.slots:
-        excused = marks.scheme.excusal(student, topic, slot.id) is not None
-        override = marks.override(record, slot.id)
+    for item in rubric.items:
+        excused = manual.scheme.excusal(student, topic, item.id) is not None
+        override = manual.override(record, item.id)
         if override:
-            cell = Cell(slot, override.points, "override", f"set by hand: {override.because}")
-        elif slot.rule.by_hand:
+            cell = ExerciseScore(
+                item, override.points, "override", f"set by hand: {override.because}"
+            )
+        elif item.rule.by_hand:
             cell = _by_hand(
-                slot, record, marks.by_hand(student, topic, slot.id), sheet.only_by_hand
+                item, record, manual.by_hand(student, topic, item.id), rubric.only_by_hand
             )
         else:
-            cell = _judged(slot, record, questions.get(slot.id), marks.scheme)
+            cell = _judged(item, record, questions.get(item.id), manual.scheme)
         made.append(replace(cell, excused=excused))
     return made
 
 
-def _by_hand(slot: Slot, record: Record | None, scores: Sequence[HandScore], alone: bool) -> Cell:
+def _by_hand(
+    item: RubricItem, record: Record | None, scores: Sequence[HandScore], alone: bool
+) -> ExerciseScore:
     digest = record["digests"]["submission"] if record else ""
     for score in scores:
         if digest.startswith(score.submission):
-            return Cell(slot, score.points, "by hand", score.comment)
+            return ExerciseScore(item, score.points, "by hand", score.comment)
     if record is None and not alone:
-        return Cell(slot, ZERO, "missing", "not handed in")
+        return ExerciseScore(item, ZERO, "missing", "not handed in")
     if scores:
-        return Cell(
-            slot, None, "pending", f"{slot.id} was graded by hand for another version of the work"
+        return ExerciseScore(
+            item, None, "pending", f"{item.id} was graded by hand for another version of the work"
         )
-    return Cell(slot, None, "pending", f"{slot.id} is not graded by hand yet")
+    return ExerciseScore(item, None, "pending", f"{item.id} is not graded by hand yet")
 
 
-def _judged(slot: Slot, record: Record | None, q: Mapping[str, Any] | None, scheme: Scheme) -> Cell:
+def _judged(
+    item: RubricItem, record: Record | None, q: Mapping[str, Any] | None, scheme: Scheme
+) -> ExerciseScore:
     if record is None:
-        return Cell(slot, ZERO, "missing", "not handed in")
+        return ExerciseScore(item, ZERO, "missing", "not handed in")
     if record["status"] == "unreadable":
         worth = ZERO if scheme.unreadable == "zero" else None
-        return Cell(slot, worth, "unreadable", f"{record['file']} cannot be read")
+        return ExerciseScore(item, worth, "unreadable", f"{record['file']} cannot be read")
     if record["status"] == "internal":
-        return Cell(
-            slot, None, "internal", f"the grader failed on {record['file']}: grade it again"
+        return ExerciseScore(
+            item, None, "internal", f"the grader failed on {record['file']}: grade it again"
         )
     if q is None:
-        return Cell(
-            slot, None, "pending", f"{slot.id} was not judged in {record['file']}: grade it again"
+        return ExerciseScore(
+            item, None, "pending", f"{item.id} was not judged in {record['file']}: grade it again"
         )
     if q["status"] == "right" and q.get("alone") and scheme.right_alone == "pending":
-        return Cell(
-            slot,
+        return ExerciseScore(
+            item,
             None,
             "pending",
-            f"{slot.id} is right only by itself in {record['file']}: look, and set it by an"
+            f"{item.id} is right only by itself in {record['file']}: look, and set it by an"
             " override",
         )
-    return Cell(
-        slot,
-        slot.out_of * share(q, slot.rule.partial),
+    return ExerciseScore(
+        item,
+        item.out_of * partial_credit(q, item.rule.partial),
         q["status"],
         "",
         q["misconception"] or "",
@@ -240,35 +248,35 @@ def _judged(slot: Slot, record: Record | None, q: Mapping[str, Any] | None, sche
     )
 
 
-def require_bounds(sheets: Iterable[Sheet], marks: Marks, digests: Iterable[str]) -> None:
+def require_bounds(rubrics: Iterable[Rubric], manual: ManualGrades, digests: Iterable[str]) -> None:
     """Raise ValueError for points by hand or by override beyond what the cell is out of, or for a
     cell that is not there.
 
     Overrides of work that is not stored here are passed over: the file may hold those of other
     results too.
     """
-    slots: dict[str, Slot] = {s.id: s for sheet in sheets for s in sheet.slots}
-    rules = {i: rule for a in marks.scheme.assignments.values() for i, rule in a.by_hand.items()}
-    hand = {i: Slot(i, i, rule.points or ZERO, rule) for i, rule in rules.items()}
-    for h in marks.hand:
-        if h.exercise in slots and h.exercise not in hand:
+    items: dict[str, RubricItem] = {s.id: s for rubric in rubrics for s in rubric.items}
+    rules = {i: rule for a in manual.scheme.assignments.values() for i, rule in a.by_hand.items()}
+    hand = {i: RubricItem(i, i, rule.points or ZERO, rule) for i, rule in rules.items()}
+    for h in manual.hand:
+        if h.exercise in items and h.exercise not in hand:
             raise ValueError(
                 f"{h.where}: {h.exercise} is judged, not graded by hand; to change its points use"
                 " files.overrides"
             )
         _require(h.exercise, h.points, hand, f"{h.where}: exercise")
     there = list(digests)
-    for o in marks.overrides:
+    for o in manual.overrides:
         if o.exercise and any(d.startswith(o.digest) for d in there):
-            _require(o.exercise, o.points, slots, o.where)
+            _require(o.exercise, o.points, items, o.where)
 
 
-def _require(exercise: str, points: Fraction, known: Mapping[str, Slot], where: str) -> None:
+def _require(exercise: str, points: Fraction, known: Mapping[str, RubricItem], where: str) -> None:
     if exercise not in known:
         raise ValueError(f"{where}: there is no exercise {exercise!r}{nearest(exercise, known)}")
-    slot = known[exercise]
-    if points > slot.out_of:
+    item = known[exercise]
+    if points > item.out_of:
         raise ValueError(
-            f"{where}: {number(points)} points are more than the {number(slot.out_of)} of"
+            f"{where}: {points_text(points)} points are more than the {points_text(item.out_of)} of"
             f" {exercise}"
         )
