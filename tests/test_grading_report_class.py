@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import random
 import re
-import statistics
 import xml.etree.ElementTree as ET
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from draws import draws
 from grading_course_tools import question, record, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.grading.reports import class_plots, class_report, class_stats
+from twophase.grading.reports import class_report, class_stats, pages
 from twophase.grading.scores.gradebook import Gradebook
 
 A, B = "t-a", "t-b"
@@ -171,19 +171,15 @@ def test_who_handed_nothing_in_does_not_count_against_an_exercise(tmp_path: Path
     assert sorted(stats.percents) == [0, 100]
 
 
-@given(st.lists(st.integers(0, 400).map(lambda n: Fraction(n, 4)), min_size=2, max_size=30))
+@given(st.lists(st.integers(0, 400).map(lambda n: Fraction(n, 4)), min_size=1, max_size=30))
 @draws(60)
-def test_quartiles_are_those_of_the_standard_library(values: list[Fraction]) -> None:
+def test_quartiles_are_those_of_numpy(values: list[Fraction]) -> None:
     found = class_stats.spread(values)
     assert found is not None
-    assert [found.lower, found.median, found.upper] == statistics.quantiles(
-        values, n=4, method="inclusive"
-    )
-    assert (found.mean, found.low, found.high) == (
-        statistics.mean(values),
-        min(values),
-        max(values),
-    )
+    theirs = np.percentile([float(v) for v in values], [25, 50, 75])
+    assert [found.lower, found.median, found.upper] == pytest.approx(theirs)
+    assert found.mean == sum(values) / len(values)
+    assert min(values) <= found.lower <= found.median <= found.upper <= max(values)
 
 
 @given(st.lists(st.integers(0, 600).map(lambda n: Fraction(n, 4)), max_size=30))
@@ -196,22 +192,11 @@ def test_a_histogram_counts_everybody_once_in_the_tenth_they_are_in(values: list
     assert bars.get("over 100", 0) == sum(v > 100 for v in values)
 
 
-@given(st.floats(0.001, 1e6))
-@draws(60)
-def test_an_axis_has_few_round_ticks_and_reaches_its_longest_bar(most: float) -> None:
-    marks = class_plots.ticks(most)
-    assert marks[0] == 0
-    assert marks[-1] >= most or marks[-1] == pytest.approx(most)
-    assert 2 <= len(marks) <= 6
-    assert len(set(marks)) == len(marks)
-
-
 @pytest.mark.parametrize("counts", [[0] * 10, [1] + [0] * 9, [1000, *range(9)]])
 def test_bars_are_as_long_as_their_counts_and_stay_inside(counts: list[int]) -> None:
     bars = [(str(k), n) for k, n in enumerate(counts)]
-    figure = ET.fromstring(
-        re.sub("</?figure>", "", class_plots.columns(bars, "x", "score [%]", "students", "a: 1"))
-    )
+    drawn = pages.environment().get_template("reports/bars.html").module
+    (figure,) = figures(drawn.columns(bars, "x", "score [%]", "students", "a: 1"))  # type: ignore[attr-defined]
     heights = [float(e.get("height", 0)) for e in figure if e.tag == "rect"][1:]
     most = max(counts)
     assert all(

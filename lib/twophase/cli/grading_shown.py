@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from twophase.grading.reports import feedback
+from twophase.grading.reports.pages import printable
 from twophase.grading.results import counts
 from twophase.grading.results.counts import Counts, TopicCounts
 from twophase.grading.results.records import Record
@@ -36,7 +36,7 @@ LINE = 200  # characters of one trouble
 def plain(value: object) -> str:
     """Somebody else's text for the terminal: without control characters, which could move the
     cursor or repaint the screen."""
-    return feedback.CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
+    return printable(str(value)).replace("\n", " ")
 
 
 class Watch:

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli.grading_shown import plain
 from twophase.grading.course.deadlines import read_time
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports import class_report, exports
-from twophase.grading.reports.feedback import CONTROL
 from twophase.grading.results import reader
 from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook
@@ -93,16 +93,11 @@ def write_grades(
     return OUR_FAULT if book.faults else COMPLETE if book.complete else WAITING
 
 
-def _plain(value: object) -> str:
-    """Somebody else's text for the terminal."""
-    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)).replace("\n", " ")
-
-
 def _table(book: Gradebook) -> Table:
-    table = Table("student", title=Text(_plain(book.scheme.title)))
+    table = Table("student", title=Text(plain(book.scheme.title)))
     for s in book.rubrics.values():
         table.add_column(
-            Text(_plain(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"
+            Text(plain(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"
         )
     table.add_column("total", justify="right")
     table.add_column("percent", justify="right")
@@ -112,7 +107,7 @@ def _table(book: Gradebook) -> Table:
         )
     for t in book.totals[:MOST_ROWS]:
         cells = [_cell(t.outcomes[topic]) for topic in book.rubrics]
-        table.add_row(Text(_plain(t.student.shown)), *cells, *_total(t))
+        table.add_row(Text(plain(t.student.shown)), *cells, *_total(t))
     return table
 
 
@@ -142,12 +137,12 @@ def _lines(book: Gradebook) -> list[Text]:
     return [
         *_some(troubles, "yellow"),
         *_some(told, ""),
-        *(Text(_plain(f"note: {n}"), style="cyan") for n in book.notes),
+        *(Text(plain(f"note: {n}"), style="cyan") for n in book.notes),
     ]
 
 
 def _some(lines: list[str], style: str) -> list[Text]:
-    shown = [Text(_plain(line), style=style) for line in lines[:MOST_LINES]]
+    shown = [Text(plain(line), style=style) for line in lines[:MOST_LINES]]
     more = len(lines) - len(shown)
     return (
         [*shown, Text(f"... and {more} more such lines, all in grades.csv", style=style)]

@@ -138,6 +138,6 @@ def _summary(record: Record) -> str:
 def _plain(value: object) -> str:
     """Text from a notebook for the terminal: without control characters, which could move the
     cursor or repaint the screen."""
-    from twophase.grading.reports.feedback import CONTROL
+    from twophase.grading.reports.pages import printable
 
-    return CONTROL.sub("�", str(value)).replace("\n", " ")
+    return printable(str(value)).replace("\n", " ")

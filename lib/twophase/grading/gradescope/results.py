@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from twophase.grading.reports.feedback import CONTROL, STATUS_WORDS
+from twophase.grading.reports.feedback import STATUS_WORDS
+from twophase.grading.reports.pages import CONTROL
 from twophase.grading.results.records import Record
 
 Results = dict[str, Any]

@@ -16,6 +16,7 @@ from twophase.grading.files.notebook import Cell
 from twophase.grading.nbgrader.course import NbCourse
 from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices
 from twophase.grading.reports import feedback
+from twophase.grading.reports.pages import printable
 from twophase.grading.results.records import Record
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
@@ -177,4 +178,4 @@ def _verdict(question: Record) -> str:
     )
     more = [question["message"], f"A hint: {question['hint']}" if question["hint"] else ""]
     lines = [head, *(m for m in more if m and question["status"] != "right")]
-    return feedback.CONTROL.sub("\N{REPLACEMENT CHARACTER}", "\n".join(lines)) + "\n"
+    return printable("\n".join(lines)) + "\n"

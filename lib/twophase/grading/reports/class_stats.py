@@ -3,6 +3,7 @@ points."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,34 +18,22 @@ JUDGED = ("right", "wrong", "not_yet", "missing", "failed", "by hand", "override
 
 @dataclass(frozen=True)
 class Spread:
-    """How some percentages lie."""
+    """How some percentages lie: mean and quartiles."""
 
     n: int
     mean: Fraction
-    low: Fraction
     lower: Fraction
     median: Fraction
     upper: Fraction
-    high: Fraction
 
 
 def spread(values: Iterable[Fraction]) -> Spread | None:
-    """Mean, extremes and quartiles (linear between the two nearest values); None of nothing."""
-    ordered = sorted(values)
-    if not ordered:
+    """Mean and quartiles (linear between the two nearest values); None of nothing."""
+    there = list(values)
+    if not there:
         return None
-
-    def at(part: Fraction) -> Fraction:
-        place = part * (len(ordered) - 1)
-        below = int(place)
-        above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-    quarter = Fraction(1, 4)
-    mean = sum(ordered, ZERO) / len(ordered)
-    return Spread(
-        len(ordered), mean, ordered[0], at(quarter), at(2 * quarter), at(3 * quarter), ordered[-1]
-    )
+    quartiles = statistics.quantiles(there * 2 if len(there) == 1 else there, method="inclusive")
+    return Spread(len(there), statistics.mean(there), *quartiles)
 
 
 def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:

@@ -1,30 +1,21 @@
-"""The report on near-identical answers, as one HTML file that stands by itself. Every text of a
-student's is escaped."""
+"""The report on near-identical answers, as one HTML file that stands by itself (page.html)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from twophase.grading.reports.class_report import PRINT
-from twophase.grading.reports.feedback import standalone, text
+from markupsafe import Markup
+
+from twophase.grading.reports.pages import printable, render
 from twophase.grading.similar import fragments
 from twophase.grading.similar.groups import Agreement, Group, Trace
 from twophase.grading.similar.pairs import COMMON, ENOUGH, Answer, Compared
 from twophase.grading.similar.report import CAVEAT, Report
 
-MOST_CODES, MOST_LINES, MOST_MARKS, MOST_NAMES = 4, 150, 12, 30
-LOOK = """
-.code { font: .8rem/1.45 ui-monospace, monospace; background: var(--box); border: 1px solid var(--line); margin: 0; padding: .4rem 0;
-  white-space: pre-wrap; max-height: none; }
-.code span { display: block; padding: 0 .5rem 0 1.7rem; text-indent: -1.2rem; min-height: 1.45em; border-left: 3px solid transparent; }
-.code span::before { content: "\\00a0\\00a0"; color: var(--soft); } .code .same { border-color: var(--note); }
-.code .same::before { content: "=\\00a0"; color: var(--note); font-weight: bold; } .code .shown { color: var(--soft); }
-.code .shown::before { content: "\\00b7\\00a0"; } figcaption { font-size: .9rem; padding: .2rem 0; }
-h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; }
-td { min-width: 7rem; } td.n { min-width: 0; }
-section { border-top: 2px solid var(--line); margin-top: 2rem; } .caveat { border-left: 4px solid var(--note); padding-left: .8rem; }
-@media print { .code { border-color: #999; } section { break-before: auto; } }
-"""
+MOST_CODES, MOST_MARKS = 4, 12
+TWO_LINES, TITLED = Markup("{}<br>{}"), Markup("{}<br><span class=soft>{}</span>")
+CODE = Markup("<code>{}</code>")
 KINDS = {
     "file": "the file, byte by byte",
     "cell": "id of an added cell, drawn at random",
@@ -39,19 +30,21 @@ KINDS = {
 
 def page(found: Report) -> str:
     """The report, as one HTML file."""
-    parts = [
-        "<h1>Near-identical answers</h1>",
-        f"<p class=caveat><strong>{text(CAVEAT)}</strong> {_how(found)}</p>",
-    ]
-    parts.append(f"<p>{text(summary(found))}</p>")
-    parts += [_group(n, g, found) for n, g in enumerate(found.groups, 1)]
-    parts += (
-        [f"<p>{found.crowded} more groups, weaker than these, are not told.</p>"]
-        if found.crowded
-        else []
+    there = [c for c in found.exercises if c.answers]
+    return render(
+        "similar/page.html",
+        found=found,
+        caveat=CAVEAT,
+        how=_how(found),
+        summary=summary(found),
+        pair_rows=_pair_rows,
+        trace_rows=_trace_rows,
+        codes=partial(_codes, found=found),
+        exercises=[_exercise_row(c) for c in there],
+        short=f"Too short: fewer than {ENOUGH} rarer fragments, about three lines of one's own.",
+        follows=[f"{c.title}: {s}" for c in found.exercises if (s := follows_sentence(c))],
+        crowds=[(c.title, len(w.files), w.source) for c in found.exercises for w in c.crowds],
     )
-    parts += [_exercises(found), _crowds(found), _unreadable(found)]
-    return standalone("Near-identical answers", "\n".join(p for p in parts if p), PRINT + LOOK)
 
 
 def summary(found: Report) -> str:
@@ -92,94 +85,54 @@ def _how(found: Report) -> str:
     )
 
 
-def _group(n: int, g: Group, found: Report) -> str:
-    parts = [
-        f"<section><h2>Group {n}:"
-        f" {text(', '.join(g.names[:MOST_NAMES]))}{_more(len(g.names) - MOST_NAMES)}</h2>"
+def _pair_rows(g: Group) -> list[list[object]]:
+    """A line for each pair: exercise, both files, how much is the same, how many others have it."""
+    return [
+        [
+            a.exercise.title,
+            TWO_LINES.format(printable(p.a.file), printable(p.b.file)),
+            TWO_LINES.format(f"{p.same} of {p.rarer}", f"{100 * p.share:.0f}% by weight"),
+            others,
+        ]
+        for a in g.agreements
+        for p, others in zip(a.pairs, a.others, strict=True)
     ]
-    parts.append(f"<p class=soft>{text(g.topic)}; {text(', '.join(g.files[:MOST_NAMES]))}</p>")
-    if g.agreements:
-        rows = "".join(_pair_row(a, i) for a in g.agreements for i in range(len(a.pairs)))
-        head = (
-            "<tr><th scope=col>exercise<th scope=col>answers<th scope=col class=n>rarer fragments"
-            " the same<th scope=col class=n>others who have half of these"
-        )
-        parts.append(_wide(f"<thead>{head}</thead><tbody>{rows}</tbody>", f"Group {n}: pairs"))
-        left = sum(a.n_pairs - len(a.pairs) for a in g.agreements)
-        parts.append(f"<p class=soft>And {left} more pairs in this group.</p>" if left else "")
-    parts += [_traces(g.traces, n), *(_codes(a, found) for a in g.agreements)]
-    return "\n".join(p for p in parts if p) + "</section>"
 
 
-def _more(n: int) -> str:
-    return f" and {n} more" if n > 0 else ""
-
-
-def _pair_row(a: Agreement, i: int) -> str:
-    p = a.pairs[i]
-    return (
-        f"<tr><td>{text(a.exercise.title)}<td>{text(p.a.file)}<br>{text(p.b.file)}<td"
-        f" class=n>{p.same} of {p.rarer}<br>{100 * p.share:.0f}% by weight<td"
-        f" class=n>{a.others[i]}"
-    )
-
-
-def _traces(traces: Sequence[Trace], group: int) -> str:
-    if not traces:
-        return ""
+def _trace_rows(traces: Sequence[Trace]) -> list[list[object]]:
+    """A line for each kind of trace and set of files, the strongest first."""
+    kinds = list(KINDS)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for t in sorted(
-        traces, key=lambda t: (not t.mark.strong, list(KINDS).index(t.mark.kind), t.mark.text)
+        traces, key=lambda t: (not t.mark.strong, kinds.index(t.mark.kind), t.mark.text)
     ):
         together.setdefault((t.mark.kind, t.files), []).append(t.mark.text)
-    rows = "".join(
-        _trace(kind, files, texts) for (kind, files), texts in list(together.items())[:MOST_MARKS]
-    )
-    left = len(together) - MOST_MARKS
-    head = "<tr><th scope=col>what<th scope=col>it is<th scope=col>files"
-    table = _wide(
-        f"<thead>{head}</thead><tbody>{rows}</tbody>",
-        f"Group {group}: also the same, in few or no other files",
-    )
-    return table + (f"<p class=soft>And {left} more such lines.</p>" if left > 0 else "")
+    return [
+        [
+            KINDS[kind],
+            "" if kind == "file" else _some([CODE.format(printable(t)) for t in texts], MOST_MARKS),
+            _some(list(map(printable, files)), MOST_CODES),
+        ]
+        for (kind, files), texts in together.items()
+    ]
 
 
-def _trace(kind: str, files: Sequence[str], texts: Sequence[str]) -> str:
-    shown = [] if kind == "file" else [f"<code>{text(t)}</code>" for t in texts[:MOST_MARKS]]
-    where = "<br>".join(text(f) for f in files[:MOST_CODES])
-    more = _more(len(texts) - MOST_MARKS) if shown else ""
-    return f"<tr><td>{KINDS[kind]}<td>{'<br>'.join(shown)}{more}<td>{where}{_more(len(files) - MOST_CODES)}"
+def _some(there: Sequence[object], most: int) -> Markup:
+    """The first of them, each on a line, and how many more there are."""
+    more = f" and {len(there) - most} more" if len(there) > most else ""
+    return Markup("<br>").join(there[:most]) + more  # type: ignore[arg-type]
 
 
-def _wide(rows: str, caption: str) -> str:
-    """A table that scrolls by itself where the page is narrow, with the keyboard too."""
-    inside = f"<table><caption>{text(caption)}</caption>{rows}</table>"
-    return f'<div class=wide tabindex=0 role=region aria-label="{text(caption)}">{inside}</div>'
-
-
-def _codes(a: Agreement, found: Report) -> str:
-    """The code of a group's answers side by side, first those of the strongest pairs."""
+def _codes(a: Agreement, found: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The code of a group's answers side by side, first those of the strongest pairs: each line
+    with its mark."""
     answers = list(dict.fromkeys(x for p in a.pairs for x in (p.a, p.b)))[:MOST_CODES]
-    figures = "".join(_code(x, answers, a.exercise, found) for x in answers)
-    return (
-        f"<h3>{text(a.exercise.title)} <span class=soft>{text(a.exercise.id)}</span></h3><div"
-        f" class=pair>{figures}</div>"
-    )
-
-
-def _code(answer: Answer, beside: Sequence[Answer], one: Compared, found: Report) -> str:
-    marks = line_marks(answer, [b for b in beside if b is not answer], one, found)
-    lines = answer.source[: fragments.MAX_TEXT].split("\n")
-    spans = "".join(
-        f"<span{f' class={marks[n]}' if n in marks else ''}>{text(line[:400])}</span>"
-        for n, line in enumerate(lines[:MOST_LINES], 1)
-    )
-    left = len(lines) - MOST_LINES
-    more = f"<p class=soft>And {left} more lines.</p>" if left > 0 else ""
-    return (
-        f"<figure><figcaption>{text(answer.file)}</figcaption><pre"
-        f" class=code>{spans}</pre>{more}</figure>"
-    )
+    shown = []
+    for answer in answers:
+        marks = line_marks(answer, [b for b in answers if b is not answer], a.exercise, found)
+        lines = answer.source[: fragments.MAX_TEXT].split("\n")
+        shown.append((answer.file, [(marks.get(n, ""), s) for n, s in enumerate(lines, 1)]))
+    return shown
 
 
 def line_marks(
@@ -202,50 +155,6 @@ def line_marks(
     return marks
 
 
-def _exercises(found: Report) -> str:
-    rows = [_exercise(c) for c in found.exercises if c.answers]
-    if not rows:
-        return ""
-    head = (
-        "exercise",
-        "answers",
-        "not written",
-        "too short to say anything",
-        "follow the published solution",
-        "pairs listed",
-    )
-    cells = "".join(f"<th scope=col{' class=n' * (n > 0)}>{h}" for n, h in enumerate(head))
-    said = [f"{c.title}: {s}" for c in found.exercises if (s := follows_sentence(c))]
-    notes = "".join(f"<li>{text(s)}" for s in said)
-    caption = f"Too short: fewer than {ENOUGH} rarer fragments, about three lines of one's own."
-    table = _wide(f"<thead><tr>{cells}</thead><tbody>{''.join(rows)}</tbody>", caption)
-    return f"<h2>All exercises</h2>{table}" + (f"<ul>{notes}</ul>" if notes else "")
-
-
-def _exercise(c: Compared) -> str:
+def _exercise_row(c: Compared) -> list[object]:
     numbers = (c.answers, len(c.empty), len(c.short), len(c.follows), len(c.pairs))
-    return f"<tr><td>{text(c.title)}<br><span class=soft>{text(c.id)}</span>" + "".join(
-        f"<td class=n>{n or ''}" for n in numbers
-    )
-
-
-def _crowds(found: Report) -> str:
-    """Answers that too many have: told, and not held against anybody."""
-    parts = [
-        f"<h3>{text(c.title)}: {len(w.files)} files</h3><pre"
-        f" class=code>{text(w.source[:2000])}</pre>"
-        for c in found.exercises
-        for w in c.crowds
-    ]
-    if not parts:
-        return ""
-    said = (
-        "These are the same but for names, and so common that they say nothing about any two."
-        " Perhaps they have one source."
-    )
-    return f"<h2>Common answers</h2><p>{said}</p>" + "".join(parts)
-
-
-def _unreadable(found: Report) -> str:
-    rows = "".join(f"<li>{text(file)}: {text(why)}" for file, why in found.unreadable)
-    return f"<h2>Not read</h2><ul>{rows}</ul>" if rows else ""
+    return [TITLED.format(printable(c.title), c.id), *(n or "" for n in numbers)]
