@@ -124,7 +124,7 @@ def test_the_command_writes_each_grading_down_and_says_whether_all_are_equal(
     folder, out = graded
     in_here = runs.grade_tasks
     monkeypatch.setattr(
-        audit, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
+        audit, "grade_tasks", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
     )
     chosen = [s for s in find(folder) if s.name != "table.ipynb" or not leave_out_table]
     console = Console(record=True, width=200)

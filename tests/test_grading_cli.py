@@ -214,7 +214,7 @@ def test_with_unsafe_it_goes_on_and_record_summary_and_page_say_so(
     monkeypatch.chdir(tmp_path)
     in_here = run.grade_tasks
     monkeypatch.setattr(
-        run, "records_of", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
+        run, "grade_tasks", lambda tasks, one, workers, z: in_here(tasks, one, workers, zygote())
     )
     with pytest.raises(SystemExit) as ended:
         main(["grade", "in", "--unsafe"])

@@ -209,7 +209,7 @@ def test_what_is_done_is_known_without_starting_a_process(
     def started(*anything: object) -> None:
         raise AssertionError("a judge was started")
 
-    monkeypatch.setattr(pool, "Desk", started)
+    monkeypatch.setattr(pool, "JudgeProcess", started)
     assert run(*graded, workers=2) == [None, None, None]
 
 
