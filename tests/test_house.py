@@ -4,6 +4,7 @@ long a file may be."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,19 @@ def test_a_room_of_the_grader_imports_only_those_before_it() -> None:
                 if GRADER.index(below) > GRADER.index(room):
                     wrong.append(f"{path.relative_to(LIB)} may not import {module}")
     assert not wrong
+
+
+def test_the_graders_readme_names_every_file_of_it_and_none_that_is_not_there() -> None:
+    grader = LIB / "grading"
+    text = (grader / "README.md").read_text(encoding="utf-8")
+    there = {p.relative_to(grader).as_posix() for p in grader.glob("*/*.py")} - {"__init__.py"}
+    named = set(re.findall(rf"`((?:{'|'.join(GRADER)})/\w+\.py)`", text))
+    assert sorted(named - there) == []
+    for line in text.partition("| room |")[2].partition("\n\n")[0].splitlines():
+        files = re.findall(r"`(\w+)`", line)
+        rooms = [f for f in files if (grader / f).is_dir()]
+        named |= {f"{room}/{file}.py" for room in rooms for file in files}
+    assert sorted(n for n in there - named if not n.endswith("__init__.py")) == []
 
 
 def test_every_room_has_its_arrows_and_its_line_in_contributing() -> None:
