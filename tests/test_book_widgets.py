@@ -365,6 +365,27 @@ def test_a_box_is_drawn_without_a_hole_in_the_first_state_and_at_the_ends(box: s
         assert "<path" in shown["drawing"]
 
 
+@boxes
+def test_of_a_mark_out_of_the_frame_the_name_stands_at_that_edge_with_an_arrow(box: str) -> None:
+    play = read_spec(yaml.safe_load(BOXES[box]))
+    if not play.plot or not play.plot.marks:
+        return
+    script, axis = Script(play), play.plot.axis
+    every = [state for _, state in places(play, script)]
+    for state in (script.start(), *every[:: max(1, len(every) // 12)], every[-1]):
+        drawn, numbers = script.shown(state)["drawing"], script.numbers(state)
+        for number, mark in enumerate(play.plot.marks):
+            value = numbers[f"mark{number}"]
+            said = re.findall(rf"(← |↓ |↑ )?{mark.label}( →)?</text>", drawn)
+            if value is None:
+                assert not said, (mark.label, state)
+                continue
+            assert len(said) == 1, (mark.label, state)
+            if mark.axis == "x":
+                low, high = axis.low * (1 - 1e-9), axis.high * (1 + 1e-9)
+                assert said[0] == ("← " * (value < low), " →" * (value > high)), (value, state)
+
+
 def test_every_number_of_kv_heads_on_a_slider_divides_the_query_heads() -> None:
     for box, model in (("kv-wall", "llama-2-7b"), ("latency-wall", "llama-2-13b")):
         play = read_spec(yaml.safe_load(BOXES[box]))

@@ -116,7 +116,7 @@
     return made + `<text class="tp-axis" x="${fixed((left + right) / 2)}" y="${HEIGHT - 6}" text-anchor="middle">${escape(axis.label + unit)}</text>`;
   }
 
-  function drawMarks(spec, formulas, state, { low, high, left, right, bottom, xAt, yAt }) {
+  function drawMarks(spec, formulas, state, { low, high, left, right, top, bottom, xAt, yAt }) {
     const { axis, marks } = spec.plot;
     const values = marks.map((mark, index) => evaluate(formulas["mark" + index], state));
     // Labels of upright marks stand below each other, above the data: the rightmost on top, so that a lower one ends left of its line.
@@ -125,17 +125,22 @@
     for (const index of order) {
       const mark = marks[index], value = values[index], upright = mark.axis === "x", label = escape(mark.label);
       const [from, to] = upright ? [axis.low, axis.high] : [low, high], y = 12 + 16 * line;
-      if (upright) line++; // the others keep their places where one is out of the frame
-      if (!(from <= value && value <= to)) continue;
+      if (upright) line++; // the others keep their places where one is nowhere
+      if (!Number.isFinite(value)) continue;
+      // Of what lies out of the frame the name stands at that edge, with an arrow.
+      const before = value < from - 1e-9 * Math.abs(from), beyond = value > to + 1e-9 * Math.abs(to);
+      const at = before || beyond ? (upright ? (before ? left : right) : (before ? bottom - 4 : top + 20)) : upright ? xAt(value) : yAt(value);
+      const name = before ? `${upright ? "←" : "↓"} ${label}` : beyond ? (upright ? `${label} →` : `↑ ${label}`) : label;
       if (upright) {
-        const at = xAt(value), half = 3.8 * mark.label.length, middle = Math.max(half, Math.min(end - half, at)); // 12 pixels high, bold
-        made += `<line class="tp-mark" x1="${fixed(at)}" x2="${fixed(at)}" y1="${y + 4}" y2="${bottom}"/>`
-          + `<text class="tp-mark-label" x="${fixed(middle)}" y="${y}" text-anchor="middle">${label}</text>`;
-        end = at - 4;
+        const half = 3.8 * (mark.label.length + (name === label ? 0 : 2.5)), middle = Math.max(half, Math.min(end - half, at)); // 12 pixels high, bold
+        if (name === label) {
+          made += `<line class="tp-mark" x1="${fixed(at)}" x2="${fixed(at)}" y1="${y + 4}" y2="${bottom}"/>`;
+          end = at - 4;
+        }
+        made += `<text class="tp-mark-label" x="${fixed(middle)}" y="${y}" text-anchor="middle">${name}</text>`;
       } else {
-        const at = yAt(value);
-        made += `<line class="tp-mark" x1="${left}" x2="${right}" y1="${fixed(at)}" y2="${fixed(at)}"/>`
-          + `<text class="tp-mark-label" x="${right - 6}" y="${fixed(at - 6)}" text-anchor="end">${label}</text>`;
+        if (name === label) made += `<line class="tp-mark" x1="${left}" x2="${right}" y1="${fixed(at)}" y2="${fixed(at)}"/>`;
+        made += `<text class="tp-mark-label" x="${right - 6}" y="${fixed(at - 6)}" text-anchor="end">${name}</text>`;
       }
     }
     return made;
