@@ -1,5 +1,6 @@
-// What is wrong inside of a page's own figures, one line each: texts below 11 pixels, contrast below 4.5, texts that overlap, data that runs through a text.
-(() => {
+// What is wrong inside of the figures that a selector finds, one line each: texts below 11 pixels, contrast below 4.5, texts that overlap, data that runs through a text.
+// Of a mechanism all frames are looked at, shown or not.
+(where) => {
   const SMALLEST = matchMedia("print").matches ? 9.3 : 10.95, LEAST = 4.5, found = []; // on paper 7 points
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const channels = (css) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = css; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
@@ -37,7 +38,9 @@
     return back;
   }
 
-  for (const svg of document.querySelectorAll("article svg")) {
+  const frames = [...document.querySelectorAll(".tp-mechanism li:not(.tp-shown)")];
+  frames.forEach((frame) => frame.classList.add("tp-shown"));
+  for (const svg of document.querySelectorAll(where)) {
     if (!shown(svg) || !svg.querySelector("text")) continue;
     const of = svg.closest("[id]")?.id ?? "", all = shapes(svg), line = String(channels(getComputedStyle(svg).getPropertyValue("--tp-line")));
     const data = all.filter((shape) => { const style = getComputedStyle(shape); return style.stroke !== "none" && parseFloat(style.strokeWidth) >= 1.1 && String(channels(style.stroke)) !== line && shape.tagName === "path" && style.fill === "none"; });
@@ -65,5 +68,6 @@
       if (across > 1 && down > 1) found.push(`${of}: “${one.says}” and “${two.says}” overlap`);
     }));
   }
+  frames.forEach((frame) => frame.classList.remove("tp-shown"));
   return found;
-})()
+}

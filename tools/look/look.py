@@ -51,6 +51,21 @@ CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, ar
   .map(box => (box.innerText || box.tagName).trim().slice(0, 60))"""
 PAPER = (Path(__file__).parent / "paper.js").read_text("utf8")
 FIGURES = (Path(__file__).parent / "figures.js").read_text("utf8")
+# What can be played with, at both ends of each slider.
+ENDS = """(() => {
+  const figures = FIGURES, found = [];
+  for (const slider of document.querySelectorAll('article .tp-play.tp-live input[type=range]')) {
+    const start = slider.value, box = slider.closest('.tp-play').id;
+    const move = (to) => { slider.value = to; slider.dispatchEvent(new Event('input')); };
+    for (const end of [slider.min, slider.max]) {
+      move(end);
+      const at = `${slider.dataset.input} at ${slider.nextElementSibling.textContent}`;
+      found.push(...figures(`#${box} .tp-plot svg, #${box} .tp-rows svg`).map((line) => `${line} (${at})`));
+    }
+    move(start);
+  }
+  return found;
+})()""".replace("FIGURES", FIGURES)
 # A caption stands outside of the box that scrolls, and within the page.
 CAPTIONS = """[...document.querySelectorAll('article caption, article .tp-table-caption')]
   .filter(caption => caption.closest('.tp-scroll')
@@ -280,14 +295,16 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
     wide = tab.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 1:
         found.append(f"the page scrolls sideways by {wide} px")
-    found += tab.run(FIGURES)
+    found += tab.run(f"({FIGURES})('article svg')")
     found += [f"markup on the page: {text}" for text in tab.run(MARKUP)]
     found += [f"a caption is cut with its table: {text}" for text in tab.run(CAPTIONS)]
     found += [f"a box hides of its words: {text}" for text in tab.run(HIDDEN)]
     found += [f"a formula does not fit: {text}" for text in tab.run(FORMULAS)]
     if view.startswith("print"):
         found += [f"cut on paper: {text}" for text in tab.run(CUT)] + tab.run(PAPER)
-    elif axe:
+    else:
+        found += tab.run(ENDS)
+    if axe and not view.startswith("print"):
         tab.run(axe)
         for violation in json.loads(tab.run(RUN_AXE)):
             found.append(f"axe {violation['id']} ({violation['impact']}): {violation['help']}")
