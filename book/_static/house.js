@@ -104,6 +104,7 @@
   // What scrolls sideways can be scrolled with the keyboard, and has a name.
   function scrollers() {
     const name = { "TABLE": "table", "PRE": "code", "math": "formula" };
+    const marked = new Map(); // what is a stop by this, and whether by this it has a role
     function mark() {
       for (const box of document.querySelectorAll("article .tp-scroll, article pre, article div.math, article .tp-plot, article .cell_output .output")) {
         const down = !box.matches("div.math") && box.scrollHeight > box.clientHeight + 1; // a tall formula is not cut
@@ -111,10 +112,14 @@
         const canScroll = scrolls && getComputedStyle(box).overflowX !== "visible";
         if (canScroll && !box.hasAttribute("tabindex")) {
           box.tabIndex = 0;
-          if (!box.hasAttribute("role")) {
+          marked.set(box, !box.hasAttribute("role"));
+          if (marked.get(box)) {
             box.setAttribute("role", "group");
             box.setAttribute("aria-label", (name[(box.firstElementChild || box).tagName] || name[box.tagName] || "content") + ", scrolls sideways");
           }
+        } else if (!canScroll && marked.has(box)) { // in its own font a formula may fit, and in a wider window
+          for (const set of marked.get(box) ? ["tabindex", "role", "aria-label"] : ["tabindex"]) box.removeAttribute(set);
+          marked.delete(box);
         }
       }
     }
