@@ -290,6 +290,12 @@ def test_the_contents_of_a_reference_page_call_modules_by_their_own_names() -> N
     assert book_api.unboxed(page) == f"{entry}clock</code></a>"
 
 
+def test_a_default_that_is_a_nameless_function_is_dots() -> None:
+    signature = "(then: Callable[[], None] = <function Comm.<lambda>>, n: int = 3)"
+    made, _ = book_api.readable_defaults(None, "", "", None, None, signature, None)  # type: ignore[arg-type]
+    assert made == "(then: Callable[[], None] = ..., n: int = 3)"
+
+
 def test_a_default_that_is_a_path_does_not_say_whose_machine_built_the_page() -> None:
     signature = "(course: Path = PosixPath('/home/somebody/course'), n: str = '/usr/bin/x')"
     made, _ = book_api.readable_defaults(None, "", "", None, None, signature, None)  # type: ignore[arg-type]

@@ -20,7 +20,9 @@ from twophase.checks import registry
 
 MARKER = re.compile(r"<!-- modules: (?P<package>[\w.]+) -->")
 CODE = re.compile(r"``?([^`\n]+)``?")
-ON_THIS_MACHINE = re.compile(r"<[^<>]*>|\b(?:Posix|Windows)Path\([^()]*\)|'/[^'/]+/[^']*'")
+ON_THIS_MACHINE = re.compile(
+    r"<(?:[^<>]|<[^<>]*>)*>|\b(?:Posix|Windows)Path\([^()]*\)|'/[^'/]+/[^']*'"
+)
 LISTED = re.compile(
     r'(<a class="reference internal nav-link"[^>]*><code[^>]*>)twophase\.\w+\.(?=\w)'
 )
