@@ -5,6 +5,7 @@ import re
 import sys
 from io import StringIO
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import yaml
@@ -288,6 +289,18 @@ def test_the_contents_of_a_reference_page_call_modules_by_their_own_names() -> N
     entry = '<a class="reference internal nav-link" href="#module-twophase.lab.clock"><code>'
     page = f'{entry}<span class="pre">twophase.lab.clock</span></code></a>'
     assert book_api.unboxed(page) == f"{entry}clock</code></a>"
+
+
+def test_a_protocol_has_no_signature() -> None:
+    class Rule(Protocol):
+        """What may be asked of a rule."""
+
+    def made(of: object) -> str | None:
+        given = (None, "class", "", of, None, "(*args, **kwargs)", None)
+        return book_api.readable_defaults(*given)[0]  # type: ignore[arg-type]
+
+    assert made(Rule) == ""
+    assert made(Path) == "(*args, **kwargs)"
 
 
 def test_a_default_that_is_a_nameless_function_is_dots() -> None:

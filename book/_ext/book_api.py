@@ -118,7 +118,10 @@ def readable_defaults(
     returns: str | None,
 ) -> tuple[str | None, str | None]:
     """Defaults that print as ``<factory>`` or ``<object at 0x…>`` would keep Sphinx from reading
-    the signature; one that is a path says where this machine keeps the course."""
+    the signature; one that is a path says where this machine keeps the course. A protocol is not
+    called."""
+    if what == "class" and getattr(obj, "_is_protocol", False):
+        return "", returns
     return (ON_THIS_MACHINE.sub("...", signature) if signature else signature), returns
 
 
