@@ -291,6 +291,15 @@ def test_the_contents_of_a_reference_page_call_modules_by_their_own_names() -> N
     assert book_api.unboxed(page) == f"{entry}clock</code></a>"
 
 
+def test_code_that_goes_on_in_the_next_line_of_a_docstring_is_code() -> None:
+    lines = ["Block `table[b, p //", "size]` of the *last* one, 2 * B, `x`."]
+    book_api.plain_docstring(None, "", "", None, None, lines)  # type: ignore[arg-type]
+    assert lines[0] == "Block ``table[b, p // size]`` of the *last* one, 2 \\* B, ``x``\\ ."
+    apart = ["A stray ` here.", "", "`code` there."]
+    book_api.plain_docstring(None, "", "", None, None, apart)  # type: ignore[arg-type]
+    assert apart == ["A stray \\` here.", "", "``code`` there.", ""]
+
+
 def test_a_protocol_has_no_signature() -> None:
     class Rule(Protocol):
         """What may be asked of a rule."""

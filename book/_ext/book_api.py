@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from twophase.checks import registry
 
 MARKER = re.compile(r"<!-- modules: (?P<package>[\w.]+) -->")
-CODE = re.compile(r"``?([^`\n]+)``?")
+CODE = re.compile(r"``?(?P<code>[^`\n]+)``?|(?<![\w*])\*(?P<stressed>[a-z]+)\*(?![\w*])")
 ON_THIS_MACHINE = re.compile(
     r"<(?:[^<>]|<[^<>]*>)*>|\b(?:Posix|Windows)Path\([^()]*\)|'/[^'/]+/[^']*'"
 )
@@ -59,16 +59,17 @@ def expand(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def plain(line: str) -> str:
-    """One line of plain text as reStructuredText that prints the same, with `code` as code."""
+    """One line of plain text as reStructuredText that prints the same, with `code` as code and
+    *one* word stressed."""
     pieces = []
     last = 0
     for match in CODE.finditer(line):
         pieces.append(_escape(line[last : match.start()]))
-        code = match[1].strip()
+        marked = f"``{match['code'].strip()}``" if match["code"] else match[0]
         before = line[match.start() - 1] if match.start() else " "
         after = line[match.end()] if match.end() < len(line) else " "
         pieces.append(
-            ("" if before.isspace() else "\\ ") + f"``{code}``" + ("" if after.isspace() else "\\ ")
+            ("" if before.isspace() else "\\ ") + marked + ("" if after.isspace() else "\\ ")
         )
         last = match.end()
     return "".join([*pieces, _escape(line[last:])])
@@ -78,6 +79,17 @@ def _escape(text: str) -> str:
     return re.sub(r"([\\*_|`<>:])", r"\\\1", text)
 
 
+def closed(lines: list[str]) -> list[str]:
+    """The lines, each joined with the next of its paragraph while its `code` goes on there."""
+    made: list[str] = []
+    for line in lines:
+        if made and made[-1].count("`") % 2 and line.strip():
+            made[-1] = f"{made[-1]} {line.strip()}"
+        else:
+            made.append(line)
+    return made
+
+
 def plain_docstring(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
@@ -85,7 +97,7 @@ def plain_docstring(
     lists stay lists."""
     made: list[str] = []
     literal = False
-    for line in lines:
+    for line in closed(lines):
         indented = line.startswith("    ") or (literal and line.startswith(" "))
         if indented and not literal:
             made += ["", "::", ""] if not _in_list(made) else []
