@@ -6,8 +6,8 @@ by its Taylor polynomial, 1 + s + s²/2 (BASED: Arora et al., 2024, arXiv 2402.1
 becomes a dot product of features, φ(q_t)·φ(k_s). Then φ(q_t) moves out of the sum over s
 (Katharopoulos et al., 2020, arXiv 2006.16236, eq. 5):
 
-    out_t = Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) = φ(q_t)·(Σ_s φ(k_s) v_sᵀ) / φ(q_t)·(Σ_s
-    φ(k_s))
+    out_t = Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s)
+          = φ(q_t)·(Σ_s φ(k_s) v_sᵀ) / φ(q_t)·(Σ_s φ(k_s))
 
 and both sums over the past are a state that is updated token by token. Three ways to the same
 numbers: all pairs at once (`parallel`, T² work, no features), the state alone (`recurrent_step`),

@@ -1,13 +1,10 @@
 """The zip that an instructor uploads to Gradescope: the grader, what it grades against, and how
 both get to run there.
 
-setup.sh, run_autograder, requirements.txt, provisional.json     files/
-lib/twophase/                                                    the package's Python files: no
-weights, no corpus, no tests
-private/                                                         what no submission may read:
-config.json, the released notebooks, the
-                                                                 secret, the instructor's own checks
-                                                                 and held-back exercises
+- setup.sh, run_autograder, requirements.txt, provisional.json: as in `files/`.
+- `lib/twophase/`: the package's Python files; no weights, no corpus, no tests.
+- `private/`, what no submission may read: config.json, the released notebooks, the secret, the
+  instructor's own checks and held-back exercises.
 
 The course's model solutions are not in it; those of an instructor's folder only if there is no
 release to take the tasks from. The same settings and files give the same bytes.
