@@ -3,9 +3,10 @@
 import importlib.util
 import re
 import sys
+from enum import Enum
 from io import StringIO
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pytest
 import yaml
@@ -300,7 +301,7 @@ def test_code_that_goes_on_in_the_next_line_of_a_docstring_is_code() -> None:
     assert apart == ["A stray \\` here.", "", "``code`` there.", ""]
 
 
-def test_a_protocol_has_no_signature() -> None:
+def test_a_protocol_and_an_enumeration_have_no_signature() -> None:
     class Rule(Protocol):
         """What may be asked of a rule."""
 
@@ -308,8 +309,26 @@ def test_a_protocol_has_no_signature() -> None:
         given = (None, "class", "", of, None, "(*args, **kwargs)", None)
         return book_api.readable_defaults(*given)[0]  # type: ignore[arg-type]
 
-    assert made(Rule) == ""
+    assert made(Rule) == made(Enum("Status", "WAITING RUNNING")) == ""
     assert made(Path) == "(*args, **kwargs)"
+
+
+def test_a_field_of_a_named_tuple_is_not_said_twice() -> None:
+    class Point(NamedTuple):
+        """A place."""
+
+        x: int
+
+        @property
+        def far(self) -> bool:
+            """Whether it is."""
+            return self.x > 9
+
+    def skipped(name: str) -> bool | None:
+        return book_api.without_aliases(None, "class", name, vars(Point)[name], False, None)  # type: ignore[arg-type]
+
+    assert skipped("x") is True
+    assert skipped("far") is None
 
 
 def test_a_default_that_is_a_nameless_function_is_dots() -> None:

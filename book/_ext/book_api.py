@@ -11,6 +11,7 @@ a box of its own, a quarter of such a page; they go.
 import importlib
 import pkgutil
 import re
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,17 @@ def readable_defaults(
 ) -> tuple[str | None, str | None]:
     """Defaults that print as ``<factory>`` or ``<object at 0x…>`` would keep Sphinx from reading
     the signature; one that is a path says where this machine keeps the course. A protocol is not
-    called."""
-    if what == "class" and getattr(obj, "_is_protocol", False):
+    called, and the call of an enumeration is Python's."""
+    if isinstance(obj, type) and (getattr(obj, "_is_protocol", False) or issubclass(obj, Enum)):
         return "", returns
     return (ON_THIS_MACHINE.sub("...", signature) if signature else signature), returns
+
+
+def without_aliases(
+    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """The fields of a named tuple stand in its signature; Python's word for each says no more."""
+    return True if (obj.__doc__ or "").startswith("Alias for field number") else None
 
 
 def unboxed(html: str) -> str:
@@ -162,5 +170,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", expand)
     app.connect("autodoc-process-docstring", plain_docstring)
     app.connect("autodoc-process-signature", readable_defaults)
+    app.connect("autodoc-skip-member", without_aliases)
     app.connect("build-finished", lighten)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
