@@ -32,6 +32,7 @@ LATENT = {
     "qk_nope_head_dim": 32, "v_head_dim": 24, "n_routed_experts": 8, "num_experts_per_tok": 2,
     "moe_intermediate_size": 48, "n_shared_experts": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
+CHOOSES = {"index_n_heads": 4, "index_head_dim": 32, "index_topk": 64}
 ROWS = {
     "num_hidden_layers": 12, "hidden_size_per_layer_input": 24, "vocab_size_per_layer_input": 500,
     "tie_word_embeddings": True, "global_head_dim": 32,
@@ -50,6 +51,9 @@ KINDS = [
     ("qwen3_5_text", DELTA | {"tie_word_embeddings": True, "num_hidden_layers": 7}),
     ("qwen3_5_moe_text", QWEN | DELTA),
     ("glm4_moe_lite", LATENT),
+    ("deepseek_v32", LATENT | CHOOSES),
+    ("glm_moe_dsa", LATENT | CHOOSES),
+    ("glm_moe_dsa", LATENT | CHOOSES | {"indexer_types": ["full", "shared", "shared", "full"]}),
     ("gemma3n_text", ROWS | {"num_hidden_layers": 7, "num_kv_shared_layers": 2}),
     ("gemma4_text", ROWS | {"global_head_dim": 64}),
     ("gemma4_text", NO_ROWS | {"global_head_dim": 64, "attention_k_eq_v": True}),
@@ -100,6 +104,27 @@ def test_keys_that_earlier_layers_keep_are_kept_once() -> None:
     arch = Architecture.from_hf(config.to_dict(), name="gemma4")
     assert arch.layer_kinds.count("full") == 2
     assert arch.cache_bytes(10) == 10 * 2 * 2 * 2 * (10 * 32 + 2 * 96)
+
+
+def test_chosen_keys_are_kept_for_all_positions_and_latents_read_of_those_alone() -> None:
+    types = ["full", "shared", "shared", "full"]
+    config = AutoConfig.for_model("glm_moe_dsa", **(SMALL | LATENT | CHOOSES))
+    arch = Architecture.from_hf(config.to_dict() | {"indexer_types": types}, name="glm")
+    latent, key = 4 * (64 + 16) * 2, 2 * 32 * 2  # bytes of a position: all layers, and two
+    assert arch.cache_bytes(1000) == 1000 * (latent + key)
+    assert arch.cache_read_bytes(1000) == 64 * latent + 1000 * key
+    assert arch.cache_read_bytes(50) == arch.cache_bytes(50)
+    more = arch.decode_step_flops(1, 1001) - arch.decode_step_flops(1, 1000)
+    assert more == 2 * 2 * 4 * 32  # a score for each of 4 heads, in two layers
+    dense = replace(arch, index=None)
+    assert dense.decode_step_flops(1, 1001) - dense.decode_step_flops(1, 1000) > 10 * more
+    for layout in (None, "tensor", "pipeline"):
+        asked = Workload(n_chips=2, context=1000, layout=layout, batch=2)
+        found, wide = (deployment(a, hardware("h100"), asked) for a in (arch, dense))
+        assert found.step(2, 1000).memory_s < wide.step(2, 1000).memory_s
+        assert found.cache_bytes(1000) > wide.cache_bytes(1000)
+    with pytest.raises(ValueError, match="'full' first"):
+        Architecture.from_hf(config.to_dict() | {"indexer_types": [*types[1:], "full"]}, name="x")
 
 
 def test_of_a_table_for_every_layer_a_step_reads_a_row_a_token() -> None:

@@ -105,10 +105,10 @@ class Architecture(Sizes):
         total = total + T * self.layer_kinds.count("state") * self.state_flops
         for kind, N, n_layers in self._attention_layers():
             pairs = attention_pairs(T, T, causal=True)
-            if kind == "sliding":
-                pairs = window_pairs(T, self.window)
+            if self.bend is not None and kind in ("sliding", "mla"):
+                pairs = window_pairs(T, self.bend)
             total = total + n_layers * pairs * self._flops_per_pair(kind, N)
-        return B * total
+        return B * (total + self._choosing_flops(attention_pairs(T, T, causal=True)))
 
     @formula()
     def decode_step_flops(self, B: Number, S: Number) -> Number:
@@ -117,9 +117,16 @@ class Architecture(Sizes):
         total = forward_flops(1, self.n_matmul_params())
         total = total + self.layer_kinds.count("state") * self.state_flops
         for kind, N, n_layers in self._attention_layers():
-            keys = minimum(S, self.window) if kind == "sliding" else S
+            bends = self.bend is not None and kind in ("sliding", "mla")
+            keys = minimum(S, self.bend) if bends else S
             total = total + n_layers * keys * self._flops_per_pair(kind, N, absorbed=True)
-        return B * total
+        return B * (total + self._choosing_flops(S))
+
+    def _choosing_flops(self, pairs: Number) -> Number:
+        """What choosing keys costs for so many pairs of a query and a key: a score a head."""
+        if self.index is None:
+            return 0
+        return len(self.index.layers) * pairs * 2 * self.index.heads * self.index.dim
 
     @formula()
     def critical_batch_of_step(
@@ -181,7 +188,19 @@ class Architecture(Sizes):
             total = total + kv_cache.latent_bytes_per_sequence(
                 S, latent, self.mla.R, self.mla.rope_dim, bytes_per_kv
             )
+        if self.index is not None:
+            total = total + S * len(self.index.layers) * self.index.dim * bytes_per_kv
         return total
+
+    @formula(zero_ok=("S",))
+    def cache_read_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
+        """What a step reads of that cache: all of it, but where keys are chosen the latents of
+        those alone, beside the keys that are chosen by."""
+        if self.index is None:
+            return self.cache_bytes(S, bytes_per_kv)
+        chosen = minimum(S, self.index.top_k)
+        by = len(self.index.layers) * self.index.dim * bytes_per_kv
+        return self.cache_bytes(chosen, bytes_per_kv) + (S - chosen) * by
 
     def cache_bytes_per_token(self, bytes_per_kv: Number = 2) -> Number:
         """Cache bytes that the next position costs while every window still grows: in a model whose

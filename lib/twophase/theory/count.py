@@ -25,7 +25,7 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
     parts: dict[str, int] = {
         "embedding": embedding_params(sizes.V, sizes.D),
         "positions": sizes.learned_positions * sizes.D + sizes.token_rows * sizes.token_width,
-        "attention": sum(n * _attention(sizes, layer) for layer, n in layers),
+        "attention": sum(n * _attention(sizes, layer) for layer, n in layers) + _index(sizes),
         "mlp": sum(n * _mlp(sizes, layer) for layer, n in layers),
         "router": _routers(sizes),
         "norms": (
@@ -42,7 +42,7 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
 def matmul_params(sizes: Sizes) -> int:
     """Weights that one token is multiplied with; see `Architecture.n_matmul_params`."""
     total: int = embedding_params(sizes.V, sizes.D)  # the head, tied or not
-    total += sizes.other_matmul_params
+    total += sizes.other_matmul_params + _index(sizes, norms=False)
     for layer, n in _layers(sizes):
         total += n * _attention(sizes, layer, biases=False)
         if layer.is_moe and sizes.moe is not None:
@@ -105,6 +105,15 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
         total += (queries + kv_width) * int(sizes.qkv_bias) + sizes.D * sizes.o_bias
         total += layer.N * sizes.sinks
     return total
+
+
+def _index(sizes: Sizes, norms: bool = True) -> int:
+    """What chooses keys: queries from their latent, a key, a weight a head, the key's norm."""
+    if sizes.index is None or sizes.mla is None:
+        return 0
+    i = sizes.index
+    each = (sizes.mla.q_rank or 0) * i.heads * i.dim + sizes.D * (i.dim + i.heads)
+    return len(i.layers) * (each + 2 * i.dim * norms)
 
 
 def _mlp(sizes: Sizes, layer: _Layer) -> int:

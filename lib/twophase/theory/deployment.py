@@ -95,6 +95,13 @@ class Deployment:
             return Fraction(self.arch.cache_bytes(S, bytes_per_kv)) / self.w.n_chips
         return Fraction(self.part.cache_bytes(S, bytes_per_kv))
 
+    def cache_read_bytes(self, S: Number) -> float:
+        """What a step reads of that cache: all of it, but where keys are chosen."""
+        held = float(self.cache_bytes(S))
+        if self.arch.index is None:
+            return held
+        return held * float(self.arch.cache_read_bytes(S) / self.arch.cache_bytes(S))
+
     def total_bytes(self, B: int, S: int) -> Fraction:
         """Weights, caches, activations and overhead."""
         return self._total(self.weight_bytes, self.held_cache_bytes(B, S))
@@ -162,7 +169,7 @@ class Deployment:
     def step_bytes(self, B: int, S: int, T: int = 1) -> float:
         """Weights and caches that a decode step of B sequences reads, T tokens of each."""
         read = self.step_weight_bytes(B, T)
-        return float(latency_throughput.step_bytes(read, B, float(self.cache_bytes(S))))
+        return float(latency_throughput.step_bytes(read, B, self.cache_read_bytes(S)))
 
     def step_flops(self, B: int, S: Number, T: int = 1) -> float:
         """FLOPs of a decode step of B sequences, T tokens of each, S keys for each."""
@@ -179,7 +186,7 @@ class Deployment:
 
     def step(self, B: int, S: Number, T: int = 1) -> Times:
         """Times of that step."""
-        cache = float(self.cache_bytes(S))
+        cache = self.cache_read_bytes(S)
         return self._times(self.step_weight_bytes(B, T), B, cache, self.step_flops(B, S, T))
 
     def mean_step(self, B: int, T: int = 1) -> Times:
@@ -190,8 +197,8 @@ class Deployment:
 
     @cached_property
     def mean_cache_bytes(self) -> float:
-        """The chip's part of a sequence's cache, over a request's steps on average."""
-        return float(self._mean(self.cache_bytes))
+        """What the chip's steps read of a sequence's cache, over a request's steps on average."""
+        return float(self._mean(self.cache_read_bytes))
 
     @cached_property
     def mean_token_flops(self) -> float:
@@ -202,9 +209,9 @@ class Deployment:
         """The mean of what depends on the context, which bends where a window is full: on each side
         it is what the mean context gives."""
         prompt, steps = self.w.prompt, (self.w.n_output or 1) - 1
-        if not steps or self.arch.window is None:
+        if not steps or self.arch.bend is None:
             return of(self.w.mean_context)
-        rising = min(max(self.arch.window - prompt, 0), steps)
+        rising = min(max(self.arch.bend - prompt, 0), steps)
         level = steps - rising
         total = rising * of(prompt + Fraction(rising + 1, 2)) if rising else Fraction(0)
         if level:

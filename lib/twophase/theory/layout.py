@@ -125,6 +125,10 @@ def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
             f"layers {start} to {end - 1} of {arch.name} read the keys of layer {min(sources)},"
             " which would be in another stage: take fewer chips, or another layout."
         )
+    index = arch.index
+    if index is not None:
+        own = tuple(layer - start for layer in index.layers if start <= layer < end)
+        index = replace(index, layers=own)
     moe = arch.moe
     if moe is not None:
         dense = min(max(moe.n_dense_layers - start, 0), end - start)
@@ -137,6 +141,7 @@ def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
         attention=arch.attention if isinstance(arch.attention, str) else arch.attention[start:end],
         widths=arch.widths and arch.widths[start:end],
         kv_source=sources and tuple(source - start for source in sources),
+        index=index,
         moe=moe,
     )
 

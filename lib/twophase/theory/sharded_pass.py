@@ -78,8 +78,11 @@ class Pass:
         return float(self.stored(arch.step_breakdown(n_tokens)))
 
     def read_again(self, kept: Number, arch: Architecture) -> float:
-        """Of kept caches of these layers, what the pass reads: decode all of them, a prompt those
-        of the positions that were found; its own keys and values are written as they are made."""
+        """Of kept caches of these layers, what the pass reads: decode all of them (where keys are
+        chosen, those), a prompt those of the positions that were found; its own keys and values are
+        written as they are made."""
+        if self.decodes and arch.index is not None:
+            return float(kept * arch.cache_read_bytes(self.S) / arch.cache_bytes(self.S))
         if self.decodes:
             return float(kept)
         if self.S == self.T:

@@ -23,6 +23,18 @@ class LatentAttention:
 
 
 @dataclass(frozen=True)
+class SparseIndex:
+    """What chooses the keys that a query of latent attention meets (DeepSeek sparse attention): in
+    each of `layers`, `heads` of width `dim` score a key of their own for every position; the
+    `top_k` best are attended to, in the layers that follow, too."""
+
+    heads: int
+    dim: int
+    top_k: int
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class MixtureOfExperts:
     """E experts of width F, k active per token, n_shared more that always are; the first layers may
     stay dense. `bias`: each matrix of an expert has one (gpt-oss)."""
@@ -99,6 +111,7 @@ class Sizes:
     window: int | None = None
     kv_source: tuple[int, ...] | None = None
     mla: LatentAttention | None = None
+    index: SparseIndex | None = None
     moe: MixtureOfExperts | None = None
     widths: tuple[LayerWidths, ...] | None = None
     state_values: int = 0
@@ -146,6 +159,12 @@ class Sizes:
             )
         if "mla" in kinds and self.mla is None:
             raise ValueError(f"{self.name}: mla layers need the widths in `mla`.")
+        if self.index is not None and (
+            set(kinds) != {"mla"} or self.mla is None or self.mla.q_rank is None
+        ):
+            raise ValueError(
+                f"{self.name}: keys are chosen for latents, from a query's own latent."
+            )
         if self.moe is not None and self.moe.n_dense_layers > self.L:
             raise ValueError(
                 f"{self.name}: {self.moe.n_dense_layers} dense layers are more than its {self.L}"
@@ -207,6 +226,12 @@ class Sizes:
         sources = self.kv_source or range(self.L)
         layers = zip(self.layer_kinds, self.layer_widths, strict=True)
         return tuple((kind, w.K) for i, (kind, w) in enumerate(layers) if sources[i] == i)
+
+    @property
+    def bend(self) -> int | None:
+        """From how many positions on a layer reads no more than before: its window, or the keys
+        that are chosen; None if every layer reads all."""
+        return self.window if self.index is None else self.index.top_k
 
     @property
     def n_moe_layers(self) -> int:

@@ -60,6 +60,8 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "starcoder2": dense.starcoder2,
     "gpt2": dense.gpt2,
     "gpt_oss": counted.gpt_oss,
+    "deepseek_v32": counted.chosen_keys,
+    "glm_moe_dsa": counted.chosen_keys,
     "kimi_k2": counted.as_deepseek,
     "glm4_moe_lite": counted.as_deepseek,
     "glm4v_moe_text": counted.as_glm4_moe,

@@ -6,7 +6,7 @@ from typing import Any
 from twophase.theory.hugging_face.common import common_sizes
 from twophase.theory.hugging_face.experts import deepseek, glm4_moe, qwen3_moe
 from twophase.theory.hugging_face.values import Config, count, flag, need, size
-from twophase.theory.sizes import MixtureOfExperts
+from twophase.theory.sizes import MixtureOfExperts, SparseIndex
 
 KINDS = {
     "full_attention": "full",
@@ -127,6 +127,26 @@ def _delta_rule(config: Config, D: int) -> dict[str, int]:
 def as_deepseek(config: Config) -> dict[str, Any]:
     """Kimi K2 and GLM 4.7 Flash: DeepSeek-V3's layers under a name of their own."""
     return deepseek(dict(config) | {"model_type": "deepseek_v3"})
+
+
+def chosen_keys(config: Config) -> dict[str, Any]:
+    """DeepSeek V3.2 and GLM 5: DeepSeek-V3's layers, of which some choose the keys that they and
+    those after them attend to."""
+    sizes = as_deepseek(config)
+    kinds = config.get("indexer_types") or ["full"] * sizes["L"]
+    known = isinstance(kinds, (list, tuple)) and set(kinds) <= {"full", "shared"}
+    if not known or len(kinds) != sizes["L"] or kinds[0] != "full":
+        raise ValueError(
+            "The config's 'indexer_types' must say 'full' or 'shared' for each of"
+            f" {sizes['L']} layers, and 'full' first."
+        )
+    index = SparseIndex(
+        heads=size(config, "index_n_heads"),
+        dim=size(config, "index_head_dim"),
+        top_k=size(config, "index_topk"),
+        layers=tuple(i for i, kind in enumerate(kinds) if kind == "full"),
+    )
+    return sizes | {"index": index}
 
 
 def as_glm4_moe(config: Config) -> dict[str, Any]:
