@@ -1,6 +1,10 @@
 """Which chips keep a promise: every choice held against the planner, and against all others."""
 
+import itertools
 import json
+import math
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,8 +12,9 @@ from typer.testing import CliRunner
 
 from twophase.cli.main import build
 from twophase.theory import catalog
+from twophase.theory.grid import Grid
 from twophase.theory.plan import plan_deployment
-from twophase.theory.sizing import Choice, Demand, choices
+from twophase.theory.sizing import Choice, Demand, choices, search
 from twophase.theory.workload import Workload
 
 MODEL = catalog.model("llama-3.1-70b")
@@ -35,7 +40,7 @@ def test_every_choice_is_a_plan_that_fits_keeps_the_limits_and_serves_the_rate()
     for one in found():
         asked = replace(
             ASKED, compute="fp8", batch=one.batch, context=2300, n_prompt=2000, n_output=300,
-            n_chips=one.n_chips,
+            n_chips=one.n_chips, grid=one.grid,
         )  # fmt: skip
         plan = plan_deployment(MODEL, catalog.hardware(one.hardware), asked)
         assert plan.expected == one.expected
@@ -49,7 +54,7 @@ def test_a_copy_or_a_request_in_flight_less_would_not_do() -> None:
     for one in found():
         asked = replace(
             ASKED, compute="fp8", batch=max(one.batch - 1, 1), context=2300, n_prompt=2000,
-            n_output=300, n_chips=one.n_chips,
+            n_output=300, n_chips=one.n_chips, grid=one.grid,
         )  # fmt: skip
         less = plan_deployment(MODEL, catalog.hardware(one.hardware), asked).expected
         assert less is not None
@@ -74,9 +79,9 @@ def test_the_best_are_those_that_no_other_beats_in_price_and_time() -> None:
 
 
 def test_twice_the_rate_takes_no_more_than_twice_the_copies_and_no_fewer() -> None:
-    once = {(c.hardware, c.n_chips): c.n_replicas for c in found()}
+    once = {(c.hardware, c.layout): c.n_replicas for c in found()}
     twice = {
-        (c.hardware, c.n_chips): c.n_replicas for c in found(replace(DEMAND, requests_per_s=10))
+        (c.hardware, c.layout): c.n_replicas for c in found(replace(DEMAND, requests_per_s=10))
     }
     assert once.keys() == twice.keys()
     assert all(once[key] <= twice[key] <= 2 * once[key] for key in once)
@@ -107,6 +112,9 @@ def test_a_promise_that_nothing_keeps_is_exit_code_1_and_says_what_would_help() 
         (["--price", "a100=2"], "A100 80GB SXM, which --hardware does not name"),
         (["--weights", "fp7"], "Unknown format 'fp7'"),
         (["--output", "0"], "n_output must be a whole number"),
+        (["--tpot-p", "100"], "tpot_p must lie between 0 and 100"),
+        (["--ttft-p", "0"], "ttft_p must lie between 0 and 100"),
+        (["--json", "--markdown"], "either --json or --markdown"),
     ],
 )
 def test_a_question_that_cannot_be_asked_is_a_sentence(arguments: list[str], says: str) -> None:
@@ -124,7 +132,7 @@ def test_what_no_run_had_and_what_the_model_is_not_made_for_is_said() -> None:
     assert code == 0
     assert "Mind the model is made for at most 131,072 positions" in shown
     assert "had chips like the MI300X or products in bf16" in shown
-    assert all(one.minds == () for one in found())
+    assert all(one.minds == () for one in found() if one.grid is None or one.grid.pp == 1)
 
 
 def test_json_and_a_picture(tmp_path) -> None:
@@ -134,7 +142,7 @@ def test_json_and_a_picture(tmp_path) -> None:
     )
     assert code == 0
     listed = json.loads(text)
-    assert listed["schema"] == 1
+    assert listed["schema"] == 2
     assert len(listed["choices"]) > 3
     assert all(one["all_chips"] == one["n_chips"] * one["n_replicas"] for one in listed["choices"])
     assert "expected time per token" in picture.read_text()
@@ -200,3 +208,96 @@ def test_the_report_in_markdown_has_what_the_table_has() -> None:
             assert cells[1] in shown
     for sentence in (line[2:] for line in report.splitlines() if line.startswith("- ")):
         assert " ".join(sentence.split()) in shown
+
+
+def test_the_best_layouts_are_found_by_trying_them_all_by_hand() -> None:
+    """Fewest copies over every batch that fits, for a handful of grids, by the planner alone."""
+    chip, demand = CHIPS[1], replace(DEMAND, tpot_s=0.03, requests_per_s=9.0)
+    listed = {c.layout: c for c in choices(MODEL, [chip], demand, ASKED)}
+    for grid in (Grid(tp=2), Grid(tp=4), Grid(tp=8, pp=2)):
+        w = replace(
+            ASKED, compute="fp8", context=2300, n_prompt=2000, n_output=300, grid=grid,
+            n_chips=grid.n_chips,
+        )  # fmt: skip
+        rates = []
+        for batch in range(1, 80):
+            e = plan_deployment(MODEL, chip, replace(w, batch=batch)).expected
+            assert e is not None
+            assert e.expected_requests_per_s is not None
+            if e.expected_tpot_range_s[1] > 0.03 or e.expected_ttft_range_s[1] > 4:
+                break
+            rates.append(e.expected_requests_per_s)
+        copies = math.ceil(9 / (0.8 * max(rates))) if rates else None
+        assert (listed[str(grid)].n_replicas if str(grid) in listed else None) == copies
+
+
+def test_experts_get_copies_of_attention_and_latents_decide() -> None:
+    arch, demand = catalog.model("deepseek-v3"), Demand(2000, 300, 20, tpot_s=0.1)
+    h200 = catalog.hardware("h200")
+    listed = search(arch, [h200], demand, Workload(weights="fp8", kv="fp8"))
+    layouts = {one.layout for one in listed.choices}
+    assert {"tp 8", "dp 8 ep 8", "tp 8 dp 2 ep 16"} <= layouts
+    assert listed.refused["H200 SXM"]["memory"] > 0
+    for one in listed.choices:
+        assert one.grid is not None
+        w = Workload(one.batch, 2300, 2000, 300, one.n_chips, "fp8", "fp8", "fp8", grid=one.grid)
+        found = plan_deployment(arch, h200, w)
+        assert found.memory.fits
+        assert found.expected == one.expected
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-70b", "deepseek-v3"])
+def test_a_percentile_never_makes_a_promise_easier(model: str) -> None:
+    arch, chip = catalog.model(model), catalog.hardware("b200")
+    asked = Workload(weights="fp8", kv="fp8")
+    cheapest = []
+    for p in (None, 50.0, 95.0, 99.9):
+        demand = Demand(2000, 300, 8, 3, 0.06, ttft_p=p, tpot_p=p)
+        listed = choices(arch, [chip], demand, asked)
+        cheapest.append({one.layout: one.all_chips for one in listed})
+        for one in listed:
+            assert one.tpot_limit_s <= 0.06
+            assert one.ttft_limit_s <= 3
+            assert one.tpot_limit_s >= one.expected.expected_tpot_range_s[1] * (1 - 1e-9)
+            assert one.ttft_limit_s >= one.expected.expected_ttft_range_s[1] * (1 - 1e-9)
+    for milder, harder in itertools.pairwise(cheapest):
+        assert harder.keys() <= milder.keys()
+        assert all(milder[layout] <= harder[layout] for layout in harder)
+
+
+def test_the_table_and_the_report_name_layouts_and_say_why() -> None:
+    asked = [*ARGUMENTS, "--price", "h100=2.5,h200=3.8,b200=6", "--tpot-p", "99", "--ttft-p", "95"]
+    code, text = run(*asked)
+    shown = " ".join(text.split())
+    assert code == 0
+    assert "TTFT p95 4 s, TPOT p99 50 ms" in shown
+    for part in ("Chosen", "is the cheapest; next on", "Or ", "tp2", "tp8 pp2", "Poisson"):
+        assert part in shown
+    assert all(len(line) <= 80 for line in text.splitlines())
+    report = run(*asked, "--markdown")[1]
+    rows = [line for line in report.splitlines() if line.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    for row in rows[2:]:
+        for cell in row.strip("|").split("|"):
+            assert cell.strip().replace("\\*", "*") in shown
+    assert "## Why" in report
+    assert "- Chosen: " in report
+
+
+def test_a_chip_whose_links_nobody_knows_is_tried_tensor_parallel() -> None:
+    listed = choices(MODEL, [catalog.hardware("mi300x")], replace(DEMAND, ttft_s=None), ASKED)
+    assert {one.layout for one in listed} <= {"tp 1", "tp 2", "tp 4", "tp 8"}
+    assert listed
+    assert all(one.grid is None for one in listed)
+
+
+def test_sizing_needs_no_torch() -> None:
+    code = (
+        "import sys\nfrom twophase.cli import size\nfrom twophase.theory import catalog\n"
+        "from twophase.theory.sizing import Demand, choices\n"
+        "from twophase.theory.workload import Workload\n"
+        "asked, h200 = Workload(weights='fp8'), catalog.hardware('h200')\n"
+        "choices(catalog.model('llama-3-8b'), [h200], Demand(100, 10, 1, 9, ttft_p=95), asked)\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

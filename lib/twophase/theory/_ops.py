@@ -50,6 +50,12 @@ def sqrt(a: Number) -> Number:
     return library(a) if library else math.sqrt(a)
 
 
+def log(a: Number) -> Number:
+    """The natural logarithm."""
+    library = _dispatch("log log", a)
+    return library(a) if library else math.log(a)
+
+
 def floor_div(a: Number, b: Number) -> Number:
     """The largest whole number not above a / b, no quotient rounded up to it."""
     if any(is_symbolic(v) for v in (a, b)):

@@ -39,7 +39,7 @@ _ALIASES = {
     "ethernet": "Ethernet 100G",
 }
 
-_USUAL_LINKS = {
+USUAL_LINKS = {
     "A100 80GB SXM": "NVLink 3",
     "A100 40GB SXM": "NVLink 3",
     "B200": "NVLink 5",
@@ -94,16 +94,16 @@ def _find(name: str, known: Iterable[str], kind: str) -> str:
 
 def usual_chips(chip: Hardware) -> int | None:
     """How many of these chips their usual link joins; None if the catalog does not know."""
-    name = _USUAL_LINKS.get(chip.name)
+    name = USUAL_LINKS.get(chip.name)
     return _USUAL_CHIPS.get(chip.name) or (LINKS[name].usual_chips if name is not None else None)
 
 
 def usual_link(chip: Hardware) -> Link:
     """What joins these chips where nothing else is said: NVLink inside a machine of H100s, ICI in a
     TPU slice. ValueError for chips of which the catalog does not know it."""
-    if chip.name not in _USUAL_LINKS:
+    if chip.name not in USUAL_LINKS:
         raise ValueError(
             f"The catalog does not know what joins {chip.name}s: say it with --link, one of"
             f" {', '.join(LINKS)}."
         )
-    return LINKS[_USUAL_LINKS[chip.name]]
+    return LINKS[USUAL_LINKS[chip.name]]

@@ -2,14 +2,16 @@
 
 A pass of an engine reads new tokens of several sequences: one each of those that decode, a chunk of
 a prompt, or both. Waiting: the mean of a queue with one server (Pollaczek and Khinchine), which a
-batch of requests is not; where it fits and where it does not is for a chapter to show.
+batch of requests is not; where it fits and where it does not is for a chapter to show. How many are
+in flight: Poisson's law.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cache, partial
 
 from twophase.theory._domain import Number, at_most, formula
-from twophase.theory._ops import divide_or_infinity
+from twophase.theory._ops import divide_or_infinity, log, maximum
 from twophase.theory.deployment import Deployment, largest
 from twophase.theory.latency_throughput import step_time_s
 
@@ -122,6 +124,45 @@ def mean_wait_s(per_s: Number, mean_s: Number, mean_square_s2: Number) -> Number
     idle = 1 - per_s * mean_s
     waiting = per_s * mean_square_s2 / 2
     return divide_or_infinity(waiting, idle)
+
+
+@formula(zero_ok=("per_s", "mean_square_s2"), fraction=("missed",))
+def wait_exceeded_s(
+    per_s: Number, mean_s: Number, mean_square_s2: Number, missed: Number
+) -> Number:
+    """The wait that the share `missed` of requests exceed, in the queue of `mean_wait_s`: 0.05 asks
+    for the 95th percentile.
+
+    A server is busy for the share `per_s mean_s` of arrivals, and those who wait do so for a time
+    that is taken to be exponential, with the mean that Pollaczek and Khinchine give. Exact where
+    service times are exponential, and nearly so for others at high load (Kingman, 1962).
+    """
+    busy = per_s * mean_s
+    tail = log(maximum(busy / missed, 1))
+    return divide_or_infinity(mean_square_s2 * tail, 2 * mean_s * (1 - busy))
+
+
+def most_in_flight(mean: float, share: float) -> int:
+    """Requests of which, for the share `share` of the time, no more are in flight, `mean` being
+    there on average: those that arrive at random and stay for a time of any distribution, whoever
+    else is there, are as many as Poisson's law says (M/G/infinity: Palm, 1943).
+
+    ValueError for a mean that is negative or above 10^6, or a share that is not below 1.
+    """
+    if not 0 <= mean <= 10**6 or not 0 <= share < 1:
+        raise ValueError(
+            f"a mean is from 0 to 10^6, and a share at least 0 and below 1; got {mean}, {share}."
+        )
+    if not mean:
+        return 0
+    n = max(0, int(mean - 12 * math.sqrt(mean) - 12))  # below is less than 10^-30
+    chance = math.exp(n * math.log(mean) - mean - math.lgamma(n + 1))
+    below = chance
+    while below < share and chance > 0:
+        n += 1
+        chance *= mean / n
+        below += chance
+    return n
 
 
 @formula(zero_ok=("per_s",))

@@ -147,8 +147,7 @@ class Expected:
 
 def expect(d: Deployment) -> Expected:
     """What to expect of this deployment; without an output there are no requests."""
-    found, own = fitted(), overheads(d)
-    tpot, ttft = step_tpot_s(d, own), first_token_s(d, own)
+    found, (tpot, ttft) = fitted(), expected_times_s(d)
     step_floor, first_floor = floor_step_s(d), floor_ttft_s(d)
     steps = Expected(
         ttft_floor_s=first_floor,
@@ -160,6 +159,20 @@ def expect(d: Deployment) -> Expected:
         expected_decode_tokens_per_s=latency_throughput.throughput_tokens_per_s(d.w.batch, tpot),
     )
     return steps if d.w.n_output is None else _with_requests(steps, d, d.w.n_output)
+
+
+def expected_times_s(d: Deployment) -> tuple[float, float]:
+    """To the next token, and to the first."""
+    own = overheads(d)
+    return step_tpot_s(d, own), first_token_s(d, own)
+
+
+def upper_times_s(d: Deployment, times: tuple[float, float]) -> tuple[float, float]:
+    """The upper ends of their ranges, which nine of ten runs kept. What is expected is no less than
+    the floor, so that these are the ratios of the fit."""
+    found, own = fitted(), kind(d)
+    ratios = found.measured_over_expected[own][1], found.first_over_expected[own][1]
+    return max(ratios[0], 1.0) * times[0], max(ratios[1], 1.0) * times[1]
 
 
 def _with_requests(steps: Expected, d: Deployment, n_output: int) -> Expected:
@@ -231,6 +244,12 @@ def prompt_at_peak_s(d: Deployment, *, alone: bool = False) -> float:
 def prompt_beyond_s(d: Deployment, *, alone: bool = False) -> float:
     """What a prompt's messages take beyond that in a layout: between machines, say."""
     return max(_prompt(d, alone).send_s - _sums_s(d), 0.0) if _shared(d) else 0.0
+
+
+def prompt_machine_s(d: Deployment) -> float:
+    """Of the machine's time, what a prompt is expected to take: that at the peak rates, as many
+    times as in the runs."""
+    return overheads(d).of_prompt(d) * prompt_at_peak_s(d) + prompt_beyond_s(d)
 
 
 def _prompt(d: Deployment, alone: bool) -> Times:

@@ -7,14 +7,15 @@ without any overlap.
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from twophase.theory import sharded_layouts
 from twophase.theory._domain import Number
 from twophase.theory.deployment import Deployment, Times, largest
+from twophase.theory.grid import Grid
 from twophase.theory.hardware import bytes_per_value
 from twophase.theory.links import Link
-from twophase.theory.sharded_grid import combined
+from twophase.theory.sharded_grid import combined, held
 from twophase.theory.sharded_pass import Load, Pass
 
 MOST_SEARCHED = 1024  # chips
@@ -36,8 +37,14 @@ class ShardedDeployment(Deployment):
     def load(self, B: int, S: Number, T: int = 1, *, drafted: bool = False) -> Load:
         """What the fullest chip has to do in a pass of B sequences of S positions, T of them new:
         of a prompt, or `drafted`."""
+        w, p = self.w, self._pass(B, S, T, drafted)
+        if w.grid is not None:
+            return grid_load(p, w.grid, self.link, self.machine, w.skew)
+        return sharded_layouts.load(str(w.layout), p, w.n_chips, self.link)
+
+    def _pass(self, B: int, S: Number, T: int = 1, drafted: bool = False) -> Pass:
         w, widest = self.w, bytes_per_value(self.w.compute)
-        p = Pass(
+        return Pass(
             self.arch, B, S, T,
             bytes_per_param=w.bytes_per_weight(),
             bytes_per_kv=Fraction(bytes_per_value(w.kv)),
@@ -46,9 +53,6 @@ class ShardedDeployment(Deployment):
             bytes_per_attention=w.bytes_per_attention(),
             drafted=drafted,
         )  # fmt: skip
-        if w.grid is not None:
-            return combined(p, w.grid, self.link.mesh, self.machine, w.skew)
-        return sharded_layouts.load(str(w.layout), p, w.n_chips, self.link)
 
     @property
     def sequences_at_once(self) -> int:
@@ -74,8 +78,12 @@ class ShardedDeployment(Deployment):
 
     def total_bytes(self, B: int, S: int) -> Fraction:
         """Weights, caches, activations and overhead."""
-        load = self.load(B, S)
-        return self._total(Fraction(load.weight_bytes), Fraction(load.cache_bytes))
+        if self.w.grid is not None:
+            weights, caches = held(self._pass(B, S), self.w.grid)
+        else:
+            load = self.load(B, S)
+            weights, caches = load.weight_bytes, load.cache_bytes
+        return self._total(Fraction(weights), Fraction(caches))
 
     def max_batch(self, S: int) -> int:
         """The most sequences of S positions that fit."""
@@ -132,7 +140,8 @@ class ShardedDeployment(Deployment):
         """Times of a decode step in the steady state."""
         read = float(self._mean(lambda S: self._step_load(B, S, T).read_bytes))
         flops = float(self._mean(lambda S: self._step_load(B, S, T).flops))
-        return self._loaded(self._step_load(B, 1, T), read, flops)
+        same = self._step_load(B, self.w.mean_context, T)  # messages are, whatever the context
+        return self._loaded(same, read, flops)
 
     @cached_property
     def mean_cache_bytes(self) -> float:
@@ -173,6 +182,14 @@ class ShardedDeployment(Deployment):
         send_s = load.sending_s(self.link, self.between)
         work_s = max(memory_s, compute_s)
         return Times(memory_s, compute_s, work_s + send_s, memory_s + compute_s + send_s, send_s)
+
+
+@lru_cache(maxsize=4096)
+def grid_load(
+    p: Pass, grid: Grid, link: Link, machine: int | None = None, skew: Number = 1
+) -> Load:
+    """`sharded_grid.combined` on these links, remembered: a search asks for the same again."""
+    return combined(p, grid, link.mesh, machine, skew)
 
 
 def fewest_chips(d: Deployment, B: int, S: int) -> int | None:

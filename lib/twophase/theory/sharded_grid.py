@@ -40,13 +40,12 @@ def combined(
     that no router can have.
     """
     check(p.arch, grid, skew)
+    weight_bytes, cache_bytes = held(p, grid)
     shared = ceil_div(p.B, grid.dp // grid.sharing)  # sequences of the copies that share experts
     n_micro = min(ceil_div(shared, grid.sharing), grid.pp)
     micro = ceil_div(shared, n_micro)
     work = _Work(p, grid, micro, ceil_div(micro, grid.sharing), skew, sides, machine)
     parts = _parts(p.arch, grid)
-    held = [(work.stored(s), p.caches(s.arch, ceil_div(p.B, grid.dp), p.S)) for s in parts]
-    weight_bytes, cache_bytes = max(held, key=sum)
     weights_read, cache_read = max((work.read(s) for s in parts), key=sum)
     sent = max((work.messages(s) for s in parts), key=messages.sent_bytes)
     return Load(
@@ -57,6 +56,23 @@ def combined(
         flops=grid.pp * max(map(work.flops, parts)),
         messages=messages.repeated(sent, grid.pp) + work.handed_on(),
     )
+
+
+def held(p: Pass, grid: Grid) -> tuple[Number, Number]:
+    """Bytes of weights and of caches in the fullest chip's memory."""
+    own = ceil_div(p.B, grid.dp)
+    parts = ((stored(p, grid, s), p.caches(s.arch, own, p.S)) for s in _parts(p.arch, grid))
+    return max(parts, key=sum)
+
+
+def stored(p: Pass, grid: Grid, stage: Stage) -> Number:
+    """Bytes of weights: the part of a copy, with the experts of the grid."""
+    total = p.stored(stage.stored())
+    if stage.arch.moe is None:
+        return total
+    whole, cut, n_own = _experts(p.arch, grid, stage.arch)
+    each = p.bytes_per_param
+    return total - stage.arch.moe.E * whole[0] * each + n_own * cut[0] * each
 
 
 def check(arch: Architecture, grid: Grid, skew: Number = 1) -> None:
@@ -114,15 +130,6 @@ class _Work:
         """Tokens of one copy at a time."""
         return self.own * self.p.T
 
-    def stored(self, stage: Stage) -> Number:
-        """Bytes of weights: the part of a copy, with the experts of the grid."""
-        total = self.p.stored(stage.stored())
-        if stage.arch.moe is None:
-            return total
-        whole, cut, n_own = self._experts(stage.arch)
-        each = self.p.bytes_per_param
-        return total - stage.arch.moe.E * whole[0] * each + n_own * cut[0] * each
-
     def read(self, stage: Stage) -> tuple[float, float]:
         """Bytes of weights and of caches that a micro-batch reads."""
         p, moe = self.p, stage.arch.moe
@@ -130,7 +137,7 @@ class _Work:
         read = float(p.stored(stage.read(self.tokens)))
         if moe is None:
             return read, cache
-        whole, cut, n_own = self._experts(stage.arch)
+        whole, cut, n_own = _experts(p.arch, self.grid, stage.arch)
         each, visits = float(p.bytes_per_param), self.micro * p.T
         unread = float(expected_experts(self.tokens, moe.E, moe.k)) * whole[0] * each
         touched = float(expected_experts(visits, n_own, n_own * self.skew * moe.k / moe.E))
@@ -144,7 +151,7 @@ class _Work:
             total -= 2 * a.V * a.D * self.own * p.n_logits
         if a.moe is None:
             return total
-        whole, cut, n_own = self._experts(a)
+        whole, cut, n_own = _experts(p.arch, self.grid, a)
         share = float(self.skew) * n_own / a.moe.E  # of all visits, those of one chip's experts
         visits = self.micro * p.T * share * cut[1] - self.tokens * whole[1]
         return total + 2 * a.moe.k * visits
@@ -179,15 +186,17 @@ class _Work:
             if times
         )
 
-    def _experts(self, part: Architecture) -> tuple[tuple[int, int], tuple[int, int], int]:
-        """Sizes of an expert as the copy's part has it and as the grid cuts it, and how many of
-        them a chip has."""
-        assert part.moe is not None
-        assert self.p.arch.moe is not None
-        whole = self.p.arch.moe
-        cut = ceil_div(whole.F, self.grid.expert_columns)
-        sizes = _expert_sizes(part, part.moe.F), _expert_sizes(part, cut)
-        return *sizes, ceil_div(whole.E, self.grid.ep)
+
+def _experts(
+    arch: Architecture, grid: Grid, part: Architecture
+) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """Sizes of an expert as the copy's part has it and as the grid cuts it, and how many of them a
+    chip has."""
+    assert part.moe is not None
+    assert arch.moe is not None
+    cut = ceil_div(arch.moe.F, grid.expert_columns)
+    sizes = _expert_sizes(part, part.moe.F), _expert_sizes(part, cut)
+    return *sizes, ceil_div(arch.moe.E, grid.ep)
 
 
 def in_machines(m: Collective, machine: int | None) -> Messages:

@@ -1,7 +1,7 @@
 """A pass of a model on chips that share it, and what the fullest chip has to do in it."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from twophase.theory import messages
 from twophase.theory._domain import Number
@@ -129,7 +129,7 @@ class Load:
 
     def sending_s(self, link: Link, between: Link | None = None) -> float:
         """Seconds of all messages; `between`: the link of those that leave a machine."""
-        return messages.time_s(self.messages, link, between)
+        return _time_s(self.messages, link, between)
 
     def step_s(
         self, chip: Hardware, link: Link, dtype: str = "bf16", overlap: bool = False
@@ -137,3 +137,9 @@ class Load:
         """Seconds of the pass: the work, then the messages; with perfect overlap, the longer."""
         both = self.work_s(chip, dtype), self.sending_s(link)
         return max(both) if overlap else sum(both)
+
+
+@lru_cache(maxsize=4096)
+def _time_s(sent: Messages, link: Link, between: Link | None) -> float:
+    """Remembered: a search for the best batch asks for a prompt's messages again and again."""
+    return messages.time_s(sent, link, between)
