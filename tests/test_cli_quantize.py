@@ -35,13 +35,14 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(build_app([words[0]]), words)
 
 
-@pytest.mark.parametrize("method", ["gptq", "awq"])
+@pytest.mark.parametrize("method", ["gptq", "awq, clipped"])
 def test_a_checkpoint_of_the_course_is_quantized_and_runs(
     method: str, text: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "made"
+    words = ["awq", "--clip"] if method == "awq, clipped" else [method]
     done = run(
-        "quantize", "gqa", "--out", out, "--method", method, "--bits", 4, "--group", 64, "--affine",
+        "quantize", "gqa", "--out", out, "--method", *words, "--bits", 4, "--group", 64, "--affine",
         "--text", text, "--held-out", text, "--windows", 2, "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
@@ -52,7 +53,7 @@ def test_a_checkpoint_of_the_course_is_quantized_and_runs(
     assert facts["bits_per_byte"][1] == pytest.approx(found, abs=1e-6)
     said = json.loads((out / "quantized.json").read_text())
     assert said["format"]["bits"] == 4
-    assert said["method"] == method
+    assert said["method"] == method == facts["method"]
     spoken = run("generate", "--checkpoint", out, "--tokens", 5, "def ", "--json")
     assert spoken.exit_code == 0, spoken.output
     assert json.loads(spoken.stdout)["n_tokens"] == 5
@@ -116,6 +117,7 @@ def test_a_hugging_face_directory_is_quantized_with_its_tokenizer(
         (["gqa", "--method", "magic"], "a method is one of"),
         (["gqa", "--text", "nowhere"], "cannot be read"),
         (["gqa", "--windows", "0"], "at least one window"),
+        (["gqa", "--clip"], "--clip is a part of awq; the method is gptq"),
         (["gqa", "--format", "q3_k"], "a named format is one of"),
         (["gqa", "--format", "q4_k", "--bits", "4"], "leave --bits, --group and --affine out"),
         (["gqa", "--format", "q4_k", "--method", "awq"], "is rounded to nearest"),

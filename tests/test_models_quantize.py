@@ -125,6 +125,20 @@ def test_calibration_sees_every_input_once() -> None:
     assert not any(m._forward_pre_hooks for m in model.modules())
 
 
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_damaged_weights_and_what_they_put_out_are_refused(wrong: float) -> None:
+    model = made("gated")
+    model.layers[0].input_layernorm.weight[2] = wrong
+    for method in ("gptq", "awq"):
+        with pytest.raises(ValueError, match=r"q_proj reads NaN or infinity on the calibration"):
+            quantize(model, method, FOUR, tokens())
+    model = made("gated")
+    model.layers[1].mlp.up_proj.weight[3, 4] = wrong
+    for how in (FOUR, "nf4"):
+        with pytest.raises(ValueError, match="1 of 960 numbers are NaN or infinite"):
+            quantize(model, "nearest", how)
+
+
 def test_on_a_trained_model_gptq_loses_less_than_rounding_at_three_bits() -> None:
     """AWQ's gain is smaller than the luck of one rounding here (`compared`)."""
     model, data = checkpoints.load("mha"), corpus.load("held_out")
@@ -134,6 +148,22 @@ def test_on_a_trained_model_gptq_loses_less_than_rounding_at_three_bits() -> Non
         for method in ("nearest", "gptq")
     }
     assert bits_per_byte(model, data, every=300) < loss["gptq"] < loss["nearest"]
+
+
+def test_clipped_awq_changes_layers_but_those_of_queries_and_keys() -> None:
+    model = made("grouped, biases, no gate")
+    plain = quantize(model, "awq", IntegerFormat(3, 8), tokens())
+    cut = quantize(model, "awq", IntegerFormat(3, 8), tokens(), clip=True)
+    assert weight_bytes(plain) == weight_bytes(cut)
+    theirs = {n: m for n, m in plain.named_modules() if isinstance(m, QuantizedLinear)}
+    changed = {
+        n.rpartition(".")[2]
+        for n, m in cut.named_modules()
+        if isinstance(m, QuantizedLinear) and not torch.equal(m.codes, theirs[n].codes)
+    }
+    assert changed == {"v_proj", "o_proj", "up_proj", "down_proj"}
+    with pytest.raises(ValueError, match="clipping is a part of awq"):
+        quantize(model, "gptq", FOUR, tokens(), clip=True)
 
 
 def test_outliers_ruin_int8_activations_and_both_remedies_mend_them() -> None:

@@ -7,13 +7,14 @@ import torch
 
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
-from twophase.models.quantize import METHODS
 from twophase.models.quantize.compared import (
     DRAWS,
     EVERY,
     FORMATS,
     MEMBERS,
     OF_FORMATS,
+    OF_WIDE,
+    WIDE,
     bits_per_weight,
     quantized,
     table,
@@ -26,15 +27,18 @@ from twophase.theory.quantization import integer_bits_per_weight
 def test_the_table_has_every_draw_of_every_method_and_every_format() -> None:
     rows = {(r["member"], r["method"], r["format"], r["draw"]): r for r in table()}
     draws = sum(DRAWS.values()) * len(FORMATS)
-    assert len(rows) == len(table()) == len(MEMBERS) * (1 + draws) + len(NUMBER_FORMATS)
+    n_formats = len(NUMBER_FORMATS) + 1 + len(OF_WIDE)
+    assert len(rows) == len(table()) == len(MEMBERS) * (1 + draws) + n_formats
     for name in NUMBER_FORMATS:
         assert (OF_FORMATS, "format", name, 0) in rows
+    for name in OF_WIDE:
+        assert (WIDE, "format", name, 0) in rows
     for member in MEMBERS:
         for how in FORMATS:
             assert isinstance(how.group, int)
             losses = {
                 m: [rows[member, m, str(how), d]["bits_per_byte"] for d in range(DRAWS[m])]
-                for m in METHODS
+                for m in DRAWS
             }
             assert max(losses["gptq"]) < min(losses["nearest"])  # every draw below every other
             bits = rows[member, "gptq", str(how), 0]["bits_per_weight"]

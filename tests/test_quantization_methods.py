@@ -17,7 +17,13 @@ from twophase.kernels.quantization.int8_products import (
     quantize_tokens,
 )
 from twophase.kernels.quantization.integers import IntegerFormat, encode
-from twophase.kernels.quantization.scaling import awq_scales, scaled_error, smooth_scales
+from twophase.kernels.quantization.scaling import (
+    SHARES,
+    awq_scales,
+    clip_groups,
+    scaled_error,
+    smooth_scales,
+)
 
 
 def inputs(n: int, I: int) -> torch.Tensor:
@@ -106,6 +112,54 @@ def test_awq_is_never_worse_than_rounding_and_better_where_one_input_is_large() 
     even, alpha = awq_scales([w], torch.ones(32), torch.eye(32), how)
     assert alpha == 0
     assert torch.equal(even, torch.ones(32))
+
+
+@pytest.mark.parametrize(
+    "how", [IntegerFormat(3, 8), IntegerFormat(3, 8, affine=True), IntegerFormat(4, 7)], ids=str
+)
+def test_clipping_takes_the_share_of_each_group_that_costs_its_outputs_least(
+    how: IntegerFormat,
+) -> None:
+    """Against products of each group's inputs alone, share by share, row by row."""
+    w, x = torch.randn(6, 24), torch.randn(50, 24) * torch.logspace(-1, 1, 24)
+    w[:, ::8] *= 3  # some weights far out
+    found, size = clip_groups(w, x.T @ x, how), how.group
+    assert isinstance(size, int)
+    alone = IntegerFormat(how.bits, "channel", how.affine, how.scale_dtype)
+    shares = set()
+    for row in range(6):
+        for start in range(0, 24, size):
+            part, inputs = w[row, start : start + size], x[:, start : start + size]
+            cuts = [part.clamp(-s * part.abs().max(), s * part.abs().max()) for s in SHARES]
+            errors = [
+                ((inputs @ (encode(cut[None], alone).decode()[0] - part)) ** 2).sum()
+                for cut in cuts
+            ]
+            best = min(range(len(SHARES)), key=lambda i: float(errors[i]))
+            assert torch.equal(found[row, start : start + size], cuts[best])
+            shares.add(best)
+    assert len(shares) > 2  # some cut, some not
+
+
+def test_clipping_saves_a_row_with_one_weight_far_out_that_meets_small_inputs() -> None:
+    w, x = torch.rand(1, 32) - 0.5, torch.randn(200, 32)
+    w[0, 3], x[:, 3] = 2.0, 1e-3 * x[:, 3]
+    how, h = IntegerFormat(3, "channel"), x.T @ x
+    cut = clip_groups(w, h, how)
+    assert float(cut.max()) == pytest.approx(1.1)  # as far as it goes
+    before = output_error(encode(w, how).decode() - w, h)
+    assert output_error(encode(cut, how).decode() - w, h) < 0.6 * before
+    assert torch.equal(clip_groups(torch.zeros(2, 9), torch.eye(9), how), torch.zeros(2, 9))
+    with pytest.raises(ValueError, match="not for a tensor"):
+        clip_groups(w, h, IntegerFormat(3, "tensor"))
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("group", [5, "channel", "tensor"])
+def test_nearest_numbers_are_those_of_packed_codes(group: int | str, affine: bool) -> None:
+    how = IntegerFormat(3, group, affine)
+    w = torch.randn(4, 13)
+    assert torch.equal(how.nearest(w), encode(w, how).decode())
 
 
 def test_smoothing_with_one_half_makes_inputs_and_weights_equally_large() -> None:

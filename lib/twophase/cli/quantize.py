@@ -43,6 +43,10 @@ def quantize(
         bool | None,
         typer.Option("--affine/--absmax", help="With or without zero points. Default: without."),
     ] = None,
+    clip: Annotated[
+        bool,
+        typer.Option("--clip", help="With awq: cut off a group's largest weights where it pays."),
+    ] = False,
     form: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +80,7 @@ def quantize(
         with loading():
             source = open_source(checkpoint)
         texts = read_text(text, "train"), read_text(held_out, "held_out")
-        facts = _run(source, how, method, texts, windows, seed, out)
+        facts = _run(source, how, method, clip, texts, windows, seed, out)
     except ValueError as error:
         typer.echo(f"twophase quantize: {error}", err=True)
         raise typer.Exit(2) from None
@@ -111,6 +115,7 @@ def _run(
     source: Source,
     how: IntegerFormat | str,
     method: str,
+    clip: bool,
     texts: tuple[bytes, bytes],
     n_windows: int,
     seed: int,
@@ -130,6 +135,8 @@ def _run(
 
     if isinstance(how, str) and method != "nearest":
         raise ValueError(f"{how} is rounded to nearest; --method {method} is for integers.")
+    if clip and method != "awq":
+        raise ValueError(f"--clip is a part of awq; the method is {method}.")
     T = min(source.model.config.context, LONGEST_WINDOW)
     check_judging(source.model, texts[1], source.encode, T)  # before the work, not after it
     calibration = None
@@ -137,14 +144,14 @@ def _run(
         calibration = calibration_windows(texts[0], source.encode, n_windows, T, seed)
     started = time.perf_counter()
     with Bar("quantizing") as bar:
-        made = run(source.model, method, how, calibration, partial(bar, "layers"))
+        made = run(source.model, method, how, calibration, partial(bar, "layers"), clip)
     took_s = time.perf_counter() - started
     before, after = (
         text_bits_per_byte(model, texts[1], source.encode, T) for model in (source.model, made)
     )
     facts = {
         "source": source.name,
-        "method": method,
+        "method": f"{method}{', clipped' * clip}",
         "calibration": None if calibration is None else [*calibration.shape, seed],
         "weight_bytes": [weight_bytes(source.model), weight_bytes(made)],
         "few_bits_share": few_bits_share(made),

@@ -100,6 +100,15 @@ class IntegerFormat:
         codes = (w.float() / scales.float()).round() + offset
         return codes.clamp(least, self.last_code).to(torch.uint8)
 
+    def nearest(self, w: torch.Tensor) -> torch.Tensor:
+        """The numbers that codes of w [O, I] would stand for, without packing them, fp32. Raises
+        ValueError as `grid`."""
+        scales, zeros = self.grid(w)
+        scales = self.spread(scales, w.shape[1])
+        zeros = None if zeros is None else self.spread(zeros, w.shape[1])
+        offset = torch.tensor(float(self.half)) if zeros is None else zeros.float()
+        return (self.round(w, scales, zeros).float() - offset) * scales.float()
+
     def spread(self, per_group: torch.Tensor, inputs: int) -> torch.Tensor:
         """What each group has, [O or 1, groups], for each of its inputs: [O or 1, inputs]."""
         if self.group == "tensor":

@@ -5,7 +5,8 @@ so that nothing is left to do at run time; they differ in what for.
 
 - AWQ: weights alone are rounded. Channels with large activations get a larger s, so that their
   weights are rounded on a finer grid relative to their size: s = (mean |x|)**α, with the α that
-  costs least (Lin et al. 2023, arXiv 2306.00978, section 3.2).
+  costs least (Lin et al. 2023, arXiv 2306.00978, section 3.2). Its authors' code then cuts off the
+  largest weights of each group, where that costs less than the grid it makes finer: `clip_groups`.
 - SmoothQuant: weights and activations are rounded. Outliers move from activations, where they
   stretch the grid of a token, into weights: s = max|x|**α / max|w|**(1 − α) (Xiao et al. 2022,
   arXiv 2211.10438, equation 4).
@@ -15,8 +16,12 @@ import torch
 
 from twophase.kernels.quantization.gptq import output_error
 from twophase.kernels.quantization.integers import IntegerFormat, encode
+from twophase.kernels.quantization.numbers import check_numbers
 
 STEPS = 20  # tries of α in AWQ's search: 0, 1/20, ... 19/20
+SHARES = tuple(
+    1 - i / 20 for i in range(10)
+)  # tries of a group's largest weight: 1, 0.95, ... 0.55
 
 
 def awq_scales(
@@ -43,6 +48,36 @@ def scaled_error(
 ) -> float:
     """The output error of w if w·s is rounded and inputs are divided by s."""
     return output_error(encode(w * scales, how).decode() / scales - w, hessian)
+
+
+def clip_groups(w: torch.Tensor, hessian: torch.Tensor, how: IntegerFormat) -> torch.Tensor:
+    """w [O, I] with each group's largest magnitudes cut off where that costs least, fp32.
+
+    A group that ends at a share of its largest weight has a finer grid for all the others. The
+    share (1, 0.95, ... 0.55) is chosen for each row and group by what its own inputs make of the
+    error, on inputs whose XᵀX is `hessian` [I, I]: no group knows of the others. So the result is
+    never worse group by group. (AWQ's code, auto_clip, searches so.) Raises ValueError for a scale
+    a tensor, and as `encode`.
+    """
+    if how.group == "tensor":
+        raise ValueError("clipping is searched group by group, or row by row; not for a tensor.")
+    wide = check_numbers(w, 2)
+    size = how.group_of(wide.shape[1])
+    alone = IntegerFormat(how.bits, "channel", how.affine, how.scale_dtype)
+    parts = []
+    for start in range(0, wide.shape[1], size):
+        part, inputs = wide[:, start : start + size], slice(start, start + size)
+        own, largest = hessian[inputs, inputs].double(), part.abs().amax(1, keepdim=True)
+        best, least = part, torch.full((len(part),), torch.inf, dtype=torch.float64)
+        for share in SHARES:
+            cut = torch.minimum(torch.maximum(part, -share * largest), share * largest)
+            off = (alone.nearest(cut) - part).double()  # [O, size]
+            error = ((off @ own) * off).sum(1)  # [O]
+            better = error < least
+            least = torch.where(better, error, least)
+            best = torch.where(better[:, None], cut, best)
+        parts.append(best)
+    return torch.cat(parts, 1)  # [O, I]
 
 
 def smooth_scales(

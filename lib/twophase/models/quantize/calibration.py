@@ -39,7 +39,10 @@ class Inputs:
 def watch(
     model: Transformer, names: Iterable[str], tokens: torch.Tensor, B: int = 8
 ) -> dict[str, Inputs]:
-    """The inputs of the named layers while the model reads `tokens`, int64 [windows, T]."""
+    """The inputs of the named layers while the model reads `tokens`, int64 [windows, T].
+
+    ValueError where a layer meets NaN or infinity: nothing can be calibrated on them.
+    """
     layers = dict(model.named_modules())
     found: dict[str, Inputs] = {}
     hooks = []
@@ -57,6 +60,12 @@ def watch(
     finally:
         for hook in hooks:
             hook.remove()
+    for name, inputs in found.items():
+        if not inputs.hessian.isfinite().all():
+            raise ValueError(
+                f"{name} reads NaN or infinity on the calibration text: look for them in the"
+                " weights, or take a wider dtype."
+            )
     return found
 
 

@@ -2,9 +2,10 @@
 table behind `compared.json`.
 
 `python -m twophase.models.quantize.compared` makes it anew (some minutes of one core). Two members
-of the family, every method at three formats; and one member, every number format, rounded to
-nearest. Judged on each 64th window of the held-out text. Weights that are quantized are counted:
-embedding and norms stay as they are.
+of the family, every method at three formats; one member, every number format, rounded to nearest;
+and a wider one, whose rows mostly hold super-blocks of 256, the formats of GGUF. Judged on each
+64th window of the held-out text. Weights that are quantized are counted: embedding and norms stay
+as they are.
 
 One rounding is one draw: a method that happens to lose less may only have been lucky. So every row
 says which draw it is. Draw 0 of `nearest` rounds the weights as they are; the others put random
@@ -31,14 +32,16 @@ from twophase.models.quantize.folding import folds, scale_inputs
 from twophase.models.quantize.formats import FORMATS as NUMBER_FORMATS
 from twophase.models.quantize.formats import with_rounded_weights
 from twophase.models.quantize.linear import QuantizedLinear
-from twophase.models.quantize.methods import METHODS, quantize
+from twophase.models.quantize.methods import quantize
 from twophase.models.transformer import Transformer
 
 TABLE = Path(__file__).with_name("compared.json")
 MEMBERS = ("gqa", "mha")
 OF_FORMATS = "gqa"  # its widths are multiples of 32, as blocks need
+WIDE = "target"  # most of its rows are of 256
+OF_WIDE = ("q8_0", "q6_k", "q5_0", "q4_k", "q4_0")
 FORMATS = tuple(IntegerFormat(*form, affine=True) for form in ((4, 64), (3, 64), (2, 32)))
-DRAWS = {"nearest": 4, "gptq": 2, "awq": 2}
+DRAWS = {"nearest": 4, "gptq": 2, "awq": 2, "awq, clipped": 2}
 WINDOWS, EVERY = 32, 64
 
 
@@ -66,12 +69,14 @@ def quantized(model: Transformer, method: str, how: IntegerFormat, draw: int) ->
     """One draw of a method."""
     if method == "nearest":
         return quantize(with_random_scales(model, draw), method, how)
-    return quantize(model, method, how, corpus_windows(WINDOWS, model.config.context, draw))
+    calibration = corpus_windows(WINDOWS, model.config.context, draw)
+    name, _, clipped = method.partition(", ")
+    return quantize(model, name, how, calibration, clip=bool(clipped))
 
 
 def rows(member: str, held_out: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The losses of one trained model, as it is, with each method at each format, and in each
-    number format."""
+    """The losses of one trained model: as it is, with each method at each format (WIDE: without),
+    and in number formats."""
     model = checkpoints.load(member)
 
     def row(method: str, name: str, draw: int, bits: float, made: Transformer) -> dict[str, Any]:
@@ -80,12 +85,12 @@ def rows(member: str, held_out: np.ndarray) -> Iterator[dict[str, Any]]:
         return {**facts, "bits_per_weight": bits, "bits_per_byte": round(loss, 5)}
 
     yield row("none", "bf16", 0, 16.0, model)
-    for how in FORMATS:
-        for method in METHODS:
-            for draw in range(DRAWS[method]):
+    for how in FORMATS if member != WIDE else ():
+        for method, draws in DRAWS.items():
+            for draw in range(draws):
                 made = quantized(model, method, how, draw)
                 yield row(method, str(how), draw, bits_per_weight(made), made)
-    for name in NUMBER_FORMATS if member == OF_FORMATS else ():
+    for name in {OF_FORMATS: tuple(NUMBER_FORMATS), WIDE: OF_WIDE}.get(member, ()):
         made, bits = with_rounded_weights(model, name)
         yield row("format", name, 0, bits, made)
 
@@ -100,14 +105,14 @@ def table() -> list[dict[str, Any]]:
 
 
 def _digests() -> dict[str, str]:
-    return {member: checkpoints.card(member)["weights_sha256"] for member in MEMBERS}
+    return {member: checkpoints.card(member)["weights_sha256"] for member in (*MEMBERS, WIDE)}
 
 
 def main() -> None:
     """Make the table anew, and print it."""
     torch.set_num_threads(1)
     held_out, found = corpus.load("held_out"), []
-    for member in MEMBERS:
+    for member in (*MEMBERS, WIDE):
         for row in rows(member, held_out):
             found.append(row)
             print(json.dumps(row), flush=True)

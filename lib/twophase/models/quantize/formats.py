@@ -42,11 +42,14 @@ FORMATS: dict[str, Round] = {
     "e4m3": _named("e4m3"),
     "q8_0": _named("q8_0"),
     "mxfp8": _named("mxfp8"),
+    "q6_k": _named("q6_k"),
+    "q5_0": _named("q5_0"),
     "int4, a scale a tensor": _integers(4, "tensor"),
     "int4, a scale a channel": _integers(4, "channel"),
     "int4, groups of 64": _integers(4, 64),
     "int4, groups of 64, affine": _integers(4, 64, affine=True),
     "int4, groups of 32": _integers(4, 32),
+    "q4_k": _named("q4_k"),
     "q4_0": _named("q4_0"),
     "nf4": _named("nf4"),
     "nf4-double": _named("nf4-double"),
@@ -64,7 +67,8 @@ def with_rounded_weights(model: Transformer, name: str) -> tuple[Transformer, fl
     """A copy whose linear layers, the output matrix apart, have the weights of a format (a key of
     FORMATS), rounded to nearest; and the bits of a weight, scales included.
 
-    ValueError for another format, or for widths that its blocks do not divide.
+    ValueError for another format, or for widths that blocks do not divide, neither its own nor
+    those of what takes its place (q5_0 for q4_k).
     """
     if name not in FORMATS:
         raise ValueError(f"a format is one of {'; '.join(FORMATS)}; got {name!r}.")

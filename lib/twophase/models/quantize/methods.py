@@ -10,7 +10,7 @@ import torch
 from twophase.kernels.quantization.gptq import gptq
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.kernels.quantization.named import encode_named, named_format_of
-from twophase.kernels.quantization.scaling import awq_scales
+from twophase.kernels.quantization.scaling import awq_scales, clip_groups
 from twophase.models.linear import linears, replace_linears
 from twophase.models.quantize.calibration import Inputs, body_linears, watch
 from twophase.models.quantize.folding import folds, scale_inputs
@@ -27,14 +27,16 @@ def quantize(
     how: IntegerFormat | str,
     calibration: torch.Tensor | None = None,
     progress: Progress | None = None,
+    clip: bool = False,
 ) -> Transformer:
     """A copy of the model whose linear layers, the output matrix apart, are quantized.
 
     `how`: integers, or the name of a format (`kernels.quantization.named`), whose layers fall back
     to another where its blocks do not divide their rows, or stay as they are. `calibration`: int64
-    [windows, T], what "gptq" and "awq" look at. Raises ValueError for an unknown method or name, a
-    method without its calibration or for a named format, and a model that is quantized already or
-    has no linear layer, or none whose rows the format can have.
+    [windows, T], what "gptq" and "awq" look at. `clip`: after its scales, AWQ also cuts off the
+    largest weights of groups where that costs least. Raises ValueError for an unknown method or
+    name, a method without its calibration or for a named format, and a model that is quantized
+    already or has no linear layer, or none whose rows the format can have.
     """
     if method not in METHODS:
         raise ValueError(f"a method is one of {', '.join(METHODS)}; got {method!r}.")
@@ -42,6 +44,8 @@ def quantize(
         raise ValueError(f"{how} is rounded to nearest; {method} is for integers in groups.")
     if method != "nearest" and calibration is None:
         raise ValueError(f"{method} looks at inputs: give it calibration windows.")
+    if clip and method != "awq":
+        raise ValueError(f"clipping is a part of awq; the method is {method}.")
     if any(isinstance(module, FewBitsLinear) for module in model.modules()):
         raise ValueError("this model is quantized already: take the one that it was made of.")
     made = copy.deepcopy(model).requires_grad_(False)
@@ -55,7 +59,7 @@ def quantize(
         _by_gptq(made, names, how, calibration, progress)
         return made
     if method == "awq" and calibration is not None:
-        _scale_for_awq(made, names, how, calibration)
+        _scale_for_awq(made, names, how, calibration, clip)
     _replace(made, names, lambda name, w: QuantizedLinear(encode(w, how)), progress)
     return made
 
@@ -130,6 +134,7 @@ def _scale_for_awq(
     names: list[str],
     how: IntegerFormat,
     calibration: torch.Tensor,
+    clip: bool,
 ) -> None:
     """Search scales where they can be put into the layer before; elsewhere layers stay as they are,
     and are rounded to nearest."""
@@ -140,3 +145,9 @@ def _scale_for_awq(
         weights = [layers[name].weight.float() for name in fold.readers]
         scales, _ = awq_scales(weights, inputs.mean_size, inputs.hessian, how)
         scale_inputs(model, fold, scales.to(weights[0].dtype))
+        for name in fold.readers if clip else ():  # what these layers read from now on
+            seen[name].hessian = inputs.hessian / torch.outer(scales, scales)
+    for name in names if clip else ():
+        # queries and keys meet each other: what a product of both loses, one alone does not say
+        if not name.rpartition(".")[2].startswith(("q_", "k_")):
+            layers[name].weight.copy_(clip_groups(layers[name].weight, seen[name].hessian, how))
