@@ -18,6 +18,7 @@ from twophase.kernels.compiled.quantized import (
 )
 from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.kernels.quantization.integers import IntegerFormat, Integers, encode
+from twophase.kernels.quantization.named import encode_named, integers_of
 
 INT8 = IntegerFormat(8, "channel", scale_dtype=torch.float32)
 FORMATS = [
@@ -54,6 +55,12 @@ def test_a_product_is_that_of_the_decoded_matrix(
     for B in (1, 6):  # tokens that leave a four unfinished
         x = torch.randn(B, inputs)
         close(quantized_product(packed, x), x.double() @ w.decode().double().T)
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q4_0"])
+def test_a_product_of_blocks_of_gguf_is_that_of_the_decoded_matrix(name: str) -> None:
+    w, x = encode_named(torch.randn(130, 96), name), torch.randn(96)
+    close(quantized_matvec(pack_for_loops(integers_of(w)), x), w.decode().double() @ x.double())
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)

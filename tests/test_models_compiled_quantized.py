@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from test_models_compiled import TOLERANCE
-from test_models_quantize import KINDS, made
+from test_models_quantize import KINDS, made, wide
 
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints
@@ -14,6 +14,7 @@ from twophase.models.compiled.batch_linear import CodesLinear
 from twophase.models.compiled.run import Run
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
+from twophase.models.quantize.calibration import body_linears
 from twophase.models.transformer import Transformer
 
 INT8 = IntegerFormat(8, "channel", scale_dtype=torch.float32)
@@ -51,6 +52,16 @@ def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, paral
     check_same(model, run, KINDS[kind].V)
 
 
+@pytest.mark.parametrize("name", ["q8_0", "q4_0"])
+def test_blocks_of_gguf_without_minima_have_loops_for_every_half(name: str) -> None:
+    """Their products: tests/test_kernels_compiled_quantized.py."""
+    model = quantize(wide(), "nearest", name)
+    run = CompiledTransformer(model, parallel=False)
+    assert not run.plain
+    layers = [m for m in run._of_batches().modules() if isinstance(m, CodesLinear)]
+    assert len(layers) == len(body_linears(wide()))
+
+
 @pytest.mark.parametrize("how", [INT8, AFFINE], ids=str)
 def test_a_batch_reads_codes_in_loops_and_finds_the_same(how: IntegerFormat) -> None:
     model = quantize(made("gated"), "nearest", how)
@@ -85,6 +96,14 @@ def test_formats_without_loops_run_in_torch_and_are_named(how: IntegerFormat, wh
     assert len(run.plain) == 4
     assert all(why in reason for reason in run.plain.values())
     check_same(model, run, 50)
+
+
+def test_named_formats_without_loops_run_in_torch_and_are_named() -> None:
+    model = quantize(wide(), "nearest", "q4_k")
+    run = CompiledTransformer(model)
+    assert set(run.plain.values()) == {
+        "q5_0 has no loop; of formats with a name, q8_0 and q4_0 have"
+    }
 
 
 def test_a_plain_mlp_of_codes_runs_in_torch_and_its_attention_in_loops() -> None:

@@ -228,13 +228,6 @@ def test_super_blocks_fall_back_where_rows_are_not_multiples_of_256() -> None:
     assert body_linears(odd) == [f"layers.{i}.mlp.down_proj" for i in range(2)]
 
 
-def test_compiled_steps_of_a_named_format_are_those_of_its_plain_layers() -> None:
-    model = quantize(wide(), "nearest", "q4_k")
-    for path in ("plain", "compiled"):
-        found = list(generate(model, [1, 2, 3], 6, path=path))
-        assert found == list(generate(model, [1, 2, 3], 6))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("affine", [False, True])
 def test_a_directory_gives_back_the_model_bit_for_bit(

@@ -15,6 +15,7 @@ from twophase.kernels.quantization.named import (
     NAMED,
     Named,
     encode_named,
+    integers_of,
     layout_of,
     named_format_of,
 )
@@ -49,6 +50,18 @@ def test_blocks_decode_as_the_gguf_package_decodes_them(name: str) -> None:
     kind = gguf.GGMLQuantizationType[name.upper()]
     theirs = gguf.dequantize(stored.tensors["blocks"].numpy(), kind)
     assert np.array_equal(stored.decode().numpy(), theirs)
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q4_0"])
+def test_blocks_without_minima_are_integers_in_groups_of_32_number_for_number(name: str) -> None:
+    form = BLOCK_FORMATS[name]
+    shape = (5, 3 * form.block_bytes)
+    blocks = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(1)).byte()
+    blocks.view(5, 3, -1)[..., 1] &= 0xBF  # scales of any sign, none of them infinite or NaN
+    stored = Named(name, (5, 96), {"blocks": blocks})
+    assert torch.equal(integers_of(stored).decode(), stored.decode())
+    with pytest.raises(ValueError, match="q4_k has no loop"):
+        integers_of(encode_named(matrix(), "q4_k"))
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -8,6 +8,7 @@ import torch
 
 from twophase.kernels.quantization.floats import E4M3
 from twophase.kernels.quantization.gguf import CODECS
+from twophase.kernels.quantization.integers import IntegerFormat, Integers, from_codes
 from twophase.kernels.quantization.microscaling import BLOCK as MX_BLOCK
 from twophase.kernels.quantization.microscaling import ELEMENTS, Microscaled, encode_mx
 from twophase.kernels.quantization.normal_float import BLOCK as NF4_BLOCK
@@ -158,6 +159,24 @@ def encode_named(w: torch.Tensor, name: str) -> Named:
     layout_of(name, 1, 1)
     wide = check_numbers(w, 2)
     return Named(name, (wide.shape[0], wide.shape[1]), NAMED[name].encode(wide))
+
+
+def integers_of(stored: Named) -> Integers:
+    """The same numbers as integers in groups of 32, whose codes loops can read: q8_0 and q4_0,
+    where w = scale·level without a zero point. ValueError for a format that is none such."""
+    places = {"q8_0": 8, "q4_0": 4}
+    if stored.format not in places:
+        raise ValueError(
+            f"{stored.format} has no loop; of formats with a name, q8_0 and q4_0 have."
+        )
+    bits, form = places[stored.format], BLOCK_FORMATS[stored.format]
+    blocks = stored.tensors["blocks"].view(stored.shape[0], -1, form.block_bytes)
+    scales = blocks[..., :2].contiguous().view(torch.float16)[..., 0]  # [O, blocks]
+    codes = blocks[..., 2:] ^ 128  # int8 from −128 as codes from 0
+    if bits == 4:
+        codes = torch.cat([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], -1)  # [O, blocks, 32]
+    how = IntegerFormat(bits, form.weights, scale_dtype=torch.float16)
+    return from_codes(codes.flatten(1), how, scales, None)
 
 
 def layout_of(name: str, outputs: int, inputs: int) -> Layout:

@@ -15,7 +15,12 @@ from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.measure.system import available_bytes
 from twophase.models.compiled.weights import NoKernel, check_kind
 from twophase.models.linear import Linear
-from twophase.models.quantize.linear import QuantizedLinear, weight_bytes
+from twophase.models.quantize.linear import (
+    FewBitsLinear,
+    NamedLinear,
+    QuantizedLinear,
+    weight_bytes,
+)
 from twophase.models.transformer import Transformer
 
 TOKENS = 16  # for so many the order is made; it serves any number
@@ -43,9 +48,9 @@ class PackedLinear(nn.Module):
 class CodesLinear(nn.Module):
     """A quantized layer for some tokens of a batch: loops read its codes."""
 
-    def __init__(self, linear: QuantizedLinear) -> None:
+    def __init__(self, linear: FewBitsLinear) -> None:
         super().__init__()
-        self.packed, self.bias = pack_for_loops(linear.stored), linear.bias
+        self.packed, self.bias = pack_for_loops(linear.integers), linear.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., inputs] → [..., outputs], in x's dtype."""
@@ -63,8 +68,9 @@ def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     pack = pack and available_bytes() > 2 * weight_bytes(model)
     for name, linear in list(made.named_modules()):
         try:
-            check_kind(linear, QuantizedLinear, *((Linear, nn.Linear) if pack else ()))
-            kind = CodesLinear if isinstance(linear, QuantizedLinear) else PackedLinear
+            kinds = (QuantizedLinear, NamedLinear, *((Linear, nn.Linear) if pack else ()))
+            check_kind(linear, *kinds)
+            kind = CodesLinear if isinstance(linear, FewBitsLinear) else PackedLinear
             made.set_submodule(name, kind(linear))
         except (NoKernel, ValueError):  # another kind, or one without a loop
             continue

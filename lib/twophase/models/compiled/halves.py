@@ -19,7 +19,7 @@ from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NONE, NoKernel, check_kind, norm, rms_norm
 from twophase.models.linear import Linear
 from twophase.models.mlp import GatedMLP, PlainMLP
-from twophase.models.quantize.linear import QuantizedLinear
+from twophase.models.quantize.linear import NamedLinear, QuantizedLinear
 
 
 class Half(Protocol):
@@ -62,7 +62,7 @@ class MLP:
     def __init__(self, half: PlainHalf, work: Workspace) -> None:
         layer, before = half.layer, norm(half.before)
         check_kind(layer, GatedMLP, PlainMLP)
-        check_kind(layer.up_proj, Linear, nn.Linear, QuantizedLinear)
+        check_kind(layer.up_proj, Linear, nn.Linear, QuantizedLinear, NamedLinear)
         F, D = layer.up_proj.out_features, len(before.scale)
         gate = layer.gate_proj if isinstance(layer, GatedMLP) else None
         between, activation = work.scratch("between", F), activation_number(layer.activation)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from twophase.kernels.quantization.integers import IntegerFormat, Integers, encode
-from twophase.kernels.quantization.named import Named, layout_of
+from twophase.kernels.quantization.named import Named, integers_of, layout_of
 
 
 class FewBitsLinear(nn.Module):
@@ -46,6 +46,12 @@ class FewBitsLinear(nn.Module):
     def stored(self) -> Integers | Named:
         """The matrix as its format has it."""
         raise NotImplementedError
+
+    @property
+    def integers(self) -> Integers:
+        """The matrix in integers, whose codes loops read. ValueError for a format that has none."""
+        stored = self.stored
+        return integers_of(stored) if isinstance(stored, Named) else stored
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., inputs] → [..., outputs], in x's dtype."""
