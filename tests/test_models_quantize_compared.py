@@ -13,6 +13,7 @@ from twophase.models.quantize.compared import (
     FORMATS,
     MEMBERS,
     OF_FORMATS,
+    OF_NARROW,
     OF_WIDE,
     WIDE,
     bits_per_weight,
@@ -27,9 +28,10 @@ from twophase.theory.quantization import integer_bits_per_weight
 def test_the_table_has_every_draw_of_every_method_and_every_format() -> None:
     rows = {(r["member"], r["method"], r["format"], r["draw"]): r for r in table()}
     draws = sum(DRAWS.values()) * len(FORMATS)
-    n_formats = len(NUMBER_FORMATS) + 1 + len(OF_WIDE)
+    n_formats = len(OF_NARROW) + 1 + len(OF_WIDE)
     assert len(rows) == len(table()) == len(MEMBERS) * (1 + draws) + n_formats
-    for name in NUMBER_FORMATS:
+    assert {*OF_NARROW, *OF_WIDE} == set(NUMBER_FORMATS)
+    for name in OF_NARROW:
         assert (OF_FORMATS, "format", name, 0) in rows
     for name in OF_WIDE:
         assert (WIDE, "format", name, 0) in rows

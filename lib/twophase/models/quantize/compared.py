@@ -2,10 +2,10 @@
 table behind `compared.json`.
 
 `python -m twophase.models.quantize.compared` makes it anew (some minutes of one core). Two members
-of the family, every method at three formats; one member, every number format, rounded to nearest;
-and a wider one, whose rows mostly hold super-blocks of 256, the formats of GGUF. Judged on each
-64th window of the held-out text. Weights that are quantized are counted: embedding and norms stay
-as they are.
+of the family, every method at three formats; one member, every number format whose blocks divide
+its rows, rounded to nearest; and a wider one, most of whose rows hold super-blocks of 256, GGUF's
+formats. Judged on each 64th window of the held-out text. Weights that are quantized are counted:
+embedding and norms stay as they are.
 
 One rounding is one draw: a method that happens to lose less may only have been lucky. So every row
 says which draw it is. Draw 0 of `nearest` rounds the weights as they are; the others put random
@@ -38,6 +38,7 @@ from twophase.models.transformer import Transformer
 TABLE = Path(__file__).with_name("compared.json")
 MEMBERS = ("gqa", "mha")
 OF_FORMATS = "gqa"  # its widths are multiples of 32, as blocks need
+OF_NARROW = tuple(n for n in NUMBER_FORMATS if n not in ("q6_k", "q4_k"))  # rows of 256
 WIDE = "target"  # most of its rows are of 256
 OF_WIDE = ("q8_0", "q6_k", "q5_0", "q4_k", "q4_0")
 FORMATS = tuple(IntegerFormat(*form, affine=True) for form in ((4, 64), (3, 64), (2, 32)))
@@ -90,7 +91,7 @@ def rows(member: str, held_out: np.ndarray) -> Iterator[dict[str, Any]]:
             for draw in range(draws):
                 made = quantized(model, method, how, draw)
                 yield row(method, str(how), draw, bits_per_weight(made), made)
-    for name in {OF_FORMATS: tuple(NUMBER_FORMATS), WIDE: OF_WIDE}.get(member, ()):
+    for name in {OF_FORMATS: OF_NARROW, WIDE: OF_WIDE}.get(member, ()):
         made, bits = with_rounded_weights(model, name)
         yield row("format", name, 0, bits, made)
 
