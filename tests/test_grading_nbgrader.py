@@ -506,7 +506,7 @@ class TestRelease:
 def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(
     file: str, place: NotebookPath | None
 ) -> None:
-    assert works.place_of({"file": file, "student": "ada"}) == place
+    assert works.path_of({"file": file, "student": "ada"}) == place
 
 
 def dump(place: Department) -> list[str]:

@@ -439,7 +439,11 @@ def test_files_that_cannot_be_read_are_named_and_odd_trees_do_no_harm(tmp_path: 
     assert [f for f, _ in found.unreadable] == [
         f"{n}/03_kv_cache.ipynb" for n in ("ann", "cy", "dee")
     ]
-    assert similar_traces.trail([]) == similar_traces.trail({"cells": 3}) == similar_traces.Trail()
+    assert (
+        similar_traces.traces_of([])
+        == similar_traces.traces_of({"cells": 3})
+        == similar_traces.FileTraces()
+    )
 
 
 def statement(rng: random.Random) -> str:

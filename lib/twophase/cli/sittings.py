@@ -3,7 +3,6 @@ done."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
 from twophase.checks.manifest import HeldBack
+from twophase.grading.release.compose import cells_of, grade_id
 from twophase.lab import record
 from twophase.lab.course import COURSE
 from twophase.lab.tables import finished
@@ -51,12 +51,8 @@ def of_topic(topic: str, course: Path = COURSE) -> list[Sitting]:
 def _cells(notebook: Path) -> list[tuple[str, str]]:
     """The id and the text of each cell; none where there is no notebook that can be read."""
     try:
-        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-        return [
-            (str(cell["metadata"].get("nbgrader", {}).get("grade_id")), "".join(cell["source"]))
-            for cell in cells
-        ]
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return [(grade_id(cell), cell["source"]) for cell in cells_of(notebook)]
+    except ValueError:
         return []
 
 

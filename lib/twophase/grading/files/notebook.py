@@ -103,7 +103,7 @@ def parse(data: bytes) -> Notebook:
         raise Unreadable("it is empty")
     digest = hashlib.sha256(data).hexdigest()
     with isolated():
-        found = _cells(tree(data))
+        found = raw_cells(data)
         if len(found) > MAX_CELLS:
             raise Unreadable(f"it has more than {MAX_CELLS} cells")
         return Notebook(tuple(_cell(c) for c in found), digest)
@@ -119,8 +119,10 @@ def tree(data: bytes) -> Any:
         ) from None
 
 
-def _cells(top: Any) -> list[Any]:
-    """The list of cells: nbformat 4 has them at the top, 3 and older in worksheets."""
+def raw_cells(data: bytes) -> list[Any]:
+    """The cells as JSON: nbformat 4 has them at the top, 3 and older in worksheets. Raises
+    Unreadable."""
+    top = tree(data)
     if not isinstance(top, dict):
         raise Unreadable("it is JSON, and no notebook: it has no cells")
     if isinstance(top.get("cells"), list):
@@ -136,20 +138,30 @@ def _cells(top: Any) -> list[Any]:
     ]
 
 
+def source_of(raw: dict[str, Any]) -> str:
+    """A cell's source in one string, whether it is one or a list of lines."""
+    source = raw.get("source", raw.get("input", ""))
+    if isinstance(source, list):
+        return "".join(s for s in source if isinstance(s, str))
+    return source if isinstance(source, str) else ""
+
+
+def marks_of(raw: dict[str, Any]) -> dict[str, Any]:
+    """A cell's metadata of nbgrader's."""
+    metadata = raw.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return marks if isinstance(marks, dict) else {}
+
+
 def _cell(raw: Any) -> Cell:
     """One cell, whatever it is: what has the wrong type counts as absent."""
     if not isinstance(raw, dict):
         return Cell("unknown", "")
-    source = raw.get("source", raw.get("input", ""))
-    if isinstance(source, list):
-        source = "".join(s for s in source if isinstance(s, str))
-    metadata = raw.get("metadata")
-    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    marks = marks if isinstance(marks, dict) else {}
+    marks, source = marks_of(raw), source_of(raw)
     grade_id, points = marks.get("grade_id"), marks.get("points")
     return Cell(
         kind=raw["cell_type"] if isinstance(raw.get("cell_type"), str) else "unknown",
-        source=source if isinstance(source, str) else "",
+        source=source,
         grade_id=grade_id if isinstance(grade_id, str) else "",
         grade=marks.get("grade") is True,
         locked=marks.get("locked") is True,

@@ -12,10 +12,10 @@ import copy
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from twophase.grading.files.atomic import replacing
 from twophase.grading.reports.feedback import STATUS_WORDS
 from twophase.grading.reports.pages import CONTROL
 from twophase.grading.results.records import Record
@@ -178,14 +178,6 @@ def write(path: Path, made: Results) -> None:
     """Put the results in place in one step: whoever reads the file finds the old one or the new
     one, never a part."""
     data = json.dumps(made, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".results-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        os.fchmod(file.fileno(), 0o644)
+        file.write(data)

@@ -51,7 +51,7 @@ class Notices:
     notes: list[str] = field(default_factory=list)
 
 
-def place_of(record: Record) -> NotebookPath | None:
+def path_of(record: Record) -> NotebookPath | None:
     """Where nbgrader has the file that a result is of. None if it was graded in another layout, or
     lies where nbgrader does not look.
 
@@ -87,7 +87,7 @@ def match_records(
     """
     by_place: dict[NotebookPath, list[Record]] = defaultdict(list)
     for record in records:
-        place = place_of(record)
+        place = path_of(record)
         if place is None:
             why = "nbgrader has notebooks in submitted/<student>/<assignment>/ only"
             why = why if record["status"] in JUDGED else tally.why(record)

@@ -7,13 +7,13 @@ the grader needs no nbformat.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from twophase.checks.extra import Extra
 from twophase.checks.registry import CHAPTERS, Catalog
+from twophase.grading.errors import Unreadable
+from twophase.grading.files import notebook
 
 RawCell = dict[str, Any]
 
@@ -21,38 +21,23 @@ RawCell = dict[str, Any]
 def cells_of(path: Path) -> list[RawCell]:
     """The cells of a notebook of our own, the source of each in one string. Raises ValueError, with
     the path, if it cannot be read."""
+    if not path.is_file():
+        raise ValueError(f"the notebook {path} is missing")
     try:
-        cells = json.loads(path.read_bytes())["cells"]
-    except FileNotFoundError:
-        raise ValueError(f"the notebook {path} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError) as e:
+        cells = notebook.raw_cells(path.read_bytes())
+    except (OSError, Unreadable) as e:
         raise ValueError(
-            f"{path} is no notebook of format 4 ({type(e).__name__}); save it in JupyterLab"
+            f"{path} is no notebook of format 4 ({e}); save it in JupyterLab"
         ) from None
-    if not isinstance(cells, list) or not all(
-        isinstance(c, dict) and _source(c) is not None for c in cells
-    ):
+    if not all(isinstance(c, dict) and isinstance(c.get("source"), str | list) for c in cells):
         raise ValueError(f"{path} is no notebook of format 4; save it in JupyterLab")
-    return [c | {"source": _source(c)} for c in cells]
+    return [c | {"source": notebook.source_of(c)} for c in cells]
 
 
 def grade_id(cell: RawCell) -> str:
     """The cell's nbgrader id, or ""."""
-    found = _marks(cell).get("grade_id")
+    found = notebook.marks_of(cell).get("grade_id")
     return found if isinstance(found, str) else ""
-
-
-def _marks(cell: RawCell) -> Mapping[str, Any]:
-    metadata = cell.get("metadata")
-    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    return marks if isinstance(marks, dict) else {}
-
-
-def _source(cell: RawCell) -> str | None:
-    source = cell.get("source")
-    if isinstance(source, list) and all(isinstance(line, str) for line in source):
-        return "".join(source)
-    return source if isinstance(source, str) else None
 
 
 def compose(topic: str, catalog: Catalog, room: Path | None) -> list[RawCell]:
@@ -87,7 +72,7 @@ def _added(extra: Extra, topic: str, stem: str) -> list[RawCell]:
     cells = cells_of(path)
     for slug in extra.topics[topic].order:
         check = three_cells(cells, f"{topic}-{slug}", path)[2]
-        points, worth = _marks(check).get("points"), extra.load(f"{topic}-{slug}").points
+        points, worth = notebook.marks_of(check).get("points"), extra.load(f"{topic}-{slug}").points
         if points != worth:
             raise ValueError(
                 f"{path}: the check cell of {topic}-{slug} says {points} points, and its module"
@@ -111,7 +96,10 @@ def three_cells(cells: list[RawCell], exercise_id: str, path: Path) -> list[RawC
             f"{path}: above the answer cell {exercise_id} must stand its task, a markdown cell"
         )
     check = cells[at + 1] if at + 1 < len(cells) else {}
-    if grade_id(check) != f"{exercise_id}-check" or _marks(check).get("grade") is not True:
+    if (
+        grade_id(check) != f"{exercise_id}-check"
+        or notebook.marks_of(check).get("grade") is not True
+    ):
         raise ValueError(
             f"{path}: below the answer cell {exercise_id} must stand its check cell,"
             f' check("{exercise_id}"), with the grade_id "{exercise_id}-check" and "grade": true'

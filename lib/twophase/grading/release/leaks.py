@@ -10,13 +10,12 @@ them is no secret.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from twophase.checks.registry import Catalog
-from twophase.grading.release.compose import RawCell, cells_of
+from twophase.grading.files.notebook import raw_cells, source_of
+from twophase.grading.release.compose import cells_of
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 AS_THEY_ARE = (
@@ -71,16 +70,11 @@ def _spellings(secret: bytes) -> list[bytes]:
 
 
 def _of_notebook(name: str, data: bytes) -> Iterator[str]:
-    for cell in json.loads(data)["cells"]:
+    for cell in raw_cells(data):
         if cell.get("outputs") or cell.get("execution_count") is not None:
             yield f"{name} has the output of a run"
-        if BEGIN in _text(cell) or END in _text(cell):
+        if BEGIN in source_of(cell) or END in source_of(cell):
             yield f"{name} has a model solution's marks"
-
-
-def _text(cell: RawCell) -> str:
-    source: Any = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(source)
 
 
 def _lines(files: Mapping[str, bytes], catalog: Catalog, notebooks: list[Path]) -> Iterator[str]:
@@ -88,7 +82,7 @@ def _lines(files: Mapping[str, bytes], catalog: Catalog, notebooks: list[Path]) 
     hidden, public = set[str](), list[str]()
     for path in notebooks:
         for cell in cells_of(path):
-            inside, outside = divided(_text(cell))
+            inside, outside = divided(source_of(cell))
             hidden |= {line.strip() for line in inside}
             public += outside
     for module in catalog.variants.modules() if catalog.variants else ():
@@ -132,5 +126,5 @@ def _decoded(name: str, data: bytes) -> str:
     """A file's text as a person reads it: of a notebook its cells, else line breaks would be
     written as \\n."""
     if name.endswith(".ipynb"):
-        return "\n".join(_text(c) for c in json.loads(data)["cells"]) + "\n" + data.decode("utf-8")
+        return "\n".join(source_of(c) for c in raw_cells(data)) + "\n" + data.decode("utf-8")
     return data.decode("utf-8", "replace")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import filecmp
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from twophase.grading.files.atomic import replacing
 from twophase.grading.results import reader
 from twophase.grading.results.records import result_of
 from twophase.grading.run import shards
@@ -164,20 +164,13 @@ def write_merged(made: Merge, out: Path) -> Path:
     """Write the merged results, unless they are there already. Raises ValueError if other results
     are."""
     path = out / "results.jsonl"
-    out.mkdir(parents=True, exist_ok=True)
-    beside = out / ".results.jsonl.new"
-    try:
-        with beside.open("wb") as file:
-            file.writelines(made.lines())
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists() and not filecmp.cmp(path, beside, shallow=False):
+    with replacing(path) as file:
+        file.writelines(made.lines())
+        file.flush()
+        if path.exists() and not filecmp.cmp(path, file.name, shallow=False):
             raise ValueError(
                 f"{path} has other results, which are not overwritten; give another --out"
             )
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
     return path
 
 

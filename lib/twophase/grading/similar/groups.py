@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twophase.grading.similar.pairs import Compared, Pair, Party
+from twophase.grading.similar.pairs import Compared, Pair, Students
 from twophase.grading.similar.traces import Mark
 
 FEW, FEW_SHARE = 3, 0.1  # a mark that more students than this share is no trace of a copy
@@ -42,7 +42,7 @@ class Group:
     """Students (or teams) with their files in one topic. `strength` only orders."""
 
     topic: str
-    parties: tuple[Party, ...]
+    parties: tuple[Students, ...]
     agreements: list[Agreement] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
     strength: float = 0.0
@@ -58,14 +58,14 @@ class Group:
         return tuple(sorted(found | {f for t in self.traces for f in t.files}))
 
 
-Traces = Mapping[Mark, Mapping[str, Party]]
+Traces = Mapping[Mark, Mapping[str, Students]]
 
 
 def groups_of(compared: Sequence[Compared], marks: Mapping[str, Traces]) -> tuple[list[Group], int]:
     """The groups of all exercises, strongest first, and how many more there were than are told."""
-    found: dict[tuple[str, frozenset[Party]], Group] = {}
+    found: dict[tuple[str, frozenset[Students]], Group] = {}
 
-    def group(topic: str, parties: frozenset[Party]) -> Group:
+    def group(topic: str, parties: frozenset[Students]) -> Group:
         return found.setdefault((topic, parties), Group(topic, tuple(sorted(parties))))
 
     for one in compared:
@@ -85,17 +85,17 @@ def groups_of(compared: Sequence[Compared], marks: Mapping[str, Traces]) -> tupl
     return ordered[:MOST_GROUPS], max(0, len(ordered) - MOST_GROUPS)
 
 
-def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Party], list[Pair]]]:
+def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Students], list[Pair]]]:
     """Groups in which all agree with all, and which cover every pair; with each the pairs inside,
     strongest first."""
-    best: dict[frozenset[Party], Pair] = {}
-    near: dict[Party, dict[Party, float]] = {}
+    best: dict[frozenset[Students], Pair] = {}
+    near: dict[Students, dict[Students, float]] = {}
     for pair in pairs:
         if best.setdefault(frozenset((pair.a.party, pair.b.party)), pair) is pair:
             near.setdefault(pair.a.party, {})[pair.b.party] = pair.weight
             near.setdefault(pair.b.party, {})[pair.a.party] = pair.weight
-    covered: set[frozenset[Party]] = set()
-    out: list[tuple[frozenset[Party], list[Pair]]] = []
+    covered: set[frozenset[Students]] = set()
+    out: list[tuple[frozenset[Students], list[Pair]]] = []
     for both in best:
         if both in covered:
             continue
@@ -112,10 +112,10 @@ def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Party], list[Pair]]]:
     return out
 
 
-def rare_marks(there: Traces) -> dict[Mark, frozenset[Party]]:
+def rare_marks(there: Traces) -> dict[Mark, frozenset[Students]]:
     """The marks of two students or more, and of few, with those who have them."""
     students = len({p for files in there.values() for p in files.values()})
-    found: dict[Mark, frozenset[Party]] = {}
+    found: dict[Mark, frozenset[Students]] = {}
     for mark, files in there.items():
         parties = frozenset(files.values())
         if 2 <= len(parties) <= max(FEW, FEW_SHARE * students) and not _one_team(parties):
@@ -123,7 +123,7 @@ def rare_marks(there: Traces) -> dict[Mark, frozenset[Party]]:
     return found
 
 
-def _telling(rare: Mapping[Mark, frozenset[Party]]) -> dict[frozenset[Party], int]:
+def _telling(rare: Mapping[Mark, frozenset[Students]]) -> dict[frozenset[Students], int]:
     """Who shares marks that tell something by themselves, and how many: an id or a person's name,
     or SEVERAL long comments or texts."""
     strong = Counter(parties for mark, parties in rare.items() if mark.strong)
@@ -131,14 +131,16 @@ def _telling(rare: Mapping[Mark, frozenset[Party]]) -> dict[frozenset[Party], in
     return {parties: n for parties, n in strong.items() if parties in hard or n >= SEVERAL}
 
 
-def _one_team(parties: Iterable[Party]) -> bool:
+def _one_team(parties: Iterable[Students]) -> bool:
     """Whether somebody is in all of them: then it is one team's own work."""
     return bool(frozenset.intersection(*map(frozenset, parties)))
 
 
-def _attach(there: Traces, rare: Mapping[Mark, frozenset[Party]], groups: Sequence[Group]) -> None:
+def _attach(
+    there: Traces, rare: Mapping[Mark, frozenset[Students]], groups: Sequence[Group]
+) -> None:
     """To each group the rare marks that two of it share."""
-    of: dict[Party, list[Group]] = {}
+    of: dict[Students, list[Group]] = {}
     for g in groups:
         for party in g.parties:
             of.setdefault(party, []).append(g)

@@ -17,7 +17,7 @@ from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import course_root
 from twophase.grading.similar import fragments
 from twophase.grading.similar.fragments import Fragment
-from twophase.grading.similar.traces import Mark, Trail, trail, words
+from twophase.grading.similar.traces import FileTraces, Mark, traces_of, words
 
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.M | re.S)
 HEADING = re.compile(r"^#+[ \t]+(.+)$", re.M)
@@ -42,7 +42,7 @@ class Published:
     names: frozenset[Mark]
     text: str
     sources: frozenset[str]
-    trail: Trail = field(default_factory=Trail)
+    traces_of: FileTraces = field(default_factory=FileTraces)
     digest: str = ""
 
     def has(self, mark: Mark) -> bool:
@@ -86,7 +86,7 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
         frozenset(m for t in (*texts, *shown) for m in words(t) if m.kind in ("name", "spacing")),
         " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
         frozenset(c.source.strip() for c in released.cells if c.is_code),
-        trail(json.loads(data)) if data else Trail(),
+        traces_of(json.loads(data)) if data else FileTraces(),
         released.digest,
     )
 

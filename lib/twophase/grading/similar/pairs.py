@@ -19,7 +19,7 @@ from twophase.grading.similar.fragments import Fragment
 COMMON = 0.25  # a fragment that this share of the others has tells nothing about two
 ENOUGH = 15  # rarer fragments that an answer must have; about three lines
 FOLLOWS = 0.8  # share of an answer's fragments that are the model solution's
-Party = tuple[str, ...]
+Students = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Answer:
     """What one file has in an exercise's cell."""
 
     file: str
-    party: Party
+    party: Students
     source: str
 
 
@@ -49,7 +49,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Crowd:
+class CommonAnswer:
     """An answer so common that it tells nothing: the same but for names in this many files."""
 
     files: tuple[str, ...]
@@ -69,7 +69,7 @@ class Compared:
     empty: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
-    crowds: tuple[Crowd, ...] = ()
+    crowds: tuple[CommonAnswer, ...] = ()
     cut: tuple[str, ...] = ()
     unparsed: tuple[str, ...] = ()
     pairs: list[Pair] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Compared:
     weights: Mapping[Fragment, float] = field(default_factory=dict)
     having: Mapping[Fragment, int] = field(default_factory=dict)
     owners: Mapping[Fragment, set[int]] = field(default_factory=dict)
-    parties: tuple[Party, ...] = ()
+    parties: tuple[Students, ...] = ()
 
     def others(self, pair: Pair) -> int:
         """How many other students or teams have at least half of the rarer fragments that a pair
@@ -147,7 +147,7 @@ def weight(having: int, students: int) -> float:
 
 def _weigh(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) -> None:
     """Who has which fragment. Several files of one student or team count once."""
-    numbers: dict[Party, int] = {}
+    numbers: dict[Students, int] = {}
     owners: dict[Fragment, set[int]] = {}
     for fragments, copies in same.items():
         theirs = {numbers.setdefault(a.party, len(numbers)) for a in copies}
@@ -171,7 +171,7 @@ def _nodes(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) 
         elif len(fragments) >= ENOUGH and len({a.party for a in copies}) > max(
             2, COMMON * out.students
         ):
-            out.crowds += (Crowd(files, copies[0].source),)
+            out.crowds += (CommonAnswer(files, copies[0].source),)
         else:
             out.short += tuple(f for f in files if f not in out.follows)
     return sorted(found, key=lambda n: (n.worth, n.answers[0].file))

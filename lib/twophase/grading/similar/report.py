@@ -24,18 +24,18 @@ from twophase.grading.similar import known as similar_known
 from twophase.grading.similar.groups import Group, groups_of
 from twophase.grading.similar.known import Published
 from twophase.grading.similar.pairs import Answer, Compared, compare
-from twophase.grading.similar.traces import Mark, Trail, named, trail, words
+from twophase.grading.similar.traces import FileTraces, Mark, named, traces_of, words
 
 SCHEMA = 1
 COURSE = Source()
 LEAST = 0.8
 OWN = "own cells"
 CAVEAT = "Agreement is a reason to talk to people, not a finding."
-Told = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
+Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
 
 
 @dataclass(frozen=True)
-class Paper:
+class StudentNotebook:
     """One notebook, read. `party`: the students it counts for; two papers whose parties meet are
     not compared."""
 
@@ -44,7 +44,7 @@ class Paper:
     topic: str
     digest: str
     answers: Mapping[str, str]
-    trail: Trail
+    traces_of: FileTraces
     untouched: bool = False
 
 
@@ -54,7 +54,7 @@ class Report:
     too many."""
 
     least: float
-    papers: tuple[Paper, ...]
+    papers: tuple[StudentNotebook, ...]
     unreadable: tuple[tuple[str, str], ...]
     exercises: tuple[Compared, ...]
     groups: tuple[Group, ...]
@@ -76,11 +76,11 @@ def read_papers(
     scheme: Scheme | None,
     source: Source,
     handed_out: Path | None,
-    told: Told,
-) -> tuple[list[Paper], list[tuple[str, str]]]:
+    told: Progress,
+) -> tuple[list[StudentNotebook], list[tuple[str, str]]]:
     """All papers, and the files that cannot be read with the reason. Raises ValueError if
     `handed_out` is no release."""
-    papers: list[Paper] = []
+    papers: list[StudentNotebook] = []
     unreadable: list[tuple[str, str]] = []
     for n, submission in enumerate(submissions, 1):
         try:
@@ -99,14 +99,14 @@ def read_papers(
 
 def _paper(
     file: str, party: tuple[str, ...], book: Notebook, data: bytes, known: Published
-) -> Paper:
+) -> StudentNotebook:
     # the last counts
     answers = {c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs}
     own = "\n\n".join(c.source for c in book.cells if _is_own(c, known))
     untouched = not own and all(s.strip() == known.stubs[i].strip() for i, s in answers.items())
     answers |= {OWN: own} if own else {}
-    marks = trail(notebook.tree(data))
-    return Paper(file, party, known.topic, book.digest, answers, marks, untouched)
+    marks = traces_of(notebook.tree(data))
+    return StudentNotebook(file, party, known.topic, book.digest, answers, marks, untouched)
 
 
 def _is_own(cell: Cell, known: Published) -> bool:
@@ -122,7 +122,7 @@ def compare_class(
     exercise: str = "",
     scheme: Scheme | None = None,
     handed_out: Path | None = None,
-    told: Told = lambda what, done, of: None,
+    told: Progress = lambda what, done, of: None,
     source: Source = COURSE,
 ) -> Report:
     """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`,
@@ -148,7 +148,9 @@ def compare_class(
     )
 
 
-def _compare(papers: Iterable[Paper], known: Published, exercise_id: str, least: float) -> Compared:
+def _compare(
+    papers: Iterable[StudentNotebook], known: Published, exercise_id: str, least: float
+) -> Compared:
     answers = [
         Answer(p.file, p.party, p.answers[exercise_id])
         for p in papers
@@ -162,7 +164,7 @@ def _compare(papers: Iterable[Paper], known: Published, exercise_id: str, least:
 
 
 def _traces(
-    papers: Sequence[Paper], known: Published, exercise: str
+    papers: Sequence[StudentNotebook], known: Published, exercise: str
 ) -> dict[Mark, dict[str, tuple[str, ...]]]:
     """For each mark that the course does not show, the files that have it, with their parties. An
     untouched notebook has none."""
@@ -193,7 +195,7 @@ def _traces(
     return found
 
 
-def _has_own(paper: Paper, known: Published) -> bool:
+def _has_own(paper: StudentNotebook, known: Published) -> bool:
     """Whether anything in a notebook is neither given out nor published: else two can be byte for
     byte the same by themselves."""
     sources = paper.answers.values()

@@ -38,22 +38,22 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Trail:
+class FileTraces:
     """The ids of a file's cells that look random, and what in its metadata is a person's, a moment,
     or random."""
 
     ids: frozenset[str] = frozenset()
     metadata: frozenset[str] = frozenset()
 
-    def marks(self, known: Trail) -> Iterator[Mark]:
+    def marks(self, known: FileTraces) -> Iterator[Mark]:
         yield from (Mark("cell", i, True) for i in self.ids - known.ids)
         yield from (Mark("metadata", m, True) for m in self.metadata - known.metadata)
 
 
-def trail(tree: Any) -> Trail:
+def traces_of(tree: Any) -> FileTraces:
     """The trail in a notebook's JSON, whatever it is. Raises nothing."""
     if not isinstance(tree, dict):
-        return Trail()
+        return FileTraces()
     cells = (
         [c for c in tree["cells"] if isinstance(c, dict)]
         if isinstance(tree.get("cells"), list)
@@ -61,7 +61,7 @@ def trail(tree: Any) -> Trail:
     )
     ids = frozenset(i for c in cells if isinstance(i := c.get("id"), str) and is_random(i))
     places = [tree.get("metadata"), *(c.get("metadata") for c in cells)]
-    return Trail(
+    return FileTraces(
         ids,
         frozenset(f"{path} = {value}" for path, value in _leaves(places) if _personal(path, value)),
     )
