@@ -42,7 +42,7 @@ class Published:
     names: frozenset[Mark]
     text: str
     sources: frozenset[str]
-    traces_of: FileTraces = field(default_factory=FileTraces)
+    traces: FileTraces = field(default_factory=FileTraces)
     digest: str = ""
 
     def has(self, mark: Mark) -> bool:

@@ -44,7 +44,7 @@ class StudentNotebook:
     topic: str
     digest: str
     answers: Mapping[str, str]
-    traces_of: FileTraces
+    traces: FileTraces
     untouched: bool = False
 
 
@@ -175,7 +175,7 @@ def _traces(
     for paper in papers:
         if paper.untouched:
             continue
-        marks = set(paper.trail.marks(known.trail))
+        marks = set(paper.traces.marks(known.traces))
         for exercise_id, source in paper.answers.items():
             if exercise in ("", exercise_id):
                 marks |= words(source)
@@ -186,7 +186,7 @@ def _traces(
                 shown[mark] = known.has(mark)
             if not shown[mark]:
                 found.setdefault(mark, {})[paper.file] = paper.party
-        for entry, name in named(paper.trail.metadata, people):
+        for entry, name in named(paper.traces.metadata, people):
             if name not in paper.party:
                 theirs = {p.file: p.party for p in papers if name in p.party}
                 found.setdefault(Mark("person", f"{entry}, in {paper.file}", True), {}).update(
@@ -199,7 +199,7 @@ def _has_own(paper: StudentNotebook, known: Published) -> bool:
     """Whether anything in a notebook is neither given out nor published: else two can be byte for
     byte the same by themselves."""
     sources = paper.answers.values()
-    return any(paper.trail.marks(known.trail)) or any(
+    return any(paper.traces.marks(known.traces)) or any(
         not fragments.fragments_of(s).fragments <= known.published
         or any(not known.has(m) for m in words(s))
         for s in sources
