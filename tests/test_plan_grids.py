@@ -3,7 +3,9 @@ itself, nor the layouts that it is made of."""
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import astuple, replace
+from statistics import median
 
 import pytest
 import typer
@@ -13,11 +15,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from twophase.cli.plan import plan
-from twophase.theory import catalog, messages
+from twophase.measure import serving_runs
+from twophase.theory import catalog, expected, messages
 from twophase.theory.architecture import Architecture
 from twophase.theory.grid import Grid
 from twophase.theory.messages import Collective
-from twophase.theory.plan import plan_deployment
+from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.sharded_grid import combined, crossings, in_machines
 from twophase.theory.sharded_pass import Pass
 from twophase.theory.workload import Workload
@@ -298,3 +301,23 @@ def test_a_prompt_on_a_grid_costs_what_the_pass_says() -> None:
     assert found.service.ttft_s == pytest.approx(prompt.step_s(H100, catalog.link("nvlink")))
     again = math.prod([32, 2, 8, 128, 2, 500]) / 4 * 2  # keys and values found, both stages' turns
     assert prompt.cache_read_bytes == pytest.approx(again)
+
+
+def test_what_is_expected_of_grids_misses_measured_runs_no_more_than_of_plans_without() -> None:
+    """The runs do not say how their chips share a model: dense ones are tensor parallel in all
+    likelihood, experts in one of two ways."""
+    runs, fit = serving_runs.read(), expected.fitted()
+
+    def missed(kind: str, grid: Callable[[int], Grid]) -> float:
+        ratios = []
+        for run in runs[::3]:
+            d, shared = run.deployment, grid(run.n_chips)
+            if expected.kind(d) == kind:
+                w = replace(d.w, grid=shared, n_chips=shared.n_chips, split_cache="heads")
+                found = expected.step_tpot_s(deployment(d.arch, d.chip, w), fit.overheads)
+                ratios.append(abs(found / run.tpot_s - 1))
+        return median(ratios)
+
+    assert missed("dense", lambda n: Grid(tp=n)) < fit.held_out["none"]["dense"] * 1.2
+    ways = (lambda n: Grid(tp=min(n, 8), dp=max(1, n // 8), ep=n), lambda n: Grid(dp=n, ep=n))
+    assert all(missed("experts", way) < fit.held_out["none"]["experts"] * 1.5 for way in ways)

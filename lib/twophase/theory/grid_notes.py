@@ -64,7 +64,7 @@ def minded(d: ShardedDeployment, grid: Grid) -> list[str]:
         )
     if d.machine is not None and grid.tp > d.machine:
         lines.append(
-            f"a copy over {grid.tp} chips sums between machines in every layer: --pp or --dp send"
+            f"a copy over {grid.tp:,} chips sums between machines in every layer: --pp or --dp send"
             " less often"
         )
     return lines
