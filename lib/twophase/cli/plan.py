@@ -262,6 +262,11 @@ def architecture(
         return catalog.model(model), weights or "bf16", (None, 0, None)
     assert config is not None
     content = _read_json(config / "config.json" if config.is_dir() else config)
+    beside = config / "hf_quant_config.json"
+    if beside.is_file() and not content.get("quantization_config"):  # of NVIDIA's Model Optimizer
+        said = _read_json(beside).get("quantization")
+        said = said if isinstance(said, dict) else {}
+        content["quantization_config"] = {"quant_method": "modelopt"} | said
     name = str(content.get("_name_or_path") or config)
     arch = Architecture.from_hf(content, name="".join(c if c.isprintable() else "�" for c in name))
     try:

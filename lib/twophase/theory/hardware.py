@@ -83,8 +83,10 @@ class Hardware:
 
 
 def usual_compute(chip: Hardware, weights: str) -> str:
-    """The format in which engines run the products of weights stored in `weights`: fp8 and fp4 as
-    they are where the chip has a rate for them, all else (integers are unpacked first) in bf16."""
-    narrow = weights in ("fp8", "fp4") and weights in chip.flops_per_s
+    """The format in which engines run the products of weights stored in `weights`: fp8 and fp4
+    (NVFP4, too) as they are where the chip has a rate for them, all else (integers are unpacked
+    first) in bf16."""
+    multiplied = "fp4" if weights == "nvfp4" else weights
+    narrow = multiplied in ("fp8", "fp4") and multiplied in chip.flops_per_s
     wide = "bf16" if "bf16" in chip.flops_per_s else next(iter(chip.flops_per_s))
-    return weights if narrow else wide
+    return multiplied if narrow else wide

@@ -11,6 +11,12 @@ from twophase.theory.quantization import BLOCK_FORMATS, normal_float_bytes
 
 PLAIN = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
+MODELOPT = {"FP8": "fp8", "NVFP4": "nvfp4"}  # quant_algo of NVIDIA's Model Optimizer
+PACKED = {
+    "float-quantized": "fp8",
+    "mxfp4-pack-quantized": "fp4",
+    "nvfp4-pack-quantized": "nvfp4",
+}  # of compressed-tensors
 
 NORMAL_FLOATS = {"nf4": False, "nf4-double": True}  # and whether their maxima are quantized
 
@@ -76,6 +82,9 @@ def read_groups(config: Mapping[str, Any]) -> tuple[int | None, int]:
     inner = config.get("text_config")
     parts = [inner, config] if isinstance(inner, Mapping) else [config]
     how = next((p["quantization_config"] for p in parts if p.get("quantization_config")), None)
+    if isinstance(how, Mapping) and how.get("format") == "pack-quantized":
+        size = _packed(how).get("group_size")
+        return (size, 0) if type(size) is int and size >= 1 else (None, 0)
     if not isinstance(how, Mapping) or how.get("quant_method") not in ("gptq", "awq"):
         return None, 0
     size, bits = how.get("group_size"), how.get("bits")
@@ -93,7 +102,19 @@ def read_attention(config: Mapping[str, Any]) -> str | None:
     how = next((p["quantization_config"] for p in parts if p.get("quantization_config")), None)
     left = how.get("modules_to_not_convert") if isinstance(how, Mapping) else None
     names = left if isinstance(left, (list, tuple)) else []
-    return "bf16" if any(str(name).endswith("*.self_attn") for name in names) else None
+    if isinstance(how, Mapping) and isinstance(how.get("ignore"), (list, tuple)):
+        names = how["ignore"]  # of compressed-tensors, whose names may be patterns
+    wide = ("*.self_attn", "*self_attn.*", "*self_attn*")
+    return "bf16" if any(str(name).endswith(wide) for name in names) else None
+
+
+def _packed(how: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What compressed-tensors says of the weights of its one group of integers; nothing where there
+    are several, or none."""
+    groups = how.get("config_groups")
+    own = list(groups.values()) if isinstance(groups, Mapping) else []
+    found = own[0].get("weights") if len(own) == 1 and isinstance(own[0], Mapping) else None
+    return found if isinstance(found, Mapping) and found.get("type") == "int" else {}
 
 
 def _quantized(how: Any) -> str:
@@ -103,6 +124,12 @@ def _quantized(how: Any) -> str:
         return "int4" if found.get("load_in_4bit") is True else "int8"
     if method in METHODS:
         return METHODS[method]
+    if method == "modelopt" and found.get("quant_algo") in MODELOPT:
+        return MODELOPT[found["quant_algo"]]
+    if method == "compressed-tensors":
+        if found.get("format") in PACKED:
+            return PACKED[found["format"]]
+        bits = _packed(found).get("num_bits")
     if bits in (2, 3, 4, 8):
         return f"int{bits:.0f}"
     raise ValueError(
