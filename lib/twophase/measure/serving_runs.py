@@ -59,6 +59,7 @@ class Run:
     ttft_s: float
     tpot_s: float
     deployment: Deployment
+    line: int = 0  # of its file, the heading being line 1
 
     @property
     def queues(self) -> bool:
@@ -93,7 +94,7 @@ def read(path: Path = RUNS) -> list[Run]:
     is not known."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    runs = [_run(row) for row in rows]
+    runs = [replace(_run(row), line=i) for i, row in enumerate(rows, 2)]
     return [run for run in runs if run.deployment.w.batch > 0 and run.deployment.fits(1, 1)]
 
 
