@@ -132,7 +132,7 @@
       const at = before || beyond ? (upright ? (before ? left : right) : (before ? bottom - 4 : top + 20)) : upright ? xAt(value) : yAt(value);
       const name = before ? `${upright ? "←" : "↓"} ${label}` : beyond ? (upright ? `${label} →` : `↑ ${label}`) : label;
       if (upright) {
-        const half = 3.8 * (mark.label.length + (name === label ? 0 : 2.5)), middle = Math.max(half, Math.min(end - half, at)); // 12 pixels high, bold
+        const half = 4 * (mark.label.length + (name === label ? 0 : 2.5)), middle = Math.max(half, Math.min(end - half, at)); // 12 pixels high, bold
         if (name === label) {
           made += `<line class="tp-mark" x1="${fixed(at)}" x2="${fixed(at)}" y1="${y + 4}" y2="${bottom}"/>`;
           end = at - 4;
