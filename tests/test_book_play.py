@@ -228,6 +228,8 @@ def test_the_rows_of_the_picture_are_those_of_the_input() -> None:
         (999.96e6, "B", "1 GB"),
         (0, "B", "0 B"),
         (90, "s", "90 s"),
+        (1, "tokens", "1 token"),
+        (1, "s", "1 s"),
         (12.5, "%", "12.5%"),
         (1.2e13, "", "1.2×10¹³"),
         (0.00001, "", "10⁻⁵"),

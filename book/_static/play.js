@@ -32,7 +32,8 @@
       return `${times === "1" ? "" : `${times}×`}10${superscript(exponent)}${after}`;
     }
     if (Math.abs(value) >= 999.5) return String(Math.floor(value + 0.5)).replace(/\B(?=(\d{3})+$)/g, ",") + after;
-    return significant(value, digits) + after;
+    const text = significant(value, digits), one = text === "1" && /^ [a-z]{3,}s$/.test(after);
+    return text + (one ? after.slice(0, -1) : after); // 1 token
   }
 
   function ticks(low, high, log) {
