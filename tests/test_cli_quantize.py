@@ -3,6 +3,7 @@ what cannot be done is one sentence."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from hugging_face_folders import build, byte_level, save
 from typer.testing import CliRunner
 
 from twophase.cli.main import build as build_app
+from twophase.cli.quantize import quantize
+from twophase.kernels.quantization.named import NAMED
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.linear import linears
@@ -80,6 +83,11 @@ def test_a_named_format_is_quantized_runs_and_says_which_matrices_are_in_which(
     assert json.loads(spoken.stdout)["n_tokens"] == 5
     done = run("quantize", "gqa", "--format", "nf4-double", "--out", out, *texts, "--json")
     assert json.loads(done.stdout)["matrices"] == {"nf4-double": 28}
+
+
+def test_help_names_the_named_formats() -> None:
+    option = inspect.signature(quantize).parameters["form"].annotation
+    assert all(f" {name}," in option or f" {name}." in option for name in NAMED)
 
 
 def test_bits_per_byte_are_those_of_evaluate(text: Path) -> None:
