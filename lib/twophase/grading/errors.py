@@ -11,3 +11,7 @@ class GraderFault(JudgeFault):
 
 class Unreadable(ValueError):
     """The file is no notebook that can be graded. The message is one sentence."""
+
+
+class ServerGone(GraderFault):
+    """What a judge was forked from, and its zygotes are, has gone: it cannot start another."""

@@ -26,7 +26,7 @@ from typing import IO, Protocol
 
 import twophase
 from twophase.grading.course.secret import SETS, seed_of
-from twophase.grading.errors import GraderFault, Unreadable
+from twophase.grading.errors import GraderFault, ServerGone, Unreadable
 from twophase.grading.files import notebook, scratch
 from twophase.grading.files.notebook import Notebook
 from twophase.grading.intake.submissions import Submission
@@ -34,6 +34,7 @@ from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.supervisor import Supervisor
 from twophase.grading.release.release import Release, Source
 from twophase.grading.results.records import Record, blank, filled, keyed, line_of
+from twophase.grading.sandbox import confinement
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.launch import ENVIRONMENT, LOG, ForkServer
 from twophase.grading.sandbox.zygote_handle import Zygote, make_zygote
@@ -119,6 +120,8 @@ class Judge:
         except Unreadable as e:
             record["digests"]["release"] = self._no_release
             record |= {"status": "unreadable", "message": f"This file could not be graded: {e}."}
+        except ServerGone as e:  # another judge, from another one, can go on
+            self.fault = str(e)
         except Exception as e:
             record |= {"status": "internal", "message": fault_message(f"{type(e).__name__}: {e}")}
         record["varies"]["seconds"] = round(time.monotonic() - began, 3)
@@ -183,6 +186,11 @@ def serve(pipe: socket.socket, server: ForkServer) -> None:
     with open(Path(home, LOG), "wb", buffering=0) as log:
         os.dup2(log.fileno(), 2)
     zygote = make_zygote(apart(course.hidden), server)
+    blank("", 0)  # what a record says of this machine is asked while a program can be started
+    if not confinement.practice():
+        from twophase.grading.sandbox import judge_jail  # Linux has it
+
+        judge_jail.enter()
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
 
     def end() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import twophase
-from twophase.grading.errors import GraderFault
+from twophase.grading.errors import GraderFault, ServerGone
 from twophase.grading.files.removal import remove
 from twophase.grading.sandbox.confinement import practice
 
@@ -50,6 +50,7 @@ class ForkServer:
 
     def __init__(self, connection: socket.socket | None = None, log: Path | None = None) -> None:
         self._connection = connection
+        self._given = connection is not None
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._codes: dict[str, int | None] = {}  # of judges; None: it has not ended
@@ -74,6 +75,8 @@ class ForkServer:
         said = ""
         for _ in range(2):
             if self._connection is None:
+                if self._given:
+                    raise ServerGone(f"the fork server has gone: {said or 'it said nothing'}")
                 self._start()
             assert self._connection is not None
             more = [self._connection] if request["do"] == "judge" else []

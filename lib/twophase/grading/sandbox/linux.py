@@ -18,6 +18,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_SECUR
 )
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
+READ_ALL_FILES = 1 << 2  # CAP_DAC_READ_SEARCH
 NO_ROOT_LOCKED = (
     0b11  # executing a file as root, or one that belongs to root, gives nothing; for good
 )
@@ -54,11 +55,14 @@ def syscall(number: int, *arguments: object) -> int:
     return result
 
 
-def drop_capabilities() -> None:
+def drop_capabilities(keep: int = 0) -> None:
     """What makes root more than a user: without these it reads no other process's memory and owns
-    only its own files."""
+    only its own files. Those of the mask `keep` are kept where they are there."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
+    sets = (ctypes.c_uint32 * 6)()
+    there = _libc().capget(header, sets) == 0
+    kept = sets[1] & keep if there else 0  # of the first 32, those that are permitted
+    if _libc().capset(header, (ctypes.c_uint32 * 6)(kept, kept)) != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"capset: {os.strerror(error)}")
 

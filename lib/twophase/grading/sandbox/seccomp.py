@@ -24,10 +24,10 @@ from twophase.grading.sandbox import linux
 from twophase.grading.sandbox.syscalls import (
     ABSENT,
     ALL,
-    ALLOWED,
     LAST_KNOWN,
     OWN_PROCESS,
-    TESTS,
+    SUBMISSION,
+    Calls,
     Test,
 )
 
@@ -51,21 +51,23 @@ MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
 Instruction = tuple[int, int, int, int]  # code, skip if so, skip if not, number
 
 
-def program(machine: str, pid: int) -> list[Instruction]:
+def program(machine: str, pid: int, calls: Calls = SUBMISSION) -> list[Instruction]:
     """The filter for the process `pid` on a machine (x86_64, aarch64). Raises KeyError for
     another."""
     here = MACHINES[machine]
     out = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, here.audit), _ret(KILL), (LOAD, 0, 0, 0)]
     out += [(ABOVE, 0, 1, X32 - 1), _ret(REFUSE | errno.EPERM)]
-    plain = [numbers[here.column] for name, numbers in ALLOWED.items() if name not in TESTS]
+    plain = [
+        numbers[here.column] for name, numbers in calls.allowed.items() if name not in calls.tests
+    ]
     for first, last in _ranges(n for n in plain if n is not None):
         out += (
             [(ABOVE, 0, 2, first - 1), (ABOVE, 1, 0, last), _ret(ALLOW)]
             if first
             else [(ABOVE, 1, 0, last), _ret(ALLOW)]
         )
-    for name, tests in TESTS.items():
-        number = ALLOWED[name][here.column]
+    for name, tests in calls.tests.items():
+        number = calls.allowed[name][here.column]
         if number is not None:
             body = _tested(tests, pid)
             out += [(EQUAL, 0, len(body), number), *body]
@@ -79,15 +81,17 @@ def program(machine: str, pid: int) -> list[Instruction]:
     ]
 
 
-def packed(machine: str, pid: int) -> bytes:
+def packed(machine: str, pid: int, calls: Calls = SUBMISSION) -> bytes:
     """The same as the kernel reads it."""
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program(machine, pid))
+    return b"".join(
+        struct.pack("=HBBI", *instruction) for instruction in program(machine, pid, calls)
+    )
 
 
-def restrict() -> None:
+def restrict(calls: Calls = SUBMISSION) -> None:
     """Refuse this process, which must have one thread only, all other system calls. Raises OSError,
     or KeyError on another machine."""
-    code = packed(platform.machine(), os.getpid())
+    code = packed(platform.machine(), os.getpid(), calls)
     kept = ctypes.create_string_buffer(code, len(code))
     filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept))
     given = ctypes.create_string_buffer(filter_program, len(filter_program))

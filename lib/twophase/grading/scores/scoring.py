@@ -97,8 +97,9 @@ class Scorer:
             rubric, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
         )
         others = len(readable or tried) - 1
+        guesses = "" if self.scheme.counts == "latest" else ", each of them another guess"
         more = (
-            [f"{self.scheme.counts} of {others + 1} submissions: {chosen.file}"]
+            [f"{self.scheme.counts} of {others + 1} submissions{guesses}: {chosen.file}"]
             if others and chosen.file
             else []
         )
@@ -113,8 +114,8 @@ class Scorer:
             ):
                 files = ", ".join(o.file for o in tried)
                 waits = (
-                    f"which of {files} is the latest is not known: give files.times, or let the"
-                    " best one count"
+                    f"which of {files} is the latest is not known: give files.times (with counts:"
+                    " best whoever hands in several has as many guesses)"
                 )
                 return _pending(tried[0], waits)
             return max(tried, key=lambda o: (_when(o), o.file))
