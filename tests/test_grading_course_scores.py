@@ -191,7 +191,10 @@ class TestSeveralSubmissions:
         assert points(book, "ann") == expected
         assert (
             said(book, "ann")
-            == f"{counts} of 2 submissions: ann/{2 if counts == 'latest' else 1}.ipynb"
+            == {
+                "latest": "latest of 2 submissions: ann/2.ipynb",
+                "best": "best of 2 submissions, each of them another guess: ann/1.ipynb",
+            }[counts]
         )
 
     def test_the_best_is_the_best_after_lateness(self, tmp_path: Path) -> None:

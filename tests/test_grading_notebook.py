@@ -193,3 +193,35 @@ def test_a_flag_names_its_place_briefly() -> None:
     flags = make_plan(parse(dump([made])), release()).flags
     assert {f.name for f in flags} >= {"defines_check"}
     assert all(len(f.where) <= 80 for f in flags)
+
+
+@pytest.mark.parametrize(
+    ("beside", "may"),
+    [
+        ("def helper(n):\n    return n + 1", False),
+        ("import math\nSIZE = 3", False),
+        ("class Cache:\n    size = 0\n    def add(self, n): self.size += n", False),
+        ("print(1)", True),
+        ("np.random.seed(0)", True),
+        ("def other(): np.random.seed(0)", True),
+        ("def other():\n    global n_tokens", True),
+        ("def both(n): return 0", True),
+        ("np.float64.x = 3", True),
+        ("from mine import *\nfor both in (1, 2): pass", True),
+        ("%matplotlib inline", True),
+        ("def broken(", True),
+    ],
+)
+def test_only_what_may_have_harmed_an_answer_makes_it_looked_at_again(
+    beside: str, may: bool
+) -> None:
+    made = cells({"softmax": "def softmax(x):\n    return both(x)"})
+    made.insert(1, cell(beside))
+    assert make_plan(parse(dump(made)), release()).may_suffer(f"{TOPIC}-softmax") == may
+
+
+def test_a_helper_below_the_check_makes_an_answer_looked_at_again() -> None:
+    made = [*cells({"softmax": "def softmax(x):\n    return both(x)"}), cell("def both(x): pass")]
+    plan = make_plan(parse(dump(made)), release())
+    assert plan.may_suffer(f"{TOPIC}-softmax")
+    assert not plan.may_suffer(f"{TOPIC}-bytes")

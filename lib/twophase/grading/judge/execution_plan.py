@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from twophase.grading.files.names import defined
+from twophase.grading.files.names import defined, only_defines, used
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag
@@ -36,6 +36,11 @@ REACHES = re.compile(
     re.M,
 )
 
+# what changes how everything else computes
+SETS = re.compile(
+    r"\b(?:set_\w+|set(?:recursionlimit|switchinterval|trace|profile)|seed|manual_seed|seterr|use_\w+|filterwarnings|simplefilter|environ|chdir|signal"
+    r"|global|exec|eval|exit|locals|globals|patch\w*)\b"
+)
 # what torch loads a second's worth of modules for, when it is first used
 LOADS_MORE = re.compile(r"\boptim\b|\bMeter\b|torch\.(?:compile|func)\b|flop_counter|_dynamo")
 
@@ -96,6 +101,27 @@ class Plan:
             if s.role not in ("setup", "given") and s.exercise_id != exercise_id
         )
         return any(REACHES.search(s.source) for s in others)
+
+    def may_suffer(self, exercise_id: str) -> bool:
+        """Whether another cell above, or a function of it that was asked before, may have done
+        anything to this answer, or one below would have: more than define names that it does not
+        use."""
+        others = [
+            s
+            for s in self.above(exercise_id)
+            if s.role not in ("setup", "given") and s.exercise_id != exercise_id
+        ]
+        if any(REACHES.search(s.source) or SETS.search(s.source) for s in others):
+            return True
+        if not all(only_defines(s.source) for s in others):
+            return True
+        mine = {name for s in self.answers(exercise_id) for name in used(s.source)}
+        given = {n for s in self.steps if s.role in ("setup", "given") for n in defined(s.source)}
+        shared = given - {"np", "numpy", "torch", "math", "NotYet"}
+        below = self.steps[self.asked[exercise_id] :]
+        if any(mine & defined(s.source) for s in below if s.role == "own"):
+            return True
+        return any(mine & (defined(s.source) | used(s.source) & shared) for s in others)
 
 
 def make_plan(notebook: Notebook, release: Release) -> Plan:

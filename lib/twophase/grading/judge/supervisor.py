@@ -174,6 +174,10 @@ class _Run:
         verdict = first.verdict
         if verdict.right or not self._plan.answers(verdict.exercise_id):
             return False
+        if verdict.status in ("wrong", "missing") and not self._plan.may_suffer(
+            verdict.exercise_id
+        ):
+            return False
         if verdict.status == "not_yet":  # said by its own cell, or by one that wants to harm it
             return not self._plan.is_stub(verdict.exercise_id)
         return not verdict.misconception or self._plan.reached_into(verdict.exercise_id)
