@@ -390,7 +390,7 @@ def hiding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 @needs_landlock
 def may_mount() -> bool:
     return os.geteuid() == 0 and user.in_a_fork(
-        lambda: unseen.hide([Path("/nowhere")], [Path("/")])
+        lambda: unseen.hide([Path("/nowhere")], [Path("/")], Path("/nowhere"))
     )
 
 
@@ -405,6 +405,7 @@ def test_nobody_learns_the_size_or_time_of_a_hidden_file(tmp_path: Path) -> None
         assert "FileNotFoundError" in ran.types, ran
         said = output(one, f"import os; print(os.stat({str(tmp_path / 'secret')!r}).st_size)")
         assert said == "0"
+        assert refused(one, f"open({str(tmp_path / 'secret')!r})")
 
 
 def test_hidden_paths_stay_unreadable_where_libraries_are_readable(hiding: Session) -> None:

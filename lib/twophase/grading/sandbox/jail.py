@@ -32,7 +32,8 @@ class Jail:
 
     def __init__(self, folder: Path, hidden: Sequence[Path] = ()) -> None:
         self._folder = folder
-        unseen.hide(hidden, [folder, *landlock.libraries(), Path(twophase.__path__[0])])
+        needed = [folder, *landlock.libraries(), Path(twophase.__path__[0])]
+        unseen.hide(hidden, needed, folder.parent / "empty")
         rules = landlock.Rules(folder, hidden) if landlock.abi() else None
         self._rules = rules if rules and user.in_a_fork(lambda: _no_files(rules)) else None
         self._filtered = user.in_a_fork(_no_calls)
