@@ -36,20 +36,23 @@ def test_each_sequence_finds_what_it_would_alone(dtype: torch.dtype, options: di
         torch.testing.assert_close(found[:, part], alone, rtol=1e-5, atol=1e-5)
 
 
-def test_latents_in_pages_are_latents() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_latents_in_pages_are_latents(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     R, rope = 8, 3
-    pool, flat = PagedLatents(12, SIZE, R, rope, torch.float64), span()
+    pool, flat = PagedLatents(12, SIZE, R, rope, dtype), span()
     pool.fill_with_noise()
-    latent, key = torch.randn(1, flat.T, R).double(), torch.randn(1, flat.T, rope).double()
-    q, q_rope = torch.randn(1, flat.T, N, R).double(), torch.randn(1, flat.T, N, rope).double()
+    latent, key = torch.randn(1, flat.T, R).to(dtype), torch.randn(1, flat.T, rope).to(dtype)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    q, q_rope = (torch.randn(1, flat.T, N, width, dtype=wide) for width in (R, rope))
     pool.write(latent, key, flat)
     found = pool.attend(q, q_rope, flat, scale=0.3)
+    bound = 1e-12 if dtype == torch.float64 else 1e-5  # sums of 12 terms in another order, in fp32
     for i, part in enumerate(flat.parts):
         rows = [t * SIZE + p for t in TABLES[i] for p in range(SIZE)][: flat.ends[i]]
-        held = [x.flatten(0, 1)[rows][None] for x in pool.held]
+        held = [x.flatten(0, 1)[rows][None].to(wide) for x in pool.held]
         alone = attend_latents(q[:, part], q_rope[:, part], *held, scale=0.3)
-        torch.testing.assert_close(found[:, part], alone, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(found[:, part], alone, rtol=bound, atol=bound)
 
 
 def test_what_lies_side_by_side_is_read_where_it_is() -> None:

@@ -17,7 +17,12 @@ import torch
 
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.attention_inputs import check_options
-from twophase.kernels.compiled.attention import Work, attend_blocks, paged_work
+from twophase.kernels.compiled.attention import (
+    Work,
+    attend_blocks,
+    attend_latent_blocks,
+    paged_work,
+)
 from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache, attend_latents
@@ -164,8 +169,7 @@ class PagedKV(KVCache):
         none where blocks lie side by side.
         """
         check_options(window, softcap, scale)
-        reads_in_place = q.device.type == "cpu" and self.keys.dtype in STORED
-        alone = span.alone if reads_in_place else []
+        alone = span.alone if _in_place(q, self.keys) else []
         found: torch.Tensor | None = None
         if alone:
             rows = [span.parts[i].start for i in alone]
@@ -228,15 +232,23 @@ class PagedLatents(LatentCache):
         self, q_latent: torch.Tensor, q_rope: torch.Tensor, span: Any, *, scale: float
     ) -> torch.Tensor:
         """What absorbed queries [1, n, N, R] and [1, n, N, rope_dim] find, each in its own
-        sequence: [1, n, N, R]."""
-        found = []
-        for i, part in enumerate(span.parts):
-            latent, key = (PagedKV.gather(held, span, i) for held in self.held)
-            latent, key = latent.to(q_latent.dtype), key.to(q_latent.dtype)
-            found.append(
-                attend_latents(q_latent[:, part], q_rope[:, part], latent, key, scale=scale)
+        sequence: [1, n, N, R]. As in `PagedKV`, sequences with one new token read their blocks
+        where they lie."""
+        alone = span.alone if _in_place(q_latent, self.held[0]) else []
+        out = torch.empty_like(q_latent)  # [1, n, N, R]
+        if alone:
+            rows = [span.parts[i].start for i in alone]
+            queries = (q[0, rows][:, None] for q in (q_latent, q_rope))  # [decoding, 1, N, ...]
+            work = span.work(len(self.held[0]), None)
+            found = attend_latent_blocks(*queries, *self.held, work, scale)
+            out[0, rows] = found[:, 0]  # [decoding, N, R]
+        for i in set(range(len(span.n_new))) - set(alone):
+            part = span.parts[i]
+            latent, key = (PagedKV.gather(held, span, i).to(q_latent.dtype) for held in self.held)
+            out[:, part] = attend_latents(
+                q_latent[:, part], q_rope[:, part], latent, key, scale=scale
             )  # [1, T, N, R]
-        return torch.cat(found, dim=1)
+        return out
 
 
 class SlotStates(State):
@@ -253,6 +265,11 @@ class SlotStates(State):
                 past[slot, -1] = state[0]
             outs.append(out)
         return torch.cat(outs, dim=1)
+
+
+def _in_place(q: torch.Tensor, held: torch.Tensor) -> bool:
+    """Whether loops can read what is held where it lies."""
+    return q.device.type == "cpu" and held.dtype in STORED
 
 
 def _padded(tables: Sequence[Sequence[int]]) -> torch.Tensor:

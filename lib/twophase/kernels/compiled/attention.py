@@ -146,13 +146,8 @@ def compiled_latent_attention(
             f" latents {list(latents.shape)}."
         )
     table, starts = _even_table(lengths, slots, 0, latents[0, 0].nbytes)
-    n = workers()
-    run = parts.attend_latents.on(n)
-    queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
-    out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
-    with saying_so(run, latents.dtype):
-        run(*queries, *map(_rows, stores), table, *share_out(starts, n), 0.0, out.numpy())
-    return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]
+    work = Work(table, *share_out(starts, workers()))
+    return attend_latent_blocks(q_latent, q_rope, latents, rope_keys, work, scale)
 
 
 def attend_blocks(
@@ -172,6 +167,25 @@ def attend_blocks(
     with saying_so(run, keys.dtype):
         run(queries, _rows(keys), _rows(values), *work, softcap or 0.0, out.numpy())
     return out[:, None].to(q.dtype)  # [B, 1, N, Hv]
+
+
+def attend_latent_blocks(
+    q_latent: torch.Tensor,
+    q_rope: torch.Tensor,
+    latents: torch.Tensor,
+    rope_keys: torch.Tensor,
+    work: Work,
+    scale: float,
+) -> torch.Tensor:
+    """The same in the absorbed form: queries [B, 1, N, R] and [B, 1, N, rope_dim] over stores of
+    latents [..., R] and turned keys [..., rope_dim]: [B, 1, N, R]."""
+    run = parts.attend_latents.on(workers())
+    queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
+    stores = (_rows(store[:, :, None]) for store in (latents, rope_keys))  # [tokens, 1, R]
+    out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
+    with saying_so(run, latents.dtype):
+        run(*queries, *stores, *work, 0.0, out.numpy())
+    return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]
 
 
 def _even_table(lengths: torch.Tensor, slots: int, window: int, token_bytes: int) -> Table:
