@@ -13,15 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.compiled.attention import (
     Work,
-    attend_blocks,
     attend_latent_blocks,
+    attend_rows,
     paged_work,
+    rows_of,
 )
 from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.kv_cache import KVCache
@@ -147,6 +149,11 @@ class FlatSpan:
 class PagedKV(KVCache):
     """One layer's pool of keys and values, [blocks, block_size, K, H] each."""
 
+    @once
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and values as loops see them: [blocks·block_size, K, H]."""
+        return rows_of(self.keys), rows_of(self.values)
+
     def write(self, first: torch.Tensor, second: torch.Tensor, span: Any) -> None:
         """Put the keys and values [1, n, K, H] of a flat span's tokens where it says."""
         places = span.slot_mapping  # [n]
@@ -172,12 +179,13 @@ class PagedKV(KVCache):
         alone = span.alone if _in_place(q, self.keys) else []
         found: torch.Tensor | None = None
         if alone:
+            work = span.work(len(self.keys), window)
+            if len(alone) == len(span.n_new):  # nobody reads a prompt
+                found = attend_rows(q[0][:, None], *self.rows, work, softcap, scale)
+                return found.transpose(0, 1)  # [1, n, N, Hv]
             rows = [span.parts[i].start for i in alone]
             queries = q[0, rows][:, None]  # [decoding, 1, N, H]
-            work = span.work(len(self.keys), window)
-            found = attend_blocks(queries, self.keys, self.values, work, softcap, scale)
-            if len(alone) == len(span.n_new):
-                return found.transpose(0, 1).to(q.dtype)  # [1, n, N, Hv]
+            found = attend_rows(queries, *self.rows, work, softcap, scale)
         out = q.new_empty(*q.shape[:3], self.values.shape[3])  # [1, n, N, Hv]
         if found is not None:
             out[0, rows] = found[:, 0].to(out.dtype)

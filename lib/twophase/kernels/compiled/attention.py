@@ -16,6 +16,7 @@ import torch
 
 from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.compiled import parts
+from twophase.kernels.compiled.block import scaled
 from twophase.kernels.compiled.compiling import saying_so
 from twophase.kernels.compiled.loops import STORED, as_numpy
 from twophase.kernels.compiled.tables import (
@@ -160,13 +161,31 @@ def attend_blocks(
 ) -> torch.Tensor:
     """What queries [B, 1, N, H] find in the blocks that are theirs: [B, 1, N, Hv]. Nothing is
     checked here: that is the business of whoever made the work."""
+    return attend_rows(q, rows_of(keys), rows_of(values), work, softcap, scale)
+
+
+def attend_rows(
+    q: torch.Tensor,
+    keys: np.ndarray,
+    values: np.ndarray,
+    work: Work,
+    softcap: float | None,
+    scale: float | None,
+) -> torch.Tensor:
+    """The same, of stores as loops see them (`rows_of`).
+
+    Between two layers a cache has gone through the processor and has driven out Python's numbers,
+    so each operator that is called here costs several times what it does in a loop of its own.
+    """
     run = parts.attend.on(workers())
-    scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
-    queries = np.ascontiguousarray(q[:, 0].float() * scale)  # [B, N, H]
-    out = torch.empty(*queries.shape[:2], values.shape[3], dtype=torch.float32)  # [B, N, Hv]
+    B, _, N, H = q.shape
+    factor = 1 / math.sqrt(H) if scale is None else scale
+    queries, out = np.empty((B, N, H), np.float32), np.empty((B, N, values.shape[2]), np.float32)
+    asked = (q if q.dtype in STORED else q.float()).contiguous()
+    scaled(rows_of(asked), np.float32(factor), queries)
     with saying_so(run, keys.dtype):
-        run(queries, _rows(keys), _rows(values), *work, softcap or 0.0, out.numpy())
-    return out[:, None].to(q.dtype)  # [B, 1, N, Hv]
+        run(queries, keys, values, *work, softcap or 0.0, out)
+    return torch.from_numpy(out)[:, None].to(q.dtype)  # [B, 1, N, Hv]
 
 
 def attend_latent_blocks(
@@ -181,7 +200,7 @@ def attend_latent_blocks(
     latents [..., R] and turned keys [..., rope_dim]: [B, 1, N, R]."""
     run = parts.attend_latents.on(workers())
     queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
-    stores = (_rows(store[:, :, None]) for store in (latents, rope_keys))  # [tokens, 1, R]
+    stores = (rows_of(store[:, :, None]) for store in (latents, rope_keys))  # [tokens, 1, R]
     out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
     with saying_so(run, latents.dtype):
         run(*queries, *stores, *work, 0.0, out.numpy())
@@ -195,7 +214,7 @@ def _even_table(lengths: torch.Tensor, slots: int, window: int, token_bytes: int
     return slot_table(_counts(lengths), slots, window, size)
 
 
-def _rows(store: torch.Tensor) -> np.ndarray:
+def rows_of(store: torch.Tensor) -> np.ndarray:
     """A store [B, slots, K, H] as loops see it, [B·slots, K, H]: bf16 as its bits."""
     return as_numpy(store).reshape(-1, *store.shape[2:])
 

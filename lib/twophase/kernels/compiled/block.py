@@ -25,6 +25,15 @@ Array = np.ndarray
 
 
 @inner
+def scaled(q: Array, factor: np.float32, out: Array) -> None:
+    """out = factor·q, [B, N, H]: fp32, of fp32 or the bits of bf16."""
+    for b in range(q.shape[0]):
+        for i in range(q.shape[1]):
+            for h in range(q.shape[2]):
+                out[b, i, h] = factor * value_of(q[b, i, h])
+
+
+@inner
 def score(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
