@@ -246,9 +246,12 @@ class PagedLatents(LatentCache):
         out = torch.empty_like(q_latent)  # [1, n, N, R]
         if alone:
             rows = [span.parts[i].start for i in alone]
-            queries = (q[0, rows][:, None] for q in (q_latent, q_rope))  # [decoding, 1, N, ...]
+            q, turned = (
+                q_latent[0, rows][:, None],
+                q_rope[0, rows][:, None],
+            )  # [decoding, 1, N, ...]
             work = span.work(len(self.held[0]), None)
-            found = attend_latent_blocks(*queries, *self.held, work, scale)
+            found = attend_latent_blocks(q, turned, self.held[0], self.held[1], work, scale)
             out[0, rows] = found[:, 0]  # [decoding, N, R]
         for i in set(range(len(span.n_new))) - set(alone):
             part = span.parts[i]

@@ -172,11 +172,7 @@ def attend_rows(
     softcap: float | None,
     scale: float | None,
 ) -> torch.Tensor:
-    """The same, of stores as loops see them (`rows_of`).
-
-    Between two layers a cache has gone through the processor and has driven out Python's numbers,
-    so each operator that is called here costs several times what it does in a loop of its own.
-    """
+    """The same, of stores as loops see them (`rows_of`), with few operators around the loops."""
     run = parts.attend.on(workers())
     B, _, N, H = q.shape
     factor = 1 / math.sqrt(H) if scale is None else scale
