@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from twophase.cli.main import build
 from twophase.theory import catalog
+from twophase.theory.expected import expect
 from twophase.theory.grid import Grid
-from twophase.theory.plan import plan_deployment
+from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.sizing import Choice, Demand, choices, search
 from twophase.theory.workload import Workload
 
@@ -221,8 +222,7 @@ def test_the_best_layouts_are_found_by_trying_them_all_by_hand() -> None:
         )  # fmt: skip
         rates = []
         for batch in range(1, 80):
-            e = plan_deployment(MODEL, chip, replace(w, batch=batch)).expected
-            assert e is not None
+            e = expect(deployment(MODEL, chip, replace(w, batch=batch)))
             assert e.expected_requests_per_s is not None
             if e.expected_tpot_range_s[1] > 0.03 or e.expected_ttft_range_s[1] > 4:
                 break
@@ -251,7 +251,7 @@ def test_a_percentile_never_makes_a_promise_easier(model: str) -> None:
     arch, chip = catalog.model(model), catalog.hardware("b200")
     asked = Workload(weights="fp8", kv="fp8")
     cheapest = []
-    for p in (None, 50.0, 95.0, 99.9):
+    for p in (None, 95.0, 99.9):
         demand = Demand(2000, 300, 8, 3, 0.06, ttft_p=p, tpot_p=p)
         listed = choices(arch, [chip], demand, asked)
         cheapest.append({one.layout: one.all_chips for one in listed})
