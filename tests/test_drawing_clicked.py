@@ -4,6 +4,7 @@ there what would be drawn."""
 import json
 import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -60,13 +61,16 @@ def test_the_script_finds_of_every_moment_what_is_drawn_of_it() -> None:
         faces = [data["faces"][data["letters"].index(letter)] for letter in data["cells"][i]]
         assert [text for _, text in faces] == [text for text, _ in moment.cells]
         looks = [data["layouts"]["tp-any"]["looks"][state] for state, _ in faces]
-        assert [look.count("<path") for look in looks] == [0] * 2
+        assert [look.count("@") for look in looks] == [1] * 2  # where the text comes
+        assert all(">@</text>" in look for look in looks)
         filled = ["22%" in look for look in looks]  # stored is pale, new is not
         assert filled == [state == states[0] for _, state in moment.cells]
         assert data["words"][data["says"][i]] == moment.says
         deeds = [deed for row in data["deeds"] for deed in row]
         then = dict(zip(deeds, data["then"][i], strict=False))
         assert {deed: to for deed, to in then.items() if to >= 0} == moment.then
+    script = (Path(__file__).parents[1] / "book" / "_static" / "clicked.js").read_text("utf8")
+    assert '.replace("@", () => text)' in script
     assert len(data["layouts"]["tp-any"]["places"]) == 2
     assert data["still"].count('<g class="tp-cells"></g>') == 1
 

@@ -30,7 +30,7 @@
         picture.setAttribute("aria-label", `${data.alt} ${data.words[data.says[at]]}`);
         picture.querySelector(".tp-cells").innerHTML = layout.places.map(([x, y], i) => {
           const [state, text] = data.faces[data.letters.indexOf(data.cells[at][i])];
-          return `<g transform="translate(${x} ${y})">${layout.looks[state].replace("%", text)}</g>`;
+          return `<g transform="translate(${x} ${y})">${layout.looks[state].replace("@", () => text)}</g>`;
         }).join("");
       }
       // `disabled` would take the focus away

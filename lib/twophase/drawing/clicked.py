@@ -117,7 +117,7 @@ class Clicked:
             "words": words,
             "says": [sentence[m.says] for m in self.moments],
             "letters": LETTERS[: len(faces)],
-            "faces": [[list(STATES).index(state), text] for text, state in faces],
+            "faces": [[list(STATES).index(state), escape(text)] for text, state in faces],
             "cells": ["".join(letter[face] for face in m.cells) for m in self.moments],
             "then": [[m.then.get(deed, -1) for deed in flat if m.then] for m in self.moments],
             "still": still.replace("</svg>", '<g class="tp-cells"></g></svg>'),
@@ -163,10 +163,10 @@ class _Layout:
 
 
 def _look(state: str, width: float, height: float, size: float) -> str:
-    """A box in a state at the origin, % in place of its text."""
+    """A box in a state at the origin, @ in place of its text."""
     return boxes_and_patterns([Box(0, 0, width, height, state)]) + (
         f'<text x="{width / 2:.1f}" y="{height / 2 + size * 0.36:.1f}" font-size="{size:g}"'
-        f' text-anchor="middle" fill="{VARIABLES[STATES[state].label]}">%</text>'
+        f' text-anchor="middle" fill="{VARIABLES[STATES[state].label]}">@</text>'
     )
 
 
