@@ -126,6 +126,7 @@
     mark();
     window.addEventListener("resize", mark);
     document.fonts.ready.then(mark); // formulas have their size only then
+    document.fonts.addEventListener("loadingdone", mark); // `ready` may come before the first font is asked for
   }
 
   // The contents at the right say where a sitting begins.
