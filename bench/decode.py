@@ -10,11 +10,9 @@ spoils less (use it with `--threads 1`).
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from reading import at_least_1, reads, rested, seconds
 
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.measure import Table, race, si
+from twophase.measure.decode_steps import Case, Step, record
 from twophase.measure.stopwatch import Race
 from twophase.measure.system import cpu_name
 from twophase.measure.yardsticks import gemm
@@ -103,37 +102,6 @@ def ways(
     return found
 
 
-@dataclass(frozen=True)
-class Step:
-    """What one way took: the median, what theory predicts, its share of the fastest read; and its
-    time over the peer's, with the quartiles of that ratio over rounds."""
-
-    way: str
-    median_s: float
-    predicted_s: float
-    share: float
-    over_peer: tuple[float, float, float] | None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One model, context and batch, and what all ways took, in one run on one machine."""
-
-    machine: str
-    day: str
-    threads: int
-    dtype: str
-    parameters: int
-    layers: int
-    B: int
-    S: int
-    rounds: int
-    read_bytes_per_s: float
-    product_flops_per_s: float
-    peer: str | None
-    steps: list[Step]
-
-
 def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespace) -> Case:
     """Race all steps that are there for one context and batch."""
     found = ways(model, S, B, name, options.without)
@@ -189,15 +157,6 @@ def table(case: Case) -> Table:
         f" {si(case.read_bytes_per_s, 'B/s')}, product {si(case.product_flops_per_s, 'FLOP/s')}"
     )
     return Table(rows, columns, caption, digits=3)
-
-
-def record(case: Case, path: Path) -> None:
-    """Put a case into a file of cases, in place of an earlier one of the same."""
-    kept = json.loads(path.read_text()) if path.exists() else []
-    made = asdict(case)
-    same = ("machine", "threads", "dtype", "layers", "B", "S")
-    kept = [old for old in kept if any(old[key] != made[key] for key in same)]
-    path.write_text(json.dumps([*kept, made], indent=1) + "\n")
 
 
 def main() -> None:
