@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.grading.errors import Unreadable
-from twophase.grading.files.notebook import parse, read
+from twophase.grading.files.notebook import parse, read_notebook
 from twophase.grading.judge.execution_plan import make_plan
 
 json_like = st.recursive(
@@ -91,7 +91,7 @@ def test_what_is_no_file_is_unreadable(tmp_path: Path, what: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(__file__)
     with pytest.raises(Unreadable, match=r"cannot be opened|folder|link"):
-        read(tmp_path / what)
+        read_notebook(tmp_path / what)
 
 
 def steps(all_cells: list[dict[str, Any]]) -> list[tuple[str, str]]:

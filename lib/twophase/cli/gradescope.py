@@ -16,7 +16,7 @@ from twophase.cli.interrupt import loading
 from twophase.grading.course.secret import SETS
 from twophase.grading.gradescope import bundle, rehearsal
 from twophase.grading.gradescope.config import Config
-from twophase.grading.gradescope.results import Results, text
+from twophase.grading.gradescope.results import ResultsJson, text
 from twophase.grading.judge.judge import DEFAULT_SEED
 from twophase.grading.release.release import Source
 
@@ -129,7 +129,7 @@ def _try(files: list[Path], student: str) -> int:
     return NOT_GRADED
 
 
-def _table(results: Results) -> Table:
+def _table(results: ResultsJson) -> Table:
     """What Gradescope would show, and to whom."""
     table = Table("", "what", "points", "shown", "output", title=f"{results['score']:g} points")
     for test in results.get("tests", []):

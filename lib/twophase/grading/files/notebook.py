@@ -66,7 +66,7 @@ class Notebook:
     digest: str
 
 
-def read(path: Path) -> Notebook:
+def read_notebook(path: Path) -> Notebook:
     """The notebook at `path`. Raises Unreadable, with the reason, and nothing else."""
     data = read_bytes(path)
     return parse(data)

@@ -21,7 +21,7 @@ from twophase.grading.files.scratch import scratch
 from twophase.grading.gradescope import config as gradescope_config
 from twophase.grading.gradescope import results
 from twophase.grading.gradescope.config import PRIVATE, Config
-from twophase.grading.gradescope.results import Results
+from twophase.grading.gradescope.results import ResultsJson
 from twophase.grading.intake import submissions
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Judge, Task
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     return 0 if "score" in made else 1
 
 
-def graded(root: Path, began: float) -> Results:
+def graded(root: Path, began: float) -> ResultsJson:
     """The results for what lies in `root`/submission. Raises for the grader's own faults only."""
     private = root / "source" / PRIVATE
     config = gradescope_config.read_config(private / "config.json")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.gradescope import bundle
-from twophase.grading.gradescope.results import Results
+from twophase.grading.gradescope.results import ResultsJson
 
 VISIBILITY = ("hidden", "after_due_date", "after_published", "visible")
 FORMATS = ("text", "html", "simple_format", "md", "ansi")
@@ -55,7 +55,7 @@ class Rehearsal:
     """What came of it: results.json as it is, what an instructor would see of the output, and
     run_autograder's exit code."""
 
-    results: Results
+    results: ResultsJson
     output: str
     code: int
 
@@ -133,11 +133,11 @@ def run(root: Path, python: str = sys.executable) -> subprocess.CompletedProcess
     )
 
 
-def read_results(root: Path) -> Results:
+def read_results(root: Path) -> ResultsJson:
     """results.json of this tree. Raises ValueError if Gradescope would not understand it."""
     path = root / "results" / "results.json"
     try:
-        made: Results = json.loads(path.read_text(encoding="utf-8"))
+        made: ResultsJson = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise ValueError(
             f"the autograder left no valid results.json ({e}); please report it"

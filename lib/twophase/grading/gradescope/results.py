@@ -20,14 +20,14 @@ from twophase.grading.reports.feedback import STATUS_WORDS
 from twophase.grading.reports.pages import CONTROL
 from twophase.grading.results.records import Record
 
-Results = dict[str, Any]
+ResultsJson = dict[str, Any]
 LONGEST = 4_000  # characters of one text
 LONGEST_KEPT = 1_000  # of what a cell printed, in the record for the instructor
 HIDDEN_TITLE = "Cases that are not shown"
 READING_TITLE = "Reading the notebook"
 
 
-def results(record: Record, seconds: float, worth: float | None = None) -> Results:
+def results(record: Record, seconds: float, worth: float | None = None) -> ResultsJson:
     """The whole of results.json. `worth` is what the assignment is worth, for a file that cannot be
     graded, if it is known."""
     if record["status"] == "internal":
@@ -41,7 +41,7 @@ def results(record: Record, seconds: float, worth: float | None = None) -> Resul
 
 def unreadable(
     message: str, seconds: float, worth: float | None = None, record: Record | None = None
-) -> Results:
+) -> ResultsJson:
     """No points, for a reason that the student can see and mend: no notebook, several, a broken
     one, one of another topic."""
     test = {
@@ -59,7 +59,7 @@ def unreadable(
     return _frame(message, seconds, record) | {"score": 0.0, "tests": [test]}
 
 
-def without_score(message: str, seconds: float, record: Record | None = None) -> Results:
+def without_score(message: str, seconds: float, record: Record | None = None) -> ResultsJson:
     """The grader's own fault: said, and no score."""
     said = (
         "The autograder failed here, not your work, and this is no grade. Your submission is"
@@ -68,7 +68,7 @@ def without_score(message: str, seconds: float, record: Record | None = None) ->
     return _frame(said, seconds, record)
 
 
-def _frame(output: str, seconds: float, record: Record | None) -> Results:
+def _frame(output: str, seconds: float, record: Record | None) -> ResultsJson:
     return {
         "output": text(output),
         "output_format": "text",
@@ -81,7 +81,7 @@ def _frame(output: str, seconds: float, record: Record | None) -> Results:
     }
 
 
-def _test(n: int, q: Record) -> Results:
+def _test(n: int, q: Record) -> ResultsJson:
     """One exercise."""
     return {
         "name": text(q["title"]),
@@ -116,7 +116,7 @@ def _lines(q: Record) -> list[str]:
     return lines
 
 
-def _hidden(record: Record, n: int) -> list[Results]:
+def _hidden(record: Record, n: int) -> list[ResultsJson]:
     """One entry about the cases that are not shown, if any of them failed: how many, and nothing of
     what they ask or expect, since others who hand in later may meet the same."""
     lines = []
@@ -153,7 +153,7 @@ def _remarks(record: Record) -> str:
     return "\n".join(lines)
 
 
-def _for_instructors(record: Record) -> Results:
+def _for_instructors(record: Record) -> ResultsJson:
     """The record as `twophase grade` would store it, but for the seed: a digest tells whether two
     were graded on the same cases."""
     kept = copy.deepcopy(record)
@@ -174,7 +174,7 @@ def text(value: object) -> str:
     return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
 
 
-def write(path: Path, made: Results) -> None:
+def write(path: Path, made: ResultsJson) -> None:
     """Put the results in place in one step: whoever reads the file finds the old one or the new
     one, never a part."""
     data = json.dumps(made, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii")

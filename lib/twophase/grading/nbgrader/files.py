@@ -84,7 +84,7 @@ def write_autograded(
             course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
         )
         content = masters[place.assignment, place.notebook].filled(
-            notebook.read(path).cells, work.record
+            notebook.read_notebook(path).cells, work.record
         )
         folder = _prepare(course, "autograded", place)
         _write(course, folder / f"{place.notebook}.ipynb", content, 0o444)

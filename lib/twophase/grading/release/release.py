@@ -18,7 +18,7 @@ from twophase.checks.manifest import Manifest
 from twophase.checks.registry import Catalog
 from twophase.grading.errors import GraderFault, Unreadable
 from twophase.grading.files.digests import checks_digest
-from twophase.grading.files.notebook import Cell, Notebook, parse, read
+from twophase.grading.files.notebook import Cell, Notebook, parse, read_notebook
 from twophase.grading.release.compose import compose
 from twophase.grading.release.own_library import own_library
 
@@ -272,6 +272,6 @@ def _notebook(source: Source, topic: str) -> Notebook:
         return Notebook((Cell("code", SETUP, f"{topic}-setup", locked=True), *asked), "0" * 64)
     path = (room or rooms[0]) / name
     try:
-        return read(path)
+        return read_notebook(path)
     except Unreadable as e:
         raise ValueError(f"the released notebook {path} cannot be read: {e}") from None

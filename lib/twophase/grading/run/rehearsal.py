@@ -13,7 +13,7 @@ from pathlib import Path
 from twophase.checks import prove
 from twophase.checks.exercise import Exercise
 from twophase.checks.extra import Extra
-from twophase.grading.files.notebook import parse, read
+from twophase.grading.files.notebook import parse, read_notebook
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.supervisor import Supervisor
 from twophase.grading.release.release import Source
@@ -40,7 +40,7 @@ def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> 
         released = source.load(topic)
         supervisor = Supervisor(zygote, released, benches, Limits(), SEED)
         place = (source.folder() or Path()) / "exercises" / f"{source.catalog().stem(topic)}.ipynb"
-        for graded in supervisor.grade(read(place)).questions:
+        for graded in supervisor.grade(read_notebook(place)).questions:
             if (graded.verdict.status, graded.verdict.points) != ("not_yet", 0):
                 yield (
                     f"the untouched notebook: {_said(graded, released.exercises)}, not “not written"

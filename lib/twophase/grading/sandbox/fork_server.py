@@ -38,7 +38,7 @@ from twophase.grading.sandbox.withhold import Library
 Become = Callable[[dict[str, str], list[int]], None]
 
 
-class Server:
+class ForkServerLoop:
     """The loop of requests. `become` has what a child does for each of them."""
 
     def __init__(self, control: socket.socket, become: dict[str, Become]) -> None:
@@ -113,7 +113,7 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()
-    Server(control, {"zygote": become_zygote, "judge": become_judge}).serve()
+    ForkServerLoop(control, {"zygote": become_zygote, "judge": become_judge}).serve()
     scratch.leave(folder, last=True)
 
 

@@ -65,7 +65,7 @@ class ForkServer:
         name = secrets.token_hex(8)
         self._send({"do": "judge", "child": name, "module": module}, [pipe])
         self._codes[name] = None
-        return Forked(self, name)
+        return ForkedChild(self, name)
 
     def said(self) -> str:
         """The last line that the fork server, or a child of it, has written to its log."""
@@ -94,7 +94,7 @@ class ForkServer:
         home.chmod(0o711)  # a submission may be another user's
         self._log = home / LOG
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = started("twophase.grading.sandbox.fork_server", theirs, home, home)
+        self._process = start_process("twophase.grading.sandbox.fork_server", theirs, home, home)
         self._codes = {}
 
     def ended(self, name: str, within_s: float) -> int | None:
@@ -141,13 +141,13 @@ class ForkServer:
 def make_server() -> ForkServer:
     """What judges come from on this system."""
     if practice():
-        from twophase.grading.sandbox.practice import Apart
+        from twophase.grading.sandbox.practice import PracticeServer
 
-        return Apart()
+        return PracticeServer()
     return ForkServer()
 
 
-class Forked:
+class ForkedChild:
     """A child of a fork server."""
 
     def __init__(self, server: ForkServer, name: str) -> None:
@@ -168,7 +168,7 @@ def last_line(log: Path) -> str:
     return ""
 
 
-def started(
+def start_process(
     module: str, end: socket.socket, folder: Path, home: Path, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
     """A process that runs `module`, with this end of a socket, `folder` and nothing else of ours;

@@ -30,7 +30,14 @@ import twophase
 from twophase.grading.errors import GraderFault
 from twophase.grading.sandbox import rlimits
 from twophase.grading.sandbox.confinement import Limits
-from twophase.grading.sandbox.launch import ENVIRONMENT, LOG, Child, ForkServer, last_line, started
+from twophase.grading.sandbox.launch import (
+    ENVIRONMENT,
+    LOG,
+    Child,
+    ForkServer,
+    last_line,
+    start_process,
+)
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import START_S, Zygote
 from twophase.protocol import AnswerError
@@ -46,7 +53,7 @@ judge.serve(socket.socket(fileno=int(sys.argv[2])), ForkServer())
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
-class Practice(Zygote):
+class PracticeZygote(Zygote):
     """Starts a process per submission. As a Zygote to whoever uses it."""
 
     def __init__(self, hidden: Sequence[Path] = ()) -> None:
@@ -60,7 +67,7 @@ class Practice(Zygote):
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         module, home = "twophase.grading.sandbox.practice", Path(self._home.name)
-        self._process = started(module, theirs, self._work, home, subprocess.PIPE)
+        self._process = start_process(module, theirs, self._work, home, subprocess.PIPE)
         self._ours = ours
 
     def start(self) -> None:
@@ -130,13 +137,13 @@ class Practice(Zygote):
             self._ours.close()
 
 
-class Apart(ForkServer):
+class PracticeServer(ForkServer):
     """Starts each judge as a process of its own. As a ForkServer to whoever uses it."""
 
     def judge(self, module: str, pipe: socket.socket) -> Child:
         """Start a judge: `serve` of this module, with this end of its pipe."""
         package = str(Path(twophase.__path__[0]).parent)
-        return Started(
+        return StartedChild(
             subprocess.Popen(
                 [sys.executable, "-P", "-c", JUDGE, module, str(pipe.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -148,7 +155,7 @@ class Apart(ForkServer):
         )
 
 
-class Started:
+class StartedChild:
     """A process that was started: a Child."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

@@ -59,7 +59,7 @@ def child(
         os._exit(code)
 
 
-class Zygote:
+class ZygoteLoop:
     """The loop of requests."""
 
     def __init__(self, control: socket.socket, shell: Any, jail: Jail, library: Library) -> None:
@@ -122,4 +122,4 @@ def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list
     tempfile.tempdir = start["work"]
     jail = Jail(Path(start["work"]), [Path(p) for p in start["hidden"]])
     control.send(json.dumps({"ready": os.getpid(), "not_loaded": not_loaded}).encode())
-    Zygote(control, shell, jail, library).serve()
+    ZygoteLoop(control, shell, jail, library).serve()

@@ -33,9 +33,9 @@ def make_zygote(hidden: Sequence[Path] = (), server: ForkServer | None = None) -
     """What runs submissions on this system; see Zygote for `hidden`. Where there is no Linux, it is
     for practice."""
     if practice():
-        from twophase.grading.sandbox.practice import Practice
+        from twophase.grading.sandbox.practice import PracticeZygote
 
-        return Practice(hidden)
+        return PracticeZygote(hidden)
     return Zygote(hidden, server)
 
 

@@ -116,7 +116,7 @@ def _solved(stem: str, release: Path | None) -> Notebook:
     """The notebook with the model solutions, or an empty one."""
     for root in (*([release] if release else []), course_root()):
         try:
-            return notebook.read(root / "solutions" / f"{stem}.ipynb")
+            return notebook.read_notebook(root / "solutions" / f"{stem}.ipynb")
         except Unreadable:
             continue
     return Notebook((), "")
