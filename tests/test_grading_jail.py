@@ -417,31 +417,6 @@ def test_hidden_paths_stay_unreadable_where_libraries_are_readable(hiding: Sessi
     assert str(HIDDEN) not in output(hiding, "print(open('/proc/self/cmdline').read())")
 
 
-LOADED_LATE = {
-    "a step of training": (
-        "model = torch.nn.Linear(2, 1); step = torch.optim.AdamW(model.parameters())\n"
-        "model(torch.ones(1, 2)).sum().backward(); step.step(); print('done')",
-        "done",
-    ),
-    "torch.compile": ("print(torch.compile(lambda x: 2 * x)(torch.ones(1)).item())", "2.0"),
-    "torch.func": ("print(torch.func.grad(lambda x: x * x)(torch.ones(())).item())", "2.0"),
-    "the meter": (
-        "from twophase.measure.meter import Meter\n"
-        "with Meter() as meter: torch.ones(3, 3) @ torch.ones(3, 3)\nprint(meter.matmul_flops)",
-        "54",
-    ),
-}
-
-
-def test_what_torch_loads_late_works_in_there() -> None:
-    with zygote().fork((), LIMITS, more=True) as one:
-        said = {name: output(one, f"import torch\n{s}") for name, (s, _) in LOADED_LATE.items()}
-    assert said == {name: expected for name, (_, expected) in LOADED_LATE.items()}
-    for source, _ in LOADED_LATE.values():
-        plan = make_plan(parse(dump([cell(f"import torch\n{source}")])), release())
-        assert plan.loads_more()
-
-
 def test_its_folder_is_empty_and_can_be_listed(session: Session) -> None:
     assert output(session, "import os; print(os.listdir(), os.listdir(os.getcwd()))") == "[] []"
 
@@ -576,3 +551,29 @@ def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyP
             one.run_cell("import ctypes; ctypes.string_at(0)", 20.0)
     with pytest.raises(Exception, match="interrupted"):
         practice.fork((), LIMITS)
+
+
+# the last of this file: a zygote has one child at a time, so `session` ends here
+LOADED_LATE = {
+    "a step of training": (
+        "model = torch.nn.Linear(2, 1); step = torch.optim.AdamW(model.parameters())\n"
+        "model(torch.ones(1, 2)).sum().backward(); step.step(); print('done')",
+        "done",
+    ),
+    "torch.compile": ("print(torch.compile(lambda x: 2 * x)(torch.ones(1)).item())", "2.0"),
+    "torch.func": ("print(torch.func.grad(lambda x: x * x)(torch.ones(())).item())", "2.0"),
+    "the meter": (
+        "from twophase.measure.meter import Meter\n"
+        "with Meter() as meter: torch.ones(3, 3) @ torch.ones(3, 3)\nprint(meter.matmul_flops)",
+        "54",
+    ),
+}
+
+
+def test_what_torch_loads_late_works_in_there() -> None:
+    with zygote().fork((), LIMITS, more=True) as one:
+        said = {name: output(one, f"import torch\n{s}") for name, (s, _) in LOADED_LATE.items()}
+    assert said == {name: expected for name, (_, expected) in LOADED_LATE.items()}
+    for source, _ in LOADED_LATE.values():
+        plan = make_plan(parse(dump([cell(f"import torch\n{source}")])), release())
+        assert plan.loads_more()
