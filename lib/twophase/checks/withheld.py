@@ -32,6 +32,7 @@ ATTENTION = (  # all of the library that weighs values by a softmax of scores
     "twophase.kernels.compiled.parts._attend_task",
     "twophase.kernels.compiled.parts._latent_task",
     "twophase.kernels.compiled.layers.run_layers",
+    "twophase.kernels.compiled.layers.run_codes_layers",
 )
 VERIFICATION = (  # all of the library that keeps a drafted token or replaces it
     "twophase.kernels.speculative_decoding.acceptance_probability",
