@@ -19,6 +19,7 @@ from twophase.checks.calls import Calls, source
 from twophase.checks.compare import EXACT, difference
 from twophase.checks.judge import Bench, Verdict
 from twophase.grading.reports import feedback
+from twophase.grading.results.records import blank
 from twophase.protocol import NotYet
 
 
@@ -158,6 +159,12 @@ def test_a_float_is_written_with_the_digits_that_its_dtype_has(dtype: torch.dtyp
     assert len(source(values)) < 16 * len(values)
 
 
+def _page(question: dict[str, object]) -> str:
+    """The part of a submission's page that is about its only question."""
+    judged = {"status": "ok", "topic": "x", "points": 0, "out_of": 2, "questions": [question]}
+    return feedback.page(blank("a.ipynb", 1) | judged).partition("</style>")[2]
+
+
 def test_the_page_shows_the_calls_escaped_and_none_of_a_case_that_is_not_shown() -> None:
     cases = [
         {"case": "one", "public": True, "right": False, "message": "no", "inputs": "f('<b>')"},
@@ -166,8 +173,8 @@ def test_the_page_shows_the_calls_escaped_and_none_of_a_case_that_is_not_shown()
     question = {"id": "x-y", "title": "T", "points": 0, "out_of": 2, "message": "no"}
     question |= {"misconception": None, "hint": "", "cell": {"error": "", "output": ""}}
     for status in ("wrong", "failed"):
-        page = feedback._question(question | {"status": status, "cases": cases})
-        assert "f(&#x27;&lt;b&gt;&#x27;)" in page
+        page = _page(question | {"status": status, "cases": cases})
+        assert "f(&#39;&lt;b&gt;&#39;)" in page
         assert "<b>" not in page
         assert "SECRET" not in page
         assert "1 more case is not shown." in page
@@ -179,10 +186,10 @@ def test_the_page_opens_with_the_first_wrong_cases_and_folds_all_others() -> Non
               "inputs": f"f({n})"} for n, right in enumerate(rights)]  # fmt: skip
     question = {"id": "x-y", "title": "T", "points": 0, "out_of": 2, "message": "no"}
     question |= {"misconception": None, "hint": "", "cell": {"error": "", "output": ""}}
-    page = feedback._question(question | {"status": "wrong", "cases": cases})
+    page = _page(question | {"status": "wrong", "cases": cases})
     shown, folded = page.split("<details>")
     assert [f"f({n})" in shown for n in range(6)] == [False, True, True, False, True, False]
     assert [f"f({n})" in folded for n in range(6)] == [True, False, False, True, False, True]
     assert "<summary>3 other cases: 2 right, 1 not</summary>" in folded
-    few = feedback._question(question | {"status": "wrong", "cases": cases[1:3]})
+    few = _page(question | {"status": "wrong", "cases": cases[1:3]})
     assert "<details>" not in few
