@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+from patience import PATIENCE_S
 from test_models_compiled import TOLERANCE
 from test_models_quantize import KINDS, made, wide
 
@@ -129,3 +135,20 @@ def test_other_codes_after_the_loops_were_made_are_noticed() -> None:
     model.layers[0].mlp.up_proj.scales.mul_(2)
     with pytest.raises(ValueError, match="changed after its loops were made"):
         check_same(model, run, 50)
+
+
+@pytest.mark.more
+def test_no_index_of_a_decode_step_is_out_of_bounds(tmp_path: Path) -> None:
+    """Layers of codes, half by half and in one call, in a process of its own with a cache of its
+    own: every index checked. What is fast is of no interest here."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, "-k", "decodes_in_loops and (how1 or how2)", Path(__file__).name],
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "1"},
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert run.returncode == 0, (run.stdout + run.stderr)[-2000:]
