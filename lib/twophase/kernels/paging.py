@@ -149,7 +149,7 @@ class FlatSpan:
 class PagedKV(KVCache):
     """One layer's pool of keys and values, [blocks, block_size, K, H] each."""
 
-    @once
+    @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values as loops see them: [blocks·block_size, K, H]."""
         return rows_of(self.keys), rows_of(self.values)
