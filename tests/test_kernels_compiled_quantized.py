@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -75,6 +76,22 @@ def test_tokens_in_bf16_lose_nothing_in_pairs_or_as_fp32(
         w, x = matrix(outputs, inputs, how), torch.randn(B, inputs).bfloat16()
         found = quantized_product(pack_for_loops(w), x)
         close(found, x.double() @ w.decode().double().T)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("ENABLE_AVX", False), ("CPU_FEATURES", ""), ("CPU_FEATURES", "+avx2")]
+)
+def test_pairs_are_left_alone_where_numba_is_told_to_compile_without_them(
+    monkeypatch: pytest.MonkeyPatch, option: str, value: object
+) -> None:
+    monkeypatch.setattr(numba.config, option, value)
+    assert not has_pairs.__wrapped__()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_tokens_have_no_products(dtype: torch.dtype) -> None:
+    found = quantized_product(pack_for_loops(matrix(130, 64, INT8)), torch.empty(0, 64).to(dtype))
+    assert (found.shape, found.dtype) == ((0, 130), torch.float32)
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)

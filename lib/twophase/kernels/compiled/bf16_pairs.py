@@ -9,10 +9,10 @@ written down here, in the one place where Python text does not say what the mach
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 LANES = 16  # rows that a register holds
@@ -23,9 +23,11 @@ _FLAGS = ("contract",)
 
 @cache
 def has_pairs() -> bool:
-    """Whether this processor has the instruction, and Numba compiles for this processor."""
-    chosen = numba.config.CPU_NAME or numba.config.CPU_FEATURES
-    return not chosen and bool(llvm.get_host_cpu_features().get("avx512bf16"))
+    """Whether Numba may use the instruction here: LLVM ends the process where it is asked for and
+    left out (`NUMBA_ENABLE_AVX=0`, `NUMBA_CPU_NAME=generic`, `NUMBA_CPU_FEATURES`)."""
+    told = numba.config.CPU_FEATURES
+    features: str = get_host_cpu_features() if told is None else told
+    return "+avx512bf16" in features.split(",")
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -38,6 +38,8 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
             f"this matrix multiplies fp32 or bf16 [B, {w.inputs}] in the CPU's memory; got"
             f" {x.dtype} {list(x.shape)} on {x.device}."
         )
+    if not len(x):
+        return torch.empty(0, w.outputs)
     if x.dtype == torch.bfloat16 and has_pairs():
         return _product_of_pairs(w, x)
     x = x.float()
