@@ -5,6 +5,7 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -80,6 +81,26 @@ def test_running_the_engine_gives_constants_that_a_card_takes(
     assert found.measured_s > 0
     assert shares == sorted(shares)
     assert 0 < shares[-1] <= 1
+
+
+@pytest.mark.parametrize("round_s", [0.02, 0.3, 0.45, 0.7, 3.0])
+def test_the_share_that_is_done_never_falls_however_fast_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch, round_s: float
+) -> None:
+    """Of a budget of a second; a clock of its own, that each run moves on."""
+    now, step = [0.0], round_s / len((*CASES, LEFT_OUT))
+
+    def run_s(*_: object) -> float:
+        now[0] += step
+        return 0.1
+
+    monkeypatch.setattr(own, "run_s", run_s)
+    monkeypatch.setattr(own, "random_model", lambda config: None)
+    monkeypatch.setattr(own, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    shares: list[float] = []
+    own.own_overheads(CHIP, 1.0, shares.append)
+    assert shares == sorted(shares)
+    assert 0.9 < shares[-1] <= 1
 
 
 def invoke(*arguments: str) -> str:

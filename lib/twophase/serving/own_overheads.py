@@ -136,9 +136,9 @@ def own_overheads(
     while not seen[LEFT_OUT] or time.perf_counter() - begun < budget_s * (1 - 1 / len(seen)):
         for i, case in enumerate(cases):
             seen[case].append(run_s(models[case.config], case))
-            if progress:
-                spent = (time.perf_counter() - begun) / budget_s
-                progress(min(1.0, spent, (i + 1) / len(cases) if len(seen[LEFT_OUT]) <= 1 else 1.0))
+            if progress:  # a first round may take longer than the budget, or a part of it
+                done = 1.0 if seen[LEFT_OUT] else (i + 1) / len(cases)
+                progress(min(1.0, (time.perf_counter() - begun) / budget_s, done))
     return fitted(chip, {case: median(times) for case, times in seen.items()})
 
 
