@@ -207,3 +207,18 @@ def test_bars_are_as_long_as_their_counts_and_stay_inside(counts: list[int]) -> 
     for e in figure.iter():
         assert 0 <= float(e.get("x", 0)) <= width
         assert 0 <= float(e.get("y", 0)) <= height
+
+
+def test_a_bar_beyond_a_thousand_says_its_number_in_digits() -> None:
+    bars = [("a", 1234.0), ("b", 12.345), ("c", 999.7)]
+    drawn = pages.environment().get_template("reports/bars.html").module
+    (figure,) = figures(drawn.rows(bars, "x", "points lost", class_report._told(bars)))  # type: ignore[attr-defined]
+    said = [e.text for e in figure.iter() if e.tag == "text"]
+    assert said[1:6:2] == ["1234", "12.3", "1000"]
+    assert figure[0].text == "a: 1234, b: 12.3, c: 1000"
+
+
+def test_code_between_backticks_is_code_and_all_else_is_text() -> None:
+    said = pages.prose("`a < b` and <b>\x1b")
+    assert said == "<code>a &lt; b</code> and &lt;b&gt;\N{REPLACEMENT CHARACTER}"
+    assert pages.prose("plain & simple") == "plain &amp; simple"

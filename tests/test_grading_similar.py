@@ -356,6 +356,14 @@ def test_ids_that_count_untouched_notebooks_and_released_ids_are_no_trace(tmp_pa
     assert groups(read_report(tmp_path / "2", {"ann": untouched, "bob": untouched})) == []
 
 
+@pytest.mark.parametrize(
+    "line", ["x = f(1) + 1 ", "x = f(1) + 1\t", "x = f( 1) + 1", "x = f(1 , 2)"]
+)
+def test_blanks_that_no_tool_writes_are_a_mark(line: str) -> None:
+    assert similar_traces.Mark("spacing", line) in similar_traces.words(line)
+    assert not similar_traces.words("x = f(1, 2) + 1")
+
+
 def test_another_students_name_in_the_metadata_is_told(tmp_path: Path) -> None:
     papers = {
         "ann-lee": answered({}, own=(own("1", "a"),)),

@@ -17,7 +17,7 @@ from twophase.grading.reports.class_stats import (
     histogram,
     spread,
 )
-from twophase.grading.reports.pages import printable, render, table
+from twophase.grading.reports.pages import printable, render, short, table
 from twophase.grading.scores.gradebook import Gradebook
 from twophase.grading.scores.rubric import points_text
 
@@ -53,7 +53,7 @@ def page(book: Gradebook) -> str:
 
 def _told(bars: Iterable[tuple[str, float]]) -> str:
     """A figure's numbers, for those who cannot see it."""
-    return ", ".join(f"{label}: {n:.3g}" for label, n in bars if n)
+    return ", ".join(f"{label}: {short(n)}" for label, n in bars if n)
 
 
 def _percent(value: Fraction) -> str:

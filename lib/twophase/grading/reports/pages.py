@@ -11,8 +11,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from twophase.grading.scores.rubric import points_text
-
 TEMPLATES = Path(__file__).parents[1]
 # what moves a cursor or reorders text, and halves of letters, which nothing can print
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -25,7 +23,8 @@ def printable(text: str) -> str:
 
 def prose(sentence: str) -> Markup:
     """A sentence with code between backticks, as HTML."""
-    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(printable(sentence))))
+    escaped = str(escape(printable(sentence)))  # Markup would escape the tags that come in
+    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))
 
 
 def _put(value: object) -> object:
@@ -36,6 +35,11 @@ def _put(value: object) -> object:
 def counted(n: int, what: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def short(number: float) -> str:
+    """A number beside a bar: three digits, or all of a larger one's, and never 1e+03."""
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
 
 
 @cache
@@ -49,7 +53,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"prose": prose, "counted": counted, "points": points_text}
+    made.filters |= {"prose": prose, "counted": counted, "short": short}
     return made
 
 

@@ -20,7 +20,7 @@ COLAB_ID = re.compile(r"(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9_-]{12}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*")
 PERSON = re.compile(r"(?i)(?:display_?name|user_?id|users?|e?mail|authors?|student|owner)$")
 # in a line of code, what no tool writes
-SPACING = re.compile(r"\S {2,}[^#\s]|\w ,|[(\[] \S|[\t]+$")
+SPACING = re.compile(r"\S {2,}[^#\s]|\w ,|[(\[] \S|[ \t]+$")
 PROGRAMS = {"kernelspec", "language_info", "nbgrader", "twophase", "vscode"}
 
 
