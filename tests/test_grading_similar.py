@@ -252,7 +252,7 @@ def test_an_answer_that_many_have_is_told_as_common_and_pairs_nobody(tmp_path: P
     papers |= {how: answered({ATTENTION: s}) for how, s in OTHERS.items()}
     found = read_report(tmp_path, papers)
     assert groups(found) == []
-    assert [len(w.files) for c in found.exercises for w in c.crowds] == [8]
+    assert [len(w.files) for c in found.exercises for w in c.common] == [8]
     assert "Common answers" in similar_page.page(found)
 
 

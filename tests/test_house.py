@@ -110,6 +110,17 @@ def test_a_room_of_the_grader_imports_only_those_before_it() -> None:
     assert not wrong
 
 
+def test_a_class_name_of_the_grader_has_one_meaning() -> None:
+    named = [
+        node.name
+        for path in FILES
+        if room_of(path) == "grading"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted({name for name in named if named.count(name) > 1}) == []
+
+
 def test_the_graders_readme_names_every_file_of_it_and_none_that_is_not_there() -> None:
     grader = LIB / "grading"
     text = (grader / "README.md").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
 from twophase.grading.scores import gradebook
 from twophase.grading.similar import as_json, page
-from twophase.grading.similar.groups import Group
+from twophase.grading.similar.groups import SimilarGroup
 from twophase.grading.similar.report import CAVEAT, LEAST, Report, compare_class
 
 NOTHING, LOOK = 0, 1
@@ -134,7 +134,7 @@ class _Bar:
 def _tell(found: Report, console: Console) -> None:
     if found.groups:
         console.print(_table(found))
-        left = len(found.groups) + found.crowded - MOST_GROUPS
+        left = len(found.groups) + found.groups_left_out - MOST_GROUPS
         console.print(Text(f"... and {left} more groups, weaker than these")) if left > 0 else None
     for one in found.exercises:
         if said := page.follows_sentence(one):
@@ -157,16 +157,16 @@ def _table(found: Report) -> Table:
     return table
 
 
-def _exercises(g: Group) -> str:
+def _exercises(g: SimilarGroup) -> str:
     return ", ".join(a.exercise.id.partition("-")[2] or a.exercise.id for a in g.agreements)
 
 
-def _strongest(g: Group) -> str:
+def _strongest(g: SimilarGroup) -> str:
     best = max((p for a in g.agreements for p in a.pairs), key=lambda p: p.weight, default=None)
     return f"{best.same} of {best.rarer} rarer fragments" if best else ""
 
 
-def _traces(g: Group) -> str:
+def _traces(g: SimilarGroup) -> str:
     strong = [t.mark.kind for t in g.traces if t.mark.strong]
     return ", ".join(
         f"{kind} ({strong.count(kind)})" if strong.count(kind) > 1 else kind

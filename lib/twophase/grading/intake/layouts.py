@@ -102,7 +102,7 @@ def gradescope(top: Node, forced: bool) -> list[HandIn]:
 
 def canvas(top: Node, forced: bool) -> list[HandIn]:
     """Flat files, each with the number of the user in Canvas. What a student handed in together is
-    one hand."""
+    one hand-in."""
     by_student: dict[str, list[Node]] = defaultdict(list)
     names: dict[str, set[str]] = defaultdict(set)
     numbers: list[str] = []  # of the files; Canvas never gives one twice

@@ -105,8 +105,8 @@ def _tree(path: Path) -> Node:
 
 
 def _submissions(hand: HandIn) -> Iterator[Submission]:
-    """The notebooks of one hand, and what may be one and cannot be looked into; if there is none, a
-    submission that says so."""
+    """The notebooks of one hand-in, and what may be one and cannot be looked into; if there is
+    none, a submission that says so."""
     there = [n for node in hand.nodes for n in _readable(node)]
     found = [n for n in there if n.is_notebook or n.trouble]
     if not found:

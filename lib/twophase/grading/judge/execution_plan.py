@@ -57,7 +57,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """All steps in order, how many of them run before each exercise is asked, the exercises that
     nothing in the notebook answers, and the flags."""
 
@@ -124,7 +124,7 @@ class Plan:
         return any(mine & (defined(s.source) | used(s.source) & shared) for s in others)
 
 
-def make_plan(notebook: Notebook, release: Release) -> Plan:
+def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     """The release's cells first, then the submission's where they stand."""
     cells = {n: cell for n, cell in enumerate(notebook.cells) if cell.is_code}
     answers = _answers(cells, release)
@@ -151,7 +151,7 @@ def make_plan(notebook: Notebook, release: Release) -> Plan:
     flags = [f for n, cell in enumerate(notebook.cells) for f in _cell_flags(n, cell, release)]
     flags += _copies(cells, release)
     missing, more = _missing(cells, release)
-    return Plan(tuple(steps), asked, missing, tuple(dict.fromkeys([*flags, *more])))
+    return ExecutionPlan(tuple(steps), asked, missing, tuple(dict.fromkeys([*flags, *more])))
 
 
 def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:

@@ -20,7 +20,7 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Outcome, Status, Verdict
 from twophase.grading.files.notebook import Notebook
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.execution_plan import NOWHERE, Plan, Step, make_plan
+from twophase.grading.judge.execution_plan import NOWHERE, ExecutionPlan, Step, make_plan
 from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
@@ -75,7 +75,7 @@ class _Run:
         notebook: Notebook,
     ) -> None:
         self._release, self._benches, self._seed = release, benches, seed
-        self._plan: Plan = make_plan(notebook, release)
+        self._plan: ExecutionPlan = make_plan(notebook, release)
         self._replay = Replay(zygote, release.withholds, limits, self._plan.loads_more())
         self._usage = Usage(limits.waiting_s)
         self._whole = Allowance(self._usage, limits.submission_s, limits.forks)

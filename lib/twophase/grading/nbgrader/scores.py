@@ -44,7 +44,7 @@ def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> 
     Raises ValueError if the gradebook and the results do not belong together; then nothing is
     written.
     """
-    rules = Rules(course)
+    rules = CoursePolicy(course)
     done = Recorded()
     with nbgrader_course.transaction(course) as book:
         known = _known(book, works, told)
@@ -57,14 +57,16 @@ def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> 
                     f"{student}: not in the gradebook, and the course does not create students"
                 )
                 continue
-            done.changed += Submission(book, course, student, assignment, told).write(theirs, rules)
+            done.changed += GradebookEntry(book, course, student, assignment, told).write(
+                theirs, rules
+            )
             done.works += theirs
         for assignment, name in {(w.place.assignment, w.place.notebook) for w in done.works}:
             done.masters[assignment, name] = Master(book.find_notebook(name, assignment))
     return done
 
 
-class Rules:
+class CoursePolicy:
     """What the course's own nbgrader configuration says about students and lateness."""
 
     def __init__(self, course: NbCourse) -> None:
@@ -95,7 +97,7 @@ class Rules:
             ) from None
 
 
-class Submission:
+class GradebookEntry:
     """One student's submission of one assignment, in the gradebook; made if it is not there."""
 
     def __init__(
@@ -121,7 +123,7 @@ class Submission:
         with book.db.no_autoflush:
             self._row = book.update_or_create_submission(assignment, student, **when)
 
-    def write(self, works: Iterable[GradedNotebook], rules: Rules) -> int:
+    def write(self, works: Iterable[GradedNotebook], rules: CoursePolicy) -> int:
         """Set what the works have earned. Returns how many of them were not there yet, exactly
         so."""
         changed = 0

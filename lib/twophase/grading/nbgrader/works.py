@@ -12,7 +12,7 @@ from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.intake.layouts import NBGRADER
 from twophase.grading.nbgrader.course import NbCourse
-from twophase.grading.results import counts as tally
+from twophase.grading.results.counts import why as why_not_judged
 from twophase.grading.results.records import Record
 
 JUDGED = ("ok", "partial", "protocol")
@@ -90,7 +90,7 @@ def match_records(
         place = path_of(record)
         if place is None:
             why = "nbgrader has notebooks in submitted/<student>/<assignment>/ only"
-            why = why if record["status"] in JUDGED else tally.why(record)
+            why = why if record["status"] in JUDGED else why_not_judged(record)
             told.waiting.append(f"{record['file']}: passed over, {why}")
         elif assignment in ("", place.assignment):
             by_place[place].append(record)

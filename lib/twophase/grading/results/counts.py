@@ -82,11 +82,11 @@ class Counts:
 
 
 def count(records: Iterable[Record]) -> Counts:
-    """The tally of these records."""
-    tally = Counts()
+    """The counts of these records."""
+    counts = Counts()
     for record in records:
-        tally.add(record)
-    return tally
+        counts.add(record)
+    return counts
 
 
 def why(record: Record) -> str:

@@ -149,61 +149,61 @@ class Pool:
         self._server = make_server()
         self._attempts: dict[Task, int] = {}  # of those that a judge did not survive
         self._failed_starts = 0  # since the last record
-        self.desks = [self._desk() for _ in range(min(max(1, workers), len(tasks)))]
+        self.judges = [self._start_judge() for _ in range(min(max(1, workers), len(tasks)))]
 
     def close(self) -> None:
-        for desk in self.desks:
-            desk.hang_up()  # all first, so that they end side by side
-        for desk in self.desks:
-            desk.close()
+        for process in self.judges:
+            process.hang_up()  # all first, so that they end side by side
+        for process in self.judges:
+            process.close()
         self._server.close()
 
-    def _desk(self) -> JudgeProcess:
+    def _start_judge(self) -> JudgeProcess:
         return JudgeProcess(self._course, self._home, self._server)
 
     def records(self) -> Iterator[Record]:
         """A record for each task, as they come. Raises GraderFault if nothing can be graded."""
         while True:
-            for desk in self.desks:
-                if desk.task is None and self._todo:
-                    desk.give(self._todo.popleft())
-            busy = [desk for desk in self.desks if desk.task is not None]
+            for process in self.judges:
+                if process.task is None and self._todo:
+                    process.give(self._todo.popleft())
+            busy = [process for process in self.judges if process.task is not None]
             if not busy:
                 return
             heard, _, _ = select.select(
                 busy, [], [], max(0.0, min(d.until for d in busy) - time.monotonic())
             )
-            for desk in busy:
-                record = self._heard(desk, desk in heard)
+            for process in busy:
+                record = self._heard(process, process in heard)
                 if record is not None:
-                    if self._todo and desk in self.desks:
-                        desk.give(self._todo.popleft())  # it works while we write
+                    if self._todo and process in self.judges:
+                        process.give(self._todo.popleft())  # it works while we write
                     yield record
 
-    def _heard(self, desk: JudgeProcess, spoke: bool) -> Record | None:
-        """What a desk has to say. If its judge is gone, another takes its place and its work."""
-        was_ready = desk.ready
+    def _heard(self, process: JudgeProcess, spoke: bool) -> Record | None:
+        """What a judge has to say. If its judge is gone, another takes its place and its work."""
+        was_ready = process.ready
         try:
             if spoke:
-                record = desk.hear()
+                record = process.hear()
                 self._failed_starts = 0 if record is not None else self._failed_starts
                 return record
-            if time.monotonic() < desk.until:
+            if time.monotonic() < process.until:
                 return None
             raise Vanished("its process did not answer in time")
         except (Vanished, GraderFault) as e:
-            task, why, started = desk.task, str(e), was_ready and isinstance(e, Vanished)
+            task, why, started = process.task, str(e), was_ready and isinstance(e, Vanished)
         assert task is not None
-        self.desks.remove(desk)
-        desk.close(at_once=True)
+        self.judges.remove(process)
+        process.close(at_once=True)
         record = None
         if started:
             record = self._tried(task, why)
         else:
             self._require_starts(why)
         if record is None or self._todo:
-            self.desks.append(self._desk())
-            self.desks[-1].give(task if record is None else self._todo.popleft())
+            self.judges.append(self._start_judge())
+            self.judges[-1].give(task if record is None else self._todo.popleft())
         return record
 
     def _require_starts(self, why: str) -> None:

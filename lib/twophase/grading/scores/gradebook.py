@@ -20,8 +20,8 @@ from twophase.grading.course.tables import (
     read_times,
 )
 from twophase.grading.results.records import Record
-from twophase.grading.scores import roster as whose
 from twophase.grading.scores.dropping import Weighted, highest_ratio
+from twophase.grading.scores.roster import by_student
 from twophase.grading.scores.rubric import ZERO, ManualGrades, Rubric, make_rubric, require_bounds
 from twophase.grading.scores.scoring import Outcome, Scorer, pending_reasons
 
@@ -109,7 +109,7 @@ def make_gradebook(
         if (s := make_rubric(scheme, a, by_topic[t], notes))
     }
     require_bounds(rubrics.values(), beside.manual, [r["digests"]["submission"] for r in records])
-    handed_in, strangers, doubts = whose.by_student(scheme, beside.roster, by_topic)
+    handed_in, strangers, doubts = by_student(scheme, beside.roster, by_topic)
     notes += doubts
     students = _students(scheme, beside, handed_in)
     scorer = Scorer(scheme, beside.manual, beside.times, now or datetime.now(UTC))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twophase.grading.similar.groups import Group
+from twophase.grading.similar.groups import SimilarGroup
 from twophase.grading.similar.pairs import Compared
 from twophase.grading.similar.report import CAVEAT, SCHEMA, Report
 
@@ -18,12 +18,12 @@ def as_json(found: Report) -> dict[str, Any]:
         "notebooks": len(found.papers),
         "unreadable": [{"file": f, "message": m} for f, m in found.unreadable],
         "groups": [_group_json(g) for g in found.groups],
-        "groups_left_out": found.crowded,
+        "groups_left_out": found.groups_left_out,
         "exercises": [_exercise_json(c) for c in found.exercises if c.answers],
     }
 
 
-def _group_json(g: Group) -> dict[str, Any]:
+def _group_json(g: SimilarGroup) -> dict[str, Any]:
     return {
         "topic": g.topic,
         "students": [list(p) for p in g.parties],
@@ -65,7 +65,7 @@ def _exercise_json(c: Compared) -> dict[str, Any]:
         "not_written": list(c.empty),
         "too_short": list(c.short),
         "follows_published": list(c.follows),
-        "common": [list(w.files) for w in c.crowds],
+        "common": [list(w.files) for w in c.common],
         "not_python": list(c.unparsed),
         "cut": list(c.cut),
         "pairs": len(c.pairs),

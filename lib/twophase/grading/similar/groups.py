@@ -38,7 +38,7 @@ class Trace:
 
 
 @dataclass
-class Group:
+class SimilarGroup:
     """Students (or teams) with their files in one topic. `strength` only orders."""
 
     topic: str
@@ -61,12 +61,14 @@ class Group:
 Traces = Mapping[Mark, Mapping[str, Students]]
 
 
-def groups_of(compared: Sequence[Compared], marks: Mapping[str, Traces]) -> tuple[list[Group], int]:
+def groups_of(
+    compared: Sequence[Compared], marks: Mapping[str, Traces]
+) -> tuple[list[SimilarGroup], int]:
     """The groups of all exercises, strongest first, and how many more there were than are told."""
-    found: dict[tuple[str, frozenset[Students]], Group] = {}
+    found: dict[tuple[str, frozenset[Students]], SimilarGroup] = {}
 
-    def group(topic: str, parties: frozenset[Students]) -> Group:
-        return found.setdefault((topic, parties), Group(topic, tuple(sorted(parties))))
+    def group(topic: str, parties: frozenset[Students]) -> SimilarGroup:
+        return found.setdefault((topic, parties), SimilarGroup(topic, tuple(sorted(parties))))
 
     for one in compared:
         for parties, pairs in cliques(one.pairs):
@@ -137,10 +139,10 @@ def _one_team(parties: Iterable[Students]) -> bool:
 
 
 def _attach(
-    there: Traces, rare: Mapping[Mark, frozenset[Students]], groups: Sequence[Group]
+    there: Traces, rare: Mapping[Mark, frozenset[Students]], groups: Sequence[SimilarGroup]
 ) -> None:
     """To each group the rare marks that two of it share."""
-    of: dict[Students, list[Group]] = {}
+    of: dict[Students, list[SimilarGroup]] = {}
     for g in groups:
         for party in g.parties:
             of.setdefault(party, []).append(g)

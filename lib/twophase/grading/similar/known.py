@@ -30,7 +30,7 @@ class Published:
     `given`: fragments of the released notebook. `published`: those, and of the solutions, the
     book's chapter, the library's and the checks' modules. `solutions`: the model solution's own
     fragments by exercise. `stubs`: the released answer cells. `text`: all that is shown, in one
-    line, `names` its names and odd lines. `trail`: the released file's ids and metadata.
+    line, `names` its names and odd lines. `traces`: the released file's ids and metadata.
     """
 
     topic: str

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from twophase.grading.reports.pages import printable, render
 from twophase.grading.similar import fragments
-from twophase.grading.similar.groups import Agreement, Group, Trace
+from twophase.grading.similar.groups import Agreement, SimilarGroup, Trace
 from twophase.grading.similar.pairs import COMMON, ENOUGH, Answer, Compared
 from twophase.grading.similar.report import CAVEAT, Report
 
@@ -43,7 +43,7 @@ def page(found: Report) -> str:
         exercises=[_exercise_row(c) for c in there],
         short=f"Too short: fewer than {ENOUGH} rarer fragments, about three lines of one's own.",
         follows=[f"{c.title}: {s}" for c in found.exercises if (s := follows_sentence(c))],
-        crowds=[(c.title, len(w.files), w.source) for c in found.exercises for w in c.crowds],
+        common=[(c.title, len(w.files), w.source) for c in found.exercises for w in c.common],
     )
 
 
@@ -52,7 +52,7 @@ def summary(found: Report) -> str:
     students = len({p.party for p in found.papers})
     said = f"{len(found.papers)} notebooks of {students} students or teams were compared"
     said += f", {len(found.unreadable)} could not be read. " if found.unreadable else ". "
-    n = len(found.groups) + found.crowded
+    n = len(found.groups) + found.groups_left_out
     return said + (f"{n} group{'s' * (n != 1)} to look at." if n else "Nothing to look at.")
 
 
@@ -85,7 +85,7 @@ def _how(found: Report) -> str:
     )
 
 
-def _pair_rows(g: Group) -> list[list[object]]:
+def _pair_rows(g: SimilarGroup) -> list[list[object]]:
     """A line for each pair: exercise, both files, how much is the same, how many others have it."""
     return [
         [

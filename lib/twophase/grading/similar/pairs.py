@@ -69,7 +69,7 @@ class Compared:
     empty: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
-    crowds: tuple[CommonAnswer, ...] = ()
+    common: tuple[CommonAnswer, ...] = ()
     cut: tuple[str, ...] = ()
     unparsed: tuple[str, ...] = ()
     pairs: list[Pair] = field(default_factory=list)
@@ -171,7 +171,7 @@ def _nodes(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) 
         elif len(fragments) >= ENOUGH and len({a.party for a in copies}) > max(
             2, COMMON * out.students
         ):
-            out.crowds += (CommonAnswer(files, copies[0].source),)
+            out.common += (CommonAnswer(files, copies[0].source),)
         else:
             out.short += tuple(f for f in files if f not in out.follows)
     return sorted(found, key=lambda n: (n.worth, n.answers[0].file))

@@ -21,7 +21,7 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import Source
 from twophase.grading.similar import fragments
 from twophase.grading.similar import known as similar_known
-from twophase.grading.similar.groups import Group, groups_of
+from twophase.grading.similar.groups import SimilarGroup, groups_of
 from twophase.grading.similar.known import Published
 from twophase.grading.similar.pairs import Answer, Compared, compare
 from twophase.grading.similar.traces import FileTraces, Mark, named, traces_of, words
@@ -50,16 +50,16 @@ class StudentNotebook:
 
 @dataclass(frozen=True)
 class Report:
-    """A class compared. `unreadable`: files and why. `crowded`: groups left out because there were
-    too many."""
+    """A class compared. `unreadable`: files and why. `groups_left_out`: how many there were beyond
+    those that are listed."""
 
     least: float
     papers: tuple[StudentNotebook, ...]
     unreadable: tuple[tuple[str, str], ...]
     exercises: tuple[Compared, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[SimilarGroup, ...]
     known: Mapping[str, Published] = field(default_factory=dict)
-    crowded: int = 0
+    groups_left_out: int = 0
 
 
 def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -> tuple[str, ...]:
@@ -142,9 +142,9 @@ def compare_class(
         compared.append(_compare(papers, known[topic], exercise_id, least))
         told("comparing", n, len(wanted))
     marks = {t: _traces([p for p in papers if p.topic == t], k, exercise) for t, k in known.items()}
-    groups, crowded = groups_of(compared, marks)
+    groups, left_out = groups_of(compared, marks)
     return Report(
-        least, tuple(papers), tuple(unreadable), tuple(compared), tuple(groups), known, crowded
+        least, tuple(papers), tuple(unreadable), tuple(compared), tuple(groups), known, left_out
     )
 
 

@@ -51,7 +51,7 @@ class FileTraces:
 
 
 def traces_of(tree: Any) -> FileTraces:
-    """The trail in a notebook's JSON, whatever it is. Raises nothing."""
+    """The traces in a notebook's JSON, whatever it is. Raises nothing."""
     if not isinstance(tree, dict):
         return FileTraces()
     cells = (
