@@ -225,3 +225,34 @@ def test_a_helper_below_the_check_makes_an_answer_looked_at_again() -> None:
     plan = make_plan(parse(dump(made)), release())
     assert plan.may_suffer(f"{TOPIC}-softmax")
     assert not plan.may_suffer(f"{TOPIC}-bytes")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ('check("a")' + " " * 40) * 40 + "x",
+        "\n" * 1_000_000 + "x",
+        " " * 1_000_000 + "x",
+        "x = [" + "1, " * 1_000_000 + "]",
+    ],
+    ids=["checks", "lines", "blanks", "list"],
+)
+def test_no_cell_is_made_so_that_reading_it_takes_hours(source: str) -> None:
+    made = [cell(source), *cells({"softmax": "def softmax(x):\n    return both(x)"})]
+    plan = make_plan(parse(dump(made)), release())
+    assert [s.source for s in plan.steps if s.role == "own"] == [source]
+    assert plan.may_suffer(f"{TOPIC}-softmax")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_run"),
+    [
+        ('check("a"); check("b-c")\n\n  check(\'d\') ;\n', False),
+        ('check("a") check("b")', False),
+        ('check("a")\nx = 1', True),
+        ('check("a" + "b")', True),
+    ],
+)
+def test_a_cell_of_checks_and_nothing_else_is_not_run(source: str, is_run: bool) -> None:
+    plan = make_plan(parse(dump([*cells({}), cell(source)])), release())
+    assert (source in [s.source for s in plan.steps]) == is_run

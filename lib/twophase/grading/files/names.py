@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
-MAGIC = re.compile(r"^\s*[%!?].*$", re.M)
+MAGIC = re.compile(r"^[ \t]*[%!?].*$", re.M)
+LONGEST = 50_000  # characters; of a longer cell nothing is known, so that nobody waits for it
+MOST = 2_000  # cells that are remembered: those of one notebook
 
 # what is assigned inside of these is theirs
 SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def defined(source: str) -> set[str]:
-    """The names that a cell defines at its top level, magics aside."""
+def _parsed(source: str) -> ast.Module | None:
     try:
-        tree = ast.parse(MAGIC.sub("", source))
+        return ast.parse(source)
     except Exception:  # SyntaxError, and whatever else the parser raises on odd text
-        return set()
+        return None
+
+
+def defined(source: str) -> frozenset[str]:
+    """The names that a cell defines at its top level, magics aside."""
+    return _defined(source) if len(source) <= LONGEST else frozenset()
+
+
+@lru_cache(MOST)
+def _defined(source: str) -> frozenset[str]:
+    tree = _parsed(MAGIC.sub("", source))
+    if tree is None:
+        return frozenset()
     names: set[str] = set()
     todo: list[ast.AST] = list(tree.body)
     while todo:
@@ -29,26 +43,32 @@ def defined(source: str) -> set[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.add(node.id)
             todo += ast.iter_child_nodes(node)
-    return names
+    return frozenset(names)
 
 
-def used(source: str) -> set[str]:
+def used(source: str) -> frozenset[str]:
     """All names in a cell, wherever in it they stand."""
-    try:
-        tree = ast.parse(MAGIC.sub("", source))
-    except Exception:
-        return set()
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return _used(source) if len(source) <= LONGEST else frozenset()
+
+
+@lru_cache(MOST)
+def _used(source: str) -> frozenset[str]:
+    tree = _parsed(MAGIC.sub("", source))
+    return (
+        frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) if tree else frozenset()
+    )
 
 
 def only_defines(source: str) -> bool:
     """Whether running a cell does nothing but define names: functions, classes, imports, values
     that no call makes. What its functions do when they are called is another matter."""
-    try:
-        tree = ast.parse(source)
-    except Exception:  # no Python, or a magic
-        return False
-    return all(_only_defines(node) for node in tree.body)
+    return len(source) <= LONGEST and _all_define(source)
+
+
+@lru_cache(MOST)
+def _all_define(source: str) -> bool:
+    tree = _parsed(source)  # none if it is no Python, or has a magic
+    return tree is not None and all(_only_defines(node) for node in tree.body)
 
 
 def _only_defines(node: ast.stmt) -> bool:

@@ -19,7 +19,8 @@ from twophase.grading.results.grade import NOT_ASKED, Flag
 
 CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.M)
 CHECKS = re.compile(r"^[ \t]*check\([ \t]*['\"]([\w-]+)['\"][ \t]*\)", re.M)
-NOTHING_ELSE = re.compile(r"(?:\s*check\([ \t]*['\"][\w-]+['\"][ \t]*\)[ \t]*;?)*\s*")
+# possessive: else a cell of checks and blanks would have as many readings as an attacker likes
+NOTHING_ELSE = re.compile(r"(?:\s*+check\([ \t]*+['\"][\w-]++['\"][ \t]*+\)[ \t]*+;?)*+\s*+")
 NOWHERE = "The answer's cell is not in the notebook."
 GRADER_NAMES = (
     "twophase.checks",
