@@ -13,14 +13,15 @@ from patience import PATIENCE_S
 from test_models_compiled import TOLERANCE
 from test_models_quantize import KINDS, made, wide
 
-from twophase.kernels.quantization.integers import IntegerFormat
+from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.models import checkpoints
 from twophase.models.compiled import CompiledTransformer
-from twophase.models.compiled.batch_linear import CodesLinear
+from twophase.models.compiled.batch_linear import CodesLinear, with_batch_linears
 from twophase.models.compiled.run import Run
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
 from twophase.models.quantize.calibration import body_linears
+from twophase.models.quantize.linear import QuantizedLinear
 from twophase.models.transformer import Transformer
 
 INT8 = IntegerFormat(8, "channel", scale_dtype=torch.float32)
@@ -80,6 +81,26 @@ def test_a_batch_reads_codes_in_loops_and_finds_the_same(how: IntegerFormat) -> 
         )
         assert float((found - expected).abs().max()) < TOLERANCE * float(expected.std())
     assert any(isinstance(module, CodesLinear) for module in run._of_batches().modules())
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float16, 2**-11), (torch.float64, 0)])
+def test_codes_are_read_for_tokens_of_a_dtype_that_loops_do_not_read(
+    dtype: torch.dtype, digits: float
+) -> None:
+    """Summed in fp32, 64 terms; rounded to the digits of the dtype."""
+    torch.manual_seed(0)
+    linear = QuantizedLinear(encode(torch.randn(130, 64), INT4))
+    x = torch.randn(3, 64).to(dtype)
+    expected = x.double() @ linear.stored.decode().double().T
+    found = CodesLinear(linear)(x)
+    assert found.dtype == dtype
+    off = float((found.double() - expected).abs().max() / expected.abs().max())
+    assert off < 2e-5 + digits
+
+
+def test_a_model_that_is_not_on_the_cpu_stays_as_it_is() -> None:
+    model = quantize(made("gated"), "nearest", INT8).to("meta")
+    assert with_batch_linears(model, pack=True) is model
 
 
 def test_a_trained_model_in_four_bits_writes_the_same_text_on_both_paths() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from twophase.kernels.compiled.codes import pack_for_loops
+from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.measure.system import available_bytes
 from twophase.models.compiled.weights import NoKernel, check_kind
@@ -54,7 +55,8 @@ class CodesLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., inputs] → [..., outputs], in x's dtype."""
-        tokens = x.reshape(-1, x.shape[-1])  # [tokens, inputs]
+        read = x if x.dtype in STORED else x.float()
+        tokens = read.reshape(-1, x.shape[-1])  # [tokens, inputs]
         y = quantized_product(self.packed, tokens).view(*x.shape[:-1], -1)  # [..., outputs]
         return (y if self.bias is None else y + self.bias).to(x.dtype)
 
@@ -62,7 +64,10 @@ class CodesLinear(nn.Module):
 def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     """The model for a step of several sequences: its quantized layers as `CodesLinear`, and with
     `pack` its other linear layers as `PackedLinear`, where they can be, nobody listens to them, and
-    memory has room for as much again; all else is the model's own, numbers and all."""
+    memory has room for as much again; all else is the model's own, numbers and all. A model on
+    another device than the CPU is returned as it is."""
+    if model.device.type != "cpu":
+        return model
     numbers = [*model.parameters(), *model.buffers()]
     made = copy.deepcopy(model, {id(tensor): tensor for tensor in numbers})
     pack = pack and available_bytes() > 2 * weight_bytes(model)
