@@ -11,13 +11,14 @@ import pytest
 import torch
 from patience import PATIENCE_S
 from test_models_compiled import TOLERANCE
-from test_models_quantize import KINDS, made, wide
+from test_models_quantize import KINDS, SMALL, made, wide
 
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.models import checkpoints
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.compiled.batch_linear import CodesLinear, with_batch_linears
 from twophase.models.compiled.run import Run
+from twophase.models.config import Config
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
 from twophase.models.quantize.calibration import body_linears
@@ -57,6 +58,19 @@ def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, paral
     assert not run.plain
     assert any(isinstance(half, Run) for half in run._halves) == parallel  # its two layers in one
     check_same(model, run, KINDS[kind].V)
+
+
+def test_a_run_of_layers_of_codes_has_every_bias_and_norm_and_other_widths() -> None:
+    """Heads are shared and together wider than the stream; so the groups of all four products are
+    of different numbers."""
+    sizes = SMALL | {"K": 2, "H": 8}
+    config = Config(
+        **sizes, tied=False, qkv_bias=True, o_bias=True, mlp_bias=True, norm="layer", qk_norm=True
+    )  # fmt: skip
+    model = quantize(made(config), "nearest", INT4)
+    run = CompiledTransformer(model, parallel=True)
+    assert [type(half) for half in run._halves] == [Run]
+    check_same(model, run, config.V)
 
 
 @pytest.mark.parametrize("name", ["q8_0", "q4_0"])

@@ -45,9 +45,9 @@ KINDS = {
 FOUR = IntegerFormat(4, 16)
 
 
-def made(kind: str) -> Transformer:
+def made(kind: str | Config) -> Transformer:
     torch.manual_seed(3)
-    model = Transformer(KINDS[kind])
+    model = Transformer(KINDS[kind] if isinstance(kind, str) else kind)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * (0.3 / p.shape[-1] ** 0.5 if p.ndim > 1 else 0.1))
