@@ -1,5 +1,6 @@
 """Model types that are counted but not run: to the parameter what transformers builds."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,7 @@ NO_ROWS = ROWS | {"hidden_size_per_layer_input": 0}
 BESIDE = {
     "enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 48,
 }  # fmt: skip
+SEEING = ["qwen3_vl_text", "qwen3_vl_moe_text"]
 KINDS = [
     ("gpt_oss", EXPERTS),
     ("minimax_m2", EXPERTS),
@@ -125,6 +127,27 @@ def test_chosen_keys_are_kept_for_all_positions_and_latents_read_of_those_alone(
         assert found.cache_bytes(1000) > wide.cache_bytes(1000)
     with pytest.raises(ValueError, match="'full' first"):
         Architecture.from_hf(config.to_dict() | {"indexer_types": [*types[1:], "full"]}, name="x")
+
+
+# Keys whose absence would otherwise be read as another size: as many KV heads as queries, heads of
+# D / N, no experts.
+ELSE_ANOTHER = ["num_key_value_heads", "head_dim", "q_lora_rank", "first_k_dense_replace"]
+ELSE_ANOTHER += ["n_routed_experts", "n_shared_experts"]
+D_OVER_N = [("qwen3_vl_moe_text", "head_dim")]  # by transformers, too
+
+
+@pytest.mark.parametrize("kind", [*dict.fromkeys(kind for kind, _ in KINDS), *SEEING])
+def test_a_key_that_is_left_out_is_transformers_value_or_refused(kind: str) -> None:
+    usual = AutoConfig.for_model(kind).to_dict()
+    wider = {"num_attention_heads": 2, "hidden_size": 4}  # then no default is N, nor D / N
+    config = usual | {"model_type": kind} | {key: n * usual[key] for key, n in wider.items()}
+    whole = Architecture.from_hf(config, name="x")
+    for key in ELSE_ANOTHER:
+        if key not in config or (kind, key) in D_OVER_N:
+            continue
+        left = {name: value for name, value in config.items() if name != key}
+        with suppress(ValueError):
+            assert Architecture.from_hf(left, name="x") == whole, key
 
 
 def test_of_a_table_for_every_layer_a_step_reads_a_row_a_token() -> None:

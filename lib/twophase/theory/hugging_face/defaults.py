@@ -25,6 +25,20 @@ _LATENT = {
     "qk_nope_head_dim": 128,
     "v_head_dim": 128,
 }
+_GLM = {
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-5,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 1408,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.0,
+    "norm_topk_prob": True,
+    "n_group": 1,
+    "topk_group": 1,
+}
+_CHOOSES = {"n_routed_experts": 256, "n_shared_experts": 1, "first_k_dense_replace": 3}
 
 _ROWS = {
     "head_dim": 256,
@@ -37,9 +51,15 @@ _ROWS = {
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "gemma3n_text": (
-        _ROWS | {"altup_num_inputs": 4, "laurel_rank": 64, "num_kv_shared_layers": 15}
+        _ROWS
+        | {
+            "num_key_value_heads": 2,
+            "altup_num_inputs": 4,
+            "laurel_rank": 64,
+            "num_kv_shared_layers": 15,
+        }
     ),
-    "gemma4_text": _ROWS | {"global_head_dim": 512},
+    "gemma4_text": _ROWS | {"num_key_value_heads": 4, "global_head_dim": 512},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "mixtral": {
         "num_key_value_heads": 8,
@@ -93,24 +113,29 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
             "rope_interleave": True,
         }
     ),
-    "glm4_moe": {
-        "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-5,
-        "n_routed_experts": 128,
-        "n_shared_experts": 1,
-        "moe_intermediate_size": 1408,
-        "num_experts_per_tok": 8,
-        "first_k_dense_replace": 1,
-        "routed_scaling_factor": 1.0,
-        "norm_topk_prob": True,
-        "n_group": 1,
-        "topk_group": 1,
-    },
+    "glm4_moe": _GLM,
+    "glm4v_moe_text": _GLM,
     "stablelm": {"num_key_value_heads": 32},
     "starcoder2": {
         "num_key_value_heads": 2,
         "hidden_act": "gelu_pytorch_tanh",
         "use_bias": True,
         "tie_word_embeddings": True,
+    },
+    "gpt_oss": {"num_key_value_heads": 8, "head_dim": 64},
+    "minimax_m2": {"num_key_value_heads": 8, "head_dim": 128},
+    "llama4_text": {"num_key_value_heads": 8, "head_dim": 128},
+    "qwen3_vl_text": {"num_key_value_heads": 32, "head_dim": 128},
+    "qwen3_vl_moe_text": {"num_key_value_heads": 16},
+    "qwen3_next": {"num_key_value_heads": 2, "head_dim": 256},
+    "qwen3_5_text": {"num_key_value_heads": 4, "head_dim": 256},
+    "qwen3_5_moe_text": {"num_key_value_heads": 2, "head_dim": 256},
+    "deepseek_v32": _CHOOSES,
+    "glm_moe_dsa": _CHOOSES,
+    "glm4_moe_lite": {
+        "q_lora_rank": 768,
+        "n_routed_experts": 64,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
     },
 }
