@@ -15,6 +15,7 @@ from twophase.cli.plan import plan
 from twophase.theory import catalog
 from twophase.theory.continuous_batching import chunk_flops
 from twophase.theory.drafted import DraftedDeployment
+from twophase.theory.expected import floor_step_s
 from twophase.theory.grid import Grid
 from twophase.theory.plan import Plan, deployment, plan_deployment
 from twophase.theory.speculative_decoding import speedup, verification_ratio
@@ -103,6 +104,18 @@ def test_a_drafted_plan_never_does_more_than_the_machine_can(
     better = plan_deployment(TARGET, ROOMY, replace(w, acceptance=(1 + alpha) / 2), DRAFT)
     assert better.expected is not None
     assert better.expected.expected_tpot_s <= e.expected_tpot_s * BELOW
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("names", [("mixtral-8x7b", "llama-2-7b"), ("llama-3-70b", "gpt-oss-20b")])
+def test_at_the_floor_a_round_reads_the_experts_of_one_token(names, batch) -> None:
+    """All of its tokens may visit the same; so may those of a draft with experts."""
+    target, draft = map(catalog.model, names)
+    w = Workload(batch, 1100, 1000, 100, acceptance=0.7, draft_length=4)
+    d = deployment(target, ROOMY, w, draft)
+    assert isinstance(d, DraftedDeployment)
+    alone, small = floor_step_s(d.target), floor_step_s(d.draft)
+    assert floor_step_s(d) * d.tokens_per_step == pytest.approx(alone + 4 * small, rel=1e-3)
 
 
 def test_a_draft_that_is_never_kept_costs_its_steps() -> None:

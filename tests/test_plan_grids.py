@@ -247,6 +247,7 @@ BAD = [
     (["llama-3-70b", "--tp", "8", "--layout", "tensor"], "either a layout or --tp"),
     (["llama-3-70b", "--tp", "8", "--chips", "16"], "tp 8 takes 8 chips, but there are 16"),
     (["llama-3-70b", "--tp", "8", "--split-cache", "evenly"], "plans without a layout"),
+    (["llama-3-70b", "--tp", "8", "--chips", "auto"], "--chips auto finds the chips of a copy"),
     (["llama-3-70b", "--skew", "2"], "go with --tp"),
     (["llama-3-70b", "--between", "ethernet"], "go with --tp"),
     (["llama-3-70b", "--tp", "8", "--between", "string"], "Unknown link 'string'"),

@@ -112,6 +112,7 @@ def test_a_promise_that_nothing_keeps_is_exit_code_1_and_says_what_would_help() 
         (["--hardware", ","], "--hardware must name a chip"),
         (["--price", "a100=2"], "A100 80GB SXM, which --hardware does not name"),
         (["--weights", "fp7"], "Unknown format 'fp7'"),
+        (["--output", "1"], "An answer of 1 token has none after the first"),
         (["--output", "0"], "n_output must be a whole number"),
         (["--tpot-p", "100"], "tpot_p must lie between 0 and 100"),
         (["--ttft-p", "0"], "ttft_p must lie between 0 and 100"),

@@ -162,6 +162,8 @@ def plan(
     try:
         if as_json and as_markdown:
             raise ValueError("Give either --json or --markdown.")
+        if chips == AUTO and tp is not None:
+            raise ValueError("--chips auto finds the chips of a copy: leave --tp or it away.")
         arch, weights, stored = architecture(model, config, weights)
         chip = card.chip(hardware)
         grid = options.grid(tp, dp, ep, pp)

@@ -237,6 +237,13 @@ class Deployment:
         """Weights that one token reads."""
         return self.step_weight_bytes(1)
 
+    def further_expert_bytes(self, B: int, T: int = 1) -> float:
+        """Weights of experts that such a step reads beyond those of one token: none, where all
+        tokens visit the same."""
+        if self.arch.moe is None:
+            return 0.0
+        return self.step_weight_bytes(B, T) - self.step_weight_bytes(1)
+
     @property
     def layers_per_token(self) -> float:
         """Layers that run for a token, one after the other."""

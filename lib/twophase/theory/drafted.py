@@ -101,6 +101,11 @@ class DraftedDeployment(Deployment):
         drafting = self.n_drafted * self.draft.step_weight_bytes(B)
         return drafting + self.target.step_weight_bytes(B, self.n_drafted + 1)
 
+    def further_expert_bytes(self, B: int, T: int = 1) -> float:
+        """Of both: a round's tokens may all visit the experts of one."""
+        drafting = self.n_drafted * self.draft.further_expert_bytes(B)
+        return drafting + self.target.further_expert_bytes(B, self.n_drafted + 1)
+
     @property
     def token_weight_bytes(self) -> float:
         """Weights that one token reads: the model's."""

@@ -274,10 +274,7 @@ def floor_step_s(d: Deployment) -> float:
     """The least time of a step, whatever the engine: weights read once, of the experts only those
     that one token visits, and every sequence's cache; or its FLOPs at the peak rate."""
     times = d.mean_step(d.w.batch)
-    if d.arch.moe is None:
-        return max(times.memory_s, times.compute_s)
-    unread = d.step_weight_bytes(d.w.batch) - d.step_weight_bytes(1)
-    unread /= d.tokens_per_step
+    unread = d.further_expert_bytes(d.w.batch) / d.tokens_per_step
     return max(times.memory_s - unread / d.chip.hbm_bytes_per_s, times.compute_s)
 
 

@@ -65,6 +65,8 @@ class Demand:
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e12:
                 raise ValueError(f"{name} must be a positive number below 1e12, but it is {value}.")
+        if self.n_output == 1 and self.tpot_s is not None:
+            raise ValueError("An answer of 1 token has none after the first: leave --tpot away.")
         if not 0 < self.used <= 1:
             raise ValueError(f"used must lie above 0 and be at most 1, but it is {self.used}.")
         for name, limit in (("ttft_p", self.ttft_s), ("tpot_p", self.tpot_s)):
