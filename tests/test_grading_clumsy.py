@@ -124,13 +124,19 @@ def imports_in_the_setup(topic: str, cells: Cells) -> Cells:
     return made
 
 
+def installs_above(topic: str, cells: Cells) -> Cells:
+    """What a page on the web says to run first, in the cell of the answer itself."""
+    lines = "!pip install -q numpy\nfiles = !ls\n%pip list\n"
+    return [c | {"source": lines + c["source"]} if is_answer(c) else c for c in cells]
+
+
 def nothing(topic: str, cells: Cells) -> Cells:
     return cells
 
 
 EDITS: list[Callable[[str, Cells], Cells]] = [
     *(nothing, named_like_the_answers, looped_over, split, stubs_pasted_below, without_metadata),
-    *(merged, in_copied_check_cells, imports_in_the_setup),
+    *(merged, in_copied_check_cells, imports_in_the_setup, installs_above),
 ]
 
 

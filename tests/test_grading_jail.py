@@ -178,14 +178,22 @@ def test_ordinary_work_is_done(session: Session, name: str) -> None:
         "import multiprocessing as m; m.Process(target=print).start()",
         "import multiprocessing as m; m.get_context('spawn').Process(target=print).start()",
         "import pty; pty.fork()",
-        "x = !ls",
-        "!ls",
+        "get_ipython().system_piped('ls')",
+        "get_ipython().system_raw('ls')",
         "%%bash\nls",
-        "%pip install x",
     ],
 )
 def test_no_process_is_started(session: Session, source: str) -> None:
     assert refused(session, source)
+
+
+@pytest.mark.parametrize("line", ["!ls", "x = !ls", "%pip install x", "!!ls", "%sx ls"])
+def test_a_line_for_the_shell_starts_nothing_and_its_cell_goes_on(
+    session: Session, line: str
+) -> None:
+    ran = session.run_cell(f"{line}\nafter = 1\nprint(after)", 60.0)
+    assert (ran.error, ran.output.split()[-1]) == ("", "1")
+    assert "No program is started here" in ran.output
 
 
 @needs_seccomp
@@ -577,3 +585,15 @@ def test_what_torch_loads_late_works_in_there() -> None:
     for source, _ in LOADED_LATE.values():
         plan = make_plan(parse(dump([cell(f"import torch\n{source}")])), release())
         assert plan.loads_more()
+
+
+@pytest.mark.parametrize(("end", "signal_told"), [("os._exit(3)", 0), ("os.abort()", 6)])
+def test_what_ended_a_process_is_told_also_without_pidfds(
+    monkeypatch: pytest.MonkeyPatch, end: str, signal_told: int
+) -> None:
+    from twophase.grading.sandbox import zygote as of_a_zygote
+
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    started = subprocess.Popen([sys.executable, "-c", f"import os; {end}"])
+    assert of_a_zygote._signal_that_ended(started.pid, 60.0) == signal_told
+    started.returncode = 0  # it has been waited for

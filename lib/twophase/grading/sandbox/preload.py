@@ -77,11 +77,27 @@ def make_shell() -> Any:
         None
     )  # the exception is in the result; drawing it costs 50 ms
     shell.showsyntaxerror = lambda *args, **kwargs: None
+    _start_no_program(shell)
     _leave_plain_python(shell)
     shell.run_cell(
         "None", store_history=False, silent=True
     )  # first-use imports happen before the fork
     return shell
+
+
+def _start_no_program(shell: Any) -> None:
+    """`!ls`, `x = !ls` and `%pip install x` start nothing and say so. The cell goes on, as in a
+    notebook, where a program that fails is no exception either."""
+    from IPython.utils.text import SList
+
+    def system(command: str) -> None:
+        print(f"No program is started here; this was left out: {command[:200]}")
+
+    def getoutput(command: str, split: bool = True, depth: int = 0) -> Any:
+        system(command)
+        return SList() if split else ""
+
+    shell.system, shell.getoutput = system, getoutput
 
 
 def _leave_plain_python(shell: Any) -> None:

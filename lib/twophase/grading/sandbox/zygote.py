@@ -20,9 +20,9 @@ import contextlib
 import json
 import os
 import random
-import select
 import socket
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +102,23 @@ class ZygoteLoop:
     def _end(self, died: bool) -> dict[str, Any]:
         """Kill what is left of the submission. `signal` is what ended it, if something did before
         us."""
-        ended = 0
-        if died and self._pid:  # its end of the channel closes a moment before it can be waited for
-            with contextlib.suppress(OSError):
-                watch = os.pidfd_open(self._pid)
-                select.select([watch], [], [], 0.5)
-                os.close(watch)
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
-                ended = os.WTERMSIG(status) if pid and os.WIFSIGNALED(status) else 0
+        ended = _signal_that_ended(self._pid) if died and self._pid else 0
         self._pid = 0
         return {"signal": ended, "reaped": kill_descendants()}
+
+
+def _signal_that_ended(pid: int, within_s: float = 0.5) -> int:
+    """What ended this child; 0 if it ended by itself, or has not ended. Its end of the channel
+    closes a moment before it can be waited for. By asking again: not every Python has pidfds, nor
+    every container."""
+    until = time.monotonic() + within_s
+    with contextlib.suppress(OSError):
+        while True:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended or time.monotonic() > until:
+                return os.WTERMSIG(status) if ended and os.WIFSIGNALED(status) else 0
+            time.sleep(0.002)
+    return 0
 
 
 def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list[str]) -> None:
