@@ -20,6 +20,7 @@ from twophase.models.quantize import (
     METHODS,
     NamedLinear,
     QuantizedLinear,
+    methods,
     quantize,
     weight_bytes,
 )
@@ -148,6 +149,28 @@ def test_on_a_trained_model_gptq_loses_less_than_rounding_at_three_bits() -> Non
         for method in ("nearest", "gptq")
     }
     assert bits_per_byte(model, data, every=300) < loss["gptq"] < loss["nearest"]
+
+
+def test_what_awq_clips_meets_inputs_as_its_scales_have_left_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[torch.Tensor] = []
+
+    def clip(w: torch.Tensor, hessian: torch.Tensor, how: IntegerFormat) -> torch.Tensor:
+        met.append(hessian)
+        return w
+
+    monkeypatch.setattr(methods, "clip_groups", clip)
+    model = made("gated")
+    names, before = body_linears(model), watch(model, body_linears(model), tokens())
+    methods._scale_for_awq(model, names, IntegerFormat(3, 8), tokens(), clip=True)
+    after = watch(model, names, tokens())
+    clipped = [n for n in names if not n.rpartition(".")[2].startswith(("q_", "k_"))]
+    for name, hessian in zip(clipped, met, strict=True):
+        expected = after[name].hessian  # the same sums of fp32, scaled before or behind
+        bound = 1e-4 * float(expected.abs().max())
+        torch.testing.assert_close(hessian, expected, rtol=0, atol=bound)
+    assert any(not torch.allclose(before[n].hessian, after[n].hessian, rtol=0.1) for n in clipped)
 
 
 def test_clipped_awq_changes_layers_but_those_of_queries_and_keys() -> None:

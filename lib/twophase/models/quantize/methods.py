@@ -145,8 +145,9 @@ def _scale_for_awq(
         weights = [layers[name].weight.float() for name in fold.readers]
         scales, _ = awq_scales(weights, inputs.mean_size, inputs.hessian, how)
         scale_inputs(model, fold, scales.to(weights[0].dtype))
-        for name in fold.readers if clip else ():  # what these layers read from now on
-            seen[name].hessian = inputs.hessian / torch.outer(scales, scales)
+        hessian = inputs.hessian / torch.outer(scales, scales)  # of what they read from now on
+        for name in fold.readers:
+            seen[name].hessian = hessian
     for name in names if clip else ():
         # queries and keys meet each other: what a product of both loses, one alone does not say
         if not name.rpartition(".")[2].startswith(("q_", "k_")):
