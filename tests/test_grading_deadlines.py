@@ -530,11 +530,12 @@ def test_cells_that_all_kill_the_process_leave_the_answers_their_points() -> Non
     assert "died" in grade.trouble
 
 
-def test_a_wrong_answer_costs_a_process_and_a_second_only_beside_a_submissions_own_cells() -> None:
+def test_a_wrong_answer_costs_processes_only_beside_a_cell_that_may_have_harmed_it() -> None:
     wrong = {1: "def f1(x): return 0"}
     assert graded(3, {}, []).forks == 1
-    assert graded(3, wrong, []).forks == 2
-    assert graded(3, wrong, ["one = 1"]).forks == 3
+    assert graded(3, wrong, []).forks == 1
+    assert graded(3, wrong, ["one = 1"]).forks == 1
+    assert graded(3, wrong, ["ones = [1]\nones.append(1)"]).forks == 3
 
 
 def test_an_answer_that_needs_a_helper_cell_is_judged_with_it_though_the_time_of_all_is_over() -> (

@@ -105,8 +105,9 @@ class Architecture(Sizes):
         total = total + T * self.layer_kinds.count("state") * self.state_flops
         for kind, N, n_layers in self._attention_layers():
             pairs = attention_pairs(T, T, causal=True)
-            if self.bend is not None and kind in ("sliding", "mla"):
-                pairs = window_pairs(T, self.bend)
+            bend = self._bend_of(kind)
+            if bend is not None:
+                pairs = window_pairs(T, bend)
             total = total + n_layers * pairs * self._flops_per_pair(kind, N)
         return B * (total + self._choosing_flops(attention_pairs(T, T, causal=True)))
 
@@ -117,10 +118,16 @@ class Architecture(Sizes):
         total = forward_flops(1, self.n_matmul_params())
         total = total + self.layer_kinds.count("state") * self.state_flops
         for kind, N, n_layers in self._attention_layers():
-            bends = self.bend is not None and kind in ("sliding", "mla")
-            keys = minimum(S, self.bend) if bends else S
+            bend = self._bend_of(kind)
+            keys = S if bend is None else minimum(S, bend)
             total = total + n_layers * keys * self._flops_per_pair(kind, N, absorbed=True)
         return B * (total + self._choosing_flops(S))
+
+    def _bend_of(self, kind: str) -> int | None:
+        """From how many keys on a query of such a layer meets no more; None if it meets all."""
+        if kind == "sliding":
+            return self.window
+        return self.index.top_k if kind == "mla" and self.index is not None else None
 
     def _choosing_flops(self, pairs: Number) -> Number:
         """What choosing keys costs for so many pairs of a query and a key: a score a head."""
