@@ -151,6 +151,7 @@ def cache_room(d: Deployment, limits: Limits | None = None) -> CacheRoom:
     return CacheRoom(
         tokens_ceiling=floor(most / each * w.context),
         expected_tokens=floor(left / each * w.context),
-        expected_sequences=floor(left / each),
+        # copies of the weights each round for themselves, as `max_batch` does
+        expected_sequences=min(floor(left / each), max(0, d.max_batch(w.context))),
         set_aside_bytes=aside,
     )
