@@ -108,6 +108,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("equal ones, multiples of the block", {**base, "lengths": [8, 8]}),
         ("the longest last", {**base, "lengths": [1, 2, 30]}),
         ("blocks of one", {**base, "block_size": 1}),
+        ("numbers of one byte", {**base, "bytes_per_number": 1}),
         ("blocks of 12", {**base, "block_size": 12, "lengths": [13, 30, 2]}),
         ("7 billion parameters", dict(zip(base, ([2048] * 16, 16, 32, 128, 2), strict=True))),
         (
