@@ -17,7 +17,7 @@ from .states import STATES, VARIABLES
 from .svg import boxes_and_patterns
 
 # A letter for each look of a cell: none that JSON or HTML would write otherwise.
-LETTERS = "".join(chr(c) for c in (*range(35, 127), *range(192, 592)) if chr(c) not in "&<>\\\\")
+LETTERS = "".join(chr(c) for c in (*range(35, 127), *range(192, 592)) if chr(c) not in "&<>\\")
 LESS = "\\u003c"  # in JSON, where a script must not end
 _State = TypeVar("_State")
 Reached = tuple[list[_State], list[dict[str, int]]]
@@ -81,9 +81,7 @@ class Clicked:
             f" {escape(one.says)}</p>{self._frame(one, f'{i} of {len(path)}: {one.says}')}</li>"
             for i, one in enumerate(path, 1)
         )
-        data = json.dumps(self._data(), ensure_ascii=False, separators=(",", ":")).replace(
-            "<", "\\u003c"
-        )
+        data = json.dumps(self._data(), ensure_ascii=False, separators=(",", ":"))
         return (
             f'<section class="tp-mechanism tp-clicked" aria-label="{escape(self.title)}">'
             f'<p class="tp-mechanism-title"><span class="tp-kicker">Click through</span>'
