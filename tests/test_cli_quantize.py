@@ -182,3 +182,19 @@ def test_what_was_pruned_is_quantized(text: Path, tmp_path: Path) -> None:
     tokens = torch.arange(40, 90)[None]
     near = load(out)(tokens).float() - read_pruned(small)(tokens).float()
     assert near.abs().max() < 0.5  # of logits; rounded to 8 bits
+
+
+def test_what_was_quantized_before_is_written_over_only_by_force(
+    text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "made"
+    words = ["quantize", "gqa", "--out", out, "--method", "nearest", "--held-out", text]
+    assert run(*words, "--bits", 4).exit_code == 0
+    before = (out / "quantized.json").read_text()
+    again = run(*words, "--bits", 8)
+    assert again.exit_code == 2
+    assert f"--out {out} holds a model that this command made before" in again.stderr
+    assert (out / "quantized.json").read_text() == before
+    forced = run(*words, "--bits", 8, "--force")
+    assert forced.exit_code == 0, forced.output
+    assert json.loads((out / "quantized.json").read_text())["format"]["bits"] == 8

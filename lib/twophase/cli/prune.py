@@ -12,6 +12,7 @@ import typer
 from twophase.cli.healing import CORPUS, Lesson, healing_words
 from twophase.cli.interrupt import loading
 from twophase.cli.smaller import (
+    FORCE,
     LONGEST_WINDOW,
     Bar,
     Source,
@@ -67,6 +68,7 @@ def prune(
         int, typer.Option(help="Tokens to heal on (bytes, for models of the course).")
     ] = 150_000,
     seed: Annotated[int, typer.Option(help="Which windows; what random draws.")] = 0,
+    force: Annotated[bool, FORCE] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
     """Cut the layers, KV heads (with the query heads that read them), MLP channels and numbers of
@@ -82,7 +84,7 @@ def prune(
         if measure not in MEASURES:
             raise ValueError(f"--measure is one of {', '.join(MEASURES)}; got {measure}.")
         asked = _asked(keep)
-        check_out(out, is_pruned)
+        check_out(out, is_pruned, force)
         with loading():
             source = open_source(checkpoint)
         texts = read_text(calibrate, "train"), read_text(held_out, "held_out")

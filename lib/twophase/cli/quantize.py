@@ -13,6 +13,7 @@ import typer
 from twophase.cli.interrupt import loading
 from twophase.cli.smaller import (
     BESIDE,
+    FORCE,
     LONGEST_WINDOW,
     Bar,
     Source,
@@ -63,6 +64,7 @@ def quantize(
     ] = None,
     windows: Annotated[int, typer.Option(help="Windows of text to calibrate on.")] = 32,
     seed: Annotated[int, typer.Option(help="Which windows.")] = 0,
+    force: Annotated[bool, FORCE] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
     """Put the linear layers of CHECKPOINT into few bits, embedding, output matrix and experts left
@@ -76,7 +78,7 @@ def quantize(
     try:
         how = _format(bits, group, affine) if form is None else _named(form, bits, group, affine)
         method = method or ("gptq" if form is None else "nearest")
-        check_out(out, is_quantized)
+        check_out(out, is_quantized, force)
         with loading():
             source = open_source(checkpoint)
         texts = read_text(text, "train"), read_text(held_out, "held_out")

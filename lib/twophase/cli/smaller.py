@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 BESIDE = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 LONGEST_WINDOW = 512
+FORCE = typer.Option("--force", help="Write over what this command left in DIR before.")
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,20 @@ def open_source(checkpoint: str) -> Source:
     return Source(checkpoint, opened.load(), tokenizer.encode, folder)
 
 
-def check_out(out: Path, is_ours: Callable[[Path], bool]) -> None:
-    """ValueError unless a model may go to this directory: a new one, or one that holds what this
-    command wrote before."""
+def check_out(out: Path, is_ours: Callable[[Path], bool], force: bool) -> None:
+    """ValueError unless a model may go to this directory: a new one or, with `force`, one that
+    holds what this command wrote before, which may have taken hours."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file: name a directory.")
-    if out.is_dir() and any(out.iterdir()) and not is_ours(out):
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not is_ours(out):
         raise ValueError(f"--out {out} holds other files: name a new directory.")
+    if not force:
+        raise ValueError(
+            f"--out {out} holds a model that this command made before: name a new directory, or add"
+            " --force to write over it."
+        )
 
 
 def copy_beside(source: Source, out: Path, names: Collection[str] = BESIDE) -> None:
