@@ -3,6 +3,7 @@ and what cannot be done is one sentence."""
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from twophase.cli.main import build as build_app
+from twophase.cli.prune import _tpot_s
 from twophase.models import checkpoints, corpus, hugging_face
 from twophase.models.pruning import MEASURES, Kept, cut, teaching
 from twophase.models.pruning.directory import load
@@ -252,3 +254,32 @@ def test_force_is_not_for_files_of_others(text: Path, tmp_path: Path) -> None:
     done = run("prune", "gqa", "--keep", "layers=2", "--out", tmp_path, "--force")
     assert done.exit_code == 2
     assert "holds other files" in done.stderr
+
+
+def test_both_models_are_timed_alike_by_what_a_step_of_each_takes() -> None:
+    """By a clock that goes on with the parameters of whoever runs; a first call, a late one and a
+    garbage collection take as long as ten thousand steps, and are in neither number."""
+    now, calls = 0.0, 0
+    models = [checkpoints.load("gqa"), cut(checkpoints.load("gqa"), Kept(layers=[0, 3]))]
+
+    def passes(model: torch.nn.Module, *_: object) -> None:
+        nonlocal now, calls
+        calls += 1
+        if not hasattr(model, "warm") or calls in (20, 21):
+            now += 1e10
+        model.warm = True
+        now += model.n_params
+        [[] for _ in range(5000)]  # what Python would collect by now
+
+    def collected(phase: str, _: object) -> None:
+        nonlocal now
+        now += 1e10 * (phase == "start")
+
+    for model in models:
+        model.register_forward_pre_hook(passes)
+    gc.callbacks.append(collected)
+    try:
+        found = _tpot_s(models, [1, 2, 3], clock=lambda: now)
+    finally:
+        gc.callbacks.remove(collected)
+    assert found == pytest.approx([model.n_params for model in models], rel=1e-3)
