@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from twophase.grading.course.deadlines import (
     Due,
     Duration,
-    Late,
-    LateRule,
     exists,
     human,
     instant,
@@ -23,6 +21,7 @@ from twophase.grading.course.deadlines import (
     read_duration,
     read_time,
 )
+from twophase.grading.course.lateness import Late, LateRule
 
 BERLIN, NEW_YORK, APIA, BEIRUT = (
     ZoneInfo(z) for z in ("Europe/Berlin", "America/New_York", "Pacific/Apia", "Asia/Beirut")

@@ -18,7 +18,8 @@ from grading_course_tools import NOW, question, record
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from twophase.grading.course.deadlines import Due, Duration, LateRule
+from twophase.grading.course.deadlines import Due, Duration
+from twophase.grading.course.lateness import LateRule
 from twophase.grading.course.scheme import (
     Assignment,
     Excusal,
@@ -26,6 +27,7 @@ from twophase.grading.course.scheme import (
     Extension,
     Partial,
     Scheme,
+    Submissions,
 )
 from twophase.grading.course.tables import HandScore
 from twophase.grading.reports import exports
@@ -73,9 +75,7 @@ def assignment(rng: random.Random, topic: str, extra: bool) -> Assignment:
         points=some(rng) if rng.random() < 0.5 else None,
         exercises=rules,
         by_hand=(
-            {f"{topic}-hand": ExerciseRule(some(rng), partial, by_hand=True)}
-            if rng.random() < 0.5
-            else {}
+            {f"{topic}-hand": ExerciseRule(some(rng), by_hand=True)} if rng.random() < 0.5 else {}
         ),
         drop_lowest=rng.randint(0, 2),
     )
@@ -110,11 +110,11 @@ def classes(extra: bool = False) -> st.SearchStrategy[tuple[Scheme, CourseFiles,
     def make(seed: int) -> tuple[Scheme, CourseFiles, list[Record]]:
         rng = random.Random(seed)
         scheme = Scheme(
-            "Course",
-            ZONE,
-            {t: assignment(rng, t, extra) for t in TOPICS},
-            counts=rng.choice(("best", "latest")),
-            unreadable=rng.choice(("pending", "zero")),
+            time_zone=ZONE,
+            assignments={t: assignment(rng, t, extra) for t in TOPICS},
+            submissions=Submissions(
+                counts=rng.choice(("best", "latest")), unreadable=rng.choice(("pending", "zero"))
+            ),
             drop_lowest=rng.randint(0, 2),
             excused=tuple(excusal(rng) for _ in range(rng.randint(0, 2))),
         )

@@ -82,7 +82,7 @@ def write_grades(
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
     scheme, beside = gradebook.load_course(course)
-    now: datetime | None = read_time(at, scheme.zone) if at else None
+    now: datetime | None = read_time(at, scheme.time_zone) if at else None
     book = gradebook.make_gradebook(scheme, beside, records, now)
     written = exports.write(out, book)
     written.append(replace_text(out / "report.html", class_report.page(book), mode=PRIVATE))
@@ -94,7 +94,7 @@ def write_grades(
 
 
 def _table(book: Gradebook) -> Table:
-    table = Table("student", title=Text(plain(book.scheme.title)))
+    table = Table("student", title=Text(plain(book.scheme.course)))
     for s in book.rubrics.values():
         table.add_column(
             Text(plain(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"

@@ -4,28 +4,29 @@ before the due date."""
 from __future__ import annotations
 
 from twophase.grading.course.fields import nearest, shown
-from twophase.grading.course.scheme import Assignment, Excusal, Extension, Group, Scheme
+from twophase.grading.course.scheme import Assignment, Extension, Group, Scheme
 
 
 def cross_mistakes(scheme: Scheme) -> list[str]:
     """Mistakes that only two places together show."""
+    if not scheme.assignments:
+        return ["assignments: there are none; name the notebooks that count, such as `kv_cache:`"]
     told: list[str] = []
-    given: list[Extension | Excusal] = [*scheme.extensions, *scheme.excused]
-    for e in given:
-        if e.topic not in scheme.assignments:
+    for e in scheme.exceptions:
+        if e.assignment not in scheme.assignments:
             told.append(
                 f"{e.where}.assignment: there is no assignment"
-                f" {e.topic!r}{nearest(e.topic, scheme.assignments)}"
+                f" {e.assignment!r}{nearest(e.assignment, scheme.assignments)}"
             )
-        here = [g for g in scheme.groups if g.name == e.who]
-        if here and not any(g.covers(e.topic) for g in here):
+        group = scheme.groups.get(e.student)
+        if group and not group.covers(e.assignment):
             told.append(
-                f"{e.where}.student: {e.who} is a group in {', '.join(here[0].topics)} only"
+                f"{e.where}.student: {e.student} is a group in {', '.join(group.assignments)} only"
             )
     for extension in scheme.extensions:
-        told += _short(extension, scheme.assignments.get(extension.topic))
+        told += _short(extension, scheme.assignments.get(extension.assignment))
     for excusal in scheme.excused:
-        assignment = scheme.assignments.get(excusal.topic)
+        assignment = scheme.assignments.get(excusal.assignment)
         known = (
             {*(assignment.exercises or ()), *assignment.by_hand}
             if assignment and assignment.exercises is not None
@@ -37,14 +38,15 @@ def cross_mistakes(scheme: Scheme) -> list[str]:
                 f" {excusal.exercise!r}{nearest(excusal.exercise, known)}"
             )
     told += _twice(scheme)
-    for n, group in enumerate(scheme.groups):
+    groups = list(scheme.groups.values())
+    for n, group in enumerate(groups):
         told += [
             f"groups.{group.name}.assignments: there is no assignment"
             f" {t!r}{nearest(t, scheme.assignments)}"
-            for t in group.topics
+            for t in group.assignments
             if t not in scheme.assignments
         ]
-        told += [m for other in scheme.groups[:n] for m in _overlap(group, other, scheme)]
+        told += [m for other in groups[:n] for m in _overlap(group, other, scheme)]
     if scheme.drop_lowest >= len(scheme.assignments):
         told.append(
             f"drop_lowest: dropping {scheme.drop_lowest} of {len(scheme.assignments)} assignments"

@@ -11,13 +11,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from fractions import Fraction
-from typing import Literal
 from zoneinfo import ZoneInfo
 
 DURATION = re.compile(r"(\d+)\s*(min|minutes?|h|hours?|days?|weeks?)")
 LOCAL_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
-Of = Literal["earned", "possible"]
 
 
 def instant(wall: datetime, zone: ZoneInfo) -> datetime:
@@ -158,53 +155,6 @@ def read_time(text: str, zone: ZoneInfo) -> datetime:
     if not is_meant(found):
         raise ValueError(f"the year of {text} cannot be meant")
     return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
-
-
-@dataclass(frozen=True)
-class Late:
-    """How late something is: by how much, how many days have been started, and whether it is still
-    accepted."""
-
-    by: timedelta = timedelta(0)
-    days: int = 0
-    accepted: bool = True
-
-
-@dataclass(frozen=True)
-class LateRule:
-    """What lateness costs. Shares are of the points earned, or of those possible; `floor` is a
-    share of what was earned."""
-
-    per_day: Fraction = Fraction(0)
-    of: Of = "earned"
-    grace: Duration = field(default_factory=Duration)
-    floor: Fraction = Fraction(0)
-    cutoff: Duration | None = None
-
-    @property
-    def can_cost(self) -> bool:
-        return self.per_day > 0 or self.cutoff is not None
-
-    def last(self, due: Due) -> Due:
-        """Until when something is accepted; only sensible with a cutoff."""
-        return due.after(self.cutoff or Duration())
-
-    def lateness(self, due: Due, handed_in: datetime) -> Late:
-        """Within the grace nothing is late; beyond it the days are counted from the due time."""
-        if handed_in < due.after(self.grace).end:
-            return Late()
-        accepted = self.cutoff is None or handed_in < self.last(due).end
-        days = max(1, (handed_in - due.end).days - 1)
-        while handed_in >= due.after(Duration(days)).end:
-            days += 1
-        return Late(handed_in - due.end, days, accepted)
-
-    def left(self, earned: Fraction, worth: Fraction, late: Late) -> Fraction:
-        """The points that are left of `earned`."""
-        if not late.accepted:
-            return Fraction(0)
-        lost = late.days * self.per_day * (earned if self.of == "earned" else worth)
-        return max(earned - lost, earned * self.floor, Fraction(0))
 
 
 def human(delta: timedelta) -> str:

@@ -1,19 +1,23 @@
-"""Reading a YAML file strictly: every value is text until it is asked for, and every mistake is a
-sentence with its path."""
+"""Reading a YAML file strictly: every value is text until its field says what it is, and every
+mistake is a sentence with its place. Pydantic finds them; here they become sentences."""
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
-NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
+OPTIONAL = (Union, UnionType)
+KEY = " from above"
+FROM_ABOVE = Field(alias=KEY)  # what a mapping does not say itself: the key that it stands under
 Value = Any  # str, list or dict of these
 
 
@@ -48,7 +52,7 @@ def read_yaml(path: Path) -> Value:
     except OSError as e:
         raise ValueError(f"{path} cannot be read ({e.strerror})") from None
     try:
-        return yaml.load(text, _Loader)  # a SafeLoader
+        return yaml.load(text, _Loader) or {}  # a SafeLoader
     except yaml.MarkedYAMLError as e:
         line = f", line {e.problem_mark.line + 1}" if e.problem_mark else ""
         raise ValueError(f"{path}{line}: {e.problem}") from None
@@ -65,69 +69,64 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     return f"; known here: {', '.join(names)}" if names else ""
 
 
-class Fields:
-    """One mapping of a file, read key by key. Mistakes are collected, so that all are told at
-    once."""
+class Mistake(ValueError):
+    """Something wrong with the key `at` of the mapping that was read."""
 
-    def __init__(self, value: Value, path: str, mistakes: list[str]) -> None:
-        self.path, self.mistakes, self._known = path, mistakes, list[str]()
-        if not isinstance(value, dict):
-            if value not in ("", None):
-                self.wrong("", f"expected `key: value` lines, found {shown(value)}")
-            value = {}
-        self._value: dict[str, Value] = {str(k): v for k, v in value.items()}
+    def __init__(self, says: str, at: str) -> None:
+        super().__init__(says)
+        self.at = at
 
-    def at(self, key: str) -> str:
-        return ".".join(p for p in (self.path, key) if p)
 
-    def wrong(self, key: str, says: str) -> None:
-        where = self.at(key)
-        self.mistakes.append(f"{where}: {says}" if where else says)
+def read(kind: type[T], path: Path, given: dict[str, Any] | None = None) -> T:
+    """What a YAML file says, as `kind`, a dataclass or a mapping of such; `given` is what its
+    validators need to know. Raises ValueError with a line for every mistake, each with its place.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(read_yaml(path), context=given)
+    except ValidationError as e:
+        mistakes = [_sentence(error, kind) for error in e.errors(include_url=False)]
+    raise ValueError("\n".join(f"{path}: {m}" for m in mistakes))
 
-    def __contains__(self, key: str) -> bool:
-        self._known.append(key)
-        return key in self._value
 
-    def get(self, key: str, convert: Callable[[Value], T], default: T) -> T:
-        """The value of `key`, converted; `default` if it is absent or wrong (which is then
-        noted)."""
-        if key not in self:
-            return default
-        try:
-            return convert(self._value[key])
-        except ValueError as e:
-            self.wrong(key, str(e))
-            return default
+def _sentence(error: ErrorDetails, kind: Any) -> str:
+    """One mistake: where it is, what is wrong, what was expected."""
+    cause = error.get("ctx", {}).get("error")
+    places = [*error["loc"], *([cause.at] if isinstance(cause, Mistake) else [])]
+    where = "".join(f"[{p + 1}]" if isinstance(p, int) else f".{p}" for p in places if p != KEY)
+    return ": ".join(filter(None, (where.removeprefix("."), _says(error, kind))))
 
-    def inner(self, key: str) -> Fields:
-        """The mapping below `key`; an empty one if it is absent."""
-        return Fields(self._value[key] if key in self else {}, self.at(key), self.mistakes)
 
-    def each(self, convert: Callable[[str, Value], T]) -> dict[str, T]:
-        """Every key of a mapping whose keys are names; those with mistakes are left out."""
-        found: dict[str, T] = {}
-        for key in self._value:
-            self._known.append(key)
-            try:
-                found[key] = convert(key, self._value[key])
-            except ValueError as e:
-                self.wrong(key, str(e))
-        return found
+def _says(error: ErrorDetails, kind: Any) -> str:
+    value, how = error["input"], error["type"]
+    if how == "missing":
+        return "is missing"
+    if how == "unexpected_keyword_argument":
+        *above, key = error["loc"]
+        return f"there is no such key{nearest(str(key), _keys(kind, above))}"
+    if how in ("dataclass_type", "dict_type"):
+        return f"expected `key: value` lines, found {shown(value)}"
+    if how == "is_instance_of":
+        return f"expected a list of `- key: value` lines, found {shown(value)}"
+    if how == "literal_error":
+        choices = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{shown(value)} is not one of {choices}"
+    if how.startswith("bool_"):
+        return f"{shown(value)} is neither yes nor no"
+    return str(error.get("ctx", {}).get("error", error["msg"]))
 
-    def rows(self, key: str) -> list[Fields]:
-        """The mappings of the list below `key`."""
-        value = self._value.get(key, []) if key in self else []
-        if not isinstance(value, list):
-            if value != "":
-                self.wrong(key, f"expected a list of `- key: value` lines, found {shown(value)}")
-            return []
-        return [Fields(v, f"{self.at(key)}[{n}]", self.mistakes) for n, v in enumerate(value, 1)]
 
-    def done(self) -> None:
-        """Refuse whatever was not asked for."""
-        for key in self._value:
-            if key not in self._known:
-                self.wrong(key, f"there is no such key{nearest(key, self._known)}")
+def _keys(kind: Any, place: Sequence[int | str]) -> list[str]:
+    """The keys that the mapping at this place may have."""
+    for step in place:
+        kind = get_type_hints(kind)[str(step)] if is_dataclass(kind) else get_args(kind)[-1]
+        kind = get_args(kind)[0] if get_origin(kind) in OPTIONAL else kind  # of `X | None`, X
+    return keys_of(kind)
+
+
+def keys_of(kind: Any) -> list[str]:
+    """The keys that a mapping of this kind may have."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [name for name, hint in hints.items() if FROM_ABOVE not in get_args(hint)]
 
 
 def shown(value: Value) -> str:
@@ -136,74 +135,22 @@ def shown(value: Value) -> str:
     return "a mapping" if isinstance(value, dict) else repr(str(value)[:60])
 
 
-def text(value: Value) -> str:
-    """Text that is not empty."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"expected text, found {'nothing' if value == '' else shown(value)}")
-    return value.strip()
+def entries(value: Value, above: Callable[[str], dict[str, Any]], short: str = "") -> Value:
+    """The entries of a mapping, each with what it has from above unless it says so itself. One
+    that is no mapping is what its key `short` is."""
+    if value == "":
+        return {}
+    if not isinstance(value, dict):
+        return value
+    whole = {key: shorthand(short)(said) for key, said in value.items()}
+    return {k: above(k) | said if isinstance(said, dict) else said for k, said in whole.items()}
 
 
-def number(value: Value) -> Fraction:
-    """A number of points: not negative, finite, exact."""
-    said = text(value)
-    if not NUMBER.fullmatch(said):
-        raise ValueError(f"{said!r} is no number of points; write one such as 4 or 2.5")
-    return Fraction(said)
+def shorthand(short: str) -> Callable[[Value], Value]:
+    """A mapping, of which nothing or only its key `short` may be written."""
+    return lambda said: (
+        {} if said == "" else {short: said} if short and not isinstance(said, dict) else said
+    )
 
 
-def whole(value: Value) -> int:
-    said = text(value)
-    if not (said.isascii() and said.isdigit()) or len(said) > 4:
-        raise ValueError(f"{said!r} is no whole number; write one such as 1")
-    return int(said)
-
-
-def percent(value: Value) -> Fraction:
-    """`10%`, from 0 to 100. The sign is required: 0.1 and 10 could both be meant."""
-    said = text(value)
-    if not said.endswith("%"):
-        raise ValueError(f"{said!r} is no percentage; write it with its sign, such as 10%")
-    try:
-        found = number(said.removesuffix("%").strip()) / 100
-    except ValueError:
-        raise ValueError(f"{said!r} is no percentage; write one such as 10%") from None
-    if found > 1:
-        raise ValueError(f"{said} is more than 100%")
-    return found
-
-
-def yes(value: Value) -> bool:
-    said = text(value)
-    if said not in ("yes", "no", "true", "false"):
-        raise ValueError(f"{said!r} is neither yes nor no")
-    return said in ("yes", "true")
-
-
-def one_of(*choices: str) -> Callable[[Value], str]:
-    """A converter that accepts these words only."""
-
-    def convert(value: Value) -> str:
-        said = text(value)
-        if said not in choices:
-            raise ValueError(
-                f"{said!r} is not one of"
-                f" {', '.join(choices)}{nearest(said, choices) if len(choices) > 3 else ''}"
-            )
-        return said
-
-    return convert
-
-
-def names(value: Value) -> tuple[str, ...]:
-    """A list of names without repetition, at least one."""
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"expected a list of names such as [ann, bob], found {shown(value)}")
-    found = tuple(text(v) for v in value)
-    _unique(found)
-    return found
-
-
-def _unique(found: Sequence[str]) -> None:
-    twice = [n for n in found if found.count(n) > 1]
-    if twice:
-        raise ValueError(f"{twice[0]!r} is there twice")
+MAPPING = BeforeValidator(shorthand(""))

@@ -1,23 +1,44 @@
-"""What `course.yml` says: assignments, points, deadlines, who has more time. reading.py reads
-it, example/ explains it."""
+"""What `course.yml` says: assignments, points, deadlines, who has more time. The types of the
+fields say how each is written; reading.py reads it, example/ explains it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
-from zoneinfo import ZoneInfo
+from typing import Annotated, Literal
 
-from twophase.grading.course.deadlines import Due, Duration, LateRule
-from twophase.grading.course.fields import nearest
+from pydantic import BeforeValidator, ConfigDict, ValidationInfo
 
-CountsPolicy = Literal["best", "latest"]
-UnreadablePolicy = Literal["pending", "zero"]
-# an answer that is right only without the notebook's other cells
-RightAlonePolicy = Literal["counts", "pending"]
+from twophase.grading.course.deadlines import Due, Duration
+from twophase.grading.course.fields import (
+    FROM_ABOVE,
+    KEY,
+    MAPPING,
+    Mistake,
+    Value,
+    entries,
+    nearest,
+    shorthand,
+)
+from twophase.grading.course.lateness import LateRule
+from twophase.grading.course.values import (
+    UTC,
+    Beside,
+    CanvasNumber,
+    Deadline,
+    Names,
+    Points,
+    Share,
+    Span,
+    Text,
+    TimeZone,
+    Title,
+    Topic,
+    Whole,
+    Whose,
+)
 
 
 @dataclass(frozen=True)
@@ -28,8 +49,8 @@ class Partial:
     share for each misconception named.
     """
 
-    cases: Fraction = Fraction(0)
-    misconceptions: Mapping[str, Fraction] = field(default_factory=dict)
+    cases: Share = Fraction(0)
+    misconceptions: Annotated[Mapping[str, Share], MAPPING] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,11 +58,30 @@ class ExerciseRule:
     """How an exercise counts. `points` None: what its check says. `extra`: it adds points, not to
     the maximum."""
 
-    points: Fraction | None = None
-    partial: Partial = field(default_factory=Partial)
+    points: Points | None = None
+    partial: Annotated[Partial, MAPPING] = field(default_factory=Partial)
     extra: bool = False
-    by_hand: bool = False
-    title: str = ""
+    by_hand: Annotated[bool, FROM_ABOVE] = False
+    title: Text = ""
+
+    def __post_init__(self) -> None:
+        if self.by_hand and self.points is None:
+            raise Mistake(
+                "is missing; a cell graded by hand has no check that knows them", "points"
+            )
+        if self.by_hand and self.partial != Partial():
+            raise Mistake("is for exercises with a check only", "partial")
+
+
+def _rules(value: Value, info: ValidationInfo) -> Value:
+    """Exercises by their ids: `id: 4`, or `id:` with points, extra, title, partial below it."""
+    if info.field_name == "by_hand":
+        return entries(value, lambda _: {KEY: True}, "points")
+    partial = info.data.get("partial", Partial())
+    return entries(value, lambda _: {"partial": partial}, "points")
+
+
+Rules = Annotated[Mapping[str, ExerciseRule], BeforeValidator(_rules)]
 
 
 @dataclass(frozen=True)
@@ -49,28 +89,59 @@ class Assignment:
     """One notebook to hand in. `exercises` None: all that its results have. `points` None: the sum
     of its exercises'."""
 
-    topic: str
-    title: str
-    due: Due | None = None
-    late: LateRule = field(default_factory=LateRule)
-    points: Fraction | None = None
-    exercises: Mapping[str, ExerciseRule] | None = None
-    by_hand: Mapping[str, ExerciseRule] = field(default_factory=dict)
-    partial: Partial = field(default_factory=Partial)
-    drop_lowest: int = 0
-    canvas: str = ""
+    topic: Annotated[Topic, FROM_ABOVE]
+    title: Title
+    due: Deadline | None = None
+    late: Annotated[LateRule, MAPPING] = field(default_factory=LateRule)
+    points: Points | None = None
+    partial: Annotated[Partial, MAPPING] = field(default_factory=Partial)
+    exercises: Rules | None = None
+    by_hand: Rules = field(default_factory=dict)
+    drop_lowest: Whole = 0
+    canvas: CanvasNumber = ""
+
+    def __post_init__(self) -> None:
+        for twice in set(self.exercises or ()) & set(self.by_hand):
+            raise Mistake(f"{twice!r} is under exercises too", "by_hand")
+        rules = (*(self.exercises or {}).values(), *self.by_hand.values())
+        if self.exercises is not None and all(rule.extra for rule in rules):
+            raise Mistake(
+                "nothing here counts towards the maximum; name at least one that is not extra"
+                " credit",
+                "exercises",
+            )
+
+
+def _assignments(value: Value, info: ValidationInfo) -> Value:
+    """Assignments by their topics; what they do not say themselves is as for the whole course."""
+    course = {n: info.data[n] for n in ("late", "partial") if n in info.data}
+    return entries(value, lambda topic: course | {"title": topic.replace("_", " "), KEY: topic})
+
+
+def _numbered(value: Value, info: ValidationInfo) -> Value:
+    """The rows of a list with their places in the file."""
+    if not isinstance(value, list):
+        return value or []
+    return [
+        row | {KEY: f"{info.field_name}[{n}]"} if isinstance(row, dict) else row
+        for n, row in enumerate(value, 1)
+    ]
 
 
 @dataclass(frozen=True)
 class Extension:
     """More time for one student or group in one assignment: until a time, or by a duration."""
 
-    who: str
-    topic: str
-    until: Due | None = None
-    by: Duration | None = None
-    because: str = ""
-    where: str = ""
+    student: Text
+    assignment: Text
+    until: Deadline | None = None
+    by: Span | None = None
+    because: Text = ""
+    where: Annotated[str, FROM_ABOVE] = ""
+
+    def __post_init__(self) -> None:
+        if (self.until is None) == (self.by is None):
+            raise ValueError("needs either until (a time) or by (a duration)")
 
     def of(self, due: Due) -> Due:
         return self.until if self.until is not None else due.after(self.by or Duration())
@@ -80,34 +151,57 @@ class Extension:
 class Excusal:
     """A student (or group) need not do an assignment, or one exercise of it."""
 
-    who: str
-    topic: str
-    exercise: str = ""
-    because: str = ""
-    where: str = ""
+    student: Text
+    assignment: Text
+    exercise: Text = ""
+    because: Text = ""
+    where: Annotated[str, FROM_ABOVE] = ""
 
 
 @dataclass(frozen=True)
 class Group:
     """Students who hand in together, in all assignments or in some."""
 
-    name: str
-    members: tuple[str, ...]
-    topics: tuple[str, ...] = ()
+    name: Annotated[str, FROM_ABOVE]
+    members: Names
+    assignments: Names = ()
 
     def covers(self, topic: str) -> bool:
-        return not self.topics or topic in self.topics
+        return not self.assignments or topic in self.assignments
+
+
+def _groups(value: Value) -> Value:
+    """Groups by their names: `team: [ann, bob]`, or `team:` with members and assignments."""
+    return entries(value, lambda name: {KEY: name}, "members")
+
+
+@dataclass(frozen=True)
+class RosterFile:
+    """The file that lists the students; `key` names the column that tells them apart."""
+
+    file: Beside
+    key: Text = ""
 
 
 @dataclass(frozen=True)
 class Files:
     """The files beside course.yml that it names; None where it names none."""
 
-    roster: Path | None = None
-    roster_key: str = ""
-    manual: Path | None = None
-    overrides: Path | None = None
-    times: Path | None = None
+    roster: Annotated[RosterFile | None, BeforeValidator(shorthand("file"))] = None
+    manual: Beside | None = None
+    overrides: Beside | None = None
+    times: Beside | None = None
+
+
+@dataclass(frozen=True)
+class Submissions:
+    """Whose a file is, and which of several count. `right_alone`: an answer that is right only
+    without the notebook's other cells."""
+
+    student: Whose = "folder"
+    counts: Literal["best", "latest"] = "latest"
+    unreadable: Literal["pending", "zero"] = "pending"
+    right_alone: Literal["counts", "pending"] = "counts"
 
 
 def _stem(name: str) -> str:
@@ -119,36 +213,41 @@ def _stem(name: str) -> str:
 class Scheme:
     """All of course.yml."""
 
-    title: str
-    zone: ZoneInfo
-    assignments: Mapping[str, Assignment]
-    counts: CountsPolicy = "latest"
-    unreadable: UnreadablePolicy = "pending"
-    right_alone: RightAlonePolicy = "counts"
-    student: re.Pattern[str] | Literal["folder", "file"] = "folder"
-    drop_lowest: int = 0
-    groups: tuple[Group, ...] = ()
-    extensions: tuple[Extension, ...] = ()
-    excused: tuple[Excusal, ...] = ()
-    files: Files = field(default_factory=Files)
-    path: Path = Path("course.yml")
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    course: Text = "Course"
+    time_zone: TimeZone = UTC
+    late: Annotated[LateRule, MAPPING] = field(default_factory=LateRule)
+    partial: Annotated[Partial, MAPPING] = field(default_factory=Partial)
+    submissions: Annotated[Submissions, MAPPING] = field(default_factory=Submissions)
+    assignments: Annotated[Mapping[str, Assignment], BeforeValidator(_assignments)] = field(
+        default_factory=dict
+    )
+    drop_lowest: Whole = 0
+    groups: Annotated[Mapping[str, Group], BeforeValidator(_groups)] = field(default_factory=dict)
+    extensions: Annotated[Sequence[Extension], BeforeValidator(_numbered)] = ()
+    excused: Annotated[Sequence[Excusal], BeforeValidator(_numbered)] = ()
+    files: Annotated[Files, MAPPING] = field(default_factory=Files)
+    path: Annotated[Path, FROM_ABOVE] = Path("course.yml")
+
+    @property
+    def exceptions(self) -> tuple[Extension | Excusal, ...]:
+        """What the file says of single people."""
+        return (*self.extensions, *self.excused)
 
     def student_of(self, file: str) -> str | None:
         """Whose file this is, by its path; None if the rule finds nobody in it."""
         parts = file.split("/")
-        if self.student == "file":
-            return _stem(parts[-1])
-        if self.student == "folder":
-            return _stem(parts[0])
-        found = self.student.search(file)
+        rule = self.submissions.student
+        if isinstance(rule, str):
+            return _stem(parts[0 if rule == "folder" else -1])
+        found = rule.search(file)
         return found["student"] if found and found["student"] else None
 
     def group_of(self, who: str, topic: str) -> Group | None:
         """The group that a student is in, or that has this name, for this assignment."""
-        return next(
-            (g for g in self.groups if g.covers(topic) and (who in g.members or who == g.name)),
-            None,
-        )
+        mine = (g for g in self.groups.values() if who in g.members or who == g.name)
+        return next((g for g in mine if g.covers(topic)), None)
 
     def members(self, who: str, topic: str) -> tuple[str, ...]:
         """The students that a student's or group's work counts for."""
@@ -158,7 +257,7 @@ class Scheme:
     def means(self, who: str, student: str, topic: str) -> bool:
         """Whether `who`, a student or a group's name, means this student."""
         return who == student or any(
-            g.name == who and student in g.members and g.covers(topic) for g in self.groups
+            g.name == who and student in g.members and g.covers(topic) for g in self.groups.values()
         )
 
     def due_for(self, student: str, assignment: Assignment) -> tuple[Due | None, Extension | None]:
@@ -168,8 +267,8 @@ class Scheme:
         if due is None:
             return None, None
         for extension in self.extensions:
-            if extension.topic == assignment.topic and self.means(
-                extension.who, student, assignment.topic
+            if extension.assignment == assignment.topic and self.means(
+                extension.student, student, assignment.topic
             ):
                 longer = extension.of(assignment.due or due)
                 if longer.end > due.end:
@@ -178,13 +277,13 @@ class Scheme:
 
     def excusal(self, student: str, topic: str, exercise: str = "") -> Excusal | None:
         """What excuses a student from this exercise, or (without one) from the whole assignment."""
-        fits = (e for e in self.excused if e.topic == topic and e.exercise == exercise)
-        return next((e for e in fits if self.means(e.who, student, topic)), None)
+        fits = (e for e in self.excused if e.assignment == topic and e.exercise == exercise)
+        return next((e for e in fits if self.means(e.student, student, topic)), None)
 
     def require(self, who: str, known: set[str], where: str) -> None:
         """Raise ValueError unless `who` is a student or a group."""
-        if who not in known and all(g.name != who for g in self.groups):
-            everyone = known | {g.name for g in self.groups}
+        everyone = known | set(self.groups)
+        if who not in everyone:
             near = (
                 nearest(who, everyone)
                 if len(everyone) <= 20 or "mean" in nearest(who, everyone)

@@ -11,11 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
 
+from pydantic import ConfigDict, PlainValidator
+
+from twophase.grading.course import fields
 from twophase.grading.course.deadlines import read_time
-from twophase.grading.course.fields import Fields, nearest, number, read_yaml, text
+from twophase.grading.course.fields import nearest
+from twophase.grading.course.values import Text, number, text
 
 T = TypeVar("T")
 DIGEST = re.compile(r"[0-9a-f]{12,64}")
@@ -249,31 +253,39 @@ class Override:
     where: str
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What somebody decided about an exercise, or the whole, of a submission."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    points: Annotated[Fraction, PlainValidator(number)]
+    because: Text
+
+
 def read_overrides(path: Path) -> list[Override]:
     """Submission's digest (12 digits or more) to exercise (or `all`) to points and because. Raises
     ValueError."""
-    mistakes: list[str] = []
-    top = Fields(read_yaml(path), "", mistakes)
-    found: list[Override] = []
-    for digest, inside in top.each(lambda key, value: Fields(value, key, mistakes)).items():
-        if not DIGEST.fullmatch(digest):
-            top.wrong(digest, "is no digest of 12 or more lower-case hexadecimal digits")
-        at = inside.at
-        parts = inside.each(lambda key, value, at=at: Fields(value, at(key), mistakes))  # type: ignore[misc]
-        for exercise, one in parts.items():
-            for needed in ("points", "because"):
-                if needed not in one:
-                    one.wrong(needed, "is missing")
-            points, because = one.get("points", number, Fraction(0)), one.get("because", text, "")
-            one.done()
-            where = f"{path}: {one.path}"
-            found.append(
-                Override(digest, "" if exercise == "all" else exercise, points, because, where)
-            )
-    digests = {o.digest for o in found}
-    for one_digest in sorted(digests):
-        if any(one_digest != d and d.startswith(one_digest) for d in digests):
-            top.wrong(one_digest, "begins another digest of this file; write more of its digits")
+    decisions = fields.read(Mapping[str, Mapping[str, Decision]], path)  # type: ignore[type-abstract]
+    mistakes = [
+        f"{digest}: is no digest of 12 or more lower-case hexadecimal digits"
+        for digest in decisions
+        if not DIGEST.fullmatch(digest)
+    ] + [
+        f"{digest}: begins another digest of this file; write more of its digits"
+        for digest in sorted(decisions)
+        if any(digest != d and d.startswith(digest) for d in decisions)
+    ]
     if mistakes:
         raise ValueError("\n".join(f"{path}: {m}" for m in mistakes))
-    return found
+    return [
+        Override(
+            digest,
+            "" if exercise == "all" else exercise,
+            decision.points,
+            decision.because,
+            f"{path}: {digest}.{exercise}",
+        )
+        for digest, parts in decisions.items()
+        for exercise, decision in parts.items()
+    ]

@@ -83,14 +83,14 @@ def load_course(path: Path) -> tuple[Scheme, CourseFiles]:
     """course.yml and the files that it names. Raises ValueError."""
     scheme = reading.read_course(path)
     files = scheme.files
-    roster = read_roster(files.roster, files.roster_key) if files.roster else []
+    roster = read_roster(files.roster.file, files.roster.key) if files.roster else []
     manual = ManualGrades(
         scheme,
         read_manual(files.manual) if files.manual else (),
         read_overrides(files.overrides) if files.overrides else (),
     )
     return scheme, CourseFiles(
-        tuple(roster), manual, read_times(files.times, scheme.zone) if files.times else {}
+        tuple(roster), manual, read_times(files.times, scheme.time_zone) if files.times else {}
     )
 
 
@@ -147,22 +147,16 @@ def _students(
     """The roster, or else everybody who handed in or is named, by name. Raises ValueError for a
     name that nobody has."""
     roster = list(beside.roster)
-    grouped = {m for g in scheme.groups for m in g.members}
+    grouped = {m for g in scheme.groups.values() for m in g.members}
     if not roster:
-        named = (
-            {e.who for e in scheme.extensions}
-            | {x.who for x in scheme.excused}
-            | {h.who for h in beside.manual.hand}
-        )
-        keys = {who for who, _ in handed_in} | grouped | (named - {g.name for g in scheme.groups})
+        named = {e.student for e in scheme.exceptions} | {h.who for h in beside.manual.hand}
+        keys = {who for who, _ in handed_in} | grouped | (named - set(scheme.groups))
         roster = [Student(k) for k in sorted(keys)]
     known = {s.key for s in roster}
     for member in sorted(grouped):
         scheme.require(member, known, f"{scheme.path}: groups")
-    for e in scheme.extensions:
-        scheme.require(e.who, known, f"{scheme.path}: {e.where}.student")
-    for x in scheme.excused:
-        scheme.require(x.who, known, f"{scheme.path}: {x.where}.student")
+    for e in scheme.exceptions:
+        scheme.require(e.student, known, f"{scheme.path}: {e.where}.student")
     for h in beside.manual.hand:
         scheme.require(h.who, known, f"{h.where}: student")
     return sorted(roster, key=lambda s: (s.name.casefold() or s.key.casefold(), s.key))

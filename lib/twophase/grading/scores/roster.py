@@ -108,7 +108,7 @@ def _named(record: Record, scheme: Scheme, roster: Roster, topic: str) -> list[s
     if not isinstance(said, str) or not said:
         by_path = scheme.student_of(record["file"])
         return [by_path] if by_path else []
-    if any(g.name == said and g.covers(topic) for g in scheme.groups):
+    if (group := scheme.groups.get(said)) and group.covers(topic):
         return [said]
     return roster.keys(said, str(record["file"]))
 

@@ -220,7 +220,7 @@ def _judged(
     if record is None:
         return ExerciseScore(item, ZERO, "missing", "not handed in")
     if record["status"] == "unreadable":
-        worth = ZERO if scheme.unreadable == "zero" else None
+        worth = ZERO if scheme.submissions.unreadable == "zero" else None
         return ExerciseScore(item, worth, "unreadable", f"{record['file']} cannot be read")
     if record["status"] == "internal":
         return ExerciseScore(
@@ -230,7 +230,7 @@ def _judged(
         return ExerciseScore(
             item, None, "pending", f"{item.id} was not judged in {record['file']}: grade it again"
         )
-    if q["status"] == "right" and q.get("alone") and scheme.right_alone == "pending":
+    if q["status"] == "right" and q.get("alone") and scheme.submissions.right_alone == "pending":
         return ExerciseScore(
             item,
             None,

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Literal
 
-from twophase.grading.course.deadlines import Due, Late, human, read_time
+from twophase.grading.course.deadlines import Due, human, read_time
+from twophase.grading.course.lateness import Late
 from twophase.grading.course.scheme import Scheme
 from twophase.grading.results.records import Record
 from twophase.grading.scores.dropping import Weighted, highest_ratio, ratio
@@ -97,9 +98,10 @@ class Scorer:
             rubric, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
         )
         others = len(readable or tried) - 1
-        guesses = "" if self.scheme.counts == "latest" else ", each of them another guess"
+        counts = self.scheme.submissions.counts
+        guesses = "" if counts == "latest" else ", each of them another guess"
         more = (
-            [f"{self.scheme.counts} of {others + 1} submissions{guesses}: {chosen.file}"]
+            [f"{counts} of {others + 1} submissions{guesses}: {chosen.file}"]
             if others and chosen.file
             else []
         )
@@ -108,7 +110,7 @@ class Scorer:
     def _one_of(
         self, rubric: Rubric, tried: Sequence[Outcome], digests: Mapping[str, str]
     ) -> Outcome:
-        if self.scheme.counts == "latest":
+        if self.scheme.submissions.counts == "latest":
             if len({digests[o.file] for o in tried}) > 1 and any(
                 o.handed_in is None for o in tried
             ):
@@ -209,7 +211,7 @@ class Scorer:
         said = record.get("submitted")
         if isinstance(said, str) and said:
             with contextlib.suppress(ValueError):
-                return read_time(said, self.scheme.zone)
+                return read_time(said, self.scheme.time_zone)
         found = self.times.get(record["file"]) or self.times.get(record["digests"]["submission"])
         return found.astimezone(UTC) if found else None
 
