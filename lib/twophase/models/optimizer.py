@@ -4,14 +4,16 @@ Muon (Jordan et al., 2024; Liu et al., 2025, arXiv 2502.16982) takes the momentu
 replaces its singular values by one, so that rare directions are learned as fast as common ones.
 After 1.5 MB of this corpus in batches of eight sequences, one grouped-query model of 771,200
 parameters stood at 2.00 bits per held-out byte with it (peak 6e-3) and at 2.25 with AdamW alone
-(peak 3e-3); one seed each, no other rates of AdamW tried. torch has both.
+(peak 3e-3); one seed each, no other rates of AdamW tried.
 """
 
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import AdamW, Muon
+from torch.optim import AdamW
+
+from twophase.models.muon import StackedMuon
 
 
 class MuonAdamW:
@@ -36,7 +38,7 @@ class MuonAdamW:
         slices = [s for _, stack in self.stacks for s in stack]
         self.parts: list[tuple[torch.optim.Optimizer, float]] = []
         if matrices + slices:
-            muon = Muon(
+            muon = StackedMuon(
                 matrices + slices, lr_matrices, weight_decay, adjust_lr_fn="match_rms_adamw"
             )
             self.parts.append((muon, lr_matrices))

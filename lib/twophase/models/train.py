@@ -52,13 +52,25 @@ class Trainer:
         self.seconds = 0.0
         self.losses: list[float] = []  # of every step, in nats per byte
         self.total_steps = recipe.steps(config.context)
+        self.loss, self.compiled = training_loss, False
+
+    def compile(self) -> bool:
+        """Have torch turn the loss and its gradient into C++, if this machine can; returns whether
+        it did.
+
+        What lies between the matrix products then takes a pass or two over memory, where each
+        operator took one. Sums come in another order, so that losses are the same up to rounding.
+        """
+        if not self.compiled and _compiles():
+            self.loss, self.compiled = torch.compile(training_loss, dynamic=False), True
+        return self.compiled
 
     def step(self) -> torch.Tensor:
         """One optimizer step; returns the loss in nats per byte, before it."""
         r, T = self.recipe, self.config.context
         tokens = batch(self.data, self.step_count, r.B, T, r.seed).to(self.device)
         with torch.autocast(self.device, torch.bfloat16, enabled=r.autocast):
-            loss, aux = training_loss(self.model, tokens, r.seed * 1_000_003 + self.step_count)
+            loss, aux = self.loss(self.model, tokens, r.seed * 1_000_003 + self.step_count)
         self.optimizer.zero_grad(self.model)
         (loss + r.aux_weight * aux).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
@@ -168,6 +180,15 @@ def training_loss(
     return loss, torch.stack(aux).mean() if aux else torch.zeros(())
 
 
+def _compiles() -> bool:
+    """Whether torch can compile here: it needs a C++ compiler and Python's headers."""
+    try:
+        torch.compile(lambda x: x + 1)(torch.zeros(2))
+    except Exception:  # whatever is missing, the run goes on without
+        return False
+    return True
+
+
 def curve(losses: list[float], points: int = 40) -> list[float]:
     """The loss over the run in bits per byte: the means of `points` stretches of equal length."""
     return [
@@ -205,6 +226,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
         "n_tokens": trainer.step_count * trainer.recipe.B * trainer.config.context,
         "training_s": round(trainer.seconds),
         "device": device_name(trainer.device),
+        "compiled": trainer.compiled,
         "torch": torch.__version__,
         "recipe": asdict(trainer.recipe),
         "corpus_sha256": corpus.digest(),
@@ -241,6 +263,11 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=_count, help="CPU threads; two runs on one thread each outdo one on two"
     )
+    parser.add_argument(
+        "--compile",
+        action=argparse.BooleanOptionalAction,
+        help="steps in compiled C++, after a minute of compiling (on a CPU that is the default)",
+    )
     parser.add_argument("--seed", type=_count, default=Recipe.seed)
     parser.add_argument("--tokens", type=_count, default=Recipe.n_tokens, help="the budget")
     args = parser.parse_args()
@@ -257,6 +284,8 @@ def main() -> None:
         trainer = Trainer(
             FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest()
         )
+        if args.device == "cpu" if args.compile is None else args.compile:
+            print("compiled" if trainer.compile() else "not compiled: no C++ compiler", flush=True)
         train(trainer, out / f"{args.name}.run.pt")
         finish(trainer, args.name, out)
     except KeyboardInterrupt:
