@@ -51,9 +51,7 @@ class StackedMuon(Muon):
         return list(torch._foreach_lerp(grads, buffers, momentum)) if nesterov else buffers
 
     @staticmethod
-    def _move(
-        stack: list[tuple[torch.nn.Parameter, torch.Tensor]], group: dict[str, Any]
-    ) -> None:
+    def _move(stack: list[tuple[torch.nn.Parameter, torch.Tensor]], group: dict[str, Any]) -> None:
         """The step of matrices that have the same two sides, either way round."""
         wide = torch.stack([u if u.shape[0] <= u.shape[1] else u.mT for _, u in stack])
         moves = orthogonal(wide, group["ns_coefficients"], group["ns_steps"], group["eps"])
