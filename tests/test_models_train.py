@@ -2,6 +2,7 @@
 does."""
 
 import dataclasses
+import functools
 import math
 from typing import BinaryIO
 
@@ -11,6 +12,7 @@ import torch
 
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.layer_sizes import LinearAttention, StateSpace
+from twophase.models.muon import StackedMuon
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
 from twophase.models.train import Trainer, curve, train
@@ -107,6 +109,66 @@ def test_stacked_experts_take_the_steps_that_single_matrices_would():
     torch.testing.assert_close(
         stack.layers.experts.detach(), torch.stack([p.detach() for p in singles.parameters()])
     )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[] if k == "grouped queries" else pytest.mark.more) for k in KINDS],
+)
+def test_a_traced_step_is_the_plain_one(monkeypatch, kind):
+    config = dataclasses.replace(TINY, **KINDS[kind])
+    plain, traced = (Trainer(config, RECIPE, DATA, "cpu") for _ in range(2))
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    assert traced.compile()
+    for _ in range(4):
+        assert float(traced.step()) == pytest.approx(float(plain.step()), rel=1e-6)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compiled_step_is_the_plain_one_up_to_rounding(kind):
+    config = dataclasses.replace(TINY, **KINDS[kind])
+    plain, compiled = (Trainer(config, RECIPE, DATA, "cpu") for _ in range(2))
+    if not compiled.compile():
+        pytest.skip("there is no C++ compiler here")
+    for _ in range(4):  # products are in bf16, whose rounding is 2⁻⁹
+        assert float(compiled.step()) == pytest.approx(float(plain.step()), rel=2e-3)
+
+
+def test_where_nothing_compiles_a_run_goes_on_without(monkeypatch):
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no C++ compiler")
+
+    monkeypatch.setattr(torch, "compile", fails)
+    trainer = Trainer(TINY, RECIPE, DATA, "cpu")
+    assert not trainer.compile()
+    assert math.isfinite(float(trainer.step()))
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
+    torch.manual_seed(0)
+    shapes = [(6, 8), (8, 6), (8, 6), (8, 8), (3, 8), (6, 8)]
+    ours, torchs = ([torch.nn.Parameter(torch.randn(s)) for s in shapes] for _ in range(2))
+    for p, q in zip(ours, torchs, strict=True):
+        q.data.copy_(p.data)
+    options = {"weight_decay": 0.1, "nesterov": nesterov, "adjust_lr_fn": "match_rms_adamw"}
+    optimizers = StackedMuon(ours, 0.02, **options), torch.optim.Muon(torchs, 0.02, **options)
+    for step in range(5):
+        for i, (p, q) in enumerate(zip(ours, torchs, strict=True)):
+            skipped = (
+                step == 2 and i == 1
+            )  # a matrix without a gradient stays, and so does its mean
+            p.grad = None if skipped else torch.randn(p.shape)
+            q.grad = p.grad
+        for optimizer in optimizers:
+            optimizer.step()
+    for p, q in zip(ours, torchs, strict=True):  # directions are in bf16: 2⁻⁹ of a step of 0.02
+        torch.testing.assert_close(p.detach(), q.detach(), rtol=0, atol=1e-4)
+    states = [o.state_dict()["state"] for o in optimizers]
+    for i in range(len(shapes)):  # a run saved by one goes on with the other
+        assert states[0][i].keys() == states[1][i].keys()
+        torch.testing.assert_close(states[0][i]["momentum_buffer"], states[1][i]["momentum_buffer"])
 
 
 def test_a_run_with_another_recipe_is_not_taken_up(tmp_path):
