@@ -79,6 +79,7 @@ def test_the_gain_is_the_formula_s_of_chapter_14(alpha, gamma, batch, context) -
 def test_a_drafted_plan_never_does_more_than_the_machine_can(
     grid, alpha, gamma, batch, n_prompt, n_output, share
 ) -> None:
+    gamma = min(gamma, n_output - 1)
     w = Workload(
         batch, n_prompt + n_output, n_prompt, n_output, 8, grid=grid, acceptance=alpha,
         draft_length=gamma, found_share=share,
@@ -116,6 +117,12 @@ def test_at_the_floor_a_round_reads_the_experts_of_one_token(names, batch) -> No
     assert isinstance(d, DraftedDeployment)
     alone, small = floor_step_s(d.target), floor_step_s(d.draft)
     assert floor_step_s(d) * d.tokens_per_step == pytest.approx(alone + 4 * small, rel=1e-3)
+
+
+@pytest.mark.parametrize(("drafted_tokens", "answer"), [(4, 4), (200, 100), (1, 1)])
+def test_a_draft_longer_than_the_answer_is_refused(drafted_tokens: int, answer: int) -> None:
+    with pytest.raises(ValueError, match=f"drafts {drafted_tokens} tokens, but the answer has"):
+        Workload(1, 1000, 500, answer, acceptance=0.7, draft_length=drafted_tokens)
 
 
 def test_a_draft_that_is_never_kept_costs_its_steps() -> None:

@@ -42,6 +42,28 @@ NO_ROWS = ROWS | {"hidden_size_per_layer_input": 0}
 BESIDE = {
     "enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 48,
 }  # fmt: skip
+MAMBA = {
+    "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 24,
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
+    "moe_shared_expert_intermediate_size": 96,
+}  # fmt: skip
+ALTERNATING = {"hybrid_override_pattern": "MEM*EME-M"} | MAMBA
+NARROW = {"layers_block_type": ["moe", "mamba", "attention", "moe"], "moe_latent_size": 32} | MAMBA
+TWO_WIDTHS = {
+    "v_head_dim": 16, "num_hidden_layers": 7, "n_routed_experts": 8, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48,
+}  # fmt: skip
+BLOCKS = EXPERTS | {
+    "dense_intermediate_size": 160, "shared_intermediate_size": 96, "index_n_heads": 2,
+    "index_head_dim": 16, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+    "layer_types": ["full_attention"] + ["minimax_m3_sparse"] * 3,
+}  # fmt: skip
+SUMMARIES = {
+    "num_key_value_heads": 1, "q_lora_rank": 48, "o_lora_rank": 24, "o_groups": 4,
+    "moe_intermediate_size": 48, "n_routed_experts": 8, "num_experts_per_tok": 2, "hc_mult": 3,
+    "index_n_heads": 4, "index_head_dim": 32, "index_topk": 16, "sliding_window": 8,
+    "num_hidden_layers": 5, "qk_rope_head_dim": 8,
+}  # fmt: skip
 SEEING = ["qwen3_vl_text", "qwen3_vl_moe_text"]
 KINDS = [
     ("gpt_oss", EXPERTS),
@@ -61,6 +83,12 @@ KINDS = [
     ("gemma4_text", NO_ROWS | {"global_head_dim": 64, "attention_k_eq_v": True}),
     ("gemma4_text", NO_ROWS | BESIDE | {"num_global_key_value_heads": 1, "attention_k_eq_v": True}),
     ("gemma4_text", ROWS | {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}),
+    ("nemotron_h", ALTERNATING),
+    ("nemotron_h", NARROW),
+    ("mimo_v2_flash", TWO_WIDTHS),
+    ("minimax_m3_vl_text", BLOCKS),
+    ("deepseek_v4", SUMMARIES),
+    ("deepseek_v4", SUMMARIES | {"compress_ratios": [0, 4, 128, 4, 0, 0], "num_hash_layers": 1}),
 ]
 
 
@@ -236,3 +264,57 @@ def test_what_cannot_be_counted_is_a_sentence(changed: dict[str, Any], says: str
     config = {"model_type": "qwen3_next"} | SMALL | QWEN | DELTA | changed
     with pytest.raises(ValueError, match=says):
         Architecture.from_hf(config | {"linear_conv_kernel_dim": 4}, name="x")
+
+
+def test_heads_of_two_numbers_and_a_gate_a_head_are_counted_as_transformers_builds_them() -> None:
+    from transformers.models.step3p7.configuration_step3p7 import Step3p7TextConfig
+    from transformers.models.step3p7.modeling_step3p7 import Step3p7TextModel
+
+    types = ["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]
+    experts = {"n_routed_experts": 8, "moe_intermediate_size": 48, "share_expert_dim": 96}
+    own = {"sliding_window": 16, "num_sliding_attention_heads": 12, "layer_types": types}
+    config = Step3p7TextConfig(**SMALL, **own, **experts)
+    with torch.device("meta"):
+        built = sum(p.numel() for p in Step3p7TextModel(config).parameters())
+    arch = Architecture.from_hf(config.to_dict() | own, name="step")
+    assert {w.N for w in arch.layer_widths} == {8, 12}
+    assert arch.n_params() == built + 1000 * 128 + 8  # the head, and the correction of a router
+    assert arch.cache_bytes(100) == (100 + 3 * 16) * 2 * 2 * 32 * 2
+
+
+def test_mamba2s_state_is_what_transformers_keeps() -> None:
+    config = AutoConfig.for_model("nemotron_h", **(SMALL | ALTERNATING))
+    model = AutoModelForCausalLM.from_config(config)
+    cache = model(torch.arange(6)[None], use_cache=True).past_key_values
+    arch = Architecture.from_hf(config.to_dict(), name="nemotron")
+    kept = [layer for layer in cache.layers if hasattr(layer, "recurrent_states")]
+    states = kept[0].recurrent_states
+    states = list(states.values()) if isinstance(states, dict) else [states]
+    assert len(kept) == arch.layer_kinds.count("state") == 4
+    assert sum(state.numel() for state in states) == 8 * 16 * 24
+    mixed = 8 * 16 + 2 * 2 * 24
+    assert arch.state_values == 8 * 16 * 24 + 3 * mixed
+    assert arch.cache_bytes(10) == 10 * 2 * 2 * 32 * 2 + 4 * 4 * arch.state_values
+
+
+def test_summaries_of_positions_are_kept_as_transformers_keeps_them() -> None:
+    """After 256 tokens: a window of 8 (of which transformers has dropped the oldest), one summary
+    for each 4 positions with one to choose it by, one for each 128."""
+    more = {"compress_ratios": [0, 4, 128], "num_hidden_layers": 3}
+    config = AutoConfig.for_model("deepseek_v4", **(SMALL | SUMMARIES | more))
+    model = AutoModelForCausalLM.from_config(config)
+    cache = model(torch.arange(256)[None] % 100, use_cache=True).past_key_values
+    arch = Architecture.from_hf(config.to_dict(), name="v4")
+    found = 0
+    for layer in cache.layers:
+        found += layer.keys.numel() + 32  # the oldest of the window
+        summaries = getattr(layer, "compressed_kv", {}).values()
+        found += sum(one.numel() for one in summaries)
+    assert arch.cache_bytes(256) == 2 * found
+    unread = 2 * (256 // 4 - 16) * 32  # of 64 summaries 16 are met
+    assert arch.cache_bytes(256) - arch.cache_read_bytes(256) == unread
+    assert arch.bends == (8, 64)
+    asked = Workload(batch=2, context=300, n_prompt=40, n_output=200, n_chips=2)
+    d = deployment(arch, hardware("h200"), asked)
+    each = [float(arch.cache_read_bytes(S)) for S in range(41, 240)]
+    assert d.mean_cache_bytes == pytest.approx(sum(each) / len(each))

@@ -152,7 +152,7 @@ def fit_all(reports: Sequence[Report]) -> SetAside:
         ),
         missed_of_cache=median(abs(left / r.cache_bytes - 1) for r, left in served),
         missed_without=median(without),
-        n_reports=len(reports),
+        n_reports=len(served),
     )
 
 

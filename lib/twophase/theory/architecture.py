@@ -22,6 +22,8 @@ from twophase.theory.mixture_of_experts import expected_experts
 from twophase.theory.sizes import LAYER_KINDS, Sizes
 from twophase.theory.two_phases import forward_flops
 
+KEEP_KEYS = ("full", "chosen", "sliding")
+
 
 @dataclass(frozen=True)
 class Architecture(Sizes):
@@ -103,6 +105,8 @@ class Architecture(Sizes):
         if head_at_last_only:
             total = total - forward_flops(1, self.V * self.D) * (T - 1)
         total = total + T * self.layer_kinds.count("state") * self.state_flops
+        if self.compressed is not None:
+            total = total + self.compressed.prefill_flops(T, self.N, self.H)
         for kind, N, n_layers in self._attention_layers():
             pairs = attention_pairs(T, T, causal=True)
             bend = self._bend_of(kind)
@@ -117,6 +121,8 @@ class Architecture(Sizes):
         absorbed form."""
         total = forward_flops(1, self.n_matmul_params())
         total = total + self.layer_kinds.count("state") * self.state_flops
+        if self.compressed is not None:
+            total = total + self.compressed.decode_flops(S, self.N, self.H)
         for kind, N, n_layers in self._attention_layers():
             bend = self._bend_of(kind)
             keys = S if bend is None else minimum(S, bend)
@@ -127,7 +133,8 @@ class Architecture(Sizes):
         """From how many keys on a query of such a layer meets no more; None if it meets all."""
         if kind == "sliding":
             return self.window
-        return self.index.top_k if kind == "mla" and self.index is not None else None
+        chooses = kind in ("mla", "chosen") and self.index is not None
+        return self.index.top_k if chooses and self.index is not None else None
 
     def _choosing_flops(self, pairs: Number) -> Number:
         """What choosing keys costs for so many pairs of a query and a key: a score a head."""
@@ -163,7 +170,7 @@ class Architecture(Sizes):
     def _attention_layers(self) -> list[tuple[str, int, int]]:
         """The layers whose queries meet keys: kind, query heads, and how many are like that."""
         alike = Counter(zip(self.layer_kinds, (w.N for w in self.layer_widths), strict=True))
-        order = [kind for kind in LAYER_KINDS if kind != "state"]
+        order = [kind for kind in LAYER_KINDS if kind not in ("compressed", "state", "none")]
         return [(kind, N, n) for known in order for (kind, N), n in alike.items() if kind == known]
 
     def _flops_per_pair(self, kind: str, N: int, absorbed: bool = False) -> int:
@@ -186,11 +193,13 @@ class Architecture(Sizes):
         kinds = [kind for kind, _ in self.cache_layers]
         latent, state = kinds.count("mla"), kinds.count("state")
         total = state * self.state_values * kv_cache.BYTES_PER_STATE
-        for K in dict.fromkeys(K for kind, K in self.cache_layers if kind in ("full", "sliding")):
-            full, sliding = (self.cache_layers.count((kind, K)) for kind in ("full", "sliding"))
+        for K in dict.fromkeys(K for kind, K in self.cache_layers if kind in KEEP_KEYS):
+            full, chosen, sliding = (self.cache_layers.count((kind, K)) for kind in KEEP_KEYS)
             total = total + kv_cache.hybrid_bytes_per_sequence(
-                S, full, sliding, self.window or 1, K, self.H, bytes_per_kv
+                S, full + chosen, sliding, self.window or 1, K, self.H, bytes_per_kv
             )
+        if self.compressed is not None:
+            total = total + self.compressed.kept_values(S, self.H) * bytes_per_kv
         if latent and self.mla is not None:
             total = total + kv_cache.latent_bytes_per_sequence(
                 S, latent, self.mla.R, self.mla.rope_dim, bytes_per_kv
@@ -203,11 +212,23 @@ class Architecture(Sizes):
     def cache_read_bytes(self, S: Number, bytes_per_kv: Number = 2) -> Number:
         """What a step reads of that cache: all of it, but where keys are chosen the latents of
         those alone, beside the keys that are chosen by."""
+        kept = self.cache_bytes(S, bytes_per_kv)
+        if self.compressed is not None:
+            unread = self.compressed.kept_values(S, self.H) - self.compressed.met_values(S, self.H)
+            return kept - unread * bytes_per_kv
         if self.index is None:
-            return self.cache_bytes(S, bytes_per_kv)
-        chosen = minimum(S, self.index.top_k)
-        by = len(self.index.layers) * self.index.dim * bytes_per_kv
-        return self.cache_bytes(chosen, bytes_per_kv) + (S - chosen) * by
+            return kept
+        wide = (
+            kind in ("mla", "chosen") and self._position_values(kind, K)
+            for kind, K in self.cache_layers
+        )
+        return kept - (S - minimum(S, self.index.top_k)) * sum(wide) * bytes_per_kv
+
+    def _position_values(self, kind: str, K: int) -> int:
+        """Numbers that such a layer keeps of a position."""
+        if kind == "mla" and self.mla is not None:
+            return self.mla.R + self.mla.rope_dim
+        return 2 * K * self.H
 
     def cache_bytes_per_token(self, bytes_per_kv: Number = 2) -> Number:
         """Cache bytes that the next position costs while every window still grows: in a model whose

@@ -1,6 +1,7 @@
 """Parameter counts of a transformer's `Sizes`, exact to the parameter, split by part."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ def _parts(sizes: Sizes) -> tuple[tuple[str, int], ...]:
         "mlp": sum(n * _mlp(sizes, layer) for layer, n in layers),
         "router": _routers(sizes),
         "norms": (
-            (sizes.L * sizes.norms_per_layer + 1) * norm_width
+            (sizes.n_halves * sizes.norms_per_layer // 2 + 1) * norm_width
             + sum(n * _inner_norms(sizes, layer) for layer, n in layers)
             + sizes.other_params
         ),
@@ -45,11 +46,11 @@ def matmul_params(sizes: Sizes) -> int:
     total += sizes.other_matmul_params + _index(sizes, norms=False)
     for layer, n in _layers(sizes):
         total += n * _attention(sizes, layer, biases=False)
-        if layer.is_moe and sizes.moe is not None:
+        if layer.mlp == "experts" and sizes.moe is not None:
             moe = sizes.moe
-            expert = expert_params(sizes, biases=False)
-            total += n * ((moe.k + moe.n_shared) * expert + sizes.D * moe.E)
-        else:
+            visited = moe.k * expert_params(sizes, biases=False) + _beside_experts(sizes, False)
+            total += n * (visited + sizes.D * moe.E)
+        elif layer.mlp == "dense":
             total += n * mlp_params(sizes.D, layer.F, sizes.gated_mlp)
     return total
 
@@ -58,8 +59,18 @@ def expert_params(sizes: Sizes, biases: bool = True) -> int:
     """Parameters of one routed expert; 0 in a dense model."""
     if sizes.moe is None:
         return 0
-    params: int = mlp_params(sizes.D, sizes.moe.F, sizes.gated_mlp)
+    params: int = mlp_params(sizes.moe.latent or sizes.D, sizes.moe.F, sizes.gated_mlp)
     return params + _mlp_biases(sizes, sizes.moe.F) * (sizes.moe.bias and biases)
+
+
+def _beside_experts(sizes: Sizes, biases: bool = True) -> int:
+    """What every token visits in a layer with experts: the shared ones, and the ways into and out
+    of the width that the others see."""
+    if sizes.moe is None:
+        return 0
+    shared = replace(sizes.moe, latent=None)
+    each = expert_params(replace(sizes, moe=shared), biases)
+    return sizes.moe.n_shared * each + 2 * sizes.D * (sizes.moe.latent or 0)
 
 
 class _Layer(NamedTuple):
@@ -67,24 +78,28 @@ class _Layer(NamedTuple):
 
     kind: str
     owns_kv: bool
-    is_moe: bool
+    mlp: str
     F: int
     N: int
     K: int
+    ratio: int
 
 
 def _layers(sizes: Sizes) -> list[tuple[_Layer, int]]:
     """The different layers, each with how many there are."""
     sources = sizes.kv_source or range(sizes.L)
-    first_moe = sizes.L - sizes.n_moe_layers
-    each = zip(range(sizes.L), sizes.layer_kinds, sources, sizes.layer_widths, strict=True)
-    alike = (_Layer(k, source == i, i >= first_moe, w.F, w.N, w.K) for i, k, source, w in each)
+    kinds = sizes.layer_kinds, sizes.mlp_kinds
+    ratios = sizes.compressed.ratios if sizes.compressed else (0,) * sizes.L
+    each = zip(range(sizes.L), *kinds, sources, sizes.layer_widths, ratios, strict=True)
+    alike = (_Layer(k, source == i, mlp, w.F, w.N, w.K, r) for i, k, mlp, source, w, r in each)
     return list(Counter(alike).items())
 
 
 def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
-    if layer.kind == "state":
-        return sizes.state_params
+    if layer.kind in ("state", "none"):
+        return sizes.state_params if layer.kind == "state" else 0
+    if layer.kind == "compressed" and sizes.compressed is not None:
+        return sizes.compressed.params(layer.ratio, sizes.D, layer.N, sizes.H, norms=biases)
     if layer.kind == "mla" and sizes.mla is not None:
         m = sizes.mla
         total: int = latent_attention_params(
@@ -108,17 +123,22 @@ def _attention(sizes: Sizes, layer: _Layer, biases: bool = True) -> int:
 
 
 def _index(sizes: Sizes, norms: bool = True) -> int:
-    """What chooses keys: queries from their latent, a key, a weight a head, the key's norm."""
-    if sizes.index is None or sizes.mla is None:
-        return 0
+    """What chooses keys: queries from their latent, a key, a weight a head, the key's norm; from
+    the stream without such weights, but with two norms, where there is no latent."""
     i = sizes.index
+    if i is None:
+        return 0
+    if sizes.mla is None:
+        return len(i.layers) * (sizes.D * (i.heads + 1) * i.dim + 2 * i.dim * norms)
     each = (sizes.mla.q_rank or 0) * i.heads * i.dim + sizes.D * (i.dim + i.heads)
     return len(i.layers) * (each + 2 * i.dim * norms)
 
 
 def _mlp(sizes: Sizes, layer: _Layer) -> int:
-    if layer.is_moe and sizes.moe is not None:
-        return (sizes.moe.E + sizes.moe.n_shared) * expert_params(sizes)
+    if layer.mlp == "none":
+        return 0
+    if layer.mlp == "experts" and sizes.moe is not None:
+        return sizes.moe.E * expert_params(sizes) + _beside_experts(sizes)
     params: int = mlp_params(sizes.D, layer.F, sizes.gated_mlp)
     return params + _mlp_biases(sizes, layer.F) * sizes.mlp_bias
 
@@ -137,6 +157,6 @@ def _inner_norms(sizes: Sizes, layer: _Layer) -> int:
     """Norms inside attention: per head width for queries and keys, or on MLA's latents."""
     if layer.kind == "mla" and sizes.mla is not None:
         return sizes.mla.R + (sizes.mla.q_rank or 0)
-    if layer.kind in ("full", "sliding") and sizes.qk_norm:
+    if layer.kind in ("full", "sliding", "chosen") and sizes.qk_norm:
         return sizes.H * (2 if layer.owns_kv else 1)
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 from twophase.theory import kv_cache, latency_throughput
 from twophase.theory._domain import Number
@@ -98,9 +99,10 @@ class Deployment:
     def cache_read_bytes(self, S: Number) -> float:
         """What a step reads of that cache: all of it, but where keys are chosen."""
         held = float(self.cache_bytes(S))
-        if self.arch.index is None:
+        if not self.arch.chooses:
             return held
-        return held * float(self.arch.cache_read_bytes(S) / self.arch.cache_bytes(S))
+        own = self.arch if self.w.split_cache == "evenly" else self.part
+        return held * float(own.cache_read_bytes(S) / own.cache_bytes(S))
 
     def total_bytes(self, B: int, S: int) -> Fraction:
         """Weights, caches, activations and overhead."""
@@ -206,16 +208,16 @@ class Deployment:
         return float(self._mean(lambda S: self.part.decode_step_flops(1, S)))
 
     def _mean(self, of: Callable[[Number], Number]) -> Number:
-        """The mean of what depends on the context, which bends where a window is full: on each side
-        it is what the mean context gives."""
+        """The mean of what depends on the context, which bends where a window is full: between
+        bends it is what the mean context gives."""
         prompt, steps = self.w.prompt, (self.w.n_output or 1) - 1
-        if not steps or self.arch.bend is None:
+        if not steps or not self.arch.bends:
             return of(self.w.mean_context)
-        rising = min(max(self.arch.bend - prompt, 0), steps)
-        level = steps - rising
-        total = rising * of(prompt + Fraction(rising + 1, 2)) if rising else Fraction(0)
-        if level:
-            total += level * of(prompt + rising + Fraction(level + 1, 2))
+        ends = [min(max(bend - prompt, 0), steps) for bend in self.arch.bends] + [steps]
+        total: Number = Fraction(0)
+        for start, end in pairwise([0, *ends]):
+            if end > start:
+                total += (end - start) * of(prompt + start + Fraction(end - start + 1, 2))
         return total / steps
 
     def prefill(self, T: int, found: int = 0) -> Times:

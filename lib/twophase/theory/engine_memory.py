@@ -36,7 +36,8 @@ class Limits:
 class SetAside:
     """The fitted constants: bytes for a logit, of the runtime, and more of it where chips exchange
     messages; how far reports lay that the fit had not seen, as shares (medians) of the memory that
-    the engine might use, and of the caches' bytes with these constants and without them."""
+    the engine might use, and of the caches' bytes with these constants and without them, those of
+    `n_reports` engines that started."""
 
     logit_bytes: float
     runtime_bytes: float

@@ -129,10 +129,13 @@ def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
     if index is not None:
         own = tuple(layer - start for layer in index.layers if start <= layer < end)
         index = replace(index, layers=own)
-    moe = arch.moe
-    if moe is not None:
+    moe, mlps = arch.moe, arch.mlps and arch.mlps[start:end]
+    if mlps and "experts" not in mlps:
+        moe = None
+    elif moe is not None:
         dense = min(max(moe.n_dense_layers - start, 0), end - start)
         moe = replace(moe, n_dense_layers=dense)
+    compressed = arch.compressed and arch.compressed.of_layers(start, end)
     return replace(
         arch,
         L=end - start,
@@ -142,14 +145,16 @@ def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
         widths=arch.widths and arch.widths[start:end],
         kv_source=sources and tuple(source - start for source in sources),
         index=index,
+        compressed=compressed,
         moe=moe,
+        mlps=mlps,
     )
 
 
 def uneven_cuts(arch: Architecture, n_chips: int, split_cache: str) -> list[str]:
     """What cannot be divided over so many chips, in sentences; empty if all divides evenly."""
     lines = []
-    keeps_keys = {"full", "sliding"} & set(arch.layer_kinds)
+    keeps_keys = {"full", "sliding", "chosen"} & set(arch.layer_kinds)
     for whole_N, whole_K in dict.fromkeys((w.N, w.K) for w in arch.layer_widths):
         N, K = heads_per_chip(whole_N, whole_K, n_chips)
         if n_chips * N != whole_N:
@@ -163,7 +168,7 @@ def uneven_cuts(arch: Architecture, n_chips: int, split_cache: str) -> list[str]
                 f" {K / whole_K:.1%} of the cache where an even cut gives {1 / n_chips:.1%};"
                 " --split-cache evenly cuts by position or sequence"
             )
-    if "mla" in arch.layer_kinds and split_cache == "heads" and n_chips > 1:
+    if {"mla", "compressed"} & set(arch.layer_kinds) and split_cache == "heads" and n_chips > 1:
         lines.append(
             "the latent has no heads to divide: every chip keeps the whole cache; --split-cache"
             " evenly cuts by position or sequence (data-parallel attention)"

@@ -183,7 +183,7 @@ def _reserve(d: Deployment) -> list[str]:
         " --overhead)",
         f"what an engine sets aside: as vLLM does with chunks of {limits.chunk:,} tokens and up to"
         f" {limits.sequences:,} sequences; over {found.n_reports} published starts the caches were"
-        f" missed by {found.missed_of_cache:.0%} (median, each left out of the fit)",
+        f" missed by {found.missed_of_cache:.0%} (median, each source left out of the fit)",
     ]
 
 

@@ -162,13 +162,15 @@ class _Work:
         p, a, g = self.p, stage.arch, self.grid
         inside, width = self.sides(g.tp), p.bytes_per_activation
         once = messages.tensor_part(self.tokens, a.D, inside, width)
-        found = messages.repeated((*once, *once), a.L)
+        found = messages.repeated(once, a.n_halves)
         rows = (self.tokens, self.own * p.n_logits, a.D, p.arch.V, inside, width)
         embedded, logits = messages.vocabulary_part(*rows)
         found += (embedded,) * stage.first + (logits,) * stage.last
         if a.moe is not None and g.sharing > 1:
             sent = ceil_div(self.tokens, g.tp) * g.ep * self.skew
-            moved = messages.expert_part(sent, a.D, a.moe.k, self.sides(g.ep), width)
+            moved = messages.expert_part(
+                sent, a.moe.latent or a.D, a.moe.k, self.sides(g.ep), width
+            )
             found += messages.repeated(moved, a.n_moe_layers)
         return tuple(part for m in found for part in in_machines(m, self.machine))
 

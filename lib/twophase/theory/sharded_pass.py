@@ -81,7 +81,7 @@ class Pass:
         """Of kept caches of these layers, what the pass reads: decode all of them (where keys are
         chosen, those), a prompt those of the positions that were found; its own keys and values are
         written as they are made."""
-        if self.decodes and arch.index is not None:
+        if self.decodes and arch.chooses:
             return float(kept * arch.cache_read_bytes(self.S) / arch.cache_bytes(self.S))
         if self.decodes:
             return float(kept)

@@ -4,8 +4,10 @@
 from dataclasses import dataclass
 
 from twophase.theory._domain import is_symbolic
+from twophase.theory.compressed_attention import CompressedKeys
 
-LAYER_KINDS = ("full", "sliding", "mla", "state")
+LAYER_KINDS = ("full", "sliding", "mla", "chosen", "compressed", "state", "none")
+MLP_KINDS = ("dense", "experts", "none")
 
 MAX_LAYERS, MAX_SIZE = 10_000, 10**9
 
@@ -26,7 +28,8 @@ class LatentAttention:
 class SparseIndex:
     """What chooses the keys that a query of latent attention meets (DeepSeek sparse attention): in
     each of `layers`, `heads` of width `dim` score a key of their own for every position; the
-    `top_k` best are attended to, in the layers that follow, too."""
+    `top_k` best are attended to, in the layers that follow, too. In layers of kind "chosen"
+    (MiniMax M3) they are chosen from keys and values, each layer for itself."""
 
     heads: int
     dim: int
@@ -37,7 +40,8 @@ class SparseIndex:
 @dataclass(frozen=True)
 class MixtureOfExperts:
     """E experts of width F, k active per token, n_shared more that always are; the first layers may
-    stay dense. `bias`: each matrix of an expert has one (gpt-oss)."""
+    stay dense. `bias`: each matrix of an expert has one (gpt-oss). `latent`: the width of what
+    routed experts see and give, if it is not D (Nemotron 3)."""
 
     E: int
     k: int
@@ -46,6 +50,7 @@ class MixtureOfExperts:
     n_dense_layers: int = 0
     router_bias: bool = False
     bias: bool = False
+    latent: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.E <= MAX_SIZE:
@@ -67,7 +72,8 @@ class Sizes:
     """Sizes of a decoder-only transformer. Letters as on the notation page; K may be a symbol, for
     a widget that asks what it changes.
 
-    `attention` is one of LAYER_KINDS for all layers, or one per layer. `widths` gives each layer an
+    `attention` is one of LAYER_KINDS for all layers, or one per layer; `mlps` one of MLP_KINDS per
+    layer, where experts are not simply those after the dense ones. `widths` gives each layer an
     F, N and K of its own (pruned models); F, N and K are then what they were before. `kv_source`
     (cross-layer attention) gives for each layer the layer whose keys and values it uses. `norm`
     "rms" has a weight, "layer" a weight and a bias; each layer has `norms_per_layer` of width D;
@@ -112,7 +118,9 @@ class Sizes:
     kv_source: tuple[int, ...] | None = None
     mla: LatentAttention | None = None
     index: SparseIndex | None = None
+    compressed: CompressedKeys | None = None
     moe: MixtureOfExperts | None = None
+    mlps: tuple[str, ...] | None = None
     widths: tuple[LayerWidths, ...] | None = None
     state_values: int = 0
     state_params: int = 0
@@ -159,11 +167,27 @@ class Sizes:
             )
         if "mla" in kinds and self.mla is None:
             raise ValueError(f"{self.name}: mla layers need the widths in `mla`.")
-        if self.index is not None and (
-            set(kinds) != {"mla"} or self.mla is None or self.mla.q_rank is None
+        chosen = [i for i, kind in enumerate(kinds) if kind == "chosen"]
+        latents = set(kinds) == {"mla"} and self.mla is not None and self.mla.q_rank is not None
+        if (chosen or self.index is not None) and not (
+            self.index is not None and (latents or chosen == list(self.index.layers))
         ):
             raise ValueError(
-                f"{self.name}: keys are chosen for latents, from a query's own latent."
+                f"{self.name}: keys are chosen for latents, from a query's own latent, or in the"
+                " layers of kind 'chosen', all of which are in `index`."
+            )
+        if (self.compressed is not None) != ("compressed" in kinds) or (
+            self.compressed is not None and len(self.compressed.ratios) != self.L
+        ):
+            raise ValueError(f"{self.name}: all of its layers need the ratios in `compressed`.")
+        if self.mlps is not None and (
+            len(self.mlps) != self.L
+            or not set(self.mlps) <= set(MLP_KINDS)
+            or ("experts" in self.mlps) != (self.moe is not None)
+        ):
+            raise ValueError(
+                f"{self.name}: mlps must name one of {MLP_KINDS} for each of {self.L} layers, and"
+                " experts where there are some."
             )
         if self.moe is not None and self.moe.n_dense_layers > self.L:
             raise ValueError(
@@ -192,7 +216,7 @@ class Sizes:
                     f"{self.name}: layer {i} needs positive integers F, N and K, N a multiple of"
                     f" K, but it has {own}."
                 )
-            if i >= self.L - self.n_moe_layers and own.F != self.F:
+            if self.mlp_kinds[i] == "experts" and own.F != self.F:
                 raise ValueError(
                     f"{self.name}: layer {i} has experts, each as wide as `moe` says; its F in"
                     f" widths must stay {self.F}, but it is {own.F}."
@@ -228,12 +252,33 @@ class Sizes:
         return tuple((kind, w.K) for i, (kind, w) in enumerate(layers) if sources[i] == i)
 
     @property
-    def bend(self) -> int | None:
-        """From how many positions on a layer reads no more than before: its window, or the keys
-        that are chosen; None if every layer reads all."""
-        return self.window if self.index is None else self.index.top_k
+    def bends(self) -> tuple[int, ...]:
+        """From how many positions on a layer reads no more than before, the least first: its
+        window, or the keys that are chosen; empty if every layer reads all."""
+        found = {self.window, self.index and self.index.top_k}
+        found |= set(self.compressed.bends if self.compressed else ())
+        return tuple(sorted(S for S in found if S))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a step leaves some of what caches hold unread."""
+        return self.index is not None or self.compressed is not None
 
     @property
     def n_moe_layers(self) -> int:
         """Layers whose MLP is a mixture of experts."""
-        return 0 if self.moe is None else self.L - self.moe.n_dense_layers
+        return self.mlp_kinds.count("experts")
+
+    @property
+    def mlp_kinds(self) -> tuple[str, ...]:
+        """What each layer has after attention, first to last."""
+        if self.mlps is not None:
+            return self.mlps
+        n_dense = self.L if self.moe is None else self.moe.n_dense_layers
+        return ("dense",) * n_dense + ("experts",) * (self.L - n_dense)
+
+    @property
+    def n_halves(self) -> int:
+        """Attentions (or states) and MLPs of all layers: two a layer, where none is missing."""
+        missing = self.layer_kinds.count("none") + self.mlp_kinds.count("none")
+        return 2 * self.L - missing

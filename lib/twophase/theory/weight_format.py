@@ -11,7 +11,8 @@ from twophase.theory.quantization import BLOCK_FORMATS, normal_float_bytes
 
 PLAIN = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
-MODELOPT = {"FP8": "fp8", "NVFP4": "nvfp4"}  # quant_algo of NVIDIA's Model Optimizer
+# quant_algo of NVIDIA's Model Optimizer
+MODELOPT = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_NVFP4": "nvfp4", "MXFP8": "mxfp8"}
 PACKED = {
     "float-quantized": "fp8",
     "mxfp4-pack-quantized": "fp4",
@@ -65,7 +66,9 @@ def read_dtype(config: Mapping[str, Any]) -> str:
     parts = [inner, config] if isinstance(inner, Mapping) else [config]
     for part in parts:
         if part.get("quantization_config"):
-            return _quantized(part["quantization_config"])
+            how, experts = part["quantization_config"], part.get("expert_dtype")
+            listed = any(_layers(how))
+            return _experts_dtype(experts) if experts and not listed else _quantized(how)
     stated = next((p[k] for p in parts for k in ("dtype", "torch_dtype") if p.get(k)), "bfloat16")
     plain = str(stated).removeprefix("torch.")
     if plain not in PLAIN:
@@ -100,6 +103,12 @@ def read_attention(config: Mapping[str, Any]) -> str | None:
     inner = config.get("text_config")
     parts = [inner, config] if isinstance(inner, Mapping) else [config]
     how = next((p["quantization_config"] for p in parts if p.get("quantization_config")), None)
+    experts, others = _layers(how)
+    if experts and set(others.values()) - set(experts.values()):
+        return next(iter(others.values()))
+    stated = any(p.get("expert_dtype") for p in parts) or _method_differs(how)
+    if stated and isinstance(how, Mapping) and how.get("quant_method") in METHODS:
+        return METHODS[how["quant_method"]]
     left = how.get("modules_to_not_convert") if isinstance(how, Mapping) else None
     names = left if isinstance(left, (list, tuple)) else []
     if isinstance(how, Mapping) and isinstance(how.get("ignore"), (list, tuple)):
@@ -117,14 +126,45 @@ def _packed(how: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) and found.get("type") == "int" else {}
 
 
+def _layers(how: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """The formats that Model Optimizer lists layer by layer: of MLPs (where there are experts, of
+    those alone), and of attention and states. Empty where it does not, or where they differ."""
+    listed = how.get("quantized_layers") if isinstance(how, Mapping) else None
+    known = {
+        str(name): MODELOPT[layer["quant_algo"]]
+        for name, layer in (listed.items() if isinstance(listed, Mapping) else ())
+        if isinstance(layer, Mapping) and layer.get("quant_algo") in MODELOPT
+    }
+    routed = {name: own for name, own in known.items() if ".experts" in name}
+    mlps = routed or {name: own for name, own in known.items() if ".mlp." in name}
+    beside = (".self_attn.", ".linear_attn.", ".mixer.in_proj", ".mixer.out_proj")
+    others = {name: own for name, own in known.items() if any(part in name for part in beside)}
+    return mlps, others
+
+
+def _method_differs(how: Any) -> bool:
+    """Whether the format of the experts alone is listed beside a method for all others."""
+    experts, others = _layers(how)
+    return bool(experts) and not others
+
+
+def _experts_dtype(stated: Any) -> str:
+    if stated not in ("fp4", "fp8"):
+        raise ValueError(f"The config's expert_dtype {stated!r} is unknown; supported: fp4, fp8.")
+    return str(stated)
+
+
 def _quantized(how: Any) -> str:
     found = how if isinstance(how, Mapping) else {}
     method, bits = str(found.get("quant_method")), found.get("bits")
+    experts, _ = _layers(found)
+    if len(set(experts.values())) == 1:
+        return next(iter(experts.values()))
     if found.get("load_in_4bit") is True or found.get("load_in_8bit") is True:
         return "int4" if found.get("load_in_4bit") is True else "int8"
     if method in METHODS:
         return METHODS[method]
-    if method == "modelopt" and found.get("quant_algo") in MODELOPT:
+    if method in ("modelopt", "None") and found.get("quant_algo") in MODELOPT:
         return MODELOPT[found["quant_algo"]]
     if method == "compressed-tensors":
         if found.get("format") in PACKED:

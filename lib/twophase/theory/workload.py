@@ -116,6 +116,11 @@ class Workload:
         if self.acceptance is not None:
             _check("acceptance", self.acceptance, 0, 1, "a probability from 0 to 1")
             _check("draft_length", self.draft_length, 1, 1000, "a whole number from 1 to 1,000")
+            if self.n_output is not None and (self.draft_length or 0) >= self.n_output:
+                raise ValueError(
+                    f"A round drafts {self.draft_length:,} tokens, but the answer has"
+                    f" {self.n_output:,}: take a --draft-length below --output."
+                )
         for stored in (self.weights, self.attention or "bf16"):
             stored_bytes_per_value(stored)
         for dtype in (self.kv, self.compute, self.kept):

@@ -4,7 +4,15 @@ its keys."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twophase.theory.hugging_face import counted, dense, experts, gemma
+from twophase.theory.hugging_face import (
+    compressed,
+    counted,
+    dense,
+    experts,
+    gemma,
+    hybrid,
+    mixed,
+)
 from twophase.theory.hugging_face.defaults import LEFT_OUT
 from twophase.theory.hugging_face.values import Config
 
@@ -72,4 +80,15 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "qwen3_next": counted.qwen3_5_moe,
     "qwen3_5_text": counted.qwen3_5,
     "qwen3_5_moe_text": counted.qwen3_5_moe,
+    "nemotron_h": hybrid.nemotron_h,
+    "nemotron-nas": hybrid.nemotron_nas,
+    "mimo": mixed.mimo,
+    "mimo_v2_flash": mixed.mimo_v2_flash,
+    "minimax_m3": mixed.minimax_m3,
+    "minimax_m3_vl_text": mixed.minimax_m3,
+    "step3p5": mixed.step3,
+    "step3p7": mixed.step3,
+    "step3p7_text": mixed.step3,
+    "deepseek_v4": compressed.deepseek_v4,
+    "deepseek_ref": compressed.deepseek_v4,  # as some conversions of it are called
 }

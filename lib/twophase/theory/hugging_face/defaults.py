@@ -48,6 +48,10 @@ _ROWS = {
     "vocab_size_per_layer_input": 262144,
     "hidden_size_per_layer_input": 256,
 }
+_M3 = {"num_key_value_heads": 4, "head_dim": 128, "shared_intermediate_size": 3072}
+_M3 |= {"index_n_heads": 4, "index_head_dim": 128, "index_block_size": 128, "index_topk_blocks": 16}
+_STEP = {"num_key_value_heads": 8, "head_dim": 128, "n_routed_experts": 288}
+_V4 = {"head_dim": 512, "q_lora_rank": 1024, "n_routed_experts": 256, "n_shared_experts": 1}
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "gemma3n_text": (
@@ -138,4 +142,14 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
         "n_shared_experts": 1,
         "first_k_dense_replace": 1,
     },
+    "nemotron_h": {"num_key_value_heads": 8, "head_dim": 128},
+    "mimo": {"num_key_value_heads": 32, **_WINDOWED_QWEN},
+    "mimo_v2_flash": {"num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128},
+    "minimax_m3": _M3,
+    "minimax_m3_vl_text": _M3,
+    "step3p5": _STEP,
+    "step3p7": _STEP,
+    "step3p7_text": _STEP,
+    "deepseek_v4": _V4,
+    "deepseek_ref": _V4,
 }
