@@ -13,7 +13,8 @@ from twophase.cli.main import build
 from twophase.measure import cache_reports
 from twophase.measure.cache_reports import Report
 from twophase.theory import catalog, engine_memory
-from twophase.theory.engine_memory import Limits
+from twophase.theory.engine_memory import Limits, chips_for_engine
+from twophase.theory.grid import Grid
 from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.workload import Workload
 
@@ -120,6 +121,46 @@ def test_an_engine_keeps_no_more_than_memory_and_never_less_than_nothing(
     assert engine_memory.cache_room(replace(d, chip=more), Limits(1, 1)).expected_tokens >= (
         engine_memory.cache_room(d, Limits(1, 1)).expected_tokens
     )
+
+
+GRIDS = [None, Grid(2, 2), Grid(1, 4, 4), Grid(2, 1, 2, 2), Grid(4)]
+
+
+@given(
+    model=st.sampled_from(["llama-3-70b", "deepseek-v3", "mixtral-8x7b"]),
+    chip=st.sampled_from(["h100", "b200", "h200"]),
+    grid=st.sampled_from(GRIDS),
+    context=st.integers(1, 100_000),
+    batch=st.integers(1, 2000),
+    usable=st.floats(0.5, 1),
+    said=st.sampled_from([0.0, 3e9]),
+)
+@draws(40)
+def test_what_an_engine_holds_is_what_fits_beside_what_it_sets_aside(
+    model: str, chip: str, grid: Grid | None, context: int, batch: int, usable: float, said: float
+) -> None:
+    """One predicate: a batch fits, by memory or for an engine, just if it is no larger than the
+    largest; and the chips that an engine needs hold it, and would not with what memory has less."""
+    arch, hardware = catalog.model(model), catalog.hardware(chip)
+    if grid is not None and grid.ep > 1 and arch.moe is None:
+        grid = Grid(grid.tp, grid.dp)
+    n = grid.n_chips if grid else 4
+    w = Workload(
+        batch, context, n_chips=n, grid=grid, weights="fp8", usable_fraction=usable,
+        overhead_bytes=said,
+    )  # fmt: skip
+    d = deployment(arch, hardware, w)
+    room, beside = engine_memory.cache_room(d), engine_memory.beside_engine(d)
+    assert d.fits(batch, context) == (batch <= d.max_batch(context))
+    assert beside.fits(batch, context) == (batch <= room.expected_sequences)
+    assert room.expected_sequences <= max(0, d.max_batch(context))
+    memory, engine = d.chips_needed(batch, context), chips_for_engine(d, batch, context)
+    if engine is not None:
+        assert memory is not None
+        assert engine >= memory
+        assert engine_memory.cache_room(d.on(engine)).expected_sequences >= batch
+    if said:
+        assert (beside, engine) == (d, memory)
 
 
 def test_a_plan_says_whom_an_engine_has_no_room_for() -> None:

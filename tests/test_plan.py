@@ -54,7 +54,7 @@ def test_the_example_on_an_h100() -> None:
     """Recomputed by hand: 26.03 GB of weights without 327.7 MB of embedding, 819,200 bytes a
     token."""
     found = as_json(*EXAMPLE)
-    assert found["schema"] == 5
+    assert found["schema"] == 6
     assert found["weight_bytes"] == 2 * 13_015_864_320
     assert found["cache_bytes"] == 32 * 1024 * 819_200
     assert found["max_batch"] == 60  # (0.9 x 85.52 - 26.03) GB / 838.9 MB

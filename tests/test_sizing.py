@@ -45,6 +45,7 @@ def test_every_choice_is_a_plan_that_fits_keeps_the_limits_and_serves_the_rate()
         )  # fmt: skip
         plan = plan_deployment(MODEL, catalog.hardware(one.hardware), asked)
         assert plan.expected == one.expected
+        assert one.batch <= plan.memory.expected_max_batch  # beside what an engine sets aside
         assert one.expected.expected_tpot_range_s[1] <= 0.05
         assert one.expected.expected_ttft_range_s[1] <= 4
         assert one.expected.expected_requests_per_s is not None

@@ -16,6 +16,7 @@ from twophase.cli.plan_table import markdown, show
 from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
+from twophase.theory.engine_memory import chips_for_engine
 from twophase.theory.hardware import Hardware, usual_compute
 from twophase.theory.plan import Plan, deployment, plan_deployment
 from twophase.theory.sharded_layouts import LAYOUTS
@@ -225,8 +226,9 @@ def _draw(
 
 
 def _on_fewest(d: Deployment) -> Workload:
-    """The workload on as many chips as this needs. ValueError if no number is enough."""
-    needed = d.chips_needed(d.w.batch, d.w.context)
+    """The workload on as many chips as an engine is expected to need. ValueError if no number is
+    enough."""
+    needed = chips_for_engine(d, d.w.batch, d.w.context)
     if needed is None:
         raise ValueError(
             "No number of chips is enough: what every chip keeps a copy of is too much for one."

@@ -135,6 +135,8 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
     needed, why = "no number", "what every chip keeps a copy of is too much for one"
     if m.chips_needed is not None:
         needed, why = f"{m.chips_needed:,}", "at this batch and context"
+    if m.expected_chips_needed is not None and m.expected_chips_needed != m.chips_needed:
+        why += f"; {m.expected_chips_needed:,} beside what an engine sets aside"
     drafted = [] if m.draft_bytes is None else [("Of them the draft's", gigabytes(m.draft_bytes))]
     return [
         (
@@ -156,7 +158,11 @@ def _memory_rows(p: Plan, m: Memory) -> list[Row]:
             f"{'fits' if m.fits else 'does not fit'} the {gigabytes(m.usable_bytes)} usable of"
             f" {gigabytes(m.capacity_bytes)}",
         ),
-        ("Largest batch that fits", f"{m.max_batch:,}", "at this context"),
+        (
+            "Largest batch that fits",
+            f"{m.max_batch:,}",
+            f"at this context; {m.expected_max_batch:,} beside what an engine sets aside",
+        ),
         ("Longest context that fits", longest, "at this batch"),
         ("Chips needed", needed, why),
         ("Cache, at most", f"{m.cache_tokens_ceiling:,} tokens", "if only weights lay beside it"),

@@ -9,7 +9,7 @@ from the sizes; the other three are constants, fitted to what vLLM reported of i
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor
 from pathlib import Path
@@ -152,7 +152,28 @@ def cache_room(d: Deployment, limits: Limits | None = None) -> CacheRoom:
     return CacheRoom(
         tokens_ceiling=floor(most / each * w.context),
         expected_tokens=floor(left / each * w.context),
-        # copies of the weights each round for themselves, as `max_batch` does
-        expected_sequences=min(floor(left / each), max(0, d.max_batch(w.context))),
+        expected_sequences=max(0, beside_engine(d, limits).max_batch(w.context)),
         set_aside_bytes=aside,
     )
+
+
+def beside_engine(d: Deployment, limits: Limits | None = None) -> Deployment:
+    """The same with what an engine is expected to set aside as its overhead, so that what fits it
+    is what the engine is expected to hold; as it is where the workload itself says what lies beside
+    weights and caches."""
+    if is_said(d.w):
+        return d
+    return d.with_workload(replace(d.w, overhead_bytes=aside_of(d, limits)))
+
+
+def chips_for_engine(d: Deployment, B: int, S: int) -> int | None:
+    """The fewest chips on which an engine is expected to hold B sequences of S positions; None if
+    there are none. How much it sets aside depends on how many they are."""
+    n = d.chips_needed(B, S)
+    while n is not None:
+        beside = beside_engine(d.on(n))
+        if beside.fits(B, S):
+            return n
+        more = beside.chips_needed(B, S)
+        n = more if more is not None and more > n else None
+    return None

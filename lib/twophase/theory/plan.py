@@ -10,7 +10,7 @@ from twophase.theory.architecture import Architecture
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
 from twophase.theory.drafted import DraftedDeployment, draft_workload
-from twophase.theory.engine_memory import cache_room
+from twophase.theory.engine_memory import cache_room, chips_for_engine
 from twophase.theory.expected import Expected, expect
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan_notes import assumptions, warnings
@@ -42,6 +42,7 @@ class Memory:
     cache_tokens_ceiling: int
     expected_cache_tokens: int
     expected_max_batch: int
+    expected_chips_needed: int | None
     draft_bytes: float | None = None  # of weights and caches, the draft's
 
 
@@ -110,7 +111,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with a schema number; the four parts side by side."""
-        found = {"schema": 5} | asdict(self)
+        found = {"schema": 6} | asdict(self)
         parts: dict[str, Any] = {"memory": Memory, "step": Step}
         parts |= {"service": Service, "expected": Expected}
         for part, kind in parts.items():
@@ -189,6 +190,7 @@ def _memory(d: Deployment) -> Memory:
         cache_tokens_ceiling=room.tokens_ceiling,
         expected_cache_tokens=room.expected_tokens,
         expected_max_batch=room.expected_sequences,
+        expected_chips_needed=chips_for_engine(d, w.batch, w.context),
         draft_bytes=_draft_bytes(d),
     )
 

@@ -23,6 +23,7 @@ from twophase.theory import catalog
 from twophase.theory.architecture import Architecture
 from twophase.theory.continuous_batching import most_in_flight, wait_exceeded_s
 from twophase.theory.deployment import Deployment, largest
+from twophase.theory.engine_memory import beside_engine
 from twophase.theory.expected import (
     CHIPS_A_MACHINE,
     Expected,
@@ -214,7 +215,7 @@ class _Candidate:
     def choice(self, price: float | None) -> Choice | str:
         """The fewest copies that keep the promise; or what this lacks for any."""
         d, demand = self.d, self.demand
-        most = d.max_batch(d.w.context) if d.fits(1, d.w.context) else 0
+        most = max(0, beside_engine(d).max_batch(d.w.context))
         if not most:
             return "memory"
         lacks = self._lacks(1, most)
