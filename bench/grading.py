@@ -1,5 +1,5 @@
-"""How long a class takes to grade, how much memory, and how long nbgrader's autograde takes on the
-same notebooks in the same run.
+"""How long a class takes to grade, how much memory, what its checks take alone, and how long
+nbgrader's autograde takes on the same notebooks in the same run.
 
     .venv/bin/python bench/grading.py --submissions 400 --workers 2 --nbgrader 8
     .venv/bin/python bench/grading.py --submissions 5000 --workers 2 --nbgrader 0       # is memory
@@ -20,30 +20,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean, median
 
 import nbformat
+from grading_time import checks_alone, processes, processor_s
 from made_class import ROOT, notebook
 
 from twophase.checks import registry
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results
 from twophase.grading.run.folder import Course, find, grade_folder
-
-
-def processes() -> list[int]:
-    """This process and everything below it."""
-    parents: dict[int, int] = {}
-    for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
-        try:
-            parents[pid] = int(
-                Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-            )
-        except (OSError, IndexError):
-            continue
-    found = [os.getpid()]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
 
 
 def memory_bytes() -> int:
@@ -70,18 +56,22 @@ def write_class(folder: Path, topic: str, n: int, exercises: int) -> dict[str, f
     return expected
 
 
-def ours(folder: Path, out: Path, expected: dict[str, float], workers: int) -> float:
+def ours(folder: Path, out: Path, expected: dict[str, float], workers: int) -> tuple[float, float]:
     """Grade the class from a cold start; print the times. Returns seconds per submission and worker
-    once warm."""
+    once warm, of the clock and of processors."""
     began = time.perf_counter()
     times: list[float] = []
+    used: list[float] = []
     memory: list[int] = []
+    first = len(expected) // 5  # until then the processes load their libraries and draw the cases
     every = max(1, len(expected) // 10)
     wrong: list[str] = []
 
     def told(record: Record | None) -> None:
         assert record is not None
         times.append(time.perf_counter() - began)
+        if len(times) in (first + 1, len(expected)):
+            used.append(processor_s())
         if len(times) % every == 0:
             memory.append(memory_bytes())
         if record["points"] != expected[record["file"]]:
@@ -91,17 +81,28 @@ def ours(folder: Path, out: Path, expected: dict[str, float], workers: int) -> f
 
     with Results(out) as results:
         grade_folder(find(folder), Course(), results, workers, told)
-    first = len(times) // 5  # until then the processes load their libraries and draw the cases
     warm = (times[-1] - times[first]) / (len(times) - 1 - first) * workers
+    processor = (used[-1] - used[0]) / (len(times) - 1 - first)
     print(
         f"  ours, {workers} workers: {times[-1]:6.2f} s in all, the first after {times[0]:.2f} s;"
-        f" once warm {1000 * warm:.1f} ms for each submission and worker"
+        f" once warm {1000 * warm:.1f} ms for each submission and worker,"
+        f" {1000 * processor:.1f} ms of processor time"
     )
     print(f"    memory after each tenth, MB: {' '.join(f'{m / 1e6:.0f}' for m in memory)}")
     print(
         "    points: all as they must be" if not wrong else "\n".join(["    WRONG POINTS", *wrong])
     )
-    return warm
+    return warm, processor
+
+
+def beside_checks(folder: Path, topic: str, names: list[str], processor: float) -> None:
+    """Print what the checks of these submissions take without a grader around them."""
+    alone = checks_alone(topic, [(folder / name).read_bytes() for name in names])
+    print(
+        f"  the checks alone, {len(names)} of them: {1000 * mean(alone):.1f} ms of processor time"
+        f" each (median {1000 * median(alone):.1f}); grading takes {processor / mean(alone):.2f} times"
+        " as long"
+    )
 
 
 @contextlib.contextmanager
@@ -165,6 +166,9 @@ def main() -> None:
     options.add_argument(
         "--nbgrader", type=int, default=4, help="how many of them nbgrader grades too; 0: none"
     )
+    options.add_argument(
+        "--alone", type=int, default=40, help="how many of them are judged by the checks alone, too"
+    )
     given = options.parse_args()
     for topic in given.topic or registry.topics():
         asked = min(given.exercises, len(registry.ids(topic)))
@@ -172,7 +176,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as home:
             folder = Path(home, "in")
             expected = write_class(folder, topic, given.submissions, given.exercises)
-            warm = ours(folder, Path(home, "out"), expected, given.workers)
+            warm, processor = ours(folder, Path(home, "out"), expected, given.workers)
+            beside_checks(folder, topic, list(expected)[: given.alone], processor)
             names = list(expected)[: given.nbgrader]
             if names:
                 theirs = nbgraders(folder, topic, names)

@@ -12,6 +12,7 @@ from typing import Any
 
 from twophase.checks.answer import Answer, Handle
 from twophase.checks.compare import describe
+from twophase.protocol.arguments import FIXED
 
 MOST_CALLS = 12  # of one case are shown
 MOST_NUMBERS = 32  # of an array or a list that is written out
@@ -26,6 +27,7 @@ class Calls:
         self._answer = answer
         self._made = 0
         self._lines: dict[str, None] = {}  # in order; what is asked again is there already
+        self._noted: list[tuple[str, list[Any], dict[str, Any]]] = []  # calls not yet written
         self._left = 0  # calls that are not noted
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -39,16 +41,25 @@ class Calls:
         return _Made(self, self._answer.new(name, *map(_own, args), **_own(kwargs)), variable)
 
     def note(self, called: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Remember one call: at once, since the check may go on to change what it passed."""
+        """Remember one call: a copy, since the check may go on to change what it passed. Written
+        out only when somebody wants to read it: most answers are right."""
+        if len(self._lines) + len(self._noted) == MOST_CALLS:
+            self._write()
         if len(self._lines) == MOST_CALLS:
             self._left += 1
             return
-        written = [source(a) for a in args]
-        written += [f"{name}={source(value)}" for name, value in kwargs.items()]
-        self._lines[f"{called}({', '.join(written)})"] = None
+        self._noted.append((called, _kept(list(args)), _kept(dict(kwargs))))
+
+    def _write(self) -> None:
+        for called, args, kwargs in self._noted:
+            written = [source(a) for a in args]
+            written += [f"{name}={source(value)}" for name, value in kwargs.items()]
+            self._lines[f"{called}({', '.join(written)})"] = None
+        self._noted.clear()
 
     def text(self) -> str:
         """The calls, one a line. An argument too large to be written is described in <...>."""
+        self._write()
         more = [f"# and {self._left:,} more calls"] if self._left else []
         whole = "\n".join([*self._lines, *more])
         return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
@@ -78,8 +89,28 @@ def _own(value: Any) -> Any:
     return {k: _own(v) for k, v in value.items()} if type(value) is dict else value
 
 
+class _Written(str):
+    """The source of a value that is too large to be kept."""
+
+
+def _kept(value: Any) -> Any:
+    """What gives the same source as `value`, now and when `value` has changed."""
+    if type(value) in FIXED or isinstance(value, _Made) or callable(value):
+        return value
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        if math.prod(value.shape) <= MOST_NUMBERS:
+            return value.detach().clone() if _is_torch(value) else value.copy()
+    elif type(value) in (list, tuple, dict) and len(value) <= MOST_NUMBERS:
+        if type(value) is dict:
+            return {k: _kept(v) for k, v in value.items()}
+        return type(value)(map(_kept, value))
+    return _Written(source(value))
+
+
 def source(value: Any) -> str:
     """`value` as Python that makes it again, where it is small; else what it is, in <...>."""
+    if type(value) is _Written:
+        return str(value)
     if isinstance(value, _Made):
         return value.variable
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -97,6 +128,10 @@ def source(value: Any) -> str:
     return "<a function>" if callable(value) else repr(value)
 
 
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.startswith("torch")
+
+
 def _sequence(value: list[Any] | tuple[Any, ...]) -> str:
     if len(value) > MOST_NUMBERS:
         first = ", ".join(map(source, value[:4]))
@@ -110,7 +145,7 @@ def _sequence(value: list[Any] | tuple[Any, ...]) -> str:
 def _array(value: Any) -> str:
     if math.prod(value.shape) > MOST_NUMBERS:
         return f"<{describe(value)}>"
-    is_torch = type(value).__module__.startswith("torch")
+    is_torch = _is_torch(value)
     dtype = str(value.dtype) if is_torch else repr(str(value.dtype))
     if 0 in value.shape:
         return f"{'torch' if is_torch else 'np'}.zeros({tuple(value.shape)}, dtype={dtype})"

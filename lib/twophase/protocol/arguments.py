@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from twophase.protocol.codec import Callback, decode_each, encode_each
-from twophase.protocol.errors import AnswerError, ProtocolError
+from twophase.protocol.arrays import described
+from twophase.protocol.codec import MAX_FRAME_BYTES, Callback, decode_each, encode_each
+from twophase.protocol.errors import AnswerError
 from twophase.protocol.invoke import guarded
 
 Args = tuple[tuple[Any, ...], dict[str, Any]]
@@ -17,6 +18,7 @@ Args = tuple[tuple[Any, ...], dict[str, Any]]
 FIXED = (int, float, bool, str, type(None))  # no call can change one
 KEPT = 16  # sets of arguments, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
+ARRAY = b"array"  # begins what tells an array: of a frame the first byte is 0
 
 
 def lent(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,11 +42,11 @@ class _Loan:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self._function(*args, **kwargs)
-        self._results.append((result, _print([result])))
+        self._results.append((result, _print(result)))
         return result
 
     def changed(self) -> bool:
-        return any(_print([result]) != was for result, was in self._results)
+        return any(_print(result) != was for result, was in self._results)
 
 
 class ArgumentGuard:
@@ -64,7 +66,7 @@ class ArgumentGuard:
         """function(*args, **kwargs). Raises AnswerError as `guarded` does; also (unusable) if it
         changes its arguments, or by this call what it returned the time before."""
         value = self.method(called, function, given)
-        if self._gave is not None and _print([self._gave[0]]) not in (None, self._gave[1]):
+        if self._gave is not None and _print(self._gave[0]) not in (None, self._gave[1]):
             raise AnswerError(
                 "unusable",
                 f"{called} returned the same object as the time before, and what that held is gone:"
@@ -98,7 +100,7 @@ class ArgumentGuard:
                     " to the caller; work on a copy",
                     ("ChangedArgument",),
                 )
-        self._own.append(_print([value]))
+        self._own.append(_print(value))
         return value
 
     def _returned(self, was: bytes | None) -> bool:
@@ -120,25 +122,29 @@ class ArgumentGuard:
 
 def _prints(given: Args) -> list[bytes | None]:
     return [
-        repr(value).encode() if type(value) in FIXED else _print([value])
+        repr(value).encode() if type(value) in FIXED else _print(value)
         for value in (*given[0], *given[1].values())
     ]
 
 
-def _print(values: list[Any]) -> bytes | None:
-    """What tells whether values have changed; None if they cannot be told (an object of the
+def _print(value: Any) -> bytes | None:
+    """What tells whether a value has changed; None if that cannot be told (an object of the
     answer's own, say)."""
     try:
-        return encode_each(values, lambda value: Callback(0) if callable(value) else None)
-    except ProtocolError:
+        array = described(value)
+        if array is None:
+            return encode_each([value], lambda v: Callback(0) if callable(v) else None)
+    except Exception:  # also a tensor whose memory is gone
         return None
+    told, data = array
+    return ARRAY + repr(told).encode() + data if len(data) <= MAX_FRAME_BYTES else None
 
 
 def _parts(gave: bytes | None) -> list[bytes | None]:
-    value = decode_each(gave)[0] if gave is not None else None
+    value = None if gave is None or gave.startswith(ARRAY) else decode_each(gave)[0]
     if not isinstance(value, list | tuple) or len(value) > KEPT:
         return []
-    return [_print([part]) for part in value]
+    return [_print(part) for part in value]
 
 
 def _name(function: Callable[..., Any], at: int, given: Args) -> str:
