@@ -100,8 +100,8 @@ def beside_checks(folder: Path, topic: str, names: list[str], processor: float) 
     alone = checks_alone(topic, [(folder / name).read_bytes() for name in names])
     print(
         f"  the checks alone, {len(names)} of them: {1000 * mean(alone):.1f} ms of processor time"
-        f" each (median {1000 * median(alone):.1f}); grading takes {processor / mean(alone):.2f} times"
-        " as long"
+        f" each (median {1000 * median(alone):.1f}); grading takes"
+        f" {processor / mean(alone):.2f} times as long"
     )
 
 
