@@ -153,8 +153,9 @@ def decode(llama: Any, context: Any, tokens: list[tuple[int, int, int]]) -> dict
     return last
 
 
-def write_gguf(model: Transformer, path: Path) -> None:
-    """The weights as llama.cpp reads them: fp32 or bf16, norms in fp32, without a tokenizer."""
+def write_gguf(model: Transformer, path: Path, vocabulary: bool = False) -> None:
+    """The weights as llama.cpp reads them: fp32 or bf16, norms in fp32; without a tokenizer, or
+    with a made-up `vocabulary`, without which its server does not start."""
     import gguf
 
     c = model.config
@@ -171,7 +172,10 @@ def write_gguf(model: Transformer, path: Path) -> None:
     writer.add_rope_freq_base(c.rope_theta)
     writer.add_layer_norm_rms_eps(c.norm_eps)
     writer.add_vocab_size(c.V)
-    writer.add_tokenizer_model("no_vocab")
+    if vocabulary:
+        _add_vocabulary(writer, c.V)
+    else:
+        writer.add_tokenizer_model("no_vocab")
     for name, weight in tensors(model, c):
         if weight.dtype == torch.bfloat16 and weight.ndim > 1:
             bits = weight.contiguous().view(torch.uint8).numpy()
@@ -182,6 +186,21 @@ def write_gguf(model: Transformer, path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _add_vocabulary(writer: Any, V: int) -> None:
+    """V texts: the three special tokens and the 256 bytes that its tokenizer looks for, then
+    numbers."""
+    import gguf
+
+    special = {"<unk>": gguf.TokenType.UNKNOWN, "<s>": gguf.TokenType.CONTROL}
+    special |= {"</s>": gguf.TokenType.CONTROL}
+    found = special | {f"<0x{byte:02X}>": gguf.TokenType.BYTE for byte in range(256)}
+    found |= {f"{i} ": gguf.TokenType.NORMAL for i in range(len(found), V)}
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(list(found))
+    writer.add_token_scores([0.0] * V)
+    writer.add_token_types(list(found.values()))
 
 
 GGUF_NAMES = {

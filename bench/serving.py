@@ -1,6 +1,6 @@
 """Tokens a second of an engine with 16 seats, all requests there from the start: ours, continuous
-and static, beside transformers (static, and its continuous batching) and llama.cpp, on the same
-random weights and the same requests, in one run.
+and static, beside transformers (static, and its continuous batching) and llama.cpp (its server, and
+its passes under our scheduler), on the same random weights and the same requests, in one run.
 
 All take turns; ratios are taken within a round. Tokens beyond an answer's length do not count, so
 what a static batch spends on them is its loss. Prompts and answers have log-normal lengths.
@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
-from decode import CLOCKS, DTYPES, random_llama
+from decode import DTYPES, random_llama
 from decode_peers import Missing
+from llama_server import llama_server, process_time
 from reading import at_least_1, rested, seconds
 from serving_peers import (
     Answers,
@@ -33,14 +34,17 @@ from twophase.models.transformer import Transformer
 from twophase.serving import ContinuousBatching, StaticBatching
 from twophase.serving.workload import Arrival, Lengths, arrivals
 
-OURS = "ours, continuous"
-WAYS: dict[str, Callable[[Transformer, int, int], Serve]] = {
+CLOCKS = {"wall": time.perf_counter, "cpu": process_time}
+OURS, SERVER = "ours, continuous", "llama.cpp's server"
+Make = Callable[[Transformer, int, int], Serve]
+WAYS: dict[str, Make] = {
     OURS: partial(ours, policy=ContinuousBatching),
     "ours, weights as they are": partial(ours, policy=ContinuousBatching, pack=False),
     "ours, static": partial(ours, policy=StaticBatching),
     "transformers, static": transformers_static,
     "transformers, continuous": transformers_continuous,
-    "llama.cpp, continuous": llama_cpp_continuous,
+    "llama.cpp's passes, our scheduler": llama_cpp_continuous,
+    SERVER: llama_server,
 }
 
 
@@ -67,7 +71,12 @@ def over_ours(result: Race, name: str) -> tuple[float, str]:
 
 
 def run(
-    model: Transformer, asked: Sequence[Arrival], seats: int, only: str, clock: str, budget_s: float
+    model: Transformer,
+    asked: Sequence[Arrival],
+    seats: int,
+    ways: Mapping[str, Make],
+    clock: str,
+    budget_s: float,
 ) -> Table:
     """Race all that are here, after one run of each that shows what it says."""
     most = max(len(one.prompt) + one.n_output for one in asked)
@@ -75,9 +84,7 @@ def run(
     n_tokens = sum(one.n_output for one in asked)
     found: dict[str, Callable[[], object]] = {}
     same: dict[str, float] = {}
-    for name, make in WAYS.items():
-        if only not in name and name != OURS:
-            continue
+    for name, make in ways.items():
         try:
             serve = make(model, most, seats)
             begun = time.perf_counter()
@@ -115,6 +122,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=at_least_1, default=128, help="median tokens")
     parser.add_argument("--answer", type=at_least_1, default=32, help="median tokens")
     parser.add_argument("--only", default="", help="ways whose name has this in it, beside ours")
+    parser.add_argument("--llama-server", metavar="PATH", help="llama.cpp's, if not on the PATH")
     parser.add_argument("--threads", type=at_least_1, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--seconds", type=seconds, default=60.0, help="budget (default 60)")
@@ -122,7 +130,10 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     model = random_llama(options.layers, DTYPES[options.dtype])
     asked = requests(options.requests, options.prompt, options.answer)
-    print(run(model, asked, options.seats, options.only, options.clock, options.seconds))
+    ways = {name: make for name, make in WAYS.items() if options.only in name or name == OURS}
+    if SERVER in ways:
+        ways[SERVER] = partial(llama_server, binary=options.llama_server)
+    print(run(model, asked, options.seats, ways, options.clock, options.seconds))
 
 
 if __name__ == "__main__":
