@@ -1,6 +1,10 @@
-"""Which free block is taken first, and what is counted of a block: each a rule of its own."""
+"""Which free block is taken first, what is counted of a block, and who joins first: each a rule of
+its own."""
 
-from twophase.serving import BlockManager
+import pytest
+from test_serving_fuzz import model
+
+from twophase.serving import BlockManager, Engine, EngineConfig, SamplingParams
 
 
 def kept(manager: BlockManager, seq: int, tokens: list[int]) -> list[int]:
@@ -66,3 +70,64 @@ def test_a_block_of_which_a_copy_was_taken_was_used_last() -> None:
     assert manager.find([1, 2, 0]).n_tokens == 2
     assert manager.find([7, 8, 0]).n_tokens == 0
     assert manager.tables[4] == [other]
+
+
+def test_each_shared_block_that_is_written_to_is_copied() -> None:
+    manager = BlockManager(6, 2)
+    before = list(manager.allocate(0, 4))
+    manager.fork(0, 1)
+    assert manager.blocks_to_append(0, 1, 3) == 2
+    copies = manager.append(0, 1, 3)
+    assert [source for source, _ in copies] == before
+    assert [target for _, target in copies] == manager.tables[0]
+    assert manager.tables[1] == before
+    assert [manager.ref_count[block] for block in (*before, *manager.tables[0])] == [1] * 4
+
+
+def test_a_rule_of_ones_own_is_asked_only_of_blocks_that_nothing_lies_behind() -> None:
+    seen: list[list[int]] = []
+
+    def rule(candidates) -> int:
+        seen.append(list(candidates))
+        return seen[-1][-1]
+
+    manager = BlockManager(5, 1, prefix_caching=True, prefix_index="radix", evict=rule)
+    _, *ends = kept(manager, 0, [1, 2, 3])
+    _, other = kept(manager, 1, [1, 4])[:2]
+    manager.allocate(2, 1)  # the one that stands for nothing
+    manager.allocate(3, 1)
+    assert [set(blocks) for blocks in seen] == [{ends[-1], other}]
+
+
+def test_a_beginning_that_was_free_longer_goes_after_what_lies_behind_it() -> None:
+    manager = BlockManager(3, 1, prefix_caching=True, prefix_index="radix")
+    (beginning,) = manager.allocate(0, 1)
+    manager.remember(0, [7])
+    _, end = manager.allocate(1, 2)
+    manager.remember(1, [7, 8])  # its own block of 7 is not known: that of 0 is
+    manager.free(0)
+    manager.free(1)
+    manager.allocate(2, 1)  # that block
+    assert manager.find([7, 8, 9]).n_tokens == 2
+    assert manager.allocate(3, 1) == [end]
+    assert manager.find([7, 8, 9]).blocks == (beginning,)
+
+
+@pytest.mark.parametrize(
+    ("config", "first"),
+    [
+        (EngineConfig(8, 2, 3, 30), ((0, 1) * 7, 1)),  # a long prompt, and 8 blocks
+        (EngineConfig(60, 2, 3, 30), ((0, 1), 3)),  # three answers, and 3 seats
+    ],
+)
+def test_whoever_does_not_fit_holds_up_those_behind(config: EngineConfig, first: tuple) -> None:
+    """Else short requests that keep coming would let a large one starve."""
+    engine = Engine(model("grouped"), config)
+    prompt, answers = first
+    engine.add((0, 1, 1), SamplingParams(max_tokens=2))
+    engine.step()
+    large = engine.add(prompt, SamplingParams(max_tokens=2, n=answers))
+    engine.add((1, 1), SamplingParams(max_tokens=2))
+    engine.scheduler.schedule(0.0)
+    assert [request.id for request in engine.scheduler.running] == [0]
+    assert engine.scheduler.waiting[0].id == large
