@@ -131,3 +131,16 @@ def test_whoever_does_not_fit_holds_up_those_behind(config: EngineConfig, first:
     engine.scheduler.schedule(0.0)
     assert [request.id for request in engine.scheduler.running] == [0]
     assert engine.scheduler.waiting[0].id == large
+
+
+def test_whoever_gave_way_comes_back_before_those_that_never_ran() -> None:
+    """Of 5 blocks two sequences take 4; the second gives way to the first, and a third waits."""
+    engine = Engine(model("grouped"), EngineConfig(5, 2, 2, 8))
+    for _ in range(3):
+        engine.add((0, 1, 1), SamplingParams(max_tokens=6))
+    while not engine.requests[1].preemptions:
+        engine.step()
+    assert [request.id for request in engine.scheduler.waiting] == [1, 2]
+    engine.run()
+    ends = [engine.requests[i].times_s[0] for i in (1, 2)]
+    assert ends == sorted(ends)
