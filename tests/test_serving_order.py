@@ -141,6 +141,7 @@ def test_whoever_gave_way_comes_back_before_those_that_never_ran() -> None:
     while not engine.requests[1].preemptions:
         engine.step()
     assert [request.id for request in engine.scheduler.waiting] == [1, 2]
+    assert engine.requests[1].n_missing == engine.requests[1].length  # it is read from the start
     engine.run()
     ends = [engine.requests[i].times_s[0] for i in (1, 2)]
     assert ends == sorted(ends)
