@@ -119,7 +119,7 @@ def test_a_traced_step_is_the_plain_one(monkeypatch, kind):
     config = dataclasses.replace(TINY, **KINDS[kind])
     plain, traced = (Trainer(config, RECIPE, DATA, "cpu") for _ in range(2))
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    assert traced.compile()
+    assert traced.compile() == (kind not in ("state space", "experts"))
     for _ in range(4):
         assert float(traced.step()) == pytest.approx(float(plain.step()), rel=1e-6)
 
@@ -130,7 +130,7 @@ def test_a_compiled_step_is_the_plain_one_up_to_rounding(kind):
     config = dataclasses.replace(TINY, **KINDS[kind])
     plain, compiled = (Trainer(config, RECIPE, DATA, "cpu") for _ in range(2))
     if not compiled.compile():
-        pytest.skip("there is no C++ compiler here")
+        pytest.skip("states and experts never are compiled, others where there is a C++ compiler")
     for _ in range(4):  # products are in bf16, whose rounding is 2⁻⁹
         assert float(compiled.step()) == pytest.approx(float(plain.step()), rel=2e-3)
 

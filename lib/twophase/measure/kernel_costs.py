@@ -39,33 +39,26 @@ def _grouped_mlp(
     return Count(1, 2 * len(x) * expert, flops, read, between.nbytes + y.nbytes)
 
 
-def _scan_advance(fade: np.ndarray, u: np.ndarray, B_in: np.ndarray, states: np.ndarray) -> Count:
-    """Two products and a sum for each number of every state; one state more is read than
-    written."""
-    return Count(
-        1,
-        0,
-        3 * fade.size,
-        fade.nbytes + u.nbytes + B_in.nbytes + states[0].nbytes,
-        states[1:].nbytes,
-    )
-
-
-def _scan_read(states: np.ndarray, C: np.ndarray, y: np.ndarray) -> Count:
-    """A multiply-add for each number of every state."""
-    return Count(1, 0, 2 * states[1:].size, states[1:].nbytes + C.nbytes, y.nbytes)
+def _scan_forward(*arrays: np.ndarray) -> Count:
+    """Seven operations for each number of every state: a step times a rate, its exponential, two
+    products and a sum to the next state, a multiply-add to the output. The state itself is written
+    where it was read."""
+    u, _, A, _, _, state, kept, y = arrays
+    read = sum(array.nbytes for array in arrays[:6])
+    return Count(1, 0, 7 * u.size * len(A), read, state.nbytes + kept.nbytes + y.nbytes)
 
 
 def _scan_back(*arrays: np.ndarray) -> Count:
-    """The gradient: 14 operations for each number of every state, eight arrays read, the rest
-    written as well."""
+    """The gradient: five operations for each number of every state to have the states again, 14
+    for what it needs of them; seven arrays read, the rest written as well."""
+    u, _, A = arrays[:3]
     read = sum(array.nbytes for array in arrays)
-    return Count(1, 0, 14 * arrays[0].size, read, sum(array.nbytes for array in arrays[8:]))
+    written = sum(array.nbytes for array in arrays[7:])
+    return Count(1, 0, 19 * u.size * len(A), read, written)
 
 
 watch(f"{KERNELS}.matvec", "_matvec_float32", _matvec)
 watch(f"{KERNELS}.matvec", "_matvec_int8", _matvec_int8)
 watch(f"{KERNELS}.grouped_experts", "_grouped_mlp", _grouped_mlp)
-watch(f"{KERNELS}.state_space_compiled", "_advance", _scan_advance)
-watch(f"{KERNELS}.state_space_compiled", "_read", _scan_read)
+watch(f"{KERNELS}.state_space_compiled", "_forward", _scan_forward)
 watch(f"{KERNELS}.state_space_compiled", "_back", _scan_back)

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from torch.nn import functional
 
-from twophase.models import checkpoints, corpus, diffusion
+from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
-from twophase.models.mixture_of_experts import MixtureOfExperts
+from twophase.models.objective import compiles, training_loss
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
 from twophase.models.transformer import Config, Transformer
@@ -60,8 +59,11 @@ class Trainer:
 
         What lies between the matrix products then takes a pass or two over memory, where each
         operator took one. Sums come in another order, so that losses are the same up to rounding.
+        States and experts are left alone: torch cannot follow a loop of Numba's, and would compile
+        anew for every count of visitors.
         """
-        if not self.compiled and _compiles():
+        traceable = self.config.ssm is None and self.config.moe is None
+        if traceable and not self.compiled and compiles():
             self.loss, self.compiled = torch.compile(training_loss, dynamic=False), True
         return self.compiled
 
@@ -158,37 +160,6 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
     trainer.save(state_path)
 
 
-def training_loss(
-    model: Transformer, tokens: torch.Tensor, seed: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Nats per byte of the targets in tokens, int64 [B, T + 1], and the experts' load-balance loss
-    (0 without any).
-
-    A model that reads both ways learns to fill in masked bytes instead; `seed` draws what is
-    masked.
-    """
-    if not model.config.causal:
-        generator = torch.Generator(tokens.device).manual_seed(seed)
-        return diffusion.training_loss(model, tokens[:, 1:], generator), torch.zeros(())
-    logits = model(tokens[:, :-1])  # [B, T, V]
-    loss = functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
-    aux = [
-        m.aux_loss
-        for m in model.modules()
-        if isinstance(m, MixtureOfExperts) and m.aux_loss is not None
-    ]
-    return loss, torch.stack(aux).mean() if aux else torch.zeros(())
-
-
-def _compiles() -> bool:
-    """Whether torch can compile here: it needs a C++ compiler and Python's headers."""
-    try:
-        torch.compile(lambda x: x + 1)(torch.zeros(2))
-    except Exception:  # whatever is missing, the run goes on without
-        return False
-    return True
-
-
 def curve(losses: list[float], points: int = 40) -> list[float]:
     """The loss over the run in bits per byte: the means of `points` stretches of equal length."""
     return [
@@ -266,7 +237,8 @@ def main() -> None:
     parser.add_argument(
         "--compile",
         action=argparse.BooleanOptionalAction,
-        help="steps in compiled C++, after a minute of compiling (on a CPU that is the default)",
+        help="steps in compiled C++, after a minute or two of compiling (the default on a CPU that"
+        " has a C++ compiler; states and experts never are)",
     )
     parser.add_argument("--seed", type=_count, default=Recipe.seed)
     parser.add_argument("--tokens", type=_count, default=Recipe.n_tokens, help="the budget")
@@ -285,7 +257,7 @@ def main() -> None:
             FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest()
         )
         if args.device == "cpu" if args.compile is None else args.compile:
-            print("compiled" if trainer.compile() else "not compiled: no C++ compiler", flush=True)
+            print("compiling" if trainer.compile() else "not compiled", flush=True)
         train(trainer, out / f"{args.name}.run.pt")
         finish(trainer, args.name, out)
     except KeyboardInterrupt:

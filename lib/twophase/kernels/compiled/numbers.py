@@ -9,6 +9,7 @@ LLVM inlines these functions into the loops that call them, and each keeps its o
 `exp` needs its operations in the order written, whatever its caller allows.
 """
 
+import math
 from typing import Any
 
 import numba
@@ -95,3 +96,21 @@ def _of_float(x):  # type: ignore[no-untyped-def]
 @numba.extending.overload(value_of)
 def _value_of(x):  # type: ignore[no-untyped-def]
     return _of_bits if x == numba.types.uint16 else _of_float
+
+
+def exp_of(x: Any) -> Any:
+    """e**x of an fp32 ≤ 0 by `exp`, of an fp64 by the library's. Only compiled code calls it."""
+    raise NotImplementedError("exp_of is for compiled code.")
+
+
+def _exp_of_float(x):  # type: ignore[no-untyped-def]
+    return exp(x)
+
+
+def _exp_of_double(x):  # type: ignore[no-untyped-def]
+    return math.exp(x)
+
+
+@numba.extending.overload(exp_of)
+def _exp_of(x):  # type: ignore[no-untyped-def]
+    return _exp_of_float if x == numba.types.float32 else _exp_of_double

@@ -19,6 +19,7 @@ from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.findings import Findings, arguments, came_from, read, write
+from twophase.models.objective import training_loss
 from twophase.models.quantize.adapters import (
     adapter_parameters,
     round_while_training,
@@ -27,7 +28,7 @@ from twophase.models.quantize.adapters import (
 from twophase.models.quantize.calibration import corpus_windows
 from twophase.models.quantize.methods import quantize
 from twophase.models.recipe import Recipe, batch
-from twophase.models.train import Trainer, training_loss
+from twophase.models.train import Trainer
 from twophase.models.transformer import Transformer
 
 RESULT = Path(__file__).with_name("tuned.json")
