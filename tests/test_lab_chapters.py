@@ -11,6 +11,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
+from chapter_tools import Cell
 from patience import PATIENCE_S
 
 from twophase.cli import my_folder
@@ -99,6 +100,47 @@ def lost_names(cells: list[str]) -> list[str]:
 def test_no_loop_takes_a_name_that_a_later_cell_reads(page: Path) -> None:
     cells = sources(jupytext.reads(page.read_text(encoding="utf-8"), "md:myst"), "code")
     assert lost_names(cells) == []
+
+
+def not_again(sources: list[str]) -> list[str]:
+    """Why a cell might do something else, or fail, when it is run once more: it reads what it binds
+    again; a name is a function or an import in one cell and something else in another; a function
+    that later cells call reads a name that a later cell binds again; or a constant has two values.
+    """
+    cells, found = [Cell(source) for source in sources], []
+    for number, cell in enumerate(cells):
+        later = cells[number + 1 :]
+        changed = set[str]().union(*(other.given for other in later))
+        found += [f"{name} is read, then bound again" for name in cell.needed & set(cell.given)]
+        for function, names in cell.promised.items():
+            if any(function in other.needed for other in later):
+                found += [f"{function} reads {name}, bound again" for name in names & changed]
+    for name in set[str]().union(*(cell.given for cell in cells)):
+        of_cells = [cell.given[name] for cell in cells if name in cell.given]
+        if len(set[str]().union(*of_cells)) > 1:
+            found.append(f"{name} is several things")
+        if len(of_cells) > 1 and len(name) > 1 and name.isupper():
+            found.append(f"{name} is bound in {len(of_cells)} cells")
+    return sorted(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_a_cell_that_is_run_again_finds_the_names_that_it_found_before(page: Path) -> None:
+    cells = sources(jupytext.reads(page.read_text(encoding="utf-8"), "md:myst"), "code")
+    assert not_again([re.sub(r"^[%!].*$", "", cell, flags=re.M) for cell in cells]) == []
+
+
+def test_a_cell_that_cannot_be_run_again_is_found() -> None:
+    assert not_again(["n = 1", "n = n + 1"]) == ["n is read, then bound again"]
+    assert not_again(["n = 1", "n += 1"]) == ["n is read, then bound again"]
+    assert not_again(["def f():\n    return 1", "f = 2"]) == ["f is several things"]
+    assert not_again(["from math import e", "for e in (1, 2):\n    print(e)"]) != []
+    assert not_again(["k = 1\ndef f():\n    return k", "k = 2", "f()"]) == [
+        "f reads k, bound again"
+    ]
+    assert not_again(["START = 1", "START = 2"]) == ["START is bound in 2 cells"]
+    assert not_again(["import math", "import math", "n = [k for k in (1, 2)]", "n = 3"]) == []
+    assert not_again(["k = 1", "def f(k):\n    return k", "k = 2", "f(k)"]) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
