@@ -63,6 +63,14 @@ def test_the_code_that_is_shown_fits_a_screen(page: Path) -> None:
 
 
 @chapters
+def test_a_command_or_listing_in_the_text_is_no_wider_than_code(page: Path) -> None:
+    listing = re.compile(r"^```\w*\n(.*?)^```$", re.M | re.S)
+    fenced = re.compile(r"^```\{.*?^```$", re.M | re.S)
+    for text in listing.findall(fenced.sub("", page.read_text("utf8"))):
+        assert max(map(len, text.split("\n"))) <= 80, text
+
+
+@chapters
 def test_every_table_is_its_cells_last_word_or_nobody_sees_it(page: Path) -> None:
     for cell in CELL.findall(page.read_text("utf8")):
         for statement in ast.parse(code_of(cell)).body[:-1]:

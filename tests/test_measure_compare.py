@@ -68,6 +68,13 @@ def test_quantities_stand_at_the_right_on_one_line_and_addresses_may_break():
     assert str(table).splitlines()[2].startswith("A100      1.07 GB  ")
 
 
+def test_gains_and_a_first_column_of_nothing_but_quantities_stand_at_the_right():
+    rows = [["4 tokens", "+0.001"], ["16 tokens", "-0.0001"]]
+    assert Table(rows, ["blocks of", "lost"])._repr_html_().count("text-align: right") == 6
+    named = Table([*rows, ["pages", "0"]], ["room", "lost"])._repr_html_()
+    assert '<th scope="row" style="text-align: left; white-space: nowrap">4 tokens</th>' in named
+
+
 def test_a_table_prints_aligned_text():
     table = Table(
         [{"what": "a", "n": 1234567, "x": 0.5, "ok": True}, {"what": "bc", "n": 1, "ok": False}],

@@ -22,7 +22,7 @@ _PREFIXES = (
 
 # "1.07 GB", "≤ 2.851", "1.642 ± 0.040", "2021-06": what stands on one line
 _QUANTITY = re.compile(
-    r"[-\u2212\u2264\u2265~]?\s?\d[\d.,]*(e[-+]?\d+)?(\s?[\u00b1-]\s?\d[\d.,]*)?(\s?[^\s\d]{1,10})?"
+    r"[-+\u2212\u2264\u2265~]?\s?\d[\d.,]*(e[-+]?\d+)?(\s?[\u00b1-]\s?\d[\d.,]*)?(\s?[^\s\d]{1,10})?"
 )
 _SHORT = 16  # characters of a cell that is not broken into lines
 _LONG_WORD = 24  # characters of a word that is broken after its slashes
@@ -124,12 +124,12 @@ class Table:
         return [[cell_text(value, self.digits) for value in row] for row in self.rows]
 
     def _right(self, index: int) -> bool:
-        """Numbers only, or, in all columns but the first, mostly quantities."""
+        """Numbers only, or mostly quantities; in the first column, which may hold names, all."""
         kept = [row[index] for row in self.rows if row[index] not in (None, "–", "")]
         if kept and all(isinstance(v, Real) and not isinstance(v, bool) for v in kept):
             return True
         quantities = [v for v in kept if _QUANTITY.fullmatch(cell_text(v))]
-        return index > 0 and 2 * len(quantities) > len(kept)
+        return 2 * len(quantities) > len(kept) if index else 0 < len(kept) == len(quantities)
 
     def __str__(self) -> str:
         texts = self._texts()
