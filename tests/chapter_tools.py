@@ -82,6 +82,11 @@ class Cell(ast.NodeVisitor):
         for part in (node.iter, node.target, *node.body, *node.orelse):
             self.visit(part)
 
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self.given[node.name].add("a value")
+        self.generic_visit(node)
+
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):
             self.given[node.id].add("a value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -104,11 +105,13 @@ def test_no_loop_takes_a_name_that_a_later_cell_reads(page: Path) -> None:
 
 def not_again(sources: list[str]) -> list[str]:
     """Why a cell might do something else, or fail, when it is run once more: it reads what it binds
-    again; a name is a function or an import in one cell and something else in another; a function
-    that later cells call reads a name that a later cell binds again; or a constant has two values.
-    """
-    cells, found = [Cell(source) for source in sources], []
+    again, or what no cell before bound; a name is a function or an import in one cell and
+    something else in another; a function that later cells call reads a name that one of these
+    binds again; or a constant has two values."""
+    cells, found, known = [Cell(source) for source in sources], [], set(dir(builtins))
     for number, cell in enumerate(cells):
+        found += [f"{name} is read, and nobody bound it" for name in cell.needed - known]
+        known |= set(cell.given)
         later = cells[number + 1 :]
         changed = set[str]().union(*(other.given for other in later))
         found += [f"{name} is read, then bound again" for name in cell.needed & set(cell.given)]
@@ -132,6 +135,7 @@ def test_a_cell_that_is_run_again_finds_the_names_that_it_found_before(page: Pat
 
 def test_a_cell_that_cannot_be_run_again_is_found() -> None:
     assert not_again(["n = 1", "n = n + 1"]) == ["n is read, then bound again"]
+    assert not_again(["n = 1", "m"]) == ["m is read, and nobody bound it"]
     assert not_again(["n = 1", "n += 1"]) == ["n is read, then bound again"]
     assert not_again(["def f():\n    return 1", "f = 2"]) == ["f is several things"]
     assert not_again(["from math import e", "for e in (1, 2):\n    print(e)"]) != []
