@@ -128,7 +128,7 @@ class Table:
         kept = [row[index] for row in self.rows if row[index] not in (None, "–", "")]
         if kept and all(isinstance(v, Real) and not isinstance(v, bool) for v in kept):
             return True
-        quantities = [v for v in kept if _QUANTITY.fullmatch(cell_text(v))]
+        quantities = [v for v in kept if v == "none" or _QUANTITY.fullmatch(cell_text(v))]
         return 2 * len(quantities) > len(kept) if index else 0 < len(kept) == len(quantities)
 
     def __str__(self) -> str:
