@@ -13,6 +13,7 @@ from twophase.theory import catalog, expected, plan_notes
 from twophase.theory.expected import Expected, Overheads
 from twophase.theory.hardware import Hardware
 from twophase.theory.plan import deployment, plan_deployment
+from twophase.theory.sizes import LAYER_KINDS
 from twophase.theory.workload import Workload
 
 
@@ -251,6 +252,8 @@ def test_a_plan_says_what_no_run_had(runs: list[Run]) -> None:
     assert {run.hardware for run in runs} == set(plan_notes.MEASURED_CHIPS)
     assert {run.deployment.w.compute for run in runs} == set(plan_notes.MEASURED_FORMATS)
     assert max(run.n_chips for run in runs) == plan_notes.MOST_MEASURED_CHIPS
+    kinds = {kind for run in runs for kind in run.deployment.arch.layer_kinds}
+    assert kinds == set(LAYER_KINDS) - set(plan_notes.UNMEASURED_LAYERS)
     longest = max(run.n_prompt for run in runs)
     assert [max(run.concurrency for run in runs), longest] == [*plan_notes.MOST_MEASURED.values()]
 

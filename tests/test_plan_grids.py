@@ -91,6 +91,17 @@ def test_a_grid_of_one_kind_is_the_layout_of_that_name(layout: str, model: str) 
             assert combinations[name] == pytest.approx(value, rel=1e-12), name
 
 
+def test_tokens_that_travel_in_eight_bits_send_half_and_a_scale() -> None:
+    asked = ["--model", "deepseek-v3", "--hardware", "h200", "--weights", "fp8", "--tp", "2"]
+    asked += ["--ep", "16", "--batch", "128", "--context", "4096"]
+    wide, narrow = (as_json(*asked, "--dispatch", way) for way in ("bf16", "fp8"))
+    values = 58 * 8 * 8 * 7168 * 15 / 16  # layers, tokens of a chip, experts, width; 1 of 16 stays
+    saved = wide["step_sent_bytes"] - narrow["step_sent_bytes"]
+    assert saved == values * (2 - 1 - 4 / 128)
+    assert narrow["step_send_s"] < wide["step_send_s"]
+    assert any("in fp8, and back in bf16" in line for line in narrow["assumptions"])
+
+
 def test_deepseek_on_two_machines_by_hand() -> None:
     """Eight copies of attention over two chips each, 16 experts of 256 on a chip: parameters by
     its config."""
@@ -248,6 +259,8 @@ BAD = [
     (["llama-3-70b", "--tp", "8", "--chips", "16"], "tp 8 takes 8 chips, but there are 16"),
     (["llama-3-70b", "--tp", "8", "--split-cache", "evenly"], "plans without a layout"),
     (["llama-3-70b", "--tp", "8", "--chips", "auto"], "--chips auto finds the chips of a copy"),
+    (["mixtral-8x7b", "--tp", "8", "--ep", "8", "--dispatch", "fp8"], "experts of other copies"),
+    (["mixtral-8x7b", "--ep", "8", "--dispatch", "fp4"], "--dispatch must be bf16 or fp8"),
     (["llama-3-70b", "--skew", "2"], "go with --tp"),
     (["llama-3-70b", "--between", "ethernet"], "go with --tp"),
     (["llama-3-70b", "--tp", "8", "--between", "string"], "Unknown link 'string'"),

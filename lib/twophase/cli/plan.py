@@ -95,6 +95,7 @@ def plan(
     pp: options.Pipeline = None,
     between: options.Between = None,
     skew: options.Skew = 1.0,
+    dispatch: options.Dispatch = "bf16",
     weights: Annotated[
         str | None,
         typer.Option(
@@ -168,7 +169,7 @@ def plan(
         arch, weights, stored = architecture(model, config, weights)
         chip = card.chip(hardware)
         grid = options.grid(tp, dp, ep, pp)
-        beside = options.draft(draft, draft_length, acceptance, architecture)
+        beside = options.draft(draft, draft_length, acceptance, architecture, arch)
         workload = Workload(
             batch=batch,
             context=_context(context, prompt, output),
@@ -193,6 +194,7 @@ def plan(
             grid=grid,
             between=between,
             skew=skew,
+            dispatch=dispatch,
             found_share=prefix_hits,
             draft_length=draft_length,
             acceptance=acceptance,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from twophase.theory.architecture import Architecture
+from twophase.theory.draft_heads import HEADS, draft_head
 from twophase.theory.grid import Grid
 
 Tensor = Annotated[
@@ -28,12 +29,19 @@ Skew = Annotated[
     float,
     typer.Option(help="Visits of the busiest chips' experts over an even share, 1 or more."),
 ]
+Dispatch = Annotated[
+    str,
+    typer.Option(help="Format of tokens on their way to experts: bf16, or fp8 (back in bf16)."),
+]
 PrefixHits = Annotated[
     float, typer.Option(help="Share of a prompt's tokens whose keys are in the cache already.")
 ]
 Draft = Annotated[
     str | None,
-    typer.Option(help="A smaller model that drafts: of the catalog, or its config.json."),
+    typer.Option(
+        help="What drafts: a smaller model of the catalog, or its config.json; a head of the model"
+        " itself, eagle or mtp."
+    ),
 ]
 DraftLength = Annotated[
     int | None, typer.Option(help="Tokens that it drafts for each step of the model.")
@@ -54,8 +62,9 @@ def draft(
     length: int | None,
     acceptance: float | None,
     architecture: Callable[[str | None, Path | None, str | None], tuple[Architecture, Any, Any]],
+    target: Architecture,
 ) -> Architecture | None:
-    """The model that drafts; None without any of these options. ValueError if one is missing."""
+    """The model that drafts, or the head of `target` that does; None without any of these options. ValueError if one is missing."""
     if name is None and length is None and acceptance is None:
         return None
     if name is None or length is None or acceptance is None:
@@ -63,5 +72,7 @@ def draft(
             "Speculation needs --draft, --draft-length and --acceptance (twophase generate --draft"
             " prints what it measured)."
         )
+    if name in HEADS:
+        return draft_head(target, name)
     path = Path(name) if "/" in name or name.endswith(".json") else None
     return architecture(None if path else name, path, "bf16")[0]

@@ -11,23 +11,31 @@ from fractions import Fraction
 from functools import cached_property
 
 from twophase.theory._domain import Number
+from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment, Times, largest
+from twophase.theory.draft_heads import DraftHead
 from twophase.theory.grid import Grid
+from twophase.theory.hardware import bytes_per_value
+from twophase.theory.layout import chip_part
 from twophase.theory.sharded_deployment import ShardedDeployment, fewest_chips
 from twophase.theory.speculative_decoding import expected_tokens
 from twophase.theory.workload import Workload
 
 
-def draft_workload(w: Workload) -> Workload:
-    """What is asked of the draft: as of the model, its experts (if it has some) in every copy.
-    ValueError for a layout in which a draft has no place."""
+def draft_workload(w: Workload, draft: Architecture) -> Workload:
+    """What is asked of the draft: as of the model, but a smaller model's experts (if it has some)
+    in every copy; a head's are dealt out as the model's. ValueError for a layout in which a draft
+    has no place."""
     if w.layout not in (None, "tensor", "replicas") or (w.grid is not None and w.grid.pp > 1):
         raise ValueError(
             "A draft runs beside the model on chips that share every layer: take --tp, --dp and"
             " --ep, without stages of a pipeline, or --layout tensor or replicas."
         )
+    if isinstance(draft, DraftHead) and draft.moe is not None:
+        return w
     grid = w.grid and Grid(w.grid.tp, w.grid.dp)
-    return replace(w, grid=grid, skew=1, between=w.between if grid else None)
+    between = w.between if grid else None
+    return replace(w, grid=grid, skew=1, between=between, dispatch="bf16")
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,19 @@ class DraftedDeployment(Deployment):
 
     @cached_property
     def weight_bytes(self) -> Fraction:
-        """Of both."""
-        return self.target.weight_bytes + self.draft.weight_bytes
+        """Of both; a head's tables are the model's."""
+        return self.target.weight_bytes + self.draft_weight_bytes
+
+    @cached_property
+    def draft_weight_bytes(self) -> Fraction:
+        """Weights that the chip stores for the draft alone."""
+        head = self.draft.arch
+        if not isinstance(head, DraftHead):
+            return self.draft.weight_bytes
+        cut = self.w.n_chips if self.w.grid is None else self.w.grid.tp
+        own = chip_part(head, 1 if self.w.layout == "replicas" else cut)
+        assert isinstance(own, DraftHead)
+        return self.draft.weight_bytes - own.n_borrowed * Fraction(bytes_per_value(self.w.kept))
 
     def cache_bytes(self, S: Number) -> Fraction:
         """Of both, of one sequence."""
@@ -93,7 +112,8 @@ class DraftedDeployment(Deployment):
 
     def with_workload(self, w: Workload) -> Deployment:
         """Both for another workload."""
-        target, draft = self.target.with_workload(w), self.draft.with_workload(draft_workload(w))
+        asked = draft_workload(w, self.draft.arch)
+        target, draft = self.target.with_workload(w), self.draft.with_workload(asked)
         return replace(self, w=w, target=target, draft=draft)
 
     def step_weight_bytes(self, B: int, T: int = 1) -> float:

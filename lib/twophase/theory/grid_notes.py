@@ -24,6 +24,10 @@ def assumed(d: ShardedDeployment, grid: Grid) -> list[str]:
     if grid.ep > 1:
         even = "an even share" if d.w.skew == 1 else f"{d.w.skew:g} times an even share"
         lines.append(f"the busiest chips' experts get {even} of the visits (--skew)")
+        if d.w.dispatch != "bf16":
+            lines.append(
+                f"tokens travel to experts in {d.w.dispatch}, and back in bf16 (--dispatch)"
+            )
     return lines
 
 

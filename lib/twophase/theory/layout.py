@@ -113,12 +113,14 @@ def stages(arch: Architecture, n_stages: int) -> tuple[Stage, ...]:
     each, more = divmod(arch.L, n_stages)
     ends = [(i + 1) * each + min(i + 1, more) for i in range(n_stages)]
     return tuple(
-        Stage(_some_layers(arch, start, end), start == 0, end == arch.L)
+        Stage(some_layers(arch, start, end), start == 0, end == arch.L)
         for start, end in zip([0, *ends], ends, strict=False)
     )
 
 
-def _some_layers(arch: Architecture, start: int, end: int) -> Architecture:
+def some_layers(arch: Architecture, start: int, end: int) -> Architecture:
+    """The layers from number `start` to before `end` as an architecture. ValueError where one of
+    them reads the keys of an earlier layer."""
     sources = arch.kv_source and arch.kv_source[start:end]
     if sources and min(sources) < start:
         raise ValueError(

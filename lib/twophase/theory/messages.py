@@ -144,14 +144,16 @@ def weight_stationary_part(
 
 
 def expert_part(
-    n_tokens: Number, D: Number, k: int, sides: tuple[int, ...], bytes_per_activation: Number = 2
-) -> Messages:
+    n_tokens: Number, D: Number, k: int, sides: tuple[int, ...], bytes_per_activation: Number = 2,
+    bytes_per_dispatched: Number | None = None,
+) -> Messages:  # fmt: skip
     """Whole experts on each chip, n_tokens / n tokens on each: a token travels once to each of its
-    k experts, and back, chosen evenly."""
-    held = n_tokens / prod(sides) * k * D * bytes_per_activation
+    k experts, and back, chosen evenly; out in a format of its own, if that is given."""
+    held = n_tokens / prod(sides) * k * D
+    out = bytes_per_activation if bytes_per_dispatched is None else bytes_per_dispatched
     return (
-        Collective("all_to_all", held, sides, "tokens to experts"),
-        Collective("all_to_all", held, sides, "results of experts"),
+        Collective("all_to_all", held * out, sides, "tokens to experts"),
+        Collective("all_to_all", held * bytes_per_activation, sides, "results of experts"),
     )
 
 

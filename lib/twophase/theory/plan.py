@@ -156,7 +156,7 @@ def deployment(
         raise ValueError("A draft is a model with a length and an acceptance: give all of them.")
     if draft is not None:
         target = deployment(arch, chip, replace(w, draft_length=None, acceptance=None))
-        beside = deployment(draft, chip, draft_workload(target.w))
+        beside = deployment(draft, chip, draft_workload(target.w, draft))
         return DraftedDeployment(arch, chip, w, target=target, draft=beside)
     if w.layout is None and w.grid is None:
         return Deployment(arch, chip, w)
@@ -198,7 +198,7 @@ def _memory(d: Deployment) -> Memory:
 def _draft_bytes(d: Deployment) -> float | None:
     if not isinstance(d, DraftedDeployment):
         return None
-    return _plain(d.draft.weight_bytes + d.draft.held_cache_bytes(d.w.batch, d.w.context))
+    return _plain(d.draft_weight_bytes + d.draft.held_cache_bytes(d.w.batch, d.w.context))
 
 
 def _step(d: Deployment) -> Step:

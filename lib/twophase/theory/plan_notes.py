@@ -14,6 +14,13 @@ from twophase.theory.workload import Workload
 LITTLE_LEFT = 0.05
 MEASURED_CHIPS = ("H100 SXM", "H200 SXM", "B200")  # of the runs: a test compares
 MEASURED_FORMATS = ("fp8", "fp4")
+UNMEASURED_LAYERS = {
+    "sliding": "windows",
+    "chosen": "chosen keys",
+    "compressed": "summaries of keys",
+    "state": "states",
+    "none": "layers without attention",
+}
 MOST_MEASURED_CHIPS = 64
 MOST_MEASURED = {"sequences in flight": 512, "prompt tokens": 8192}
 LAYOUTS = {
@@ -124,7 +131,7 @@ def _drafts(d: Deployment) -> list[str]:
     if not isinstance(d, DraftedDeployment):
         return []
     return [
-        f"{d.draft.arch.name} drafts {d.n_drafted} tokens a round on the same chips, in the same"
+        f"{d.draft.arch.name} drafts {d.n_drafted} token{'s' * (d.n_drafted > 1)} a round on the same chips, in the same"
         f" formats, as many steps of it; each is kept with chance {d.w.acceptance:g}, given those"
         f" before it (--acceptance): {d.tokens_per_step:.3g} tokens a round, in which the model"
         " checks all in one pass; a step here is a round",
@@ -241,6 +248,8 @@ def _beyond_the_runs(d: Deployment) -> list[str]:
     if d.w.batch > d.max_batch(d.w.context) or d.chip.overheads is not None:
         return []
     other = [f"chips like the {d.chip.name}"] if d.chip.name not in MEASURED_CHIPS else []
+    kinds = set(d.arch.layer_kinds)
+    other += [says for name, says in UNMEASURED_LAYERS.items() if name in kinds]
     if isinstance(d, DraftedDeployment):
         other.append("a draft")
     if d.w.grid is not None and d.w.grid.pp > 1:

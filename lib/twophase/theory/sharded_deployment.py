@@ -51,6 +51,7 @@ class ShardedDeployment(Deployment):
             bytes_per_activation=max(widest, bytes_per_value("bf16")),
             bytes_per_kept=Fraction(bytes_per_value(w.kept)),
             bytes_per_attention=w.bytes_per_attention(),
+            bytes_per_dispatched=w.bytes_per_dispatched(),
             drafted=drafted,
         )  # fmt: skip
 

@@ -168,9 +168,8 @@ class _Work:
         found += (embedded,) * stage.first + (logits,) * stage.last
         if a.moe is not None and g.sharing > 1:
             sent = ceil_div(self.tokens, g.tp) * g.ep * self.skew
-            moved = messages.expert_part(
-                sent, a.moe.latent or a.D, a.moe.k, self.sides(g.ep), width
-            )
+            experts = (sent, a.moe.latent or a.D, a.moe.k, self.sides(g.ep))
+            moved = messages.expert_part(*experts, width, p.bytes_per_dispatched)
             found += messages.repeated(moved, a.n_moe_layers)
         return tuple(part for m in found for part in in_machines(m, self.machine))
 

@@ -28,7 +28,8 @@ class Pass:
     """B sequences with T new tokens each and S positions in the end: decode with T = 1, prefill
     with T = S, or less where the beginning of a prompt was found in the cache. `drafted`: the new
     tokens are those of a draft, each of which is asked for logits. bytes_per_kept: of embedding,
-    head, norms and router, if not bytes_per_param; bytes_per_attention likewise."""
+    head, norms and router, if not bytes_per_param; bytes_per_attention likewise;
+    bytes_per_dispatched: of what travels to experts, if not bytes_per_activation."""
 
     arch: Architecture
     B: int
@@ -39,6 +40,7 @@ class Pass:
     bytes_per_activation: Number = 2
     bytes_per_kept: Number | None = None
     bytes_per_attention: Number | None = None
+    bytes_per_dispatched: Number | None = None
     drafted: bool = False
 
     @property

@@ -11,6 +11,7 @@ from twophase.theory.weight_format import stored_bytes_per_value
 
 LARGEST = 10**12
 SPLITS = ("heads", "evenly")
+DISPATCHES = ("bf16", "fp8")
 INTEGERS = {"int8": 8, "int4": 4, "int3": 3, "int2": 2}
 GROUP = 128  # of integers of fewer than 8 bits, if nothing else is said
 WHOLE = ("batch", "n_prompt", "n_output", "context", "n_chips", "group")
@@ -45,7 +46,9 @@ class Workload:
     `layout`: one of `sharded_layouts`, for chips that `link` joins (of the catalog; None: the one
     that usually does); without one, tensor parallelism whose messages are not counted. `grid`: ways
     of sharing together, as engines name them; `link` joins chips of a machine, `between` machines;
-    the busiest experts get `skew` times an even share of the visits.
+    the busiest experts get `skew` times an even share of the visits. Tokens travel to experts of
+    other copies in `dispatch`, bf16 or fp8 with a scale for 128 values (DeepSeek), and back in the
+    format of activations.
 
     `found_share`: of a prompt's tokens, those whose keys and values are in the cache already.
     `draft_length` tokens are drafted for each call of the model, and each of them is kept with the
@@ -75,6 +78,7 @@ class Workload:
     grid: Grid | None = None
     between: str | None = None
     skew: float = 1
+    dispatch: str = "bf16"
     found_share: float = 0
     draft_length: int | None = None
     acceptance: float | None = None
@@ -140,6 +144,16 @@ class Workload:
         if self.grid is None and (self.between is not None or self.skew != 1):
             raise ValueError("--between and --skew go with --tp, --dp, --ep or --pp.")
         _check("skew", self.skew, 1, 10**6, "1 or more")
+        if self.dispatch not in DISPATCHES:
+            raise ValueError(
+                f"--dispatch must be {' or '.join(DISPATCHES)}, but it is {self.dispatch!r}."
+            )
+        travels = self.layout == "experts" or (self.grid is not None and self.grid.sharing > 1)
+        if self.dispatch != "bf16" and not travels:
+            raise ValueError(
+                "--dispatch is of tokens that travel to experts of other copies: give an --ep above"
+                " --tp, or --layout experts."
+            )
         if self.grid is not None and self.grid.n_chips != self.n_chips:
             raise ValueError(
                 f"{self.grid} takes {self.grid.n_chips:,} chips, but there are {self.n_chips:,}:"
@@ -176,6 +190,11 @@ class Workload:
     def bytes_per_attention(self) -> Fraction | None:
         """Bytes of a parameter of attention where it has a format of its own."""
         return None if self.attention is None else stored_bytes_per_value(self.attention)
+
+    def bytes_per_dispatched(self) -> Fraction | None:
+        """Bytes of a value on its way to an expert, its part of a scale included; None if it is in
+        the format of activations."""
+        return None if self.dispatch == "bf16" else 1 + Fraction(4, 128)
 
     def bytes_per_weight(self) -> Fraction:
         """Bytes of a parameter of attention and MLP, its share of a group's scale and zero point
