@@ -64,7 +64,8 @@ def draft(
     architecture: Callable[[str | None, Path | None, str | None], tuple[Architecture, Any, Any]],
     target: Architecture,
 ) -> Architecture | None:
-    """The model that drafts, or the head of `target` that does; None without any of these options. ValueError if one is missing."""
+    """The model that drafts, or the head of `target` that does; None without any of these options.
+    ValueError if one is missing."""
     if name is None and length is None and acceptance is None:
         return None
     if name is None or length is None or acceptance is None:

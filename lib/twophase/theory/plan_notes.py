@@ -131,10 +131,10 @@ def _drafts(d: Deployment) -> list[str]:
     if not isinstance(d, DraftedDeployment):
         return []
     return [
-        f"{d.draft.arch.name} drafts {d.n_drafted} token{'s' * (d.n_drafted > 1)} a round on the same chips, in the same"
-        f" formats, as many steps of it; each is kept with chance {d.w.acceptance:g}, given those"
-        f" before it (--acceptance): {d.tokens_per_step:.3g} tokens a round, in which the model"
-        " checks all in one pass; a step here is a round",
+        f"{d.draft.arch.name} drafts {d.n_drafted} token{'s' * (d.n_drafted > 1)} a round on the"
+        " same chips, in the same formats, as many steps of it; each is kept with chance"
+        f" {d.w.acceptance:g}, given those before it (--acceptance): {d.tokens_per_step:.3g} tokens"
+        " a round, in which the model checks all in one pass; a step here is a round",
     ]
 
 
