@@ -92,10 +92,10 @@ def test_folders_leave_the_import_path_alone_and_work_in_a_process_started_anew(
 
 
 def test_a_release_asks_what_the_folders_add_and_hold_back_and_locks_the_same_cells() -> None:
-    plain, both = release.load("kv_cache"), BOTH.load("kv_cache")
+    plain, both = release.Source().load("kv_cache"), BOTH.load("kv_cache")
     assert list(both.exercises) == BOTH.catalog().ids("kv_cache")
     assert (both.locked, both.first) == (plain.locked, plain.first)
-    assert Source(checks=(CHECKS,)).load("two_phases") == release.load("two_phases")
+    assert Source(checks=(CHECKS,)).load("two_phases") == release.Source().load("two_phases")
 
 
 def test_the_exercises_of_a_folder_may_share_modules(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_an_interrupt_that_a_library_swallows_while_it_loads_still_ends_the_comm
 def test_a_command_that_cannot_be_loaded_disturbs_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = cli.Entry(cli.TEACH, "grade", "no_such_module", "grade", "Gone.", "twophase grade x")
+    gone = cli.Entry(cli.TEACH, "grade", "no_such_module", "Gone.")
     monkeypatch.setattr(cli, "ENTRIES", (*(e for e in cli.ENTRIES if e.name != "grade"), gone))
     assert run("grade", "x") == 1
     assert run("next", "--help") == 0

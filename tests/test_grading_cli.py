@@ -38,7 +38,7 @@ TOPIC = "kv_cache"
 
 def solved(leave_out: str = "") -> bytes:
     """The released cells of a topic with right answers from tests/answers."""
-    released = release.load(TOPIC)
+    released = release.Source().load(TOPIC)
     made = [
         cell(s, i, grade=False, locked=True, solution=False) for i, s in released.locked.items()
     ]
@@ -79,7 +79,7 @@ def test_check_scores_a_solved_notebook_in_full_and_exits_0(
     check: Callable[[bytes], tuple[object, str]], tmp_path: Path
 ) -> None:
     code, said = check(solved())
-    total = sum(registry.load(i).points for i in release.load(TOPIC).exercises)
+    total = sum(registry.load(i).points for i in release.Source().load(TOPIC).exercises)
     assert code in (0, None), said
     assert f"{total} of {total} points" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["03_kv_cache.ipynb"]
@@ -153,7 +153,7 @@ def test_bad_use_is_one_sentence_and_exit_2(
 
 @pytest.mark.parametrize("topic", registry.topics())
 def test_the_release_of_a_topic_asks_every_exercise_that_has_a_check(topic: str) -> None:
-    assert list(release.load(topic).exercises) == registry.ids(topic)
+    assert list(release.Source().load(topic).exercises) == registry.ids(topic)
     assert ALL_IDS
 
 
@@ -297,7 +297,7 @@ def test_a_sample_without_an_audit_is_bad_usage(
 
 
 def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
-    released = release.load(TOPIC)
+    released = release.Source().load(TOPIC)
     asked = cell(
         'check("kv_cache-extra")',
         "kv_cache-extra-check",

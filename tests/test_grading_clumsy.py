@@ -44,7 +44,7 @@ def own(source: str) -> dict[str, Any]:
 
 
 def graded(topic: str, cells: Cells) -> Grade:
-    asked = release.load(topic)
+    asked = release.Source().load(topic)
     supervisor = Supervisor(zygote(), asked, Benches(public_only=True), LIMITS, 0)
     return supervisor.grade(parse(json.dumps({"nbformat": 4, "cells": cells}).encode()))
 

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twophase.cli.grading_shown import Watch, plain
+from twophase.cli.grading_shown import Watch
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course
+from twophase.grading.reports.plain import one_line
 from twophase.grading.results import reader
 from twophase.grading.results.writer import CannotWrite
 from twophase.grading.run.audit import Audited, choose
@@ -72,7 +73,7 @@ def _table(different: list[Audited]) -> Table:
     for one, d in rows[:MOST_ROWS]:
         seed = "same" if one.same_seed else "another"
         table.add_row(
-            *(Text(plain(x)) for x in (one.file, seed, d.where, d.before[:60], d.after[:60]))
+            *(Text(one_line(x)) for x in (one.file, seed, d.where, d.before[:60], d.after[:60]))
         )
     if len(rows) > MOST_ROWS:
         table.caption = f"and {len(rows) - MOST_ROWS:,} more, all in audit.jsonl"

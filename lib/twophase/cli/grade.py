@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from twophase.cli import auditing
 from twophase.cli import grading_options as options
-from twophase.cli.grading_shown import Watch, plain, summary
+from twophase.cli.grading_shown import Watch, summary
 from twophase.cli.score import write_grades
 from twophase.grading.course import secret
 from twophase.grading.errors import GraderFault
@@ -24,6 +25,7 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import DEFAULT_SEED, Course, grade_one
 from twophase.grading.release.release import Source
 from twophase.grading.reports import feedback
+from twophase.grading.reports.plain import one_line
 from twophase.grading.results import counts, reader
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import CannotWrite, Results
@@ -83,7 +85,7 @@ def check(
     # the table says that one
     for flag in (f for f in record["flags"] if f["name"] != "missing_cell"):
         console.print(
-            Text(f"noticed, {plain(flag['where'])}: {plain(flag['says'])}", style="yellow")
+            Text(f"noticed, {one_line(flag['where'])}: {one_line(flag['says'])}", style="yellow")
         )
     if not record["official"]:
         console.print(Text(feedback.unofficial(record), style="yellow"))
@@ -176,7 +178,7 @@ def grade(
         seed, limits, source, secret_file, case_sets, hidden=(folder, out, scheme)
     )
     console = Console()
-    console.print(Text(plain(submissions.describe(found))))
+    console.print(Text(one_line(submissions.describe(found))))
     run = Run(found, course, out, part, workers or os.cpu_count() or 1, console)
     if audit:
         raise typer.Exit(
@@ -218,7 +220,7 @@ class Run:
                 try:
                     grade_folder(self.mine, self._course, results, self.workers, watch, again=again)
                 except KeyboardInterrupt:
-                    watch.__exit__(None, None, None)
+                    watch.__exit__()
                     said = (
                         f"Stopped. {watch.done:,} of {len(self.mine):,} are done and stay; the same"
                         " command goes on from there."
@@ -242,10 +244,7 @@ class Run:
 
     def _write_note(self, complete: bool) -> None:
         if self._note is not None:
-            n = self._note
-            shards.write_note(
-                self._out, shards.ShardNote(n.shard, n.submissions, n.conditions, complete)
-            )
+            shards.write_note(self._out, replace(self._note, complete=complete))
 
 
 def finish(console: Console, out: Path, index: reader.Index, counted: counts.Counts) -> int:
@@ -277,7 +276,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _stop(sentence: str) -> NoReturn:
-    Console(stderr=True).print(Text(f"twophase: {plain(sentence)}"))
+    Console(stderr=True).print(Text(f"twophase: {one_line(sentence)}"))
     raise typer.Exit(OUR_FAULT)
 
 
@@ -286,14 +285,14 @@ def _verdicts(record: Record) -> Table:
         "exercise",
         "points",
         "verdict",
-        title=Text(plain(record["file"])),
+        title=Text(one_line(record["file"])),
         caption=f"{feedback.points(record)} points",
     )
     for q in record["questions"]:
         mark, color = MARKS[q["status"]]
-        says = "right" if q["status"] == "right" else plain(q["message"])
+        says = "right" if q["status"] == "right" else one_line(q["message"])
         table.add_row(
-            plain(q["title"]),
+            one_line(q["title"]),
             f"{q['points']:g} of {q['out_of']:g}",
             Text(f"{mark} {says}", style=color),
         )

@@ -24,7 +24,11 @@ GRADED, NOT_GRADED = 0, 3
 AUTOGRADER = Path("autograder.zip")
 
 
-app = typer.Typer(no_args_is_help=True, help="An autograder for Gradescope: build it, try it.")
+ABOUT = """An autograder for Gradescope: build it, try it.
+
+Example: twophase gradescope build --out autograder.zip
+"""
+app = typer.Typer(no_args_is_help=True, help=ABOUT)
 
 
 @app.command()

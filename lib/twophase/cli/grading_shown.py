@@ -6,14 +6,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from twophase.grading.reports.pages import printable
+from twophase.grading.reports.plain import one_line
 from twophase.grading.results import counts
 from twophase.grading.results.counts import Counts, TopicCounts
 from twophase.grading.results.records import Record
@@ -31,12 +30,6 @@ MOST_EXERCISES = 40
 MOST_MISCONCEPTIONS = 3
 MOST_NAMED = 8
 LINE = 200  # characters of one trouble
-
-
-def plain(value: object) -> str:
-    """Somebody else's text for the terminal: without control characters, which could move the
-    cursor or repaint the screen."""
-    return printable(str(value)).replace("\n", " ")
 
 
 class Watch:
@@ -67,12 +60,7 @@ class Watch:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     @property
@@ -122,7 +110,8 @@ def line(console: Console, text: Text) -> None:
 
 def trouble(record: Record) -> Text:
     """One line: whose, what, why."""
-    said = f"{plain(record['file'])}: {STATUS_WORDS[record['status']]}: {plain(counts.why(record))}"
+    why = one_line(counts.why(record))
+    said = f"{one_line(record['file'])}: {STATUS_WORDS[record['status']]}: {why}"
     return Text(
         said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[record["status"]]
     )
@@ -143,14 +132,14 @@ def summary(console: Console, counted: Counts) -> None:
     console.print(Text(f"{many}: {said}" if said else many))
     if counted.not_asked:
         asked = ", ".join(
-            f"{plain(i)} in {n:,}" for i, n in counted.not_asked.most_common(MOST_NAMED)
+            f"{one_line(i)} in {n:,}" for i, n in counted.not_asked.most_common(MOST_NAMED)
         )
         said = (
             "Asked by notebooks and not graded, so --release, --checks or --variants may be missing"
         )
         console.print(Text(f"{said}: {asked}", style="bold red"))
     if counted.alone:
-        files = ", ".join(plain(f) for f in sorted(counted.alone)[:MOST_NAMED])
+        files = ", ".join(one_line(f) for f in sorted(counted.alone)[:MOST_NAMED])
         more = ", …" if len(counted.alone) > MOST_NAMED else ""
         said = "Right only by itself, without the notebook's other cells, so worth a look"
         console.print(
@@ -187,12 +176,14 @@ def _exercises(topic: str, found: TopicCounts) -> Table:
     rows = list(found.exercises.items())
     if len(rows) > MOST_EXERCISES:
         rows = sorted(rows, key=lambda row: row[1].right / row[1].judged)[:MOST_EXERCISES]
-    table = Table("exercise", title=Text(plain(topic)))
+    table = Table("exercise", title=Text(one_line(topic)))
     table.add_column("right", justify="right")
     table.add_column("most frequent misconceptions")
     for exercise_id, e in rows:
         named = ", ".join(
-            f"{plain(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS)
+            f"{one_line(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS)
         )
-        table.add_row(plain(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f}%)", named)
+        table.add_row(
+            one_line(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f}%)", named
+        )
     return table

@@ -3,7 +3,6 @@ that can be copied."""
 
 import inspect
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -12,21 +11,21 @@ WIDTH = 78  # columns of an example: a terminal has 80, and a margin
 CONTINUED = " \\\n    "  # what a shell reads as one line
 
 
-def tidy(command: Any, example: str = "", below: Mapping[str, str] | None = None) -> None:
+def tidy(command: Any) -> None:
     """Make the help of a command, and of all below it, fit to be read at 80 columns.
 
-    The docstring's paragraphs "Example: ..." (else `example`) go to the end, as lines that a shell
-    takes as they stand. `below` has examples of the commands below, by name.
+    The docstring's paragraphs "Example: ..." go to the end, as lines that a shell takes as they
+    stand.
     """
     paragraphs = [p.strip() for p in inspect.cleandoc(command.help or "").split("\n\n")]
     examples = [_joined(p).removeprefix("Example: ") for p in paragraphs if is_example(p)]
     command.help = "\n\n".join(_joined(p) for p in paragraphs if not is_example(p))
-    if examples or example:
-        _print_after(command, _shown(examples or [example]))
+    if examples:
+        _print_after(command, _shown(examples))
     for option in (*command.params, command.get_help_option(typer.Context(command))):
         _name_type(option)
-    for name, sub_command in getattr(command, "commands", {}).items():
-        tidy(sub_command, (below or {}).get(name, ""))
+    for sub_command in getattr(command, "commands", {}).values():
+        tidy(sub_command)
 
 
 def is_example(paragraph: str) -> bool:

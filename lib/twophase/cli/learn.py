@@ -30,7 +30,10 @@ def lab(
     course: Course = COURSE,
 ) -> None:
     """Copy the notebooks that are missing from exercises/ to my/, the chapters to my/chapters/, and
-    open JupyterLab there. Nothing is ever overwritten."""
+    open JupyterLab there. Nothing is ever overwritten.
+
+    Example: twophase lab
+    """
     copied = my_folder.fill(course)
     mine = my_folder.folder(course)
     typer.echo(
@@ -63,6 +66,8 @@ def update(course: Course = COURSE) -> None:
 
     Save and close the notebooks in JupyterLab first. Each notebook that changes is kept in
     my/.twophase/backup/.
+
+    Example: twophase update
     """
     failed = False
     for report in my_folder.update(course):
@@ -76,7 +81,10 @@ def update(course: Course = COURSE) -> None:
 
 def next_(course: Course = COURSE) -> None:
     """Say where you stopped and what the next sitting is, and ask two recall questions about what
-    you have done."""
+    you have done.
+
+    Example: twophase next
+    """
     from twophase.cli import sittings
 
     file = my_folder.progress_file(course)
@@ -93,7 +101,10 @@ def progress(
     ] = None,
     course: Course = COURSE,
 ) -> None:
-    """Print which exercises are done, tried and open, with points and minutes."""
+    """Print which exercises are done, tried and open, with points and minutes.
+
+    Example: twophase progress kv_cache
+    """
     from rich.console import Console
     from rich.table import Table
 

@@ -24,157 +24,62 @@ LEARN, TEACH, SIZE, MEASURE = "Learn", "Teach", "Size a deployment", "Run and me
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: whom it serves, the module of twophase.cli that holds it, its function there (or
-    its typer.Typer, if it has sub-commands), a line about it, an example."""
+    """A command: whom it serves; where in twophase.cli its function is, or its typer.Typer if it
+    has sub-commands (`module`, if that is called like the command, else `module:name`); a line
+    about it."""
 
     group: str
     name: str
-    module: str
-    function: str
+    where: str
     summary: str
-    example: str
 
 
 ENTRIES = (
+    Entry(LEARN, "lab", "learn", "Open the exercises in JupyterLab, in my/."),
+    Entry(LEARN, "update", "learn", "Bring a new release into my/; every answer stays."),
     Entry(
-        LEARN, "lab", "learn", "lab", "Open the exercises in JupyterLab, in my/.", "twophase lab"
+        LEARN, "next", "learn:next_", "Where you stopped, the next sitting, two recall questions."
     ),
-    Entry(
-        LEARN,
-        "update",
-        "learn",
-        "update",
-        "Bring a new release into my/; every answer stays.",
-        "twophase update",
-    ),
-    Entry(
-        LEARN,
-        "next",
-        "learn",
-        "next_",
-        "Where you stopped, the next sitting, two recall questions.",
-        "twophase next",
-    ),
-    Entry(
-        LEARN,
-        "progress",
-        "learn",
-        "progress",
-        "What is done, tried and open.",
-        "twophase progress kv_cache",
-    ),
+    Entry(LEARN, "progress", "learn", "What is done, tried and open."),
     Entry(
         LEARN,
         "self-check",
         "self_check",
-        "self_check",
         "Before handing in: a saved notebook in the grader's jail, with the public cases.",
-        "twophase self-check my/03_kv_cache.ipynb",
     ),
-    Entry(
-        TEACH,
-        "release",
-        "release",
-        "release",
-        "What students get, with nothing hidden in it.",
-        "twophase release --out release/",
-    ),
-    Entry(
-        TEACH,
-        "grade",
-        "grade",
-        "grade",
-        "Score a folder of notebooks.",
-        "twophase grade submissions/ --out grades/",
-    ),
-    Entry(
-        TEACH,
-        "score",
-        "score",
-        "score",
-        "Grades of a class from stored results and course.yml.",
-        "twophase score grades/ --course course.yml",
-    ),
-    Entry(
-        TEACH,
-        "check",
-        "grade",
-        "check",
-        "Score one notebook, as the official grader does.",
-        "twophase check my/03_kv_cache.ipynb",
-    ),
-    Entry(
-        TEACH,
-        "similar",
-        "similar",
-        "similar",
-        "Groups of near-identical answers, as evidence.",
-        "twophase similar submissions/ --out grades/",
-    ),
-    Entry(
-        TEACH,
-        "merge",
-        "shards",
-        "merge",
-        "Put the results of shards together.",
-        "twophase merge grades-*/ --out grades/",
-    ),
-    Entry(
-        TEACH,
-        "gradescope",
-        "gradescope",
-        "app",
-        "An autograder for Gradescope.",
-        "twophase gradescope build --out autograder.zip",
-    ),
-    Entry(
-        TEACH,
-        "nbgrader",
-        "nbgrader",
-        "app",
-        "Scores and feedback back into an nbgrader course.",
-        "twophase nbgrader record grades/ --course-dir .",
-    ),
+    Entry(TEACH, "release", "release", "What students get, with nothing hidden in it."),
+    Entry(TEACH, "grade", "grade", "Score a folder of notebooks."),
+    Entry(TEACH, "score", "score", "Grades of a class from stored results and course.yml."),
+    Entry(TEACH, "check", "grade", "Score one notebook, as the official grader does."),
+    Entry(TEACH, "similar", "similar", "Groups of near-identical answers, as evidence."),
+    Entry(TEACH, "merge", "shards", "Put the results of shards together."),
+    Entry(TEACH, "gradescope", "gradescope:app", "An autograder for Gradescope."),
+    Entry(TEACH, "nbgrader", "nbgrader:app", "Scores and feedback back into an nbgrader course."),
+    Entry(SIZE, "plan", "plan", "Size a deployment: memory, critical batch, latency, throughput."),
     Entry(
         SIZE,
-        "plan",
-        "plan",
-        "plan",
-        "Size a deployment: memory, critical batch, latency, throughput.",
-        "twophase plan --model llama-2-13b --hardware h100 --batch 32 --context 1024 --output 100",
-    ),
-    Entry(
-        SIZE,
-        "size",
         "size",
         "size",
         "Which chips, how many and which batch keep a promise, and at what price.",
-        "twophase size --model llama-3.1-70b --weights fp8 --rate 5 --ttft 2 --tpot 0.05",
     ),
-    Entry(MEASURE, "measure", "measure", "measure", "Calibrate this machine.", "twophase measure"),
+    Entry(MEASURE, "measure", "measure", "Calibrate this machine."),
     Entry(
         MEASURE,
-        "generate",
         "generate",
         "generate",
         "Stream a completion: a model of the course, or a Hugging Face directory.",
-        'twophase generate "def read_lines(path):"',
     ),
     Entry(
         MEASURE,
-        "quantize",
         "quantize",
         "quantize",
         "A checkpoint in fewer bits: round to nearest, GPTQ or AWQ.",
-        "twophase quantize gqa --method awq --bits 4 --group 64 --out gqa-awq",
     ),
     Entry(
         MEASURE,
         "prune",
         "prune",
-        "prune",
         "A smaller checkpoint: without the layers, heads and channels that matter least.",
-        "twophase prune gqa --keep layers=3,channels=50% --out gqa-pruned",
     ),
 )
 
@@ -226,15 +131,16 @@ def build(arguments: list[str]) -> typer.Typer:
 def command(arguments: list[str]) -> Any:
     """What `build` makes, with a help that can be read and copied from."""
     made: Any = typer.main.get_command(build(arguments))
-    tidy(made, below={entry.name: entry.example for entry in ENTRIES})
-    made.epilog = f"Example: {ENTRIES[0].example}. Each command has a --help of its own."
+    tidy(made)
+    made.epilog = "Example: twophase lab. Each command has a --help of its own."
     return made
 
 
 def _load(entry: Entry) -> Callable[..., Any] | typer.Typer:
+    module, _, name = entry.where.partition(":")
     with loading():
-        module = importlib.import_module(f"twophase.cli.{entry.module}")
-    return getattr(module, entry.function)  # type: ignore[no-any-return]
+        loaded = importlib.import_module(f"twophase.cli.{module}")
+    return getattr(loaded, name or entry.name.replace("-", "_"))  # type: ignore[no-any-return]
 
 
 def _placeholder(entry: Entry) -> Callable[..., Any]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from twophase.grading.files.atomic import replacing
 from twophase.lab.record import FILE_NAME, STATE_FOLDER
 
 CHAPTERS = "chapters"
@@ -75,30 +74,15 @@ def _chapter(course: Path, page: Path) -> tuple[Path, bytes]:
     return target, chapters.to_notebook(page.read_text(encoding="utf-8"), page.stem)
 
 
-def _written_beside(path: Path, data: bytes) -> str:
-    """A complete file next to `path`, to be moved into its place."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    with os.fdopen(handle, "wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
-    os.chmod(name, 0o644)
-    return name
-
-
 def _create(path: Path, data: bytes) -> bool:
     """Write a file that is not there yet, whole or not at all. Returns whether it was missing."""
     if os.path.lexists(path):
         return False
-    part = _written_beside(path, data)
     try:
-        os.link(
-            part, path
-        )  # fails if somebody made it meanwhile: an existing file is never replaced
-    except FileExistsError:
+        with replacing(path, 0o644, new=True) as file:
+            file.write(data)
+    except FileExistsError:  # somebody made it meanwhile
         return False
-    finally:
-        os.unlink(part)
     return True
 
 
@@ -151,17 +135,12 @@ def _replace(path: Path, before: bytes, made: bytes, backup: Path) -> list[str]:
     `backup`. Raises ValueError if it was saved meanwhile."""
     digest = hashlib.sha256(before).hexdigest()[:12]
     kept = backup / STATE_FOLDER / "backup" / f"{path.stem}-{digest}.ipynb"
-    kept.parent.mkdir(parents=True, exist_ok=True)
     _create(kept, before)
-    part = _written_beside(path, made)
-    try:
+    with replacing(path, 0o644) as file:
+        file.write(made)
         if path.read_bytes() != before:
             raise ValueError(
                 "it was saved while this ran; close it in JupyterLab and run `twophase update`"
                 " again"
             )
-        os.replace(part, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
     return [f"the notebook as it was: {shown(kept)}"]

@@ -10,18 +10,22 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from twophase.cli.grading_shown import plain
 from twophase.cli.interrupt import loading
 from twophase.grading.errors import Unreadable
 from twophase.grading.nbgrader import course as nbgrader_course
 from twophase.grading.nbgrader import works as nbgrader_works
+from twophase.grading.reports.plain import one_line
 from twophase.grading.results import reader
 
 DONE, SOME_WAIT = 0, 1
 MOST_LINES = 40
 
 
-app = typer.Typer(no_args_is_help=True, help="Scores and feedback back into an nbgrader course.")
+ABOUT = """Scores and feedback back into an nbgrader course.
+
+Example: twophase nbgrader record grades/ --course-dir .
+"""
+app = typer.Typer(no_args_is_help=True, help=ABOUT)
 
 Results = Annotated[
     Path, typer.Argument(help="The folder that `twophase grade` wrote, or its results.jsonl.")
@@ -111,7 +115,7 @@ def _tell(console: Console, said: str, waiting: list[str], notes: list[str]) -> 
     """Print what was done and what needs a person. Returns the exit code."""
     for lines, style in ((waiting, "yellow"), (notes, "dim")):
         for line in lines[:MOST_LINES]:
-            console.print(Text(plain(line), style=style))
+            console.print(Text(one_line(line), style=style))
         if len(lines) > MOST_LINES:
             console.print(Text(f"... and {len(lines) - MOST_LINES:,} more", style=style))
     console.print(Text(said))

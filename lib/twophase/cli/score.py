@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twophase.cli.grading_shown import plain
 from twophase.grading.course.deadlines import read_time
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports import class_report, exports
+from twophase.grading.reports.plain import one_line
 from twophase.grading.results import reader
 from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook
@@ -94,10 +94,10 @@ def write_grades(
 
 
 def _table(book: Gradebook) -> Table:
-    table = Table("student", title=Text(plain(book.scheme.course)))
+    table = Table("student", title=Text(one_line(book.scheme.course)))
     for s in book.rubrics.values():
         table.add_column(
-            Text(plain(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"
+            Text(one_line(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"
         )
     table.add_column("total", justify="right")
     table.add_column("percent", justify="right")
@@ -107,7 +107,7 @@ def _table(book: Gradebook) -> Table:
         )
     for t in book.totals[:MOST_ROWS]:
         cells = [_cell(t.outcomes[topic]) for topic in book.rubrics]
-        table.add_row(Text(plain(t.student.shown)), *cells, *_total(t))
+        table.add_row(Text(one_line(t.student.shown)), *cells, *_total(t))
     return table
 
 
@@ -137,12 +137,12 @@ def _lines(book: Gradebook) -> list[Text]:
     return [
         *_some(troubles, "yellow"),
         *_some(told, ""),
-        *(Text(plain(f"note: {n}"), style="cyan") for n in book.notes),
+        *(Text(one_line(f"note: {n}"), style="cyan") for n in book.notes),
     ]
 
 
 def _some(lines: list[str], style: str) -> list[Text]:
-    shown = [Text(plain(line), style=style) for line in lines[:MOST_LINES]]
+    shown = [Text(one_line(line), style=style) for line in lines[:MOST_LINES]]
     more = len(lines) - len(shown)
     return (
         [*shown, Text(f"... and {more} more such lines, all in grades.csv", style=style)]

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from twophase.cli.interrupt import loading
 from twophase.cli.progress import PATIENCE_S
+from twophase.grading.reports.plain import one_line
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
 WORDS = {
@@ -65,11 +66,11 @@ def self_check(
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {record['message'].removeprefix(UNREADABLE)}")
     if record["status"] == "internal":
-        Console(stderr=True).print(Text(f"twophase: {_plain(record['message'])}"))
+        Console(stderr=True).print(Text(f"twophase: {one_line(record['message'])}"))
         raise typer.Exit(OUR_FAULT)
     console.print(_table(record))
     for line in [*_flags(record), *check.remarks(data, record)]:
-        console.print(Text(f"Noticed: {_plain(line)}", style="yellow"))
+        console.print(Text(f"Noticed: {one_line(line)}", style="yellow"))
     if later := check.judged_later(record):
         console.print(Text(f"Judged after handing in, so not here: {', '.join(later)}."))
     console.print(Text(_summary(record)))
@@ -95,11 +96,13 @@ def _patience() -> Iterator[None]:
 def _table(record: Record) -> Table:
     """An exercise a line: what would be handed in, and what to do about it."""
     table = Table(
-        "exercise", "handed in would be", "what it says", title=Text(_plain(record["file"]))
+        "exercise", "handed in would be", "what it says", title=Text(one_line(record["file"]))
     )
     for q in record["questions"]:
         words, color = WORDS[q["status"]]
-        table.add_row(Text(_plain(q["title"])), Text(words, style=color), Text("\n".join(_says(q))))
+        table.add_row(
+            Text(one_line(q["title"])), Text(words, style=color), Text("\n".join(_says(q)))
+        )
     return table
 
 
@@ -108,9 +111,9 @@ def _says(q: Record) -> list[str]:
         return ["by itself: another cell of yours breaks it"] if q["alone"] else []
     if q["status"] == "not_yet":
         return [f"Worth {q['out_of']:g} points."]
-    lines = [_plain(q["message"])]
+    lines = [one_line(q["message"])]
     if q["cell"]["error"]:
-        lines.append(f"Its cell stopped with {_plain(q['cell']['error'])}")
+        lines.append(f"Its cell stopped with {one_line(q['cell']['error'])}")
     if q["hint"]:
         lines.append(f"A hint: {q['hint']}")
     return lines
@@ -133,11 +136,3 @@ def _summary(record: Record) -> str:
         "The official grade uses more cases than these.\n"
         f"Confined by {', '.join(record['confined_by'])}."
     )
-
-
-def _plain(value: object) -> str:
-    """Text from a notebook for the terminal: without control characters, which could move the
-    cursor or repaint the screen."""
-    from twophase.grading.reports.pages import printable
-
-    return printable(str(value)).replace("\n", " ")

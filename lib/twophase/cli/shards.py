@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from twophase.cli.grade import finish, guarded
-from twophase.cli.grading_shown import plain
+from twophase.grading.reports.plain import one_line
 from twophase.grading.results import counts, reader
 from twophase.grading.results.writer import CannotWrite
 from twophase.grading.run import merging
@@ -45,11 +45,11 @@ def merge(
 def _merge(parts: list[Path], out: Path, console: Console) -> int:
     plan = merging.plan_merge(parts)
     for line in plan.remarks:
-        console.print(Text(plain(f"note: {line}"), style="cyan"), soft_wrap=True)
+        console.print(Text(one_line(f"note: {line}"), style="cyan"), soft_wrap=True)
     if plan.problems:
         shown = plan.problems[:MOST_LINES]
         for line in shown:
-            console.print(Text(plain(line), style="red"), soft_wrap=True)
+            console.print(Text(one_line(line), style="red"), soft_wrap=True)
         if len(plan.problems) > len(shown):
             console.print(
                 Text(f"and {len(plan.problems) - len(shown):,} more such lines", style="red")

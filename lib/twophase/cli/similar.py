@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli import grading_options as options
-from twophase.cli.grading_shown import plain
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
+from twophase.grading.reports.plain import one_line
 from twophase.grading.scores import gradebook
 from twophase.grading.similar import as_json, page
 from twophase.grading.similar.groups import SimilarGroup
@@ -138,9 +138,9 @@ def _tell(found: Report, console: Console) -> None:
         console.print(Text(f"... and {left} more groups, weaker than these")) if left > 0 else None
     for one in found.exercises:
         if said := page.follows_sentence(one):
-            console.print(Text(plain(f"{one.title}: {said}"), style="cyan"))
+            console.print(Text(one_line(f"{one.title}: {said}"), style="cyan"))
     for file, why in found.unreadable[:MOST_GROUPS]:
-        console.print(Text(plain(f"not read, {file}: {why}"), style="yellow"))
+        console.print(Text(one_line(f"not read, {file}: {why}"), style="yellow"))
     console.print(Text(page.summary(found)))
     if found.groups:
         console.print(Text(CAVEAT, style="bold"))
@@ -152,7 +152,9 @@ def _table(found: Report) -> Table:
         names = ", ".join(g.names[:MOST_NAMES]) + (
             f" and {len(g.names) - MOST_NAMES} more" if len(g.names) > MOST_NAMES else ""
         )
-        shown = (Text(plain(x)) for x in (names, g.topic, _exercises(g), _strongest(g), _traces(g)))
+        shown = (
+            Text(one_line(x)) for x in (names, g.topic, _exercises(g), _strongest(g), _traces(g))
+        )
         table.add_row(*shown)
     return table
 

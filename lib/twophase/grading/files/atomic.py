@@ -13,10 +13,13 @@ PRIVATE = 0o640  # what has names and grades in it
 
 
 @contextmanager
-def replacing(path: Path, mode: int = 0o666, sync: bool = True) -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, mode: int = 0o666, sync: bool = True, new: bool = False
+) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends, and is gone if it
     raises: whoever reads meets the old one or the new one, and a full disk leaves the old one. With
-    `sync` it is on the disk before it is in place. Raises OSError."""
+    `sync` it is on the disk before it is in place; a `new` one never replaces another
+    (FileExistsError). Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -25,7 +28,7 @@ def replacing(path: Path, mode: int = 0o666, sync: bool = True) -> Iterator[Bina
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-        os.replace(beside, path)
+        (os.link if new else os.replace)(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from twophase.grading.files.atomic import replacing
 from twophase.grading.reports.feedback import STATUS_WORDS
-from twophase.grading.reports.pages import CONTROL
+from twophase.grading.reports.plain import printable
 from twophase.grading.results.records import Record
 
 ResultsJson = dict[str, Any]
@@ -170,7 +170,7 @@ def _for_instructors(record: Record) -> ResultsJson:
 
 def text(value: object) -> str:
     """Somebody else's text: no control characters, nothing that reorders a line, not endless."""
-    said = CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value).encode("utf-8", "replace").decode())
+    said = printable(str(value))
     return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
 
 

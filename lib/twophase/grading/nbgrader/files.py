@@ -16,7 +16,7 @@ from twophase.grading.files.notebook import Cell
 from twophase.grading.nbgrader.course import NbCourse
 from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices
 from twophase.grading.reports import feedback
-from twophase.grading.reports.pages import printable
+from twophase.grading.reports.plain import printable
 from twophase.grading.results.records import Record
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"

@@ -182,17 +182,6 @@ class Source:
                     raise ValueError(f"{folder.path_of(exercise_id)}: {wrong}")
 
 
-def load(topic: str) -> Release:
-    """The release of a topic of the course as it is. Raises GraderFault if its notebook is not
-    where it should be."""
-    return Source().load(topic)
-
-
-def topic_of(notebook: Notebook, name: str) -> str:
-    """The topic of a notebook of the course as it is. Raises Unreadable."""
-    return Source().topic_of(notebook, name)
-
-
 @cache
 def _catalog(source: Source) -> Catalog:
     if not source.checks and source.variants is None:

@@ -17,7 +17,8 @@ from twophase.grading.reports.class_stats import (
     histogram,
     spread,
 )
-from twophase.grading.reports.pages import printable, render, short, table
+from twophase.grading.reports.pages import render, short, table
+from twophase.grading.reports.plain import printable
 from twophase.grading.scores.gradebook import Gradebook
 from twophase.grading.scores.rubric import points_text
 

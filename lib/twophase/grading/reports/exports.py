@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from twophase.grading.files.atomic import PRIVATE, replace_text
-from twophase.grading.reports.pages import printable
+from twophase.grading.reports.plain import one_line
 from twophase.grading.scores.gradebook import Gradebook, Total
 from twophase.grading.scores.rubric import Rubric, points_text
 from twophase.grading.scores.scoring import Outcome, lateness_text
@@ -26,7 +26,7 @@ MOODLE = (("Username", "username"), ("ID number", "id_number"), ("Email address"
 
 def safe(value: str) -> str:
     """Text for a cell: no control characters, and no spreadsheet takes it for a formula."""
-    plain = printable(value).replace("\n", " ")
+    plain = one_line(value)
     return f"'{plain}" if plain.lstrip(" \N{NO-BREAK SPACE}").startswith(FORMULA) else plain
 
 

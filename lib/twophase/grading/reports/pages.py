@@ -11,14 +11,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from twophase.grading.reports.plain import printable
+
 TEMPLATES = Path(__file__).parents[1]
-# what moves a cursor or reorders text, and halves of letters, which nothing can print
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Somebody else's text without control characters."""
-    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def prose(sentence: str) -> Markup:

@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record, line_of
@@ -48,12 +47,7 @@ class Results:
     def __enter__(self) -> Results:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         os.close(self._fd)
 
     def _lock(self) -> None:

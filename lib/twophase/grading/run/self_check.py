@@ -39,10 +39,10 @@ def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
         )
 
 
-def judged_later(record: Record, source: Source | None = None) -> tuple[str, ...]:
+def judged_later(record: Record) -> tuple[str, ...]:
     """The ids of the notebook's exercises whose checks are with the instructor only: nothing can be
     said of them here."""
-    return (source or Source()).load(record["topic"]).held_back
+    return Source().load(record["topic"]).held_back
 
 
 def remarks(data: bytes, record: Record) -> list[str]:

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from twophase.grading.errors import GraderFault
@@ -63,12 +62,7 @@ class Zygote:
     def __enter__(self) -> Zygote:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def launch(self) -> None:

@@ -7,7 +7,8 @@ from functools import partial
 
 from markupsafe import Markup
 
-from twophase.grading.reports.pages import printable, render
+from twophase.grading.reports.pages import render
+from twophase.grading.reports.plain import printable
 from twophase.grading.similar import fragments
 from twophase.grading.similar.groups import Agreement, SimilarGroup, Trace
 from twophase.grading.similar.pairs import COMMON, ENOUGH, Answer, Compared
