@@ -170,7 +170,7 @@ def _for_instructors(record: Record) -> ResultsJson:
 
 def text(value: object) -> str:
     """Somebody else's text: no control characters, nothing that reorders a line, not endless."""
-    said = printable(str(value))
+    said = printable(str(value).encode("utf-8", "replace").decode())
     return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
 
 
