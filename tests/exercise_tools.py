@@ -21,6 +21,7 @@ from twophase.grading.sandbox.rlimits import address_space_bytes
 # does
 NOT_CALLED = (
     "twophase.models.train.",
+    "twophase.models.objective.",
     "twophase.models.corpus.",
     "twophase.models.balance.",
     "twophase.measure.machine.",
