@@ -294,12 +294,15 @@ def test_results_replace_the_provisional_ones_in_one_step(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"score": "4"}, "score is"),
-        ({"visibility": "after due date"}, "visibility is"),
-        ({"points": 4}, "points is unknown"),
-        ({"tests": [{"status": "right"}]}, "status is"),
+        ({"score": "4"}, "score: Input should be a valid number"),
+        (
+            {"visibility": "after due date"},
+            "visibility: Input should be 'hidden'",
+        ),
+        ({"points": 4}, "points: Extra inputs are not permitted"),
+        ({"tests": [{"status": "right"}]}, "tests.0.status: Input should be 'passed' or 'failed'"),
         ({"tests": [{"score": 3, "max_score": 2}]}, "not between 0 and 2"),
-        ({"tests": [7]}, "no object"),
+        ({"tests": [7]}, "tests.0: Input should be a valid dictionary"),
     ],
 )
 def test_the_rehearsal_finds_what_gradescope_would_not_understand(

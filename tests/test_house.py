@@ -134,6 +134,17 @@ def test_the_graders_readme_names_every_file_of_it_and_none_that_is_not_there() 
     assert sorted(n for n in there - named if not n.endswith("__init__.py")) == []
 
 
+def test_what_the_graders_readme_points_to_inside_a_file_is_there() -> None:
+    grader = LIB / "grading"
+    text = (grader / "README.md").read_text(encoding="utf-8")
+    pointed = re.findall(r"`(\w+/\w+\.py)` \(((?:`\w+`(?:, )?)+)\)", text)
+    assert len(pointed) >= 5
+    for file, names in pointed:
+        source = (grader / file).read_text(encoding="utf-8")
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"(?:def|class) {name}\b", source), f"{file} has no {name}"
+
+
 def test_every_room_has_its_arrows_and_its_line_in_contributing() -> None:
     rooms = {room_of(p) for p in FILES} - {"__init__"}
     assert rooms <= set(MAY_IMPORT)

@@ -7,47 +7,66 @@ Only setup.sh is not run: the Python of this process stands in for the one that 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from twophase.grading.gradescope import bundle
 from twophase.grading.gradescope.results import ResultsJson
 
-VISIBILITY = ("hidden", "after_due_date", "after_published", "visible")
-FORMATS = ("text", "html", "simple_format", "md", "ansi")
 LONGEST_S = 600.0  # Gradescope's own limit, unless an instructor raises it
-TOP: Mapping[str, Any] = {
-    "score": (int, float),
-    "execution_time": (int, float),
-    "output": str,
-    "output_format": FORMATS,
-    "test_output_format": FORMATS,
-    "test_name_format": FORMATS,
-    "visibility": VISIBILITY,
-    "stdout_visibility": VISIBILITY,
-    "extra_data": dict,
-    "tests": list,
-}
-TEST: Mapping[str, Any] = {
-    "score": (int, float),
-    "max_score": (int, float),
-    "status": ("passed", "failed"),
-    "name": str,
-    "name_format": FORMATS,
-    "number": str,
-    "output": str,
-    "output_format": FORMATS,
-    "tags": list,
-    "visibility": VISIBILITY,
-    "extra_data": dict,
-}
+Visibility = Literal["hidden", "after_due_date", "after_published", "visible"]
+Format = Literal["text", "html", "simple_format", "md", "ansi"]
+
+
+class GradescopeTest(TypedDict, total=False):
+    """What Gradescope's specification has of a test."""
+
+    score: float
+    max_score: float
+    status: Literal["passed", "failed"]
+    name: str
+    name_format: Format
+    number: str
+    output: str
+    output_format: Format
+    tags: list[str]
+    visibility: Visibility
+    extra_data: dict[str, Any]
+
+
+def _earned(test: GradescopeTest) -> GradescopeTest:
+    most = test.get("max_score", math.inf)
+    if not 0 <= test.get("score", 0) <= most:
+        raise ValueError(f"score is not between 0 and {most}")
+    return test
+
+
+class GradescopeResults(TypedDict, total=False):
+    """What Gradescope's specification has of results.json."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+
+    score: float
+    execution_time: float
+    output: str
+    output_format: Format
+    test_output_format: Format
+    test_name_format: Format
+    visibility: Visibility
+    stdout_visibility: Visibility
+    extra_data: dict[str, Any]
+    tests: list[Annotated[GradescopeTest, AfterValidator(_earned)]]
 
 
 @dataclass(frozen=True)
@@ -151,30 +170,8 @@ def read_results(root: Path) -> ResultsJson:
 
 def problems(made: Any) -> list[str]:
     """Where this is not what Gradescope's specification describes; an empty list if all is well."""
-    if not isinstance(made, dict):
-        return ["it is no object"]
-    found = _misfits("", made, TOP)
-    tests = made.get("tests", [])
-    for n, test in enumerate(tests if isinstance(tests, list) else []):
-        if not isinstance(test, dict):
-            found.append(f"tests[{n}] is no object")
-            continue
-        wrong = _misfits(f"tests[{n}].", test, TEST)
-        if not wrong and not 0 <= test.get("score", 0) <= test.get("max_score", float("inf")):
-            wrong = [f"tests[{n}].score is not between 0 and {test['max_score']}"]
-        found += wrong
-    return found
-
-
-def _misfits(where: str, tree: dict[str, Any], fields: Mapping[str, Any]) -> list[str]:
-    found = [f"{where}{name} is unknown" for name in tree if name not in fields]
-    for name, value in tree.items():
-        wanted = fields.get(name, object)
-        choices = isinstance(wanted, tuple) and isinstance(wanted[0], str)
-        fits = (
-            value in wanted
-            if choices
-            else isinstance(value, wanted) and not isinstance(value, bool)
-        )
-        found += [] if fits else [f"{where}{name} is {value!r:.80}"]
-    return found
+    try:
+        TypeAdapter(GradescopeResults).validate_python(made)
+    except ValidationError as e:
+        return [f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in e.errors(include_url=False)]
+    return []
