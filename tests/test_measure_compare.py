@@ -69,7 +69,7 @@ def test_quantities_stand_at_the_right_on_one_line_and_addresses_may_break():
 
 
 def test_gains_and_a_first_column_of_nothing_but_quantities_stand_at_the_right():
-    rows = [["4 tokens", "+0.001"], ["16 tokens", "-0.0001"]]
+    rows = [["4 tokens", "+0.001"], ["16 tokens", "1.6 to 1.7"]]
     assert Table(rows, ["blocks of", "lost"])._repr_html_().count("text-align: right") == 6
     missed = Table([["A100", "439"], ["H100", "none"], ["v5e", "none"]], ["chip", "batch"])
     assert missed._repr_html_().count("text-align: right") == 4

@@ -20,9 +20,9 @@ _PREFIXES = (
     (1e-9, "n"),
 )
 
-# "1.07 GB", "≤ 2.851", "1.642 ± 0.040", "2021-06": what stands on one line
+# "1.07 GB", "≤ 2.851", "1.642 ± 0.040", "2.6 to 3.3", "2021-06": what stands on one line
 _QUANTITY = re.compile(
-    r"[-+\u2212\u2264\u2265~]?\s?\d[\d.,]*(e[-+]?\d+)?(\s?[\u00b1-]\s?\d[\d.,]*)?(\s?[^\s\d]{1,10})?"
+    r"[-+\u2212\u2264\u2265~]?\s?\d[\d.,]*(e[-+]?\d+)?(\s?([\u00b1-]|to)\s?\d[\d.,]*)?(\s?[^\s\d]{1,10})?"
 )
 _SHORT = 16  # characters of a cell that is not broken into lines
 _LONG_WORD = 24  # characters of a word that is broken after its slashes

@@ -66,11 +66,11 @@ def _losses(
         ax.annotate(
             f"{'≤ ' if m.is_upper_bound else ''}{name} ({len(m.bits)})",
             (x, m.mean),
-            xytext=(-4, -14) if left else (5, 4),
+            xytext=(-4, -19) if left else (5, 4),
             ha="right" if left else "left",
             textcoords="offset points",
             fontsize=8,
         )
     ax.set_xscale("log")
-    ax.set_xlim(min(kept) * 0.7, max(kept) * 3)  # room for the name on the right
+    ax.set_xlim(min(kept) * 0.55, max(kept) * 3)  # room for names on both sides
     label(ax, f"cache per token at {S:,} tokens [bytes]", "bits per byte")
