@@ -190,11 +190,12 @@ class Architecture(Sizes):
 
         `bytes_per_kv` is for keys, values and latents; states take 4 bytes per number.
         """
-        kinds = [kind for kind, _ in self.cache_layers]
+        layers = self.cache_layers
+        kinds = [kind for kind, _ in layers]
         latent, state = kinds.count("mla"), kinds.count("state")
         total = state * self.state_values * kv_cache.BYTES_PER_STATE
-        for K in dict.fromkeys(K for kind, K in self.cache_layers if kind in KEEP_KEYS):
-            full, chosen, sliding = (self.cache_layers.count((kind, K)) for kind in KEEP_KEYS)
+        for K in dict.fromkeys(K for kind, K in layers if kind in KEEP_KEYS):
+            full, chosen, sliding = (layers.count((kind, K)) for kind in KEEP_KEYS)
             total = total + kv_cache.hybrid_bytes_per_sequence(
                 S, full + chosen, sliding, self.window or 1, K, self.H, bytes_per_kv
             )

@@ -267,7 +267,9 @@ class Sizes:
     @property
     def n_moe_layers(self) -> int:
         """Layers whose MLP is a mixture of experts."""
-        return self.mlp_kinds.count("experts")
+        if self.mlps is not None or self.moe is None:
+            return (self.mlps or ()).count("experts")
+        return self.L - self.moe.n_dense_layers  # asked again and again by a search
 
     @property
     def mlp_kinds(self) -> tuple[str, ...]:
