@@ -62,7 +62,7 @@ def check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[bytes], tuple[object, str]]:
     """`twophase check` of a notebook in this process: its exit code, and what it prints."""
-    monkeypatch.setattr("twophase.cli.grade.make_zygote", zygote)
+    monkeypatch.setattr(pool, "make_server", server)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 

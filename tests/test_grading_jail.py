@@ -493,9 +493,10 @@ def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
 @pytest.mark.parametrize(
     ("tried", "names"),
     [
-        ((), ["Landlock", "seccomp"]),
-        (("seccomp",), ["Landlock"]),
-        (("landlock-7", "own-user"), ["seccomp"]),
+        ((), ["Landlock", "seccomp", "capset"]),
+        (("seccomp",), ["Landlock", "capset"]),
+        (("no-capabilities", "landlock-7", "own-user"), ["seccomp"]),
+        (("landlock-7", "seccomp", "own-user"), ["capset"]),
     ],
 )
 def test_what_is_missing_is_one_sentence(
@@ -506,6 +507,7 @@ def test_what_is_missing_is_one_sentence(
     assert all(name in said for name in names)
     assert "--unsafe" in said
     assert ("Landlock" in said) == ("Landlock" in names)
+    assert ("capset" in said) == ("capset" in names)
 
 
 @needs_seccomp
@@ -514,14 +516,19 @@ def test_what_is_missing_is_one_sentence(
     "error", ["raise OSError(1, 'no')", "os.kill(os.getpid(), 9)"], ids=["refused", "killed"]
 )
 @pytest.mark.parametrize(
-    ("module", "absent"), [("seccomp", "seccomp"), ("landlock.Rules", "landlock")]
+    ("module", "absent"),
+    [
+        ("seccomp.restrict", "seccomp"),
+        ("landlock.Rules.restrict", "landlock"),
+        ("linux.drop_capabilities", "no-capabilities"),
+    ],
 )
 def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(
     error: str, module: str, absent: str
 ) -> None:
     source = (
-        "import os\nfrom twophase.grading.sandbox import jail, landlock, seccomp\n"
-        f"def restrict(*a):\n    {error}\n{module}.restrict = restrict\njail.main()"
+        "import os\nfrom twophase.grading.sandbox import jail, landlock, linux, seccomp\n"
+        f"def restrict(*a):\n    {error}\n{module} = restrict\njail.main()"
     )
     ran = subprocess.run(
         [sys.executable, "-c", source],

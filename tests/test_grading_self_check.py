@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from gradescope_tools import KV, ROOT, with_answers
 from grading_run_tools import all_end
-from hostile.worker import LIMITS, zygote
+from hostile.worker import LIMITS, server
 
 from twophase.cli.main import main
-from twophase.grading.run import self_check
+from twophase.grading.run import pool, self_check
 
 MAX_BATCH = "kv_cache-max_batch"
 SIGNATURE = "def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):\n"
@@ -28,9 +28,9 @@ RIGHT = (
 
 
 @pytest.fixture(autouse=True)
-def one_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tests of this file share a worker: it takes seconds to start."""
-    monkeypatch.setattr(self_check, "make_zygote", zygote)
+def one_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests of this file share a fork server: it takes seconds to start."""
+    monkeypatch.setattr(pool, "make_server", server)
 
 
 def notebook(folder: Path, answers: dict[str, str], first: str = "") -> Path:
@@ -111,7 +111,8 @@ def test_a_self_check_that_was_killed_leaves_no_folder(tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(home)},
         stdout=subprocess.DEVNULL,
     )
-    while len(list(home.glob("*/twophase-*"))) < 2:  # of the worker and of what it is forked from
+    # of what all are forked from; in its judge's folder of the worker
+    while not (list(home.glob("*/twophase-*")) and list(home.glob("*/*/twophase-*"))):
         assert process.poll() is None
         time.sleep(0.01)
     process.kill()

@@ -19,10 +19,9 @@ from twophase.cli.grading_shown import Watch, summary
 from twophase.cli.score import write_grades
 from twophase.grading.course import secret
 from twophase.grading.errors import GraderFault
-from twophase.grading.files.scratch import scratch
 from twophase.grading.intake import submissions
 from twophase.grading.intake.submissions import Submission
-from twophase.grading.judge.judge import DEFAULT_SEED, Course, grade_one
+from twophase.grading.judge.judge import DEFAULT_SEED, Course, Task
 from twophase.grading.release.release import Source
 from twophase.grading.reports import feedback
 from twophase.grading.reports.plain import one_line
@@ -30,8 +29,7 @@ from twophase.grading.results import counts, reader
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import CannotWrite, Results
 from twophase.grading.run import shards
-from twophase.grading.run.folder import grade_folder, selected
-from twophase.grading.sandbox.zygote_handle import make_zygote
+from twophase.grading.run.folder import grade_alone, grade_folder, selected
 from twophase.grading.scores import gradebook
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT, INTERRUPTED = 0, 1, 3, 130
@@ -72,8 +70,8 @@ def check(
         )
     source = Source(release, tuple(checks or ()), variants)
     course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), source)
-    with scratch(), make_zygote() as zygote:
-        record = grade_one(Submission(notebook, str(notebook)), course, zygote)
+    submission = Submission(notebook, str(notebook))
+    record = grade_alone(Task(submission, course.seed_for(submission)), course)
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {counts.why(record)}")
     if record["status"] == "internal":

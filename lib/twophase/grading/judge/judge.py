@@ -61,7 +61,8 @@ class Course:
 
     `source` has the releases; it goes to other processes, so it must pickle. With a `secret` the
     seed is the student's, else `seed` is everybody's. A judge that takes `grace_s` longer than a
-    submission may take and wait is given up.
+    submission may take and wait is given up. With `public_only` the cases are those that a learner
+    may see.
     """
 
     seed: int = DEFAULT_SEED
@@ -71,6 +72,7 @@ class Course:
     case_sets: int = SETS
     grace_s: float = GRACE_S
     hidden: tuple[Path, ...] = ()
+    public_only: bool = False
 
     def seed_for(self, submission: Submission) -> int | str:
         """The seed of this submission's cases. What is inside of it has no say."""
@@ -99,13 +101,12 @@ class Task:
 
 
 class Judge:
-    """Grades, in this process, with a zygote of its own. With `public_only` on the cases alone that
-    a learner may see."""
+    """Grades, in this process, with a zygote of its own."""
 
-    def __init__(self, course: Course, zygote: Zygote, public_only: bool = False) -> None:
+    def __init__(self, course: Course, zygote: Zygote) -> None:
         self._course = course
         self._zygote = zygote
-        self._benches = Benches(public_only=public_only)
+        self._benches = Benches(public_only=course.public_only)
         self._no_release = course.release_digest("")
         self._started = False
         self.fault = ""  # why nothing can be graded here at all

@@ -25,6 +25,7 @@ __all__ = [
     "Submission",
     "Task",
     "find",
+    "grade_alone",
     "grade_folder",
     "grade_one",
     "grade_tasks",
@@ -100,6 +101,15 @@ def grade_tasks(
         yield from (json.loads(record_line(judge.grade(task))) for task in tasks)
     elif tasks:
         yield from pool.graded(tasks, course, workers)
+
+
+def grade_alone(task: Task, course: Course) -> Record:
+    """The record of one submission, by a judge that is shut in as in a run of many."""
+    try:
+        with contextlib.closing(grade_tasks([task], course, workers=1)) as records:
+            return next(records)
+    except GraderFault as e:
+        return pool.given_up(task, str(e))
 
 
 class AlreadyGraded:

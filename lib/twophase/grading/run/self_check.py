@@ -18,25 +18,22 @@ from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.files.names import defined
 from twophase.grading.files.notebook import Cell
-from twophase.grading.files.scratch import scratch
 from twophase.grading.intake.submissions import Submission
-from twophase.grading.judge.judge import Course, Judge, Task
+from twophase.grading.judge.judge import Course, Task
 from twophase.grading.release.release import Source
 from twophase.grading.results.records import Record
+from twophase.grading.run.folder import grade_alone
 from twophase.grading.sandbox.confinement import Limits
-from twophase.grading.sandbox.zygote_handle import make_zygote
 
 SEED = 0  # of the check cells: what is right there should be right here
 UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 
 
 def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
-    """The record of one saved notebook, judged on public cases only, in the grader's jail."""
-    course = Course(seed=SEED, limits=limits, source=source or Source())
-    with scratch(), make_zygote() as zygote:
-        return Judge(course, zygote, public_only=True).grade(
-            Task(Submission(path, str(path)), SEED)
-        )
+    """The record of one saved notebook, judged on public cases only, in the grader's jail, by a
+    judge that is shut in as in a run."""
+    course = Course(seed=SEED, limits=limits, source=source or Source(), public_only=True)
+    return grade_alone(Task(Submission(path, str(path)), SEED), course)
 
 
 def judged_later(record: Record) -> tuple[str, ...]:

@@ -58,6 +58,11 @@ def missing() -> str:
     absent = [
         (name, then)
         for name, label, then in (
+            (
+                "a process without capabilities (capset)",
+                "no-capabilities",
+                "read other processes' memory",
+            ),
             ("Landlock (Linux 5.13 or later)", "landlock", "read the checks"),
             (
                 "a filter for system calls (seccomp)",
@@ -82,7 +87,7 @@ def confined_by() -> tuple[str, ...]:
     container may refuse what the kernel has."""
     if practice():
         return ("processes", "rlimits", "practice")
-    return ("processes", "rlimits", "no-capabilities", *_tried())
+    return ("processes", "rlimits", *_tried())
 
 
 @cache

@@ -19,7 +19,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import twophase
-from twophase.grading.sandbox import landlock, linux, rlimits, seccomp, unseen, user
+from twophase.grading.sandbox import (
+    landlock,
+    linux,
+    rlimits,
+    seccomp,
+    syscalls,
+    temporary,
+    unseen,
+    user,
+)
 from twophase.grading.sandbox.confinement import MAX_FILES, Limits
 from twophase.grading.sandbox.user import User
 
@@ -28,9 +37,10 @@ FIRST_TO_GO = 1000  # oom_score_adj: if memory runs out, this process is killed 
 
 
 class Jail:
-    """What confines submissions on this machine. `labels` says what of it works."""
+    """What confines submissions on this machine. `labels` says what of it works. In `own` each has
+    a folder of its own to write to, where it can be had."""
 
-    def __init__(self, folder: Path, hidden: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, hidden: Sequence[Path] = (), own: Path | None = None) -> None:
         self._folder = folder
         needed = [folder, *landlock.libraries(), Path(twophase.__path__[0])]
         unseen.hide(hidden, needed, folder.parent / "empty")
@@ -38,6 +48,9 @@ class Jail:
         self._rules = rules if rules and user.in_a_fork(lambda: _no_files(rules)) else None
         self._filtered = user.in_a_fork(_no_calls)
         self._user: User | None = user.choose()
+        self._powerless = user.in_a_fork(lambda: _no_powers(self._user))
+        may_write = self._rules is not None and self._filtered
+        self._own = own if may_write and own is not None and _writes(own) else None
         linux.forgo_capabilities()
 
     @property
@@ -45,6 +58,7 @@ class Jail:
         """As they are recorded with results."""
         who = () if self._user is None else ("own-user",) if self._user.whole else ("own-limits",)
         return (
+            *(("no-capabilities",) if self._powerless else ()),
             *((f"landlock-{landlock.abi()}",) if self._rules else ()),
             *(("seccomp",) if self._filtered else ()),
             *who,
@@ -65,9 +79,12 @@ class Jail:
             open("/proc/self/oom_score_adj", "w", encoding="ascii") as f,
         ):
             f.write(str(FIRST_TO_GO))
+        if self._own is not None:
+            self._make_own(self._own)
         if self._user is not None:
             self._user.become()
-        linux.drop_capabilities()
+        if self._powerless:  # else it is refused, or goes on as unsafe, before anything is graded
+            linux.drop_capabilities()
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
         linux.prctl(
             linux.PR_SET_PDEATHSIG, signal.SIGKILL
@@ -75,17 +92,27 @@ class Jail:
         if os.getppid() != zygote:  # it died before we asked to die with it
             os._exit(0)
         if self._rules is not None:
-            self._rules.restrict()
+            self._rules.restrict(writable=self._own)
         os.dup2(
             end.detach(), CHANNEL, inheritable=False
         )  # now: the rules' descriptors were needed until here
         os.closerange(3, CHANNEL)
         os.closerange(CHANNEL + 1, 2**16)
         counted = rlimits.MAX_THREADS + (0 if self._user else rlimits.threads_of_all())
-        rlimits.apply(limits, counted)
+        rlimits.apply(limits, counted, temporary.MAX_BYTES if self._own else 0)
         if self._filtered:
-            seccomp.restrict()
+            seccomp.restrict(syscalls.WITH_A_FOLDER if self._own else syscalls.SUBMISSION)
         return socket.socket(fileno=CHANNEL)
+
+    def _make_own(self, own: Path) -> None:
+        number = self._user.number if self._user is not None else 0
+        whole = self._user is not None and self._user.whole
+        temporary.mount(own, number if whole else 0, number)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(own)
+
+
+def _writes(own: Path) -> bool:
+    return user.in_a_fork(lambda: temporary.works(own))
 
 
 def _no_files(rules: landlock.Rules) -> bool:
@@ -95,6 +122,13 @@ def _no_files(rules: landlock.Rules) -> bool:
     except PermissionError:
         return bool(os.listdir("/proc/self/fd"))
     return False
+
+
+def _no_powers(to_be: User | None) -> bool:
+    if to_be is not None:
+        to_be.become()
+    linux.drop_capabilities()
+    return True
 
 
 def _no_calls() -> bool:

@@ -4,9 +4,10 @@ privilege, no package, no way back.
 A submission may read the interpreter's library, installed packages, this package's data files, a
 few tables of the system, and what `/proc/self` says of its own memory and descriptors; not this
 package's Python files (everything is imported already, and they hold the checks and the answers),
-nobody's home, no course, no other submission. It may write nowhere. Whether a file exists, it may
-still ask. Needs Linux 5.13; TCP is closed from 6.7 on, and signals and abstract sockets from 6.12
-on (both by seccomp too). https://docs.kernel.org/userspace-api/landlock.html
+nobody's home, no course, no other submission. It may write nowhere but into a folder of its own, if
+it has one. Whether a file exists, it may still ask. Needs Linux 5.13; TCP is closed from 6.7 on,
+and signals and abstract sockets from 6.12 on (both by seccomp too).
+https://docs.kernel.org/userspace-api/landlock.html
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
     1 << 14,
     1 << 15,
 )
+REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE, MOVE = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 13
+OWN_FOLDER = (WRITE_FILE | READ_FILE | READ_DIR | TRUNCATE) | (
+    REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_FILE | MOVE
+)  # no links, no devices, no sockets
 FILES = {
     1: (1 << 13) - 1,
     2: (1 << 14) - 1,
@@ -143,9 +148,9 @@ class Rules:
             of_a_file = WRITE_FILE | READ_FILE | TRUNCATE
             yield _Beneath(rights & self._handled & (-1 if path.is_dir() else of_a_file), target)
 
-    def restrict(self) -> None:
-        """Give up everything that is not allowed, for this process and all that it starts. Raises
-        OSError."""
+    def restrict(self, writable: Path | None = None) -> None:
+        """Give up everything that is not allowed, for this process and all that it starts; below
+        `writable` it may make, change and remove files. Raises OSError."""
         version = abi()
         asked = _Ruleset(
             self._handled, ALL_TCP if version >= 4 else 0, ALL_SCOPES if version >= 6 else 0
@@ -157,6 +162,7 @@ class Rules:
             for name in OWN
             for rule in self._opened(Path("/proc/self", name), READ_FILE | READ_DIR)
         ]
+        own += self._opened(writable, OWN_FOLDER) if writable is not None else ()
         for rule in (*self._rules, *own):
             if rule.allowed:
                 linux.syscall(ADD_RULE, fd, PATH_BENEATH, ctypes.byref(rule), 0)

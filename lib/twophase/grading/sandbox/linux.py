@@ -57,14 +57,16 @@ def syscall(number: int, *arguments: object) -> int:
 
 def drop_capabilities(keep: int = 0) -> None:
     """What makes root more than a user: without these it reads no other process's memory and owns
-    only its own files. Those of the mask `keep` are kept where they are there."""
+    only its own files. Those of the mask `keep` are kept where they are there. Raises OSError if
+    the kernel refuses and there are some."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)()
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, of the first 32; the others
     there = _libc().capget(header, sets) == 0
-    kept = sets[1] & keep if there else 0  # of the first 32, those that are permitted
+    kept = sets[1] & keep if there else 0
     if _libc().capset(header, (ctypes.c_uint32 * 6)(kept, kept)) != 0:
         error = ctypes.get_errno()
-        raise OSError(error, f"capset: {os.strerror(error)}")
+        if not there or any(sets[i] & ~kept for i in (0, 1)) or any(sets[i] for i in (3, 4)):
+            raise OSError(error, f"capset: {os.strerror(error)}")
 
 
 def forgo_capabilities() -> None:

@@ -59,6 +59,11 @@ mkdir 83 -  mkdirat 258 34  rmdir 84 -  unlink 87 -  unlinkat 263 35  rename 82 
 chmod 90 -  fchmod 91 52  fchmodat 268 53
 """
 
+# what a submission does beside that has a folder of its own; Landlock says where
+_FOLDER = """
+mkdir 83 -  mkdirat 258 34  rmdir 84 -  unlink 87 -  unlinkat 263 35  rename 82 -  renameat 264 38  renameat2 316 276
+ftruncate 77 46
+"""
 # these "do not exist": the C library then takes the older call, whose arguments a filter can see
 _ABSENT = "clone3 435 435  openat2 437 437  io_uring_setup 425 425"
 
@@ -174,6 +179,7 @@ class Calls:
 
 
 SUBMISSION = Calls(ALLOWED, TESTS)
+WITH_A_FOLDER = Calls(ALLOWED | _parsed(_FOLDER), TESTS)
 # no process, no program, no connection, no look at another process: it may write files and signal
 JUDGE = Calls(
     ALLOWED | _parsed(_JUDGE),

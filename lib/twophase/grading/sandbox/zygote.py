@@ -2,9 +2,9 @@
 anywhere in its memory.
 
 Forked by the fork server for one judge. It reads from its control socket, SOCK_SEQPACKET, one JSON
-value each: first {"work": …, "hidden": […]}, the empty folder in which submissions stand and paths
-below which nothing is readable for them, then requests. No request has a word of a submission in
-it.
+value each: first {"work": …, "own": …, "hidden": […]}, the empty folder in which submissions stand,
+another over which each gets one of its own, and paths below which nothing is readable for them,
+then requests. No request has a word of a submission in it.
 
     {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …} with one descriptor:
     the child's end of the channel; with more, what torch loads late is loaded before the fork
@@ -125,8 +125,10 @@ def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list
     """Everything that happens in a zygote's process, but for loading."""
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     start = json.loads(control.recv(2**20))
-    # where libraries look for a folder when they are loaded: nothing can be written there
+    # where libraries look for a folder when they are loaded: nothing can be written there, unless
+    # a submission gets one of its own
     tempfile.tempdir = start["work"]
-    jail = Jail(Path(start["work"]), [Path(p) for p in start["hidden"]])
+    hidden = [Path(p) for p in start["hidden"]]
+    jail = Jail(Path(start["work"]), hidden, Path(start["own"]))
     control.send(json.dumps({"ready": os.getpid(), "not_loaded": not_loaded}).encode())
     ZygoteLoop(control, shell, jail, library).serve()

@@ -51,6 +51,8 @@ class Zygote:
         self._work.mkdir(
             mode=0o555
         )  # where submissions stand: nothing is in it, and nothing can be written
+        self._own = Path(self._home.name) / "own"
+        self._own.mkdir(mode=0o555)  # what is written there is in memory: see temporary.py
         os.chmod(self._home.name, 0o711)  # they may be another user's
         self._server = server or ForkServer()
         self._own_server = server is None
@@ -76,7 +78,8 @@ class Zygote:
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.send(json.dumps({"work": str(self._work), "hidden": self._hidden}).encode())
+        places = {"work": str(self._work), "own": str(self._own), "hidden": self._hidden}
+        ours.send(json.dumps(places).encode())
         with theirs:
             self._server.zygote(theirs)
         self._control = ours
