@@ -4,17 +4,17 @@ and no score changes."""
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from twophase.cli import grading_options as options
+from twophase.cli.progress import PatientBar
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
@@ -26,7 +26,6 @@ from twophase.grading.similar.report import CAVEAT, LEAST, Report, compare_class
 
 NOTHING, LOOK = 0, 1
 MOST_GROUPS, MOST_NAMES = 20, 6
-PATIENCE_S = 2.0
 
 
 def similar(
@@ -104,31 +103,17 @@ def _there(course: Path) -> Path:
     return course
 
 
-class _Bar:
-    """A progress bar for whoever waits longer than two seconds."""
+class _Bar(PatientBar):
+    """Called with what is being done, how much of it is done, of how much."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+        what = TextColumn("{task.description}")
+        super().__init__(
+            what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
         )
-        self._bar = Progress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task("reading")
-        self._started = time.monotonic()
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        self._bar.update(self._task, description=what, completed=done, total=of)
-        if not self._bar.live.is_started and time.monotonic() - self._started > PATIENCE_S:
-            self._bar.start()
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar.live.is_started:
-            self._bar.stop()
+        self.show(done, of, description=what)
 
 
 def _tell(found: Report, console: Console) -> None:

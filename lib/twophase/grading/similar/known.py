@@ -3,7 +3,6 @@ students."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import cache
@@ -86,7 +85,7 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
         frozenset(m for t in (*texts, *shown) for m in words(t) if m.kind in ("name", "spacing")),
         " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
         frozenset(c.source.strip() for c in released.cells if c.is_code),
-        traces_of(json.loads(data)) if data else FileTraces(),
+        traces_of(notebook.tree(data)) if data else FileTraces(),
         released.digest,
     )
 
