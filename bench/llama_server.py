@@ -78,7 +78,7 @@ def _start(binary: str, path: Path, most: int, seats: int, kind: str) -> int:
         "-c": seats * most, "-b": CHUNK, "-ub": CHUNK, "-ctk": kind, "-ctv": kind,
         "--threads-http": 64, "--cache-ram": 0, "--fit": "off", "-lv": 0,
     }  # fmt: skip
-    switches = ["-cb", "-no-kvu", "--no-mmap", "--no-cache-prompt", "--no-slots", "--offline"]
+    switches = ["-cb", "-no-kvu", "--no-cache-prompt", "--no-slots", "--offline"]
     words = [str(word) for pair in options.items() for word in pair]
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen([binary, *words, *switches], **quiet)
