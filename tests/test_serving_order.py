@@ -4,6 +4,7 @@ its own."""
 import pytest
 from test_serving_fuzz import model
 
+from twophase.measure.events import EventLog
 from twophase.serving import BlockManager, Engine, EngineConfig, SamplingParams
 
 
@@ -145,3 +146,15 @@ def test_whoever_gave_way_comes_back_before_those_that_never_ran() -> None:
     engine.run()
     ends = [engine.requests[i].times_s[0] for i in (1, 2)]
     assert ends == sorted(ends)
+
+
+def test_whole_prompts_stay_within_the_budget_or_have_a_pass_to_themselves() -> None:
+    log = EventLog()
+    engine = Engine(model("grouped"), EngineConfig(40, 2, 4, 8, chunked_prefill=False), log=log)
+    for n_prompt in (5, 6, 12, 2):
+        engine.add((0, 1) * (n_prompt // 2) + (1,) * (n_prompt % 2), SamplingParams(max_tokens=3))
+    engine.run()
+    passes = [event["n_new"] for event in log.select("pass")]
+    assert passes[0] == [5]  # 6 more are too many
+    assert [12] in passes
+    assert all(sum(n_new) <= 8 or len(n_new) == 1 for n_new in passes)
