@@ -15,7 +15,7 @@ from twophase.cli.plan import plan
 from twophase.theory import catalog
 from twophase.theory.continuous_batching import chunk_flops
 from twophase.theory.drafted import DraftedDeployment
-from twophase.theory.expected import floor_step_s
+from twophase.theory.floors import floor_step_s
 from twophase.theory.grid import Grid
 from twophase.theory.plan import Plan, deployment, plan_deployment
 from twophase.theory.speculative_decoding import speedup, verification_ratio

@@ -9,7 +9,8 @@ from rich.table import Table
 from twophase.cli.quantities import duration, gigabytes, tokens
 from twophase.theory.expected import Expected
 from twophase.theory.latency_throughput import chip_hours_per_million_tokens
-from twophase.theory.plan import Memory, Plan, Service, Step
+from twophase.theory.plan import Plan
+from twophase.theory.plan_parts import Memory, Service, Step
 from twophase.theory.remedies import Change
 
 BINDS = {

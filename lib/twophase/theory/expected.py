@@ -15,8 +15,8 @@ from typing import Any
 
 from twophase.theory import catalog, collectives, latency_throughput
 from twophase.theory._domain import Number, formula
-from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment, Times
+from twophase.theory.floors import floor_request_s, floor_step_s, floor_ttft_s
 
 CHIPS_A_MACHINE = 8  # joined by the fastest links, where the catalog does not say
 FITTED = Path(__file__).with_name("expected.json")
@@ -268,28 +268,3 @@ def _sums_s(d: Deployment) -> float:
         return 0.0
     summed = (d.w.prompt - d.w.found) * d.arch.D * 2
     return 2 * d.arch.L * float(collectives.all_reduce_s(summed, n, rate))
-
-
-def floor_step_s(d: Deployment) -> float:
-    """The least time of a step, whatever the engine: weights read once, of the experts only those
-    that one token visits, and every sequence's cache; or its FLOPs at the peak rate."""
-    times = d.mean_step(d.w.batch)
-    unread = d.further_expert_bytes(d.w.batch) / d.tokens_per_step
-    return max(times.memory_s - unread / d.chip.hbm_bytes_per_s, times.compute_s)
-
-
-def floor_ttft_s(d: Deployment) -> float:
-    """The least time of a prompt: its FLOPs at the peak rate, or the weights of one token read."""
-    flops = d.prefill_flops(d.w.prompt, d.w.found)
-    moved = d.token_weight_bytes
-    peak, bandwidth = d.chip.peak_flops_per_s(d.w.compute), d.chip.hbm_bytes_per_s
-    return float(time_overlapped_s(flops, moved, peak, bandwidth))
-
-
-def floor_request_s(d: Deployment, n_output: int) -> float:
-    """Of the machine's time, the least that a request takes with `w.batch` in flight: its FLOPs at
-    the peak rate, prompt and steps; or its part of what its steps read, whichever takes longer."""
-    steps = n_output - 1
-    flops = d.prefill_flops(d.w.prompt, d.w.found) + steps * d.mean_token_flops
-    computing = latency_throughput.compute_time_s(flops, d.chip.peak_flops_per_s(d.w.compute))
-    return float(max(computing, steps * floor_step_s(d) / d.w.batch))
