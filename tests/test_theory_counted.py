@@ -58,6 +58,12 @@ BLOCKS = EXPERTS | {
     "index_head_dim": 16, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
     "layer_types": ["full_attention"] + ["minimax_m3_sparse"] * 3,
 }  # fmt: skip
+CHANNELS = {
+    "num_key_value_heads": 8, "kv_lora_rank": 64, "qk_rope_head_dim": 16, "qk_nope_head_dim": 32,
+    "v_head_dim": 24, "num_local_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+    "moe_intermediate_size": 48, "num_hidden_layers": 6, "linear_num_heads": 4,
+    "linear_head_dim": 24, "pad_token_id": None,
+}  # fmt: skip
 SUMMARIES = {
     "num_key_value_heads": 1, "q_lora_rank": 48, "o_lora_rank": 24, "o_groups": 4,
     "moe_intermediate_size": 48, "n_routed_experts": 8, "num_experts_per_tok": 2, "hc_mult": 3,
@@ -85,6 +91,8 @@ KINDS = [
     ("gemma4_text", ROWS | {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}),
     ("nemotron_h", ALTERNATING),
     ("nemotron_h", NARROW),
+    ("kimi_linear", CHANNELS),
+    ("kimi_linear", CHANNELS | {"q_lora_rank": 48}),
     ("mimo_v2_flash", TWO_WIDTHS),
     ("minimax_m3_vl_text", BLOCKS),
     ("deepseek_v4", SUMMARIES),

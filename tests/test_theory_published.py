@@ -61,6 +61,17 @@ STEP_FLASH = {
     "intermediate_size": 11264, "moe_intermediate_size": 1280, "share_expert_dim": 1280,
     "n_routed_experts": 288, "num_experts_per_tok": 8,
 }  # fmt: skip
+KIMI = {
+    "model_type": "kimi_linear", "vocab_size": 163840, "hidden_size": 2304, "num_hidden_layers": 27,
+    "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 9216,
+    "kv_lora_rank": 512, "q_lora_rank": None, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+    "v_head_dim": 128, "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1,
+    "moe_intermediate_size": 1024, "first_k_dense_replace": 1,
+    "linear_attn_config": {
+        "num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4,
+        "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+    },
+}  # fmt: skip
 # (KV group, or 0 for no attention; ffn_mult) and how many such blocks follow each other
 NAS_49B = [
     (8, 2.625, 1), (8, 5.25, 5), (0, 2.625, 2), (8, 5.25, 3), (0, 3.28125, 1), (8, 5.25, 30),
@@ -90,6 +101,7 @@ PUBLISHED = [
     (FLASH, 284, 13),  # huggingface.co/deepseek-ai/DeepSeek-V4-Flash
     (PRO, 1600, 49),  # .../DeepSeek-V4-Pro: "1.6T"
     (MIMO_FLASH, 309, 15),  # huggingface.co/XiaomiMiMo/MiMo-V2-Flash
+    (KIMI, 49.1, 3.3),  # huggingface.co/moonshotai/Kimi-Linear-48B-A3B-Instruct: "49B params"
     (STEP_FLASH, 196, 11),  # huggingface.co/stepfun-ai/Step-3.5-Flash
 ]
 
@@ -147,6 +159,7 @@ def test_formats_that_are_listed_layer_by_layer_are_the_experts_and_the_others()
         (MIMO_FLASH | {"hybrid_layer_pattern": [0, 1]}, "a list with an entry for each of 48"),
         (FLASH | {"compress_ratios": [7] * 43}, "must be of"),
         (FLASH | {"o_groups": 7}, "does not divide 64 heads"),
+        (KIMI | {"attn_res_block_size": 12}, "'attn_res_block_size' is unsupported"),
         (NAS | {"block_configs": []}, "an entry for each of its layers"),
     ],
 )

@@ -82,6 +82,7 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "qwen3_5_moe_text": counted.qwen3_5_moe,
     "nemotron_h": hybrid.nemotron_h,
     "nemotron-nas": hybrid.nemotron_nas,
+    "kimi_linear": hybrid.kimi_linear,
     "mimo": mixed.mimo,
     "mimo_v2_flash": mixed.mimo_v2_flash,
     "minimax_m3": mixed.minimax_m3,

@@ -4,6 +4,9 @@ layers that lack one half."""
 from typing import Any
 
 from twophase.theory.hugging_face.common import attention_bias, common_sizes
+from twophase.theory.hugging_face.experts import deepseek
+from twophase.theory.hugging_face.mixed import listed, mlp_kinds
+from twophase.theory.hugging_face.rope import read_object
 from twophase.theory.hugging_face.values import Config, flag, need, size
 from twophase.theory.sizes import LayerWidths, MixtureOfExperts
 
@@ -125,3 +128,58 @@ def _found_block(block: Any, N: int, D: int) -> tuple[int, int, int]:
     F = 0 if mlp.get("no_op") else -(-int(2 * need(mlp, "ffn_mult") * D / 3) // 256) * 256
     K = 0 if attention.get("no_op") else N // size(attention, "n_heads_in_group")
     return N, F, K
+
+
+OF_K3 = (
+    "use_full_rank_gate",
+    "mla_use_output_gate",
+    "routed_expert_hidden_size",
+    "attn_res_block_size",
+    "latent_moe_use_norm",
+)
+
+
+def kimi_linear(config: Config) -> dict[str, Any]:
+    """A delta rule with a decay for each channel (KDA) in most layers, latents in the others,
+    DeepSeek-V3's experts."""
+    linear = read_object(config, "linear_attn_config")
+    for key in OF_K3:
+        if config.get(key) or linear.get(key):
+            raise ValueError(f"A kimi_linear config with {key!r} is unsupported.")
+    names = {
+        "n_routed_experts": ["num_local_experts", "num_experts", "n_routed_experts"],
+        "num_experts_per_tok": ["num_experts_per_tok", "num_experts_per_token"],
+        "n_shared_experts": ["n_shared_experts", "num_shared_experts"],
+    }
+    own = dict(config) | {"model_type": "deepseek_v3", "first_k_dense_replace": 0}
+    sizes = deepseek(own | {key: size(config, *spelled) for key, spelled in names.items()})
+    L = sizes["L"]
+    full = linear.get("full_attn_layers")  # numbered from 1
+    attends = [i > 0 and i % 4 == 0 for i in range(L)]
+    if config.get("layer_types") is not None:
+        attends = [one == "full_attention" for one in listed(config, "layer_types", L)]
+    elif isinstance(full, list):
+        attends = [i + 1 in full for i in range(L)]
+    return {
+        **sizes,
+        "attention": tuple("mla" if one else "state" for one in attends),
+        "mlps": mlp_kinds(config, L, n_dense=1),
+        **_channel_decays(config, linear, sizes["D"]),
+    }
+
+
+def _channel_decays(config: Config, linear: Config, D: int) -> dict[str, int]:
+    """What a layer of KDA weighs, keeps and computes: projections, a short convolution, a write
+    strength a head, decays and a gate through a head's width, a norm; a matrix a head."""
+    heads = size(linear or config, "num_heads" if linear else "linear_num_heads")
+    width = size(linear or config, "head_dim" if linear else "linear_head_dim")
+    kernel = size(
+        linear or config, "short_conv_kernel_size" if linear else "linear_conv_kernel_dim"
+    )
+    inner = heads * width
+    gates = 2 * (D * width + width * inner) + inner + heads
+    return {
+        "state_params": 4 * D * inner + 3 * inner * kernel + D * heads + gates + width,
+        "state_values": inner * width + 3 * inner * (kernel - 1),
+        "state_flops": 7 * inner * width + 2 * 3 * inner * kernel,
+    }
