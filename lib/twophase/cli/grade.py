@@ -16,7 +16,6 @@ from rich.text import Text
 from twophase.cli import auditing
 from twophase.cli import grading_options as options
 from twophase.cli.grading_shown import Watch, summary
-from twophase.cli.score import write_grades
 from twophase.grading.course import secret
 from twophase.grading.errors import GraderFault
 from twophase.grading.intake import submissions
@@ -30,7 +29,6 @@ from twophase.grading.results.records import Record
 from twophase.grading.results.writer import CannotWrite, Results
 from twophase.grading.run import shards
 from twophase.grading.run.folder import grade_alone, grade_folder, selected
-from twophase.grading.scores import gradebook
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT, INTERRUPTED = 0, 1, 3, 130
 GRADED, SOME_UNREADABLE = 0, 1
@@ -164,6 +162,8 @@ def grade(
         raise ValueError("--sample says how many an audit takes; give --audit too, or leave it out")
     part = shards.parse_shard(shard) if shard else None
     if scheme is not None:
+        from twophase.grading.scores import gradebook  # loads what others need not wait for
+
         # a mistake in it is told before the hours of grading, not after
         gradebook.load_course(scheme)
     limits = options.limits(time_limit, cell_time_limit, memory_limit)
@@ -232,6 +232,8 @@ class Run:
             if watch.skipped:
                 self._console.print(Text(f"Graded before: {watch.skipped:,}"))
             if scheme is not None:
+                from twophase.cli.score import write_grades
+
                 code = max(
                     code,
                     write_grades(
