@@ -7,7 +7,7 @@ import pytest
 
 from twophase.theory.architecture import Architecture
 from twophase.theory.catalog import hardware
-from twophase.theory.plan import deployment
+from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.weight_format import read_attention, read_dtype
 from twophase.theory.workload import Workload
 
@@ -166,3 +166,28 @@ def test_formats_that_are_listed_layer_by_layer_are_the_experts_and_the_others()
 def test_what_is_not_counted_is_refused_by_its_name(config: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Architecture.from_hf(config, name="x")
+
+
+LAYOUTS: list[dict[str, Any]] = [
+    {"layout": "pipeline"},
+    {"layout": "tensor"},
+    {"layout": "gathered"},
+    {"split_cache": "evenly"},
+]
+
+
+@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: next(iter(how.values())))
+@pytest.mark.parametrize("config", [NAS, SUPER, FLASH, KIMI], ids=["nas", "super", "flash", "kimi"])
+def test_plans_of_uneven_layers_keep_floor_and_ceiling(config: Any, how: dict[str, Any]) -> None:
+    """Also where a stage has no attention at all, and so nothing of a prefix that was found."""
+    arch = Architecture.from_hf(config, name="x")
+    asked = Workload(24, 9000, 8000, 1000, 8, weights="fp8", found_share=0.3, **how)
+    found = plan_deployment(arch, hardware("b200"), asked)
+    e, m = found.expected, found.memory
+    assert e is not None
+    assert e.requests_ceiling_per_s is not None
+    assert e.expected_tpot_s >= e.tpot_floor_s
+    assert e.expected_ttft_s >= e.ttft_floor_s
+    assert 0 < (e.expected_requests_per_s or 0) <= e.requests_ceiling_per_s
+    assert 24 <= m.expected_max_batch <= m.max_batch
+    assert any("had" in line for line in found.warnings)  # no run had such layers

@@ -83,6 +83,8 @@ class Pass:
         """Of kept caches of these layers, what the pass reads: decode all of them (where keys are
         chosen, those), a prompt those of the positions that were found; its own keys and values are
         written as they are made."""
+        if not kept:  # layers that have no attention
+            return 0.0
         if self.decodes and arch.chooses:
             return float(kept * arch.cache_read_bytes(self.S) / arch.cache_bytes(self.S))
         if self.decodes:
