@@ -92,7 +92,8 @@ def lab(folder: Path) -> Iterator[str]:
 
 
 def open_notebook(tab: Browser, url: str, n_cells: int) -> None:
-    """Wait until all cells of the notebook stand on the page. TimeoutError if they do not."""
+    """Wait until all cells of the notebook stand on the page and its kernel is there. TimeoutError
+    if they do not."""
     tab.send(
         "Emulation.setDeviceMetricsOverride",
         width=1300,
@@ -106,8 +107,8 @@ def open_notebook(tab: Browser, url: str, n_cells: int) -> None:
         for _ in range(60):
             time.sleep(1)
             try:
-                if tab.run(f"{CELLS}.length") == n_cells:
-                    time.sleep(5)  # the kernel
+                if tab.run(f"{CELLS}.length") == n_cells and not tab.run(WAITS):
+                    time.sleep(1)  # what is asked of a kernel that is not there yet is lost
                     return
             except RuntimeError:  # between two pages
                 continue
