@@ -10,8 +10,10 @@ import atexit
 import http.client
 import json
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -83,6 +85,7 @@ def _start(binary: str, path: Path, most: int, seats: int, kind: str) -> int:
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen([binary, *words, *switches], **quiet)
     atexit.register(_stop, server)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is registered runs
     _servers.append(psutil.Process(server.pid))
     _wait(server, port)
     return port
