@@ -11,10 +11,10 @@ from hugging_face_folders import build, byte_level, save
 from twophase.models.generate import complete
 from twophase.serving import LLM, ContinuousBatching, SamplingParams
 
-FAMILIES = ("llama", "mistral", "gemma3_text", "mixtral", "deepseek_v3")
+FAMILIES = ("mistral", "gemma3_text", "mixtral", "deepseek_v3")
 ROOM = {"n_blocks": 9, "block_size": 4, "max_seqs": 4, "max_batched_tokens": 16}
 FINDING = {"hash": {"prefix_index": "hash"}, "radix": {"prefix_index": "radix"}}
-WAYS = {"plain": {}, "swap": {"preemption": "swap"}} | {
+WAYS: dict = {"swap": {"preemption": "swap"}} | {
     name: {"prefix_caching": True} | how for name, how in FINDING.items()
 }
 
