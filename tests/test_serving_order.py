@@ -139,8 +139,10 @@ def test_whoever_gave_way_comes_back_before_those_that_never_ran() -> None:
     engine = Engine(model("grouped"), EngineConfig(5, 2, 2, 8))
     for _ in range(3):
         engine.add((0, 1, 1), SamplingParams(max_tokens=6))
-    while not engine.requests[1].preemptions:
+    for _ in range(20):
         engine.step()
+        if engine.requests[1].preemptions:
+            break
     assert [request.id for request in engine.scheduler.waiting] == [1, 2]
     assert engine.requests[1].n_missing == engine.requests[1].length  # it is read from the start
     engine.run()
@@ -158,3 +160,14 @@ def test_whole_prompts_stay_within_the_budget_or_have_a_pass_to_themselves() -> 
     assert passes[0] == [5]  # 6 more are too many
     assert [12] in passes
     assert all(sum(n_new) <= 8 or len(n_new) == 1 for n_new in passes)
+
+
+@pytest.mark.parametrize(("reserve", "held"), [(False, 2), (True, 4)])
+def test_where_all_is_reserved_a_request_holds_its_longest_from_the_start(
+    reserve: bool, held: int
+) -> None:
+    """A prompt of 3 tokens and 5 of 6 answered ones, since the last is never read."""
+    engine = Engine(model("grouped"), EngineConfig(20, 2, 2, 8, reserve=reserve))
+    engine.add((0, 1, 1), SamplingParams(max_tokens=6))
+    engine.step()
+    assert len(engine.blocks.tables[0]) == held
