@@ -95,6 +95,8 @@ class Zygote:
             "torch",
         ):  # what answers may hold is loaded now, not while the clock of one runs
             importlib.import_module(library)
+        # as in every judge of a run: several threads would spin while they wait for an answer
+        importlib.import_module("torch").set_num_threads(1)
         try:
             self.pid = int(self._receive(START_S)["ready"])
         except (OSError, ValueError):
