@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from twophase.kernels.compiled import quantized_tokens
-from twophase.kernels.compiled.bf16_pairs import has_pairs
+from twophase.kernels.compiled import quantized, quantized_tokens
 from twophase.kernels.compiled.codes import Packed, pack_for_loops
+from twophase.kernels.compiled.lanes import has_bytes, has_pairs
 from twophase.kernels.compiled.linear import ACTIVATIONS
 from twophase.kernels.compiled.quantized import (
     add_product,
     norm_activate_product,
     norm_product,
     quantized_matvec,
+    room_for,
 )
+from twophase.kernels.compiled.quantized_bytes import make_bytes, room_for_bytes
 from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.kernels.quantization.integers import IntegerFormat, Integers, encode
 from twophase.kernels.quantization.named import encode_named, integers_of
@@ -45,8 +47,22 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=TOLERANCE * scale)
 
 
+def check_bytes(in_bytes: bool) -> None:
+    if in_bytes and not has_bytes():
+        pytest.skip("this processor has no instruction for fours of bytes")
+
+
+@pytest.fixture(params=[False, True], ids=["floats", "bytes"])
+def in_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether products take their vector as bytes."""
+    check_bytes(request.param)
+    monkeypatch.setattr(quantized, "has_bytes", lambda: request.param)
+    return bool(request.param)
+
+
 @pytest.mark.parametrize("how", FORMATS, ids=str)
 @pytest.mark.parametrize(("outputs", "inputs"), SIZES)
+@pytest.mark.usefixtures("in_bytes")
 def test_a_product_is_that_of_the_decoded_matrix(
     outputs: int, inputs: int, how: IntegerFormat
 ) -> None:
@@ -81,11 +97,12 @@ def test_tokens_in_bf16_lose_nothing_in_pairs_or_as_fp32(
 @pytest.mark.parametrize(
     ("option", "value"), [("ENABLE_AVX", False), ("CPU_FEATURES", ""), ("CPU_FEATURES", "+avx2")]
 )
-def test_pairs_are_left_alone_where_numba_is_told_to_compile_without_them(
+def test_pairs_and_bytes_are_left_alone_where_numba_is_told_to_compile_without_them(
     monkeypatch: pytest.MonkeyPatch, option: str, value: object
 ) -> None:
     monkeypatch.setattr(numba.config, option, value)
     assert not has_pairs.__wrapped__()
+    assert not has_bytes.__wrapped__()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -95,7 +112,10 @@ def test_no_tokens_have_no_products(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)
-def test_loops_with_norm_activation_and_residual_are_these_operations(how: IntegerFormat) -> None:
+@pytest.mark.usefixtures("in_bytes")
+def test_loops_with_norm_activation_and_residual_are_these_operations(
+    how: IntegerFormat, in_bytes: bool
+) -> None:
     D, F = 64, 160
     x, scale = torch.randn(D), torch.rand(D) + 0.5
     gate, up, down = matrix(F, D, how), matrix(F, D, how), matrix(D, F, how)
@@ -107,21 +127,21 @@ def test_loops_with_norm_activation_and_residual_are_these_operations(how: Integ
 
     both, bias = pack_for_loops(q, k), torch.randn(D + 10)
     y = torch.empty(D + 10)
-    norm_product.serial(*first, both.arrays, bias.numpy(), room, both.sums(), y.numpy(), 1)
+    norm_product.serial(*first, both.arrays, bias.numpy(), room, room_for(both), y.numpy(), 1)
     close(y, torch.cat([q.decode(), k.decode()]).double() @ h + bias.double())
 
     packed, bias = [pack_for_loops(w) for w in (gate, up)], torch.randn(2 * F)
     y = torch.empty(F)
     norm_activate_product.parallel(
         *first, packed[0].arrays, packed[1].arrays, bias.numpy(), ACTIVATIONS["silu"], room,
-        packed[0].sums(), y.numpy(), 2,
+        room_for(packed[0]), y.numpy(), 2,
     )  # fmt: skip
     gates = gate.decode().double() @ h + bias[:F].double()
     ups = up.decode().double() @ h + bias[F:].double()
     close(y, torch.nn.functional.silu(gates) * ups)
 
     narrow, stream, added = pack_for_loops(down), x.clone(), torch.zeros(D)
-    add_product.serial(narrow.arrays, added.numpy(), y.numpy(), narrow.sums(), stream.numpy(), 1)
+    add_product.serial(narrow.arrays, added.numpy(), y.numpy(), room_for(narrow), stream.numpy(), 1)
     close(stream, x.double() + down.decode().double() @ y.double())
 
 
@@ -160,7 +180,38 @@ def test_mixtures_and_vectors_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("how", FORMATS, ids=str)
-def test_nan_and_infinity_of_the_vector_come_through(how: IntegerFormat) -> None:
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.usefixtures("in_bytes")
+def test_nan_and_infinity_of_the_vector_come_through(how: IntegerFormat, bad: float) -> None:
     x = torch.randn(64)
-    x[3] = torch.nan
-    assert quantized_matvec(pack_for_loops(matrix(5, 64, how)), x).isnan().all()
+    x[3] = bad
+    assert not quantized_matvec(pack_for_loops(matrix(5, 64, how)), x).isfinite().any()
+
+
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+@pytest.mark.parametrize("size", [0.0, 1e-20, 1e20])
+@pytest.mark.usefixtures("in_bytes")
+def test_vectors_of_any_size_and_with_outliers_keep_their_digits(
+    how: IntegerFormat, size: float
+) -> None:
+    """Each chunk of inputs has a unit of its own: an outlier takes digits of its neighbors only."""
+    w, x = matrix(130, 256, how), torch.randn(256) * size
+    x[7] *= 1e4
+    packed, weights = pack_for_loops(w), w.decode().double()
+    close(quantized_matvec(packed, x), weights @ x.double())
+    x[7], weights[:, :64] = x[7] * 1e-6, 0  # what stands in other chunks is as exact as alone
+    close(quantized_matvec(packed, x * (torch.arange(256) >= 64)), weights @ x.double())
+
+
+def test_bytes_of_a_vector_are_its_whole_numbers() -> None:
+    check_bytes(in_bytes=True)
+    x = torch.cat([torch.randn(64), torch.zeros(32), torch.tensor([1e-35] * 32)]).numpy()
+    x[[0, 1]] = -7.5, 7.5  # the ends of the first chunk
+    made = room_for_bytes(len(x), 4)
+    make_bytes(x, made)
+    high = made.digits.astype(np.int64)
+    whole = high[0] + 256 * high[1] + 65536 * high[2]
+    units = np.repeat(made.units, 32)
+    assert np.abs(whole * units.astype(np.float64) - x).max() <= units.max() * 0.51
+    assert whole[64:].tolist() == [0] * 64
+    assert (made.sums == made.digits.reshape(3, 4, 32).sum(2).T).all()

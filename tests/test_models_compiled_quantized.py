@@ -15,7 +15,7 @@ from test_models_quantize import KINDS, SMALL, made, wide
 
 from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.models import checkpoints
-from twophase.models.compiled import CompiledTransformer
+from twophase.models.compiled import CompiledTransformer, transformer
 from twophase.models.compiled.batch_linear import CodesLinear, with_batch_linears
 from twophase.models.compiled.run import Run
 from twophase.models.config import Config
@@ -47,6 +47,7 @@ def check_same(model: Transformer, run: CompiledTransformer, V: int) -> None:
     ("kind", "how", "parallel"),
     [
         ("gated", INT8, False),
+        ("gated", INT8, True),
         ("gated", INT4, True),
         ("gated", AFFINE, False),
         ("four norms, norms of heads", INT4, False),
@@ -58,6 +59,17 @@ def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, paral
     assert not run.plain
     assert any(isinstance(half, Run) for half in run._halves) == parallel  # its two layers in one
     check_same(model, run, KINDS[kind].V)
+
+
+@pytest.mark.parametrize("how", [INT8, INT4], ids=str)
+def test_two_cores_share_the_rows_of_codes(
+    how: IntegerFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In two parts, on as many threads as there are; widths of two tiles and a bit."""
+    sizes = SMALL | {"D": 264, "F": 304}
+    model = quantize(made(Config(**sizes, tied=False)), "nearest", how)
+    monkeypatch.setattr(transformer, "workers_of_parallel_loops", lambda: 2)
+    check_same(model, CompiledTransformer(model, parallel=True), 50)
 
 
 def test_a_run_of_layers_of_codes_has_every_bias_and_norm_and_other_widths() -> None:

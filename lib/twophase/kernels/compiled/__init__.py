@@ -6,8 +6,9 @@ read, and the oracle of the tests.
 - `numbers`: bf16 bits to fp32 and back; exp and tanh that run on vectors.
 - `loops`: how a loop is compiled, for one core and for all; what it reads and stores.
 - `linear`: products with what stands before and after them: norm, activation, residual.
-  `quantized`: the same of int8 and int4 codes, which `codes` lays out; `quantized_tokens`: of
-  several tokens.
+  `quantized`: the same of int8 and int4 codes, which `codes` lays out, and `quantized_bytes` where
+  processors multiply bytes by fours; `quantized_tokens`: of several tokens, and `bf16_pairs` where
+  they multiply bf16 by twos. `lanes`: registers and these instructions.
 - `rope`: norms of heads, RoPE, and a new token's place in the cache.
 - `latent`, `recurrence`, `experts`: a token through latent attention, through layers with a state,
   and through the experts that it visits.

@@ -30,9 +30,10 @@ class Packed:
         """Bytes that a product reads."""
         return sum(array.nbytes for array in self.arrays)
 
-    def sums(self) -> Array:
-        """Room for the sum of each group's inputs, fp32 [groups]."""
-        return np.empty(self.arrays[1].shape[1], np.float32)
+    @property
+    def groups(self) -> int:
+        """Of inputs."""
+        return int(self.arrays[1].shape[1])
 
 
 def pack_for_loops(*matrices: Integers) -> Packed:
@@ -66,12 +67,13 @@ def pack_for_loops(*matrices: Integers) -> Packed:
 
 
 def _words(codes: torch.Tensor, bits: int) -> Array:
-    """Codes uint8 [O, I] as words, that of the first input in the lowest bits."""
+    """Codes uint8 [O, I] as words of four bytes, the first inputs in the lowest; of 4 bits inputs 0
+    to 3 in the lower halves of these bytes, 4 to 7 in the upper ones."""
     codes = _tiles(codes)  # [tiles, I, 128]
     tiles, inputs = codes.shape[:2]
     if bits == 4:
-        pairs = codes.view(tiles, inputs // 2, 2, TILE)  # [tiles, I/2, 2, 128]
-        codes = pairs[:, :, 0] | pairs[:, :, 1] << 4  # [tiles, I/2, 128]
+        eights = codes.view(tiles, inputs // STEP, 2, STEP // 2, TILE)  # [tiles, I/8, 2, 4, 128]
+        codes = eights[:, :, 0] | eights[:, :, 1] << 4  # [tiles, I/8, 4, 128]
     fours = codes.view(tiles, -1, 4, TILE).transpose(2, 3).contiguous()  # [tiles, words, 128, 4]
     words = fours.numpy().view(np.uint32)[..., 0]  # [tiles, words, 128]
     return words if bits == 4 else words.reshape(tiles, -1, 2, TILE)  # [tiles, I/8, 2, 128]

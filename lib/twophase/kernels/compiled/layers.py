@@ -6,7 +6,7 @@ out of the caches, so between two loops memory waits for it, tens of microsecond
 nothing stands between them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,23 +135,23 @@ def run_codes_layers(
     x: Array, places: Array, first: tuple[Array, ...], eps: np.float32, N: int,
     head_eps: np.float32, interleaved: bool, q_factor: np.float32, cos: Array, sin: Array,
     slot: int, table: Array, tasks: Array, first_task: Array, softcap: float, activation: int,
-    h: Array, qkv: Array, found: Array, between: Array, sums: tuple[Array, ...], parts: int,
+    h: Array, qkv: Array, found: Array, between: Array, given: tuple[Any, ...], parts: int,
 ) -> None:  # fmt: skip
-    """The same for matrices of codes: `places` int64 [layers, 27]; `sums`: room for what the four
-    products want to know of their vectors, each fp32 [groups]."""
+    """The same for matrices of codes: `places` int64 [layers, 27]; `given`: room for what the
+    four products want to know of their vectors."""
     for i in range(len(places)):
         layer = codes_layer_at(places[i], first)
         norm_product(
             x, layer.attention_norm, layer.attention_shift, eps, layer.qkv, layer.qkv_bias, h,
-            sums[0], qkv, parts,
+            given[0], qkv, parts,
         )  # fmt: skip
         turn_append_attend(
             qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, q_factor, cos, sin,
             layer.keys, layer.values, slot, table, tasks, first_task, softcap, found,
         )  # fmt: skip
-        add_product(layer.o, layer.o_bias, found.reshape(found.size), sums[1], x, parts)
+        add_product(layer.o, layer.o_bias, found.reshape(found.size), given[1], x, parts)
         norm_activate_product(
             x, layer.mlp_norm, layer.mlp_shift, eps, layer.gate, layer.up, layer.mlp_bias,
-            activation, h, sums[2], between, parts,
+            activation, h, given[2], between, parts,
         )  # fmt: skip
-        add_product(layer.down, layer.down_bias, between, sums[3], x, parts)
+        add_product(layer.down, layer.down_bias, between, given[3], x, parts)

@@ -12,9 +12,13 @@ A code becomes a float without a conversion: its bits, put at the top of a fract
 exponent of 1, are 1 + c / 2**b. What that adds to the sum goes with the zero point:
 
     Σ_i s·(c_i − z)·x_i  =  s·(2**b·Σ_i (1 + c_i / 2**b)·x_i − (2**b + z)·Σ_i x_i)    in a group
+
+Where the processor multiplies bytes by fours, x becomes whole numbers and codes stay what they are
+(`quantized_bytes`): a third of the instructions for 4 bits, a quarter for 8. Which of both a loop
+does is the type of `given`, what it knows of x beforehand: `Sums` or `Bytes`.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -22,10 +26,17 @@ import torch
 from numba.extending import overload
 
 from twophase.kernels.compiled.codes import STEP, TILE, Packed
+from twophase.kernels.compiled.lanes import has_bytes
 from twophase.kernels.compiled.linear import activate, normalize, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.quantized_bytes import (
+    Bytes,
+    bytes_tile,
+    make_bytes,
+    room_for_bytes,
+)
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 
 _f32, _u32 = np.float32, np.uint32
@@ -45,8 +56,22 @@ def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
     y = torch.zeros(w.outputs)
     n = workers_of_parallel_loops()
     bias = np.zeros(w.outputs, np.float32)
-    add_product.on(n)(w.arrays, bias, x.contiguous().numpy(), w.sums(), y.numpy(), n)
+    add_product.on(n)(w.arrays, bias, x.contiguous().numpy(), room_for(w), y.numpy(), n)
     return y
+
+
+class Sums(NamedTuple):
+    """Of the inputs of each group, fp32 [groups]."""
+
+    sums: Array
+
+
+def room_for(w: Packed, in_bytes: bool | None = None) -> Sums | Bytes:
+    """Room for what products with a matrix want to know of their vector; by default bytes where the
+    processor multiplies them."""
+    if has_bytes() if in_bytes is None else in_bytes:
+        return room_for_bytes(w.inputs, w.groups)
+    return Sums(np.empty(w.groups, np.float32))
 
 
 @inner
@@ -55,29 +80,41 @@ def n_tiles(outputs: int) -> int:
     return -(-outputs // TILE)
 
 
-@inner
-def sum_groups(x: Array, sums: Array) -> None:
-    """The sum of each group of inputs."""
-    size = len(x) // len(sums)
-    for g in range(len(sums)):
+def prepare(x: Array, given: Any) -> None:
+    """Find what products want to know of x. Only compiled code calls it."""
+    raise NotImplementedError("prepare is for compiled code.")
+
+
+@overload(prepare)
+def _prepare(x, given):  # type: ignore[no-untyped-def]
+    if given.instance_class is Bytes:
+        return lambda x, given: make_bytes(x, given)
+    return _sum_groups
+
+
+def _sum_groups(x, given):  # type: ignore[no-untyped-def]
+    size = len(x) // len(given.sums)
+    for g in range(len(given.sums)):
         total = _f32(0)
         for i in range(g * size, (g + 1) * size):
             total += x[i]
-        sums[g] = total
+        given.sums[g] = total
 
 
-def multiply_tile(matrix: Any, tile: int, x: Array, sums: Array, out: Array) -> None:
+def multiply_tile(matrix: Any, tile: int, x: Array, given: Any, out: Array) -> None:
     """out [128] = the rows of one tile times x; behind the matrix's last row it means nothing. Only
     compiled code calls it: `matrix` is `Packed.arrays`."""
     raise NotImplementedError("multiply_tile is for compiled code.")
 
 
 @overload(multiply_tile)
-def _multiply_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
+def _multiply_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
+    if given.instance_class is Bytes:
+        return bytes_tile
     return _int4_tile if matrix[0].ndim == 3 else _int8_tile
 
 
-def _int4_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
+def _int4_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
     codes, scales, zeros = matrix
     steps, found = codes.shape[1] // scales.shape[1], np.empty(TILE, _f32)
     out[:] = _f32(0)
@@ -90,13 +127,13 @@ def _int4_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
             prefetch(codes, tile, j * TILE + AHEAD, (j + 1) * TILE + AHEAD)
             for r in range(TILE):
                 w = codes[tile, j, r]
-                first = a * int4(w << 19) + b * int4(w << 15) + c * int4(w << 11) + d * int4(w << 7)
-                last = e * int4(w << 3) + f * int4(w >> 1) + g * int4(w >> 5) + h * int4(w >> 9)
+                first = a * int4(w << 19) + b * int4(w << 11) + c * int4(w << 3) + d * int4(w >> 5)
+                last = e * int4(w << 15) + f * int4(w << 7) + g * int4(w >> 1) + h * int4(w >> 9)
                 found[r] += first + last
-        end_group(tile, group, found, sums[group], 16, scales, zeros, out)
+        end_group(tile, group, found, given.sums[group], 16, scales, zeros, out)
 
 
-def _int8_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
+def _int8_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
     codes, scales, zeros = matrix
     steps, found = codes.shape[1] // scales.shape[1], np.empty(TILE, _f32)
     out[:] = _f32(0)
@@ -112,7 +149,7 @@ def _int8_tile(matrix, tile, x, sums, out):  # type: ignore[no-untyped-def]
                 first = a * int8(w << 15) + b * int8(w << 7) + c * int8(w >> 1) + d * int8(w >> 9)
                 last = e * int8(v << 15) + f * int8(v << 7) + g * int8(v >> 1) + h * int8(v >> 9)
                 found[r] += first + last
-        end_group(tile, group, found, sums[group], 256, scales, zeros, out)
+        end_group(tile, group, found, given.sums[group], 256, scales, zeros, out)
 
 
 @inner
@@ -142,13 +179,13 @@ def end_group(
 
 @inner
 def product_of_part(
-    w: Any, h: Array, sums: Array, bias: Array, part: int, parts: int, y: Array
+    w: Any, h: Array, given: Any, bias: Array, part: int, parts: int, y: Array
 ) -> None:
     """y = w h + bias: the rows of the tiles that one of so many parts has."""
     begin, end = share(part, parts, n_tiles(len(y)))
     out = np.empty(TILE, _f32)
     for tile in range(begin, end):
-        multiply_tile(w, tile, h, sums, out)
+        multiply_tile(w, tile, h, given, out)
         for row in range(tile * TILE, min(len(y), (tile + 1) * TILE)):
             y[row] = out[row - tile * TILE] + bias[row]
 
@@ -156,56 +193,57 @@ def product_of_part(
 @loop
 def norm_product(
     x: Array, scale: Array, shift: Array, eps: np.float32, w: Any, bias: Array, h: Array,
-    sums: Array, y: Array, parts: int,
+    given: Any, y: Array, parts: int,
 ) -> None:  # fmt: skip
-    """y = w h + bias with h the norm of x: queries, keys and values. h [D] and sums are scratch."""
+    """y = w h + bias with h the norm of x: queries, keys and values. h [D] and `given` are
+    scratch."""
     normalize(x, scale, shift, eps, h)
-    sum_groups(h, sums)
+    prepare(h, given)
     for part in numba.prange(parts):
-        product_of_part(w, h, sums, bias, part, parts, y)
+        product_of_part(w, h, given, bias, part, parts, y)
 
 
 @loop
 def norm_activate_product(
     x: Array, scale: Array, shift: Array, eps: np.float32, gate: Any, up: Any, bias: Array,
-    activation: int, h: Array, sums: Array, y: Array, parts: int,
+    activation: int, h: Array, given: Any, y: Array, parts: int,
 ) -> None:  # fmt: skip
     """y = activation(gate h + bias) · (up h + bias) with h the norm of x, as `norm_activate`."""
     normalize(x, scale, shift, eps, h)
-    sum_groups(h, sums)
+    prepare(h, given)
     F = len(y)
     for part in numba.prange(parts):
-        product_of_part(gate, h, sums, bias, part, parts, y)
+        product_of_part(gate, h, given, bias, part, parts, y)
         begin, end = share(part, parts, n_tiles(F))
         ups = np.empty(TILE, _f32)
         for tile in range(begin, end):
-            multiply_tile(up, tile, h, sums, ups)
+            multiply_tile(up, tile, h, given, ups)
             for row in range(tile * TILE, min(F, (tile + 1) * TILE)):
                 y[row] = activate(activation, y[row]) * (ups[row - tile * TILE] + bias[F + row])
 
 
 @loop
-def add_product(w: Any, bias: Array, h: Array, sums: Array, x: Array, parts: int) -> None:
+def add_product(w: Any, bias: Array, h: Array, given: Any, x: Array, parts: int) -> None:
     """x += w h + bias: what attention or MLP adds to the stream."""
-    sum_groups(h, sums)
+    prepare(h, given)
     for part in numba.prange(parts):
         begin, end = share(part, parts, n_tiles(len(x)))
         out = np.empty(TILE, _f32)
         for tile in range(begin, end):
-            multiply_tile(w, tile, h, sums, out)
+            multiply_tile(w, tile, h, given, out)
             for row in range(tile * TILE, min(len(x), (tile + 1) * TILE)):
                 x[row] += out[row - tile * TILE] + bias[row]
 
 
 @loop
 def norm_add_product(
-    w: Any, bias: Array, h: Array, sums: Array, scale: Array, shift: Array, eps: np.float32,
+    w: Any, bias: Array, h: Array, given: Any, scale: Array, shift: Array, eps: np.float32,
     y: Array, x: Array, parts: int,
 ) -> None:  # fmt: skip
     """x += norm(w h + bias), as Gemma adds; y [D] is scratch."""
-    sum_groups(h, sums)
+    prepare(h, given)
     for part in numba.prange(parts):
-        product_of_part(w, h, sums, bias, part, parts, y)
+        product_of_part(w, h, given, bias, part, parts, y)
     normalize(y, scale, shift, eps, y)
     for i in range(len(x)):
         x[i] += y[i]

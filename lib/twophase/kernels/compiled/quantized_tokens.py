@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from numba.extending import overload
 
-from twophase.kernels.compiled.bf16_pairs import ROWS, add_pair_products, has_pairs
 from twophase.kernels.compiled.bf16_pairs import TOKENS as PAIR_TOKENS
+from twophase.kernels.compiled.bf16_pairs import add_pair_products
 from twophase.kernels.compiled.codes import STEP, TILE, Packed
+from twophase.kernels.compiled.lanes import has_pairs
 from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import STORED, inner, loop
 from twophase.kernels.compiled.numbers import value_of
@@ -59,8 +60,8 @@ def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
     B, steps = len(padded), w.inputs // STEP
     size = steps // w.arrays[1].shape[1]  # of a group
     chunk = max(n for n in range(1, CHUNK + 1) if size % n == 0)
-    fours = padded.view(torch.int16).view(B, steps, 2, 4)  # inputs i and i + 4 are a pair
-    pairs = fours.permute(1, 3, 0, 2).contiguous().view(torch.int32)  # [steps, 4, B, 1]
+    eights = padded.view(torch.int16).view(B, steps, 2, 2, 2)  # inputs i and i + 2 are a pair
+    pairs = eights.permute(1, 2, 4, 0, 3).contiguous().view(torch.int32)  # [steps, 2, 2, B, 1]
     sums = padded.float().view(B, steps // chunk, -1).sum(2).T.contiguous()  # [chunks, B]
     y = torch.empty(B, w.outputs)
     n = workers_of_parallel_loops()
@@ -99,11 +100,8 @@ def multiply_pairs(w: Any, x: Array, sums: Array, y: Array, parts: int) -> None:
             out[:] = _f32(0)
             for chunk in range(chunks):
                 read_chunk(w, tile, chunk, chunks, pairs, starts, factors)
-                for row in range(0, TILE, ROWS):
-                    for b in range(0, B, PAIR_TOKENS):
-                        add_pair_products(
-                            pairs, row, x, chunk * len(pairs), sums, chunk, b, starts, factors, out
-                        )
+                first = chunk * len(pairs)
+                add_pair_products(pairs, x, first, sums[chunk], starts, factors, out)
             rows = min(TILE, y.shape[1] - tile * TILE)
             for b in range(B):
                 for r in range(rows):
@@ -182,8 +180,8 @@ def offset_and_unit(codes: Array) -> tuple[np.float32, np.float32]:
 
 
 def two_codes(codes: Array, tile: int, j: int, k: int, r: int) -> np.uint32:
-    """The codes of inputs k and k + 4 of step j of a row, as two bf16. Only compiled code calls
-    it."""
+    """The codes of pair k of step j of a row, as two bf16: of inputs 0 and 2, 1 and 3, 4 and 6, 5
+    and 7, which stand 16 bits apart. Only compiled code calls it."""
     raise NotImplementedError("two_codes is for compiled code.")
 
 
@@ -198,8 +196,8 @@ def _four_floats(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
 
 
 def _of_4_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
-    w = codes[tile, j, r] >> (16 * half)
-    return int4(w << 19), int4(w << 15), int4(w << 11), int4(w << 7)
+    w = codes[tile, j, r] >> (4 * half)
+    return int4(w << 19), int4(w << 11), int4(w << 3), int4(w >> 5)
 
 
 def _of_8_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
@@ -220,11 +218,12 @@ def _two_codes(codes, tile, j, k, r):  # type: ignore[no-untyped-def]
 
 
 def _two_of_4_bits(codes, tile, j, k, r):  # type: ignore[no-untyped-def]
-    both = _u32(_u32(codes[tile, j, r] >> _u32(4 * k)) << _u32(3))  # into the fractions of two ones
+    shift = _u32(4 * (k // 2) + 8 * (k % 2))
+    both = _u32(_u32(codes[tile, j, r] >> shift) << _u32(3))  # into the fractions of two ones
     return _u32(both & _u32(0x00780078) | _u32(0x3F803F80))
 
 
 def _two_of_8_bits(codes, tile, j, k, r):  # type: ignore[no-untyped-def]
-    v, w = codes[tile, j, 0, r] >> _u32(8 * k), codes[tile, j, 1, r] >> _u32(8 * k)
-    first, second = _f32(_u32(v & _u32(255))), _f32(_u32(w & _u32(255)))
+    w = _u32(codes[tile, j, k // 2, r] >> _u32(8 * (k % 2)))
+    first, second = _f32(_u32(w & _u32(255))), _f32(_u32(_u32(w >> _u32(16)) & _u32(255)))
     return _u32(_u32(first.view(_u32) >> _u32(16)) | second.view(_u32))

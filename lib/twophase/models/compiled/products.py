@@ -21,6 +21,7 @@ from twophase.kernels.compiled.quantized import (
     norm_activate_product,
     norm_add_product,
     norm_product,
+    room_for,
 )
 from twophase.models.compiled.quantized import is_quantized, packed
 from twophase.models.compiled.token import Token, Workspace
@@ -47,7 +48,7 @@ class Weights(NamedTuple):
 
     loops: Loops
     matrices: tuple[Any, ...]
-    sums: tuple[np.ndarray, ...] = ()
+    given: tuple[Any, ...] = ()
 
 
 def weights_of(
@@ -57,7 +58,7 @@ def weights_of(
     no loop."""
     if any(map(is_quantized, linears)):
         w = packed(linears, outputs, inputs, work)
-        return Weights(CODES, (w.arrays,), (w.sums(),))
+        return Weights(CODES, (w.arrays,), (room_for(w),))
     return three([matrix(linear, n, inputs) for linear, n in zip(linears, outputs, strict=True)])
 
 
@@ -74,9 +75,9 @@ def weights_of_gated(gate: Any, up: Any, F: int, D: int, work: Workspace) -> Wei
         w_up = matrix(up, F, D)
         return Weights(NUMBERS, (w_up[:0] if gate is None else matrix(gate, F, D), w_up))
     gates, ups = packed([gate], [F], D, work), packed([up], [F], D, work)
-    if gates.sums().shape != ups.sums().shape:
+    if gates.groups != ups.groups:
         raise NoKernel("gate and up have groups of different sizes")
-    return Weights(CODES, (gates.arrays, ups.arrays), (ups.sums(),))
+    return Weights(CODES, (gates.arrays, ups.arrays), (room_for(ups),))
 
 
 class NormProjection:
@@ -91,7 +92,7 @@ class NormProjection:
             work.scratch("normed", len(before.scale)),
             work.scratch(name, len(bias)),
         )
-        self.given = (*before, *w.matrices, bias, self.h, *w.sums, self.y)
+        self.given = (*before, *w.matrices, bias, self.h, *w.given, self.y)
 
     def __call__(self, x: np.ndarray, workers: int) -> None:
         """Of x, into y."""
@@ -114,7 +115,7 @@ class Output:
         w = weights_of([linear], [D], h.size, work)
         self.add: Callable[..., Any] = work.choose(w.loops.add)
         self.loops = w.loops if after is None else None
-        self.given: tuple[Any, ...] = (w.matrices[0], biases(linear), h.reshape(-1), *w.sums)
+        self.given: tuple[Any, ...] = (w.matrices[0], biases(linear), h.reshape(-1), *w.given)
         if after is not None:
             self.add = work.choose(w.loops.norm_add)
             self.given += (*norm(after), work.scratch("product", D))
@@ -136,7 +137,7 @@ class Activation:
         bias = biases(up) if gate is None else biases(gate, up)
         self.loops, self.run = w.loops, work.choose(w.loops.activate)
         h = work.scratch("normed", D)
-        self.given = (*before, *w.matrices, bias, activation, h, *w.sums, between)
+        self.given = (*before, *w.matrices, bias, activation, h, *w.given, between)
 
     def __call__(self, x: np.ndarray, workers: int) -> None:
         """Of x, into `between`."""

@@ -50,19 +50,19 @@ def numbers_of(layer: Layer) -> Numbers | None:
         *qkv, bias, h, y = project[3:]
         gate, up, mlp_bias, activation, _, between = activate[3:]
         run, matrices = run_layers, (qkv, [o[0]], [gate, up], [down[0]])
-        sums: tuple[Any, ...] = ()
+        given: tuple[Any, ...] = ()
     elif loops == {CODES}:
-        codes, bias, h, qkv_sums, y = project[3:]
-        gate, up, mlp_bias, activation, _, up_sums, between = activate[3:]
+        codes, bias, h, qkv_given, y = project[3:]
+        gate, up, mlp_bias, activation, _, up_given, between = activate[3:]
         run, matrices = run_codes_layers, (codes, o[0], [*gate, *up], down[0])
-        sums = ((qkv_sums, o[3], up_sums, down[3]),)
+        given = ((qkv_given, o[3], up_given, down[3]),)
     else:
         return None
     _, N, q_norm, k_norm, *turned = attention.given
     return Numbers(
         run, attention, (*project[:2], *matrices[0], bias, q_norm, k_norm),
         (*matrices[1], o[1], *activate[:2], *matrices[2], mlp_bias, *matrices[3], down[1]),
-        (project[2], N, *turned), activation, (h, y, attention.found, between, *sums),
+        (project[2], N, *turned), activation, (h, y, attention.found, between, *given),
     )  # fmt: skip
 
 

@@ -1,0 +1,230 @@
+"""Registers of a processor with AVX-512 as values in compiled loops: 32 numbers side by side, and
+the few operations on them that LLVM does not find in a plain loop.
+
+`words` are 32 bits each, whole numbers or four bytes; `floats` are fp32. An operation on 32 lanes
+is two instructions on registers of 16. The two that matter add products of several small numbers
+to each lane: four of bytes (AVX512-VNNI: Ice Lake, Zen 4, and later ones) or two of bf16
+(AVX512-BF16: Cooper Lake, Sapphire Rapids, Zen 4, and later ones).
+"""
+
+from functools import cache
+from typing import Any
+
+import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic, models, register_model
+
+LANES = 32  # rows that are multiplied together
+REGISTER = 16
+_WORD, _FLOAT = ir.IntType(32), ir.FloatType()
+_BYTES = ir.VectorType(ir.IntType(8), 4 * REGISTER)
+_FLAGS = ("contract",)
+
+
+class Lanes(types.Type):
+    """The type of 32 numbers in registers."""
+
+    def __init__(self, name: str, number: Any) -> None:
+        super().__init__(name)
+        self.vector = ir.VectorType(number, LANES)
+
+
+words, floats = Lanes("words", _WORD), Lanes("floats", _FLOAT)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Lanes) -> None:
+        super().__init__(manager, kind, kind.vector)
+
+
+def _features() -> tuple[str, ...]:
+    """What Numba may use here: LLVM ends the process where more is asked for
+    (`NUMBA_ENABLE_AVX=0`, `NUMBA_CPU_NAME=generic`, `NUMBA_CPU_FEATURES`)."""
+    told = numba.config.CPU_FEATURES
+    features: str = get_host_cpu_features() if told is None else told
+    return tuple(features.split(","))
+
+
+@cache
+def has_pairs() -> bool:
+    """Whether pairs of bf16 are multiplied in one instruction here."""
+    return "+avx512bf16" in _features()
+
+
+@cache
+def has_bytes() -> bool:
+    """Whether fours of bytes are multiplied in one instruction here."""
+    return "+avx512vnni" in _features()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load(context: Any, array: Any, at: Any) -> Any:
+    """32 numbers of a contiguous array, from the one on that is `at` behind its first: uint32 and
+    uint8 as words, fp32 and the bits of bf16 (uint16) as floats. Nothing is checked."""
+    narrow = array.dtype in (types.uint8, types.uint16)
+    kind = floats if array.dtype in (types.float32, types.uint16) else words
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        stored = ir.VectorType(ir.IntType(array.dtype.bitwidth), LANES)
+        where = _place(context, builder, signature, arguments, stored if narrow else kind.vector)
+        found = builder.load(where, align=array.dtype.bitwidth // 8)
+        if narrow:
+            found = builder.zext(found, words.vector)
+        if array.dtype == types.uint16:  # a bf16 is the upper half of an fp32
+            found = builder.bitcast(builder.shl(found, _same(16)), floats.vector)
+        return found
+
+    return kind(array, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store(context: Any, array: Any, at: Any, x: Any) -> Any:
+    """Put floats into a contiguous fp32 array, where `load` would find them."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        where = _place(context, builder, signature, arguments, floats.vector)
+        builder.store(arguments[2], where, align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, floats), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def spread(context: Any, number: Any) -> Any:
+    """A number in all lanes: float32 as floats, int32 and uint32 as words."""
+    kind = floats if number == types.float32 else words
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _in_all(builder, arguments[0], kind.vector)
+
+    return kind(number), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pick(context: Any, array: Any, at: Any) -> Any:
+    """The one number that is `at` behind the first of a contiguous array: without a look at
+    whether `at` is negative, which took a fifth of the time of a loop."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.load(builder.gep(view.data, [arguments[1]]))
+
+    return array.dtype(array, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def low_halves(context: Any, w: Any) -> Any:
+    """The lower four bits of each byte."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.and_(arguments[0], _same(0x0F0F0F0F))
+
+    return words(words), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def high_halves(context: Any, w: Any) -> Any:
+    """The upper four bits of each byte."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.and_(builder.lshr(arguments[0], _same(4)), _same(0x0F0F0F0F))
+
+    return words(words), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def times(context: Any, a: Any, b: Any) -> Any:
+    """a·b, of two words or two floats."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return (builder.fmul if a == floats else builder.mul)(*arguments)
+
+    return a(a, a), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_times(context: Any, total: Any, a: Any, b: Any) -> Any:
+    """total + a·b of floats, rounded once."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, a, b = arguments
+        return builder.fadd(total, builder.fmul(a, b, flags=_FLAGS), flags=_FLAGS)
+
+    return floats(floats, floats, floats), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def as_floats(context: Any, w: Any) -> Any:
+    """Whole numbers with a sign as floats."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sitofp(arguments[0], floats.vector)
+
+    return floats(words), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_bytes(context: Any, total: Any, codes: Any, four: Any) -> Any:
+    """total + Σ code·byte of each lane's four codes (0 to 255) and the four bytes (-128 to 127) of
+    one uint32, the same in all lanes. Total is a whole number."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _in_registers(builder, "avx512.vpdpbusd.512", _WORD, _BYTES, arguments)
+
+    return words(words, words, types.uint32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_pairs(context: Any, total: Any, pairs: Any, two: Any) -> Any:
+    """total + both products of each lane's two bf16 and the two of one uint32, the same in all
+    lanes. Total is a float."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        taken = ir.VectorType(_WORD, REGISTER)
+        return _in_registers(builder, "avx512bf16.dpbf16ps.512", _FLOAT, taken, arguments)
+
+    return floats(floats, words, types.uint32), build
+
+
+def _in_registers(builder: Any, name: str, number: Any, taken: Any, arguments: Any) -> Any:
+    """An instruction on 16 lanes, for each half of 32: total, small numbers of each lane, and those
+    that are the same in all. `taken`: how it wants to see small numbers."""
+    totals, smalls, same = arguments
+    result = ir.VectorType(number, REGISTER)
+    kind = ir.FunctionType(result, [result, taken, taken])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}")
+    spread = builder.bitcast(_in_all(builder, same, ir.VectorType(_WORD, REGISTER)), taken)
+    halves = []
+    for first in range(0, LANES, REGISTER):
+        total, small = (_lanes(builder, it, range(first, first + 16)) for it in (totals, smalls))
+        halves.append(builder.call(function, [total, builder.bitcast(small, taken), spread]))
+    return _lanes(builder, halves[0], range(LANES), halves[1])
+
+
+def _lanes(builder: Any, vector: Any, which: range, behind: Any = None) -> Any:
+    """Some lanes of a vector, or of two, one behind the other."""
+    mask = ir.Constant(ir.VectorType(_WORD, len(which)), list(which))
+    behind = ir.Constant(vector.type, ir.Undefined) if behind is None else behind
+    return builder.shuffle_vector(vector, behind, mask)
+
+
+def _in_all(builder: Any, number: Any, vector: Any) -> Any:
+    """One number in all lanes."""
+    nothing = ir.Constant(vector, ir.Undefined)
+    lone = builder.insert_element(nothing, number, _WORD(0))
+    first = ir.Constant(ir.VectorType(_WORD, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(lone, nothing, first)
+
+
+def _same(number: int) -> Any:
+    """One constant in all words."""
+    return ir.Constant(words.vector, [number] * LANES)
+
+
+def _place(context: Any, builder: Any, signature: Any, arguments: Any, vector: Any) -> Any:
+    """Where the number stands that is arguments[1] behind the first of the array arguments[0]."""
+    view = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.bitcast(builder.gep(view.data, [arguments[1]]), vector.as_pointer())
