@@ -1,0 +1,60 @@
+"""Operations on registers are those on each of their numbers, at the ends of their ranges too."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+
+from twophase.kernels.compiled import lanes
+from twophase.kernels.compiled.lanes import LANES
+
+AT = 5  # where in an array: no multiple of a register
+
+
+@numba.njit
+def four_bytes(start, codes, scales, four, out):  # type: ignore[no-untyped-def]
+    total = lanes.times(lanes.load(codes, AT), lanes.spread(start))
+    total = lanes.add_bytes(total, lanes.low_halves(lanes.load(scales, AT)), four)
+    total = lanes.add_bytes(total, lanes.high_halves(lanes.load(scales, AT)), four)
+    lanes.store(out, AT, lanes.as_floats(lanes.add_bytes(total, lanes.load(scales, AT), four)))
+
+
+@numba.njit
+def two_bf16(start, factors, pairs, twos, out):  # type: ignore[no-untyped-def]
+    total = lanes.times(lanes.load(start, AT), lanes.spread(np.float32(-3)))
+    total = lanes.add_pairs(total, lanes.load(pairs, AT), lanes.pick(twos, AT))
+    lanes.store(out, AT, lanes.add_times(lanes.load(out, AT), lanes.load(factors, AT), total))
+
+
+def random(seed: int, high: int, kind: type) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, high, AT + LANES + 3).astype(kind)
+
+
+@pytest.mark.skipif(not lanes.has_bytes(), reason="this processor does not multiply bytes by fours")
+def test_bytes_are_codes_without_a_sign_times_numbers_with_one() -> None:
+    start, codes, wide = -7, random(0, 256, np.uint8), random(1, 2**32, np.uint32)
+    codes[AT], wide[AT], wide[AT + 1] = 255, 2**32 - 1, 0
+    numbers = np.array([-128, 127, -1, 3], np.int8)
+    out = np.zeros(len(codes), np.float32)
+    four_bytes(np.int32(start), codes, wide, numbers.view(np.uint32)[0], out)
+    every = wide.view(np.uint8).reshape(-1, 4).astype(np.int64)
+    terms = (every % 16 + every // 16 + every) @ numbers.astype(np.int64)
+    expected = start * codes.astype(np.int64) + terms
+    assert out[AT : AT + LANES].tolist() == expected[AT : AT + LANES].tolist()
+    assert not out[:AT].any()
+    assert not out[AT + LANES :].any()
+
+
+@pytest.mark.skipif(not lanes.has_pairs(), reason="this processor does not multiply pairs of bf16")
+def test_pairs_are_both_products_of_two_bf16() -> None:
+    small = [random(seed, 64, np.float32) - 32 for seed in range(6)]  # whole: every sum is exact
+    halves = [(x.view(np.uint32) >> 16).astype(np.uint32) for x in small]
+    pairs, twos = halves[0] | halves[1] << 16, halves[2] | halves[3] << 16
+    start, factors = small[4], halves[5].astype(np.uint16)
+    out = np.ones(len(start), np.float32)
+    two_bf16(start, factors, pairs, twos, out)
+    total = -3 * start + small[0] * small[2][AT] + small[1] * small[3][AT]
+    expected = np.ones(len(start), np.float32)
+    expected[AT : AT + LANES] += (small[5] * total)[AT : AT + LANES]
+    assert out.tolist() == expected.tolist()
