@@ -80,3 +80,21 @@ def test_a_submission_that_would_dig_deep_folders_may_make_none_and_stops_nobody
         with zygote().fork((), LIMITS) as session:
             assert "OSError" in session.run_cell(dig, 20.0).types
             assert output(session, "print(os.listdir('.'))") == "[]"
+
+
+def test_a_folder_that_somebody_else_removes_at_the_same_time_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    for name in ("a", "b"):
+        (folder / name / "inner").mkdir(parents=True)
+        (folder / name / "file").write_text("x")
+    unlink = os.unlink
+
+    def too_late(path: str) -> None:
+        unlink(path)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "unlink", too_late)
+    remove(folder)
+    assert not folder.exists()

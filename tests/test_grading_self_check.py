@@ -3,6 +3,7 @@ public cases, and why."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -101,6 +102,14 @@ def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Pa
     )
 
 
+def _has_begun(home: Path) -> bool:
+    """Whether there are the folder of what all are forked from, and in its judge's that of the
+    worker."""
+    with contextlib.suppress(FileNotFoundError):  # another went while we looked
+        return bool(list(home.glob("*/twophase-*")) and list(home.glob("*/*/twophase-*")))
+    return False
+
+
 def test_a_self_check_that_was_killed_leaves_no_folder(tmp_path: Path) -> None:
     """The processes that it started end, and take its folder along."""
     home = tmp_path / "temporary"
@@ -111,8 +120,7 @@ def test_a_self_check_that_was_killed_leaves_no_folder(tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(home)},
         stdout=subprocess.DEVNULL,
     )
-    # of what all are forked from; in its judge's folder of the worker
-    while not (list(home.glob("*/twophase-*")) and list(home.glob("*/*/twophase-*"))):
+    while not _has_begun(home):
         assert process.poll() is None
         time.sleep(0.01)
     process.kill()

@@ -24,6 +24,8 @@ def remove(folder: Path) -> None:
         for entry in waiting:
             try:
                 _flatten(entry, folder)
+            except FileNotFoundError:  # somebody else removes it, too: look again
+                continue
             except OSError:
                 stuck.add(entry.name)
     with contextlib.suppress(OSError):

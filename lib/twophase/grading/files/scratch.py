@@ -64,14 +64,14 @@ def sweep() -> None:
 
 def leave(folder: Path, last: bool = False) -> None:
     """Remove a judge's folder inside a run's; and the run's, if it was killed and no other judge of
-    it is left, or if this is the `last` process of all."""
+    it is left, or if this is the `last` process of all, which waits for a judge that looks."""
     remove(folder)
     if not folder.parent.name.startswith(PREFIX):
         return
     with contextlib.suppress(OSError):
         lock = os.open(folder.parent / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if last else fcntl.LOCK_NB))
             if last or os.listdir(folder.parent) == [LOCK]:
                 remove(folder.parent)
         finally:
