@@ -95,6 +95,10 @@ T = "assignments: {t: {}}\n"
         ),
         (T + "drop_lowest: one", "drop_lowest: 'one' is no whole number"),
         (T + "drop_lowest: 1", "drop_lowest: dropping 1 of 1 assignments leaves nothing to count"),
+        (
+            "assignments: {t: {exercises: {a: 1, b: {extra: yes}}, drop_lowest: 1}}",
+            "assignments.t.drop_lowest: dropping 1 of 1 exercise leaves nothing to count",
+        ),
         (T + "partial: {cases: 0.4}", "partial.cases: '0.4' is no percentage"),
         (
             T + "partial: {misconceptions: {a: half}}",
@@ -202,7 +206,36 @@ T = "assignments: {t: {}}\n"
         (T + "files: {roaster: x}", "files.roaster: there is no such key; did you mean 'roster'?"),
         ("assignments: {t: {}}\nassignments: {u: {}}", "'assignments' is there twice"),
         ("assignments: {t: [}", "line 1"),
-        (T + "late: {per_day: !!python/name:os.system ''}", "could not determine a constructor"),
+        (
+            T + "late: {per_day: !!python/name:os.system ''}",
+            "a tag such as !!python/name:os.system",
+        ),
+        ("assignments: {!!int 3: {}}", "line 1: a tag such as !!int means nothing here"),
+        (T + "course: !!timestamp x", "line 2: a tag such as !!timestamp means nothing here"),
+        (T + "late: !!map [a]", "line 2: a tag such as !!map means nothing here"),
+        (T + "course: !local x", "line 2: a tag such as !local means nothing here"),
+        ("assignments: {'': {}}", "line 1: a key is empty"),
+        ("assignments: {t: {exercises: {' ': 2}}}", "line 1: a key is empty"),
+        ("assignments: {t: {' from above': u}}", "there is no such key as ' from above'"),
+        (T + "extensions: ann", "extensions: expected a list of `- key: value` lines, found 'ann'"),
+        (
+            "assignments: {t: {exercises: {a: {points: 2, extra: 1}, b: 2}}}",
+            "assignments.t.exercises.a.extra: '1' is neither yes nor no",
+        ),
+        (
+            "assignments: {t: {exercises: {a: {points: 2, extra: [yes]}, b: 2}}}",
+            "assignments.t.exercises.a.extra: a list is neither yes nor no",
+        ),
+        (
+            T + "submissions: {student: '(?P<student>a{99999999999})'}",
+            "is neither folder nor file nor a regular expression",
+        ),
+        (
+            T + "submissions: {student: '" + "(" * 3000 + "'}",
+            "submissions.student: the pattern has too many parentheses",
+        ),
+        (T + "late: {grace: " + "9" * 5000 + " days}", "late.grace: '9999"),
+        (T + "time_zone: ../zone", "no time zone '../zone'; write an IANA name such as"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_place(tmp_path: Path, text: str, sentence: str) -> None:

@@ -52,7 +52,22 @@ def cross_mistakes(scheme: Scheme) -> list[str]:
             f"drop_lowest: dropping {scheme.drop_lowest} of {len(scheme.assignments)} assignments"
             " leaves nothing to count"
         )
-    return told
+    return told + [m for a in scheme.assignments.values() for m in _all_dropped(a)]
+
+
+def _all_dropped(assignment: Assignment) -> list[str]:
+    if not assignment.exercises or not assignment.drop_lowest:
+        return []
+    rules = (*assignment.exercises.values(), *assignment.by_hand.values())
+    counting = sum(not rule.extra for rule in rules)
+    return (
+        [
+            f"assignments.{assignment.topic}.drop_lowest: dropping {assignment.drop_lowest} of"
+            f" {counting} exercise{'s' * (counting != 1)} leaves nothing to count"
+        ]
+        if assignment.drop_lowest >= counting
+        else []
+    )
 
 
 def _short(extension: Extension, assignment: Assignment | None) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-DURATION = re.compile(r"(\d+)\s*(min|minutes?|h|hours?|days?|weeks?)")
+DURATION = re.compile(r"([0-9]{1,9})\s*(min|minutes?|h|hours?|days?|weeks?)")
 LOCAL_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
 
 

@@ -21,25 +21,42 @@ FROM_ABOVE = Field(alias=KEY)  # what a mapping does not say itself: the key tha
 Value = Any  # str, list or dict of these
 
 
+TAGS = {
+    yaml.ScalarNode: yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG,
+    yaml.SequenceNode: yaml.resolver.BaseResolver.DEFAULT_SEQUENCE_TAG,
+    yaml.MappingNode: yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
+}
+
+
 class _Loader(yaml.SafeLoader):
     """Scalars stay text, so that 0123 is no octal number, 23:59 no sexagesimal one and `no` no
-    truth value. No key twice."""
+    truth value, whatever tag stands before them. No key twice."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag != TAGS[type(node)]:
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            raise _at(node, f"a tag such as {tag} means nothing here; write the value without it")
+        return super().construct_object(node, deep)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(
-                    problem="a key is not plain text", problem_mark=key.start_mark
-                )
+                raise _at(key, "a key is not plain text")
+            if not key.value.strip():
+                raise _at(key, "a key is empty; write a name before the colon")
+            if key.value == KEY:
+                raise _at(key, f"there is no such key as {key.value!r}")
             if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
-                )
+                raise _at(key, f"{key.value!r} is there twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep=True)
+
+
+def _at(node: yaml.Node, says: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=says, problem_mark=node.start_mark)
 
 
 def read_yaml(path: Path) -> Value:
@@ -105,13 +122,11 @@ def _says(error: ErrorDetails, kind: Any) -> str:
         return f"there is no such key{nearest(str(key), _keys(kind, above))}"
     if how in ("dataclass_type", "dict_type"):
         return f"expected `key: value` lines, found {shown(value)}"
-    if how == "is_instance_of":
+    if how in ("is_instance_of", "sequence_str"):
         return f"expected a list of `- key: value` lines, found {shown(value)}"
     if how == "literal_error":
         choices = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         return f"{shown(value)} is not one of {choices}"
-    if how.startswith("bool_"):
-        return f"{shown(value)} is neither yes nor no"
     return str(error.get("ctx", {}).get("error", error["msg"]))
 
 

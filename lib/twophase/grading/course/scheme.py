@@ -38,6 +38,7 @@ from twophase.grading.course.values import (
     Topic,
     Whole,
     Whose,
+    YesNo,
 )
 
 
@@ -60,7 +61,7 @@ class ExerciseRule:
 
     points: Points | None = None
     partial: Annotated[Partial, MAPPING] = field(default_factory=Partial)
-    extra: bool = False
+    extra: YesNo = False
     by_hand: Annotated[bool, FROM_ABOVE] = False
     title: Text = ""
 

@@ -65,6 +65,13 @@ def percent(value: Value) -> Fraction:
     return found
 
 
+def yes_or_no(value: Value) -> bool:
+    """Not 1 or 0: whoever writes them may mean points."""
+    if str(value).lower() not in ("yes", "no", "true", "false"):
+        raise ValueError(f"{shown(value)} is neither yes nor no")
+    return str(value).lower() in ("yes", "true")
+
+
 def names(value: Value) -> tuple[str, ...]:
     """A list of names without repetition, at least one."""
     if not isinstance(value, list) or not value:
@@ -85,6 +92,7 @@ def zone(value: Value, info: ValidationInfo[dict[str, Any]]) -> ZoneInfo:
     name = text(value)
     if name not in available_timezones():
         meant = nearest(name, available_timezones()) if "/" in name else ""
+        meant = meant if "mean" in meant else ""  # there are hundreds
         raise ValueError(
             f"there is no time zone {name!r}{meant}; "
             "write an IANA name such as Europe/Berlin".replace("?;", "?")
@@ -125,7 +133,9 @@ def whose(value: Value) -> re.Pattern[str] | str:
         return said
     try:
         pattern = re.compile(said)
-    except re.error as e:
+    except RecursionError:
+        raise ValueError("the pattern has too many parentheses within parentheses") from None
+    except (re.error, OverflowError) as e:
         raise ValueError(
             f"{said!r} is neither folder nor file nor a regular expression ({e})"
         ) from None
@@ -149,6 +159,7 @@ Text = Annotated[str, PlainValidator(text)]
 Points = Annotated[Fraction, PlainValidator(positive)]
 Share = Annotated[Fraction, PlainValidator(percent)]
 Whole = Annotated[int, PlainValidator(whole)]
+YesNo = Annotated[bool, PlainValidator(yes_or_no)]
 Names = Annotated[tuple[str, ...], PlainValidator(names)]
 Deadline = Annotated[Due, PlainValidator(due)]
 Beside = Annotated[Path, PlainValidator(beside)]
