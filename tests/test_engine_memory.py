@@ -14,6 +14,7 @@ from twophase.measure import cache_reports
 from twophase.measure.cache_reports import Report
 from twophase.theory import catalog, engine_memory
 from twophase.theory.engine_memory import Limits, chips_for_engine
+from twophase.theory.expected import in_several_machines
 from twophase.theory.grid import Grid
 from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.workload import Workload
@@ -187,3 +188,55 @@ def test_an_engine_that_would_not_start_is_in_the_reports(reports: list[Report])
 
 OWN = engine_memory.fitted()
 CONSTANTS = (OWN.logit_bytes, OWN.runtime_bytes, OWN.messages_bytes)
+
+
+@given(
+    model=st.sampled_from(["llama-3-70b", "gemma-3-27b", "deepseek-v3", "mixtral-8x7b"]),
+    pp=st.integers(1, 6),
+    context=st.integers(1, 100_000),
+    staged=st.booleans(),
+)
+@draws(40)
+def test_tokens_of_cache_are_those_of_the_stage_with_the_least_room(
+    model: str, pp: int, context: int, staged: bool
+) -> None:
+    """Of one plan the tokens and the largest batch, however unevenly its stages are filled: no
+    fewer than that batch has, and fewer than of one more sequence for every stage."""
+    ways = {"layout": "pipeline"} if staged else {"grid": Grid(pp=pp)}
+    w = Workload(context=context, n_chips=pp, weights="int4", **ways)  # type: ignore[arg-type]
+    d = deployment(catalog.model(model), catalog.hardware("b200"), w)
+    room, most = engine_memory.cache_room(d), d.max_batch(context)
+    assert most * context <= room.tokens_ceiling or not most
+    assert room.tokens_ceiling <= (most + pp) * context
+    assert room.expected_tokens <= (room.expected_sequences + pp) * context
+
+
+LIKE = {
+    "tensor": Grid(tp=16),
+    "pipeline": Grid(pp=16),
+    "experts": Grid(dp=16, ep=16),
+    "replicas": Grid(dp=16),
+}
+
+
+@pytest.mark.parametrize("layout", LIKE)
+def test_a_layout_and_the_grid_that_it_is_hold_and_cost_the_same(layout: str) -> None:
+    """Over two machines, where messages of layers take longer; a pipeline and copies send none."""
+    arch, chip = catalog.model("qwen3-235b-a22b"), catalog.hardware("b200")
+    asked = Workload(n_chips=16, weights="int4")
+    named = deployment(arch, chip, replace(asked, layout=layout))
+    same = deployment(arch, chip, replace(asked, grid=LIKE[layout]))
+    assert engine_memory.aside_of(named) == engine_memory.aside_of(same)
+    assert engine_memory.cache_room(named) == engine_memory.cache_room(same)
+    assert in_several_machines(named) == in_several_machines(same)
+    assert in_several_machines(same) == (layout in ("tensor", "experts"))
+
+
+@pytest.mark.parametrize("ways", [{"layout": "replicas"}, {"grid": Grid(dp=8)}])
+def test_copies_that_send_nothing_are_engines_of_their_own(ways: dict[str, object]) -> None:
+    arch, chip = catalog.model("llama-3-8b"), catalog.hardware("h100")
+    alone = engine_memory.cache_room(deployment(arch, chip, Workload()))
+    copies = deployment(arch, chip, Workload(n_chips=8, **ways))  # type: ignore[arg-type]
+    room = engine_memory.cache_room(copies)
+    assert room.set_aside_bytes == alone.set_aside_bytes
+    assert room.expected_sequences == 8 * alone.expected_sequences

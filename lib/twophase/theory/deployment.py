@@ -112,6 +112,10 @@ class Deployment:
         """Caches of B sequences that the chip keeps."""
         return B * self.cache_bytes(S)
 
+    def held_by_stages(self, B: int, S: int) -> list[tuple[Fraction, Fraction]]:
+        """Weights, and caches of B sequences, on a chip of each stage of layers: here of one."""
+        return [(self.weight_bytes, self.held_cache_bytes(B, S))]
+
     def _total(self, weight_bytes: Fraction, cache_bytes: Fraction) -> Fraction:
         w = self.w
         total = kv_cache.memory_bytes(

@@ -79,8 +79,7 @@ class DraftedDeployment(Deployment):
         head = self.draft.arch
         if not isinstance(head, DraftHead):
             return self.draft.weight_bytes
-        cut = self.w.n_chips if self.w.grid is None else self.w.grid.tp
-        own = chip_part(head, 1 if self.w.layout == "replicas" else cut)
+        own = chip_part(head, self.w.cut_chips)
         assert isinstance(own, DraftHead)
         return self.draft.weight_bytes - own.n_borrowed * Fraction(bytes_per_value(self.w.kept))
 

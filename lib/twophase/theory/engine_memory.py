@@ -10,6 +10,7 @@ from the sizes; the other three are constants, fitted to what vLLM reported of i
 
 import json
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from math import floor
 from pathlib import Path
@@ -116,9 +117,8 @@ def aside_of(d: Deployment, limits: Limits | None = None) -> float:
     vLLM's own if none are given."""
     w, own = d.w, fitted()
     usual = limits or limits_of(d)
-    runtime = own.runtime_bytes + (own.messages_bytes if w.n_chips > 1 else 0.0)
-    cut = w.n_chips if w.grid is None else w.grid.tp
-    held = step_activation_bytes(d.arch, cut, usual.chunk)
+    runtime = own.runtime_bytes + (own.messages_bytes if w.sends else 0.0)
+    held = step_activation_bytes(d.arch, w.cut_chips, usual.chunk)
     return float(set_aside_bytes(held, usual.sequences, d.arch.V, own.logit_bytes, runtime))
 
 
@@ -138,23 +138,26 @@ def cache_room(d: Deployment, limits: Limits | None = None) -> CacheRoom:
     """Room for caches in this deployment. What the workload itself says of activations and overhead
     takes the place of what is expected."""
     w = d.w
+    most = (d.usable_bytes - w.exact("overhead_bytes")) / (1 + w.exact("overhead_fraction"))
+    most -= w.exact("activation_bytes")  # for weights and caches
     said = is_said(w)
-    all_but_weights = (d.usable_bytes - w.exact("overhead_bytes")) / (
-        1 + w.exact("overhead_fraction")
-    ) - d.weight_bytes
-    most = max(0.0, float(all_but_weights - w.exact("activation_bytes")))
-    aside = 0.0 if said else aside_of(d, limits)
-    left = max(0.0, most - aside)
-    n = d.sequences_at_once
-    each = float(d.held_cache_bytes(n, w.context)) / n  # of one sequence, on each chip
-    if said:
-        aside = float(d.usable_bytes - d.weight_bytes) - most
+    aside = float(d.usable_bytes - most) if said else aside_of(d, limits)
     return CacheRoom(
-        tokens_ceiling=floor(most / each * w.context),
-        expected_tokens=floor(left / each * w.context),
+        tokens_ceiling=_tokens(d, most),
+        expected_tokens=_tokens(d, most if said else most - Fraction(aside)),
         expected_sequences=max(0, beside_engine(d, limits).max_batch(w.context)),
         set_aside_bytes=aside,
     )
+
+
+def _tokens(d: Deployment, room: Fraction) -> int:
+    """Tokens of cache that so many bytes of each chip hold beside its weights: as many as the stage
+    with the least room for them."""
+    n, S = d.sequences_at_once, d.w.context
+    stages = d.held_by_stages(n, S)
+    if any(weights >= room for weights, _ in stages):
+        return 0
+    return min(floor((room - weights) / caches * n * S) for weights, caches in stages if caches)
 
 
 def beside_engine(d: Deployment, limits: Limits | None = None) -> Deployment:

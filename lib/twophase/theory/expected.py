@@ -51,9 +51,7 @@ class Overheads:
 
 def in_several_machines(d: Deployment) -> bool:
     """Whether more chips share a layer than the fastest links join."""
-    grid = d.w.grid
-    n = d.w.n_chips if grid is None else max(grid.tp, grid.ep)
-    return n > (catalog.usual_chips(d.chip) or CHIPS_A_MACHINE)
+    return d.w.layer_chips > (catalog.usual_chips(d.chip) or CHIPS_A_MACHINE)
 
 
 def kind(d: Deployment) -> str:

@@ -4,6 +4,12 @@ from twophase.theory.grid import Grid
 from twophase.theory.layout import uneven_cuts
 from twophase.theory.sharded_deployment import ShardedDeployment
 
+KEPT = {
+    "latents whole on each": {"mla", "compressed"},
+    "caches by KV head": {"full", "sliding", "chosen"},
+    "states by head": {"state"},
+}
+
 
 def assumed(d: ShardedDeployment, grid: Grid) -> list[str]:
     """How the chips share the model, what carries their messages, and who gets the visits."""
@@ -39,7 +45,7 @@ def _ways(d: ShardedDeployment, grid: Grid) -> list[str]:
     if grid.dp > 1:
         ways.append(f"{grid.dp} copies{' in each' * (grid.pp > 1)}, sequences dealt out to them")
     if grid.tp > 1:
-        kept = "latents whole on each" if d.arch.mla else "caches by KV head"
+        kept = " and ".join(says for says, own in KEPT.items() if own & set(d.arch.layer_kinds))
         ways.append(f"heads, columns and vocabulary of a copy over {grid.tp}, {kept}")
     if grid.ep > 1:
         shared = f", shared by {grid.sharing} copies" if grid.sharing > 1 else ""

@@ -15,7 +15,7 @@ from twophase.theory.deployment import Deployment, Times, largest
 from twophase.theory.grid import Grid
 from twophase.theory.hardware import bytes_per_value
 from twophase.theory.links import Link
-from twophase.theory.sharded_grid import combined, held
+from twophase.theory.sharded_grid import combined, held, held_by_stages
 from twophase.theory.sharded_pass import Load, Pass
 
 MOST_SEARCHED = 1024  # chips
@@ -76,6 +76,13 @@ class ShardedDeployment(Deployment):
     def held_cache_bytes(self, B: int, S: int) -> Fraction:
         """Caches that the fullest chip keeps."""
         return Fraction(self.load(B, S).cache_bytes)
+
+    def held_by_stages(self, B: int, S: int) -> list[tuple[Fraction, Fraction]]:
+        """Weights, and caches of B sequences, on a chip of each stage of layers."""
+        grid = Grid(pp=self.w.n_chips) if self.w.layout == "pipeline" else self.w.grid
+        if grid is None:
+            return super().held_by_stages(B, S)
+        return [(Fraction(w), Fraction(c)) for w, c in held_by_stages(self._pass(B, S), grid)]
 
     def total_bytes(self, B: int, S: int) -> Fraction:
         """Weights, caches, activations and overhead."""

@@ -60,9 +60,13 @@ def combined(
 
 def held(p: Pass, grid: Grid) -> tuple[Number, Number]:
     """Bytes of weights and of caches in the fullest chip's memory."""
+    return max(held_by_stages(p, grid), key=sum)
+
+
+def held_by_stages(p: Pass, grid: Grid) -> list[tuple[Number, Number]]:
+    """The same of a chip of each different stage."""
     own = ceil_div(p.B, grid.dp)
-    parts = ((stored(p, grid, s), p.caches(s.arch, own, p.S)) for s in _parts(p.arch, grid))
-    return max(parts, key=sum)
+    return [(stored(p, grid, s), p.caches(s.arch, own, p.S)) for s in _parts(p.arch, grid)]
 
 
 def stored(p: Pass, grid: Grid, stage: Stage) -> Number:

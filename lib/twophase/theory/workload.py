@@ -15,6 +15,7 @@ DISPATCHES = ("bf16", "fp8")
 INTEGERS = {"int8": 8, "int4": 4, "int3": 3, "int2": 2}
 GROUP = 128  # of integers of fewer than 8 bits, if nothing else is said
 WHOLE = ("batch", "n_prompt", "n_output", "context", "n_chips", "group")
+WHOLE_LAYERS = ("pipeline", "experts", "replicas", "gathered")
 OPTIONAL = ("n_prompt", "n_output", "group")
 SIZES = {
     "activation_bytes": 10**24,
@@ -159,6 +160,27 @@ class Workload:
                 f"{self.grid} takes {self.grid.n_chips:,} chips, but there are {self.n_chips:,}:"
                 " leave --chips away."
             )
+
+    @property
+    def cut_chips(self) -> int:
+        """Chips over which a layer's matrices are cut while it runs; 1 where a chip has all of
+        what it needs of a layer."""
+        if self.grid is not None:
+            return self.grid.tp
+        return 1 if self.layout in WHOLE_LAYERS else self.n_chips
+
+    @property
+    def layer_chips(self) -> int:
+        """Chips that send each other something in every layer."""
+        if self.grid is not None:
+            return self.grid.tp * self.grid.sharing
+        return 1 if self.layout in ("pipeline", "replicas") else self.n_chips
+
+    @property
+    def sends(self) -> bool:
+        """Whether chips exchange messages at all."""
+        staged = self.layout == "pipeline" if self.grid is None else self.grid.pp > 1
+        return self.layer_chips > 1 or (staged and self.n_chips > 1)
 
     @property
     def found(self) -> int:
