@@ -68,10 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _forget_stale_machine_code() -> None:
     """Numba keeps what it compiled until the file of *that* function changes, also where it calls
-    one that did."""
-    folders = [path for path in LIB.rglob("compiled") if path.is_dir()]
-    changed = max((file.stat().st_mtime for f in folders for file in f.glob("*.py")), default=0)
-    for kept in [file for f in folders for file in f.glob("__pycache__/*.nb*")]:
+    one that did: loops elsewhere call those of a folder `compiled`, too."""
+    changed = max((file.stat().st_mtime for file in LIB.rglob("compiled/*.py")), default=0)
+    for kept in list(LIB.rglob("__pycache__/*.nb*")):
         if kept.stat().st_mtime < changed:
             kept.unlink(missing_ok=True)
 

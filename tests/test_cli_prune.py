@@ -250,6 +250,13 @@ def test_what_was_pruned_before_is_written_over_only_by_force(text: Path, tmp_pa
     assert load(out).config.L == 2
 
 
+def test_where_nothing_can_be_written_is_said_before_the_work(text: Path) -> None:
+    for out in (text / "made", text / "more" / "made"):
+        done = run("prune", "no such model", "--keep", "layers=2", "--out", out)
+        assert done.exit_code == 2
+        assert f"--out {out}: nothing can be written to {text}" in done.stderr
+
+
 def test_force_is_not_for_files_of_others(text: Path, tmp_path: Path) -> None:
     done = run("prune", "gqa", "--keep", "layers=2", "--out", tmp_path, "--force")
     assert done.exit_code == 2

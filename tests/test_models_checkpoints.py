@@ -1,8 +1,14 @@
 """Checkpoints: what is saved is what is loaded, and damage is said in one sentence."""
 
+import errno
 import hashlib
 import json
+import os
+import resource
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +16,9 @@ import torch
 from twophase import models
 from twophase.models import checkpoints, corpus
 from twophase.models.family import FAMILY
+from twophase.models.pruning import directory as pruned
+from twophase.models.quantize import directory as quantized
+from twophase.models.quantize import quantize
 from twophase.models.transformer import Config, Transformer
 
 TINY = Config(L=2, D=8, F=12, N=2, K=1, H=4, V=19)
@@ -42,6 +51,58 @@ def test_saving_what_was_loaded_changes_no_byte(saved):
     before = (folder / "tiny.safetensors").read_bytes()
     checkpoints.save(checkpoints.load("tiny", folder=folder), "tiny", {}, folder)
     assert (folder / "tiny.safetensors").read_bytes() == before
+
+
+def save_quantized(model: Transformer, folder: Path) -> None:
+    quantized.save(quantize(model, "nearest", "q8_0", None), folder, {})
+
+
+SAVES: dict[str, Callable[[Transformer, Path], object]] = {
+    "checkpoint": lambda model, folder: checkpoints.save(model, "tiny", {}, folder),
+    "pruned": lambda model, folder: pruned.save(model, folder, {}),
+    "quantized": save_quantized,
+}
+
+
+@contextmanager
+def no_room_for_weights(_: pytest.MonkeyPatch) -> Iterator[None]:
+    """No file may have more than a few bytes: to safetensors the same as a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def no_room_for_cards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def full(path: Path, text: str, **_: object) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        yield
+
+
+@pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
+@pytest.mark.parametrize("full", [no_room_for_weights, no_room_for_cards])
+def test_what_cannot_be_written_leaves_what_was_there_and_nothing_else(
+    tmp_path, monkeypatch, save, full
+):
+    torch.manual_seed(0)
+    config = Config(L=2, D=32, F=64, N=2, K=1, H=16, V=19)
+    save(Transformer(config), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {path.stat().st_mode & 0o044 for path in before} == {0o044}  # others may read
+    with full(monkeypatch), pytest.raises(OSError, match=r"too large|No space left"):
+        save(Transformer(config), tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    save(Transformer(config), tmp_path)
+    after = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after.keys() == before.keys()
+    assert after != before
 
 
 def test_an_unknown_name_lists_the_known_ones(saved):

@@ -3,6 +3,7 @@ texts, a bar."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -59,10 +60,13 @@ def open_source(checkpoint: str) -> Source:
 
 
 def check_out(out: Path, is_ours: Callable[[Path], bool], force: bool) -> None:
-    """ValueError unless a model may go to this directory: a new one or, with `force`, one that
-    holds what this command wrote before, which may have taken hours."""
+    """ValueError unless a model may go to this directory: a new one that can be made or, with
+    `force`, one that holds what this command wrote before, which may have taken hours."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file: name a directory.")
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"--out {out}: nothing can be written to {there}. Name another directory.")
     if not out.is_dir() or not any(out.iterdir()):
         return
     if not is_ours(out):

@@ -1,9 +1,12 @@
 """Trained checkpoints: weights as safetensors, beside a JSON card that says what they are and how
 they came about."""
 
+import errno
 import hashlib
 import json
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,31 +92,58 @@ def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -
     if model.config.tied:
         del state["lm_head.weight"]
     path = folder / f"{name}.safetensors"
-    save_file(state, path.with_suffix(".tmp"))
-    path.with_suffix(".tmp").chmod(0o644)
+    made = write_weights(state, path)
     sizes = {"name": name, "config": model.config.to_dict(), "n_params": model.n_params}
-    publish(
-        path.with_suffix(".tmp"),
-        path,
-        {**sizes, "weights_sha256": _sha256(path.with_suffix(".tmp")), **details},
-    )
+    card = {**sizes, "weights_sha256": _sha256(made), **details}
+    publish(made, path, {path.with_suffix(".json"): card})
     return path
 
 
-def publish(weights: Path, path: Path, card: dict[str, Any]) -> None:
-    """Move weights to `path` and write their card beside it: at no moment do weights stand beside
-    another's card."""
-    path.with_suffix(".json").unlink(missing_ok=True)
+def write_weights(
+    state: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None
+) -> Path:
+    """Write what shall be the weights `path` to a file beside it, for `publish`, and return where
+    that is. OSError if it cannot be written; then nothing is left of it."""
+    made = path.with_suffix(".tmp")
+    try:
+        save_file(state, made, metadata)
+    except SafetensorError as error:  # the disk is full, say
+        made.unlink(missing_ok=True)
+        told = re.search(r"os error (\d+)", str(error))
+        number = int(told[1]) if told else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from None
+    made.chmod(0o644)  # safetensors lets nobody else read it
+    return made
+
+
+def publish(weights: Path, path: Path, cards: Mapping[Path, dict[str, Any] | None]) -> None:
+    """Move weights to `path` and put cards beside them; None: that card goes. At no moment do
+    weights stand beside another's card, and what stood there before stays until all is written."""
+    written: dict[Path, Path] = {}
+    try:
+        for target, card in cards.items():
+            if card is not None:
+                written[target] = target.with_suffix(".json.tmp")
+                _write(written[target], card)
+    except OSError:
+        for made in (weights, *written.values()):
+            made.unlink(missing_ok=True)
+        raise
+    for target in cards:
+        target.unlink(missing_ok=True)
     os.replace(weights, path)
-    write_card(path.with_suffix(".json"), card)
+    for target, made in written.items():
+        os.replace(made, target)
 
 
 def write_card(path: Path, card: dict[str, Any]) -> None:
     """Write a card, whole or not at all."""
-    path.with_suffix(".json.tmp").write_text(
-        json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    _write(path.with_suffix(".json.tmp"), card)
     os.replace(path.with_suffix(".json.tmp"), path)
+
+
+def _write(path: Path, card: dict[str, Any]) -> None:
+    path.write_text(json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _sha256(path: Path) -> str:

@@ -53,7 +53,7 @@ def collect(runs: Path, out: Path) -> list[str]:
         copy = out / f"{name}.tmp"
         shutil.copyfile(runs / "seed1" / f"{name}.safetensors", copy)
         card = {**cards[1], "seeds": seeds, "other_budgets": others}
-        checkpoints.publish(copy, out / f"{name}.safetensors", card)
+        checkpoints.publish(copy, out / f"{name}.safetensors", {out / f"{name}.json": card})
     return missing
 
 

@@ -23,5 +23,5 @@ read, and the oracle of the tests.
   long.
 
 Numba keeps what it compiled beside the source and compiles again when *that* file changes. After a
-change in one that others call, delete `__pycache__/*.nb*` of this folder; the tests do so.
+change in one that others call, delete `__pycache__/*.nb*` here and one folder up; the tests do so.
 """

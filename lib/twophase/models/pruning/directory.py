@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from twophase.models.blank import blank
-from twophase.models.checkpoints import write_card
+from twophase.models.checkpoints import publish, write_weights
 from twophase.models.config import ALWAYS, Config
 from twophase.models.hugging_face.config import read_config
 from twophase.models.transformer import Transformer
@@ -32,19 +32,16 @@ def save(
     families of `LIKE_LLAMA`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (CARD, CONFIG):  # at no moment does a card stand beside other weights
-        (folder / name).unlink(missing_ok=True)
     state = {
         (name if name == HEAD else f"model.{name}"): weight.detach().to("cpu").contiguous()
         for name, weight in model.state_dict().items()
     }
     if model.config.tied:
         del state[HEAD]
-    save_file(state, folder / WEIGHTS, {"format": "pt"})
     config = hugging_face_config(model.config, model.embed_tokens.weight.dtype, source)
-    if config is not None:
-        write_card(folder / CONFIG, config)
-    write_card(folder / CARD, {"config": model.config.to_dict(), **details})
+    card = {"config": model.config.to_dict(), **details}
+    made = write_weights(state, folder / WEIGHTS, {"format": "pt"})
+    publish(made, folder / WEIGHTS, {folder / CONFIG: config, folder / CARD: card})
     return config is not None
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.kernels.quantization.named import layout_of
 from twophase.models.blank import blank
-from twophase.models.checkpoints import write_card
+from twophase.models.checkpoints import publish, write_weights
 from twophase.models.config import Config
 from twophase.models.linear import replace_linears
 from twophase.models.quantize.linear import (
@@ -39,9 +39,8 @@ def save(model: Transformer, folder: Path, details: dict[str, Any]) -> None:
     state = {k: v.detach().to("cpu").contiguous() for k, v in model.state_dict().items()}
     if model.config.tied:
         del state["lm_head.weight"]
-    (folder / CARD).unlink(missing_ok=True)  # at no moment does a card stand beside other weights
-    save_file(state, folder / WEIGHTS)
-    write_card(folder / CARD, {"config": model.config.to_dict(), **layers, **details})
+    card = {"config": model.config.to_dict(), **layers, **details}
+    publish(write_weights(state, folder / WEIGHTS), folder / WEIGHTS, {folder / CARD: card})
 
 
 def _layers(model: Transformer) -> dict[str, Any]:

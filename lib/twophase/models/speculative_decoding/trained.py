@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from twophase.models import checkpoints
-from twophase.models.checkpoints import publish
+from twophase.models.checkpoints import publish, write_weights
 from twophase.models.speculative_decoding.drafts import Drafter
 from twophase.models.speculative_decoding.features import FeatureDrafter, FeatureHead, head_config
 from twophase.models.speculative_decoding.medusa import MedusaDrafter, MedusaHeads
@@ -71,9 +71,8 @@ def save(head: Head, name: str, details: dict[str, Any], folder: Path = FOLDER) 
     state = {
         k: v.detach().to("cpu", torch.float16).contiguous() for k, v in head.state_dict().items()
     }
-    save_file(state, path.with_suffix(".tmp"))
-    path.with_suffix(".tmp").chmod(0o644)
-    publish(path.with_suffix(".tmp"), path, {"name": name, **details})
+    card = {path.with_suffix(".json"): {"name": name, **details}}
+    publish(write_weights(state, path), path, card)
     return path
 
 
