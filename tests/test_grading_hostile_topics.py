@@ -191,3 +191,13 @@ def test_an_odd_line_below_an_answer_costs_nothing(topic: str, below: str) -> No
 def test_a_cell_of_the_corpus_earns_nothing_in_a_real_notebook(topic: str, source: str) -> None:
     seen = graded(topic, [own(source), *cells_of(topic, "exercises")])
     assert sum(q.verdict.points for q in seen.questions) == 0
+
+
+def test_a_shell_that_a_cell_has_broken_is_an_error_of_the_cells_below_and_no_nonsense() -> None:
+    broken = own("get_ipython().run_cell = None")
+    seen = graded("local_attention", [broken, *cells_of("local_attention")])
+    assert wrong(seen) == []  # each by itself
+    assert {flag.name for flag in seen.flags} == {"right_alone"}
+    assert {q.cell.error for q in seen.questions} == {
+        "TypeError: 'NoneType' object is not callable"
+    }

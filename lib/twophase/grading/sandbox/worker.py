@@ -161,9 +161,12 @@ class Worker:
     def _run(self, cell: tuple[str, str]) -> dict[str, Any]:
         """Run a cell as a notebook would: magics and top-level await work, an exception ends the
         cell and nothing else."""
-        source = cell[1]
-        result = self._shell.run_cell(source, store_history=False, silent=False)
-        error = result.error_before_exec or result.error_in_exec
+        error: BaseException | None
+        try:
+            result = self._shell.run_cell(cell[1], store_history=False, silent=False)
+            error = result.error_before_exec or result.error_in_exec
+        except BaseException as e:  # in the shell itself, which a cell has set up otherwise
+            error = e
         said = error_from(error) if error is not None else None
         return {
             "error": said.message if said else "",
