@@ -7,6 +7,7 @@ import pytest
 
 from twophase.theory.architecture import Architecture
 from twophase.theory.catalog import hardware
+from twophase.theory.grid import Grid
 from twophase.theory.plan import deployment, plan_deployment
 from twophase.theory.weight_format import read_attention, read_dtype
 from twophase.theory.workload import Workload
@@ -191,3 +192,23 @@ def test_plans_of_uneven_layers_keep_floor_and_ceiling(config: Any, how: dict[st
     assert 0 < (e.expected_requests_per_s or 0) <= e.requests_ceiling_per_s
     assert 24 <= m.expected_max_batch <= m.max_batch
     assert any("had" in line for line in found.warnings)  # no run had such layers
+
+
+@pytest.mark.parametrize(("config", "chooses"), [(FLASH, True), (KIMI, False)])
+def test_a_plan_says_what_of_the_caches_is_read_and_where_they_lie(
+    config: Any, chooses: bool
+) -> None:
+    """Of one output: a step reads less than the caches hold just where it says so, and latents of
+    every kind lie whole on each chip of a copy, as the warning says."""
+    asked = Workload(n_chips=4, grid=Grid(tp=4), context=10_000)
+    arch = Architecture.from_hf(config, name="x")
+    plan = plan_deployment(arch, hardware("b200"), asked)
+    said = " ".join(plan.assumptions)
+    assert plan.step is not None
+    reads_all = plan.step.step_bytes - plan.step.step_weight_bytes == plan.memory.cache_bytes
+    assert reads_all != chooses
+    assert ("every sequence's whole cache" in said) == reads_all
+    assert ("the chosen ones" in said) == chooses
+    assert "latents whole on each" in said
+    assert "caches by KV head" not in said
+    assert any("every chip keeps the whole cache" in line for line in plan.warnings)

@@ -50,8 +50,8 @@ def assumptions(d: Deployment, *, runs: bool = True) -> tuple[str, ...]:
     return (
         f"{_formats(w)}; products in {w.compute}",
         usable,
-        "peak rates of the catalog; a step reads all weights it needs once and every sequence's"
-        " whole cache; of an untied embedding it reads one row a token",
+        f"peak rates of the catalog; a step reads all weights it needs once and {_caches(arch)}; of"
+        " an untied embedding it reads one row a token",
         f"memory and the step are for {positions}; TTFT is for one"
         f" prompt of {w.prompt:,} tokens on an idle machine",
         *_experts(arch),
@@ -79,6 +79,13 @@ def _formats(w: Workload) -> str:
     if w.weights in (*BLOCK_FORMATS, *NORMAL_FLOATS):
         line += f"; scales counted, {8 * float(w.bytes_per_weight()):g} bits a weight in all"
     return line
+
+
+def _caches(arch: Architecture) -> str:
+    """What a step reads of the caches."""
+    if arch.chooses:
+        return "of every sequence's cache what keys are chosen by and the chosen ones"
+    return "every sequence's whole cache"
 
 
 def _experts(arch: Architecture) -> list[str]:
