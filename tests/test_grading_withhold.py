@@ -207,7 +207,7 @@ def test_limits_hold_in_the_worker() -> None:
 
 @pytest.mark.parametrize("topic", registry.topics())
 def test_every_withheld_name_of_a_topic_is_emptied(topic: str) -> None:
-    names = release.load(topic).withholds
+    names = release.Source().load(topic).withholds
     assert {n for e in registry.load_topic(topic) for n in e.withholds} < set(names)
     with zygote().fork(names, LIMITS) as one:
         for name in names:
@@ -224,7 +224,7 @@ def test_formulas_of_the_topic_put_together_are_no_answer() -> None:
         ("latency_throughput", "t.step_time_split_s(1e9, 2, 3e4, 1e-30, 1e12, 1e30, 1)"),
         ("two_phases", "t.cached_generation_flops(3, 2, 100, 1e-30, 1e-30, 1e-30)"),
     ):
-        with zygote().fork(release.load(topic).withholds, LIMITS) as one:
+        with zygote().fork(release.Source().load(topic).withholds, LIMITS) as one:
             ran = one.run_cell(f"from twophase.theory import {topic} as t\n{source}", 20.0)
             assert "Withheld" in ran.types, (topic, ran)
 
@@ -248,7 +248,7 @@ def kernels() -> list[tuple[str, ModuleType]]:
 @pytest.mark.parametrize("topic", registry.topics())
 def test_a_compiled_function_that_calls_a_withheld_one_is_withheld_too(topic: str) -> None:
     """Machine code on disk has all that it calls inside: emptying that takes nothing out of it."""
-    withheld, compiled = set(release.load(topic).withholds), machine_code()
+    withheld, compiled = set(release.Source().load(topic).withholds), machine_code()
     modules = dict(kernels())
     known = {id(getattr(modules[n.rpartition(".")[0]], n.rpartition(".")[2])): n for n in compiled}
     for name in compiled.keys() - withheld:
