@@ -258,6 +258,7 @@ def test_a_percentile_never_makes_a_promise_easier(model: str) -> None:
         listed = choices(arch, [chip], demand, asked)
         cheapest.append({one.layout: one.all_chips for one in listed})
         for one in listed:
+            assert one.tpot_limit_s is not None
             assert one.tpot_limit_s <= 0.06
             assert one.ttft_limit_s <= 3
             assert one.tpot_limit_s >= one.expected.expected_tpot_range_s[1] * (1 - 1e-9)
@@ -265,6 +266,27 @@ def test_a_percentile_never_makes_a_promise_easier(model: str) -> None:
     for milder, harder in itertools.pairwise(cheapest):
         assert harder.keys() <= milder.keys()
         assert all(milder[layout] <= harder[layout] for layout in harder)
+
+
+def test_answers_of_one_token_are_chosen_and_shown_by_the_time_to_it() -> None:
+    """There is no token after it, so nothing is said of one and nothing hangs on its time."""
+    arch, chip = catalog.model("gemma-3-27b"), catalog.hardware("a100")
+    listed = choices(arch, [chip], Demand(1000, 1, 30, 2), Workload())
+    assert len(listed) > 3
+    first = [one.expected.expected_ttft_s for one in listed]
+    chips = [one.all_chips for one in listed]
+    for i, one in enumerate(listed):
+        beats = [chips[j] <= chips[i] and first[j] <= first[i] for j in range(len(listed))]
+        same = [(chips[j], first[j]) == (chips[i], first[i]) for j in range(len(listed))]
+        assert one.best == (beats == same)
+        assert one.tpot_limit_s is None
+    asked = ["size", "--model", "gemma-3-27b", "--prompt", "1000", "--output", "1", "--hardware"]
+    for more in ([], ["--markdown"]):
+        code, text = run(*asked, "a100", "--ttft", "2", "--rate", "30", *more)[:2]
+        assert code == 0
+        assert "TPOT" not in text
+        assert "a token" not in text.replace("a token's", "")
+        assert "to the token" in text
 
 
 def test_the_table_and_the_report_name_layouts_and_say_why() -> None:

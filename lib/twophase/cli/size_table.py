@@ -95,17 +95,21 @@ def _asked(demand: Demand) -> str:
 
 def _rows(found: list[Choice], demand: Demand) -> Iterator[list[str]]:
     """Headings, then a row for each choice that is shown: times that are expected, and beside TPOT
-    the one that is held against its limit; TTFT so where it is asked for at a percentile."""
+    the one that is held against its limit (neither for answers of one token); TTFT so where it is
+    asked for at a percentile."""
     priced = any(one.price_per_hour is not None for one in found)
     token, first = demand.tpot_p, demand.ttft_p
     held = "9 of 10" if token is None else f"p{token:g}"
     late = "TTFT" if first is None else f"TTFT p{first:g}"
-    heads = ["", "chips", "copies", "batch", "TPOT", held, late]
+    tokens = ["TPOT", held] if demand.n_output > 1 else []
+    heads = ["", "chips", "copies", "batch", *tokens, late]
     yield heads + ["an hour", "1M tokens"] * priced
     for one in shown(found):
         e = one.expected
         to_first = e.expected_ttft_s if first is None else one.ttft_limit_s
-        times = (e.expected_tpot_s, one.tpot_limit_s, to_first)
+        times = [to_first]
+        if one.tpot_limit_s is not None:
+            times = [e.expected_tpot_s, one.tpot_limit_s, to_first]
         amounts = (one.price_per_hour, one.cost_per_million_tokens) if priced else ()
         yield [
             "*" if one.best else "",
@@ -132,19 +136,23 @@ def _reasons(found: Found) -> Iterator[tuple[str, str]]:
     if next_ones:
         after = next_ones[0]
         line += f"; next on {first.hardware} is {compact(after)}, {_cost(after)} and"
-        line += f" {_short(after.expected.expected_tpot_s)} a token"
+        line += f" {_waited(after)}"
     yield "Chosen", line
     comparable = [one for one in others if one.best and (one.price_per_hour or one in next_ones)]
     for one in comparable[:ALTERNATIVES]:
         yield (
             "Or",
-            f"{_named(one)}: {_short(one.expected.expected_tpot_s)} a token instead of"
-            f" {_short(first.expected.expected_tpot_s)}, at {_cost(one)}",
+            f"{_named(one)}: {_waited(one)} instead of {_short(first.waited_s)}, at {_cost(one)}",
         )
     for name, counted in found.refused.items():
         if counted:
             tried = counted.total() + sum(one.hardware == name for one in found.choices)
             yield "Tried", f"of {tried} layouts on {name} {_lacking(counted)}"
+
+
+def _waited(one: Choice) -> str:
+    what = "a token" if one.tpot_limit_s is not None else "to the token"
+    return f"{_short(one.waited_s)} {what}"
 
 
 def _named(one: Choice) -> str:
@@ -178,8 +186,8 @@ def _minds(found: list[Choice]) -> list[str]:
 def _assumed(demand: Demand) -> Iterator[str]:
     misses = fitted().held_out["first token"]
     yield (
-        "* no other choice is better in both price (without prices: chips of its kind) and time per"
-        " token"
+        "* no other choice is better in both price (without prices: chips of its kind) and time"
+        f" {'per token' if demand.n_output > 1 else 'to the token'}"
     )
     yield (
         "Times are what to expect; limits are held at what nine of ten measured runs kept, whose"
@@ -217,7 +225,7 @@ def draw(found: list[Choice], path: Path) -> None:
     kinds = list(dict.fromkeys(one.hardware for one in found))
     for kind, color, marker in zip(kinds, COLORS, MARKERS, strict=False):
         own = [one for one in found if one.hardware == kind]
-        x = [one.expected.expected_tpot_s * 1e3 for one in own]
+        x = [one.waited_s * 1e3 for one in own]
         y = [float(one.price_per_hour or 0) if priced else float(one.all_chips) for one in own]
         ax.scatter(x, y, color=color, marker=marker, label=kind)
         for one, a, b in zip(own, x, y, strict=True):
@@ -226,7 +234,8 @@ def draw(found: list[Choice], path: Path) -> None:
                 ax.annotate(label, (a, b), fontsize=8)
     ax.set_yscale("log")
     ax.margins(x=0.2)
-    ax.set_xlabel("expected time per token [ms]")
+    per_token = any(one.tpot_limit_s is not None for one in found)
+    ax.set_xlabel(f"expected time {'per' if per_token else 'to the'} token [ms]")
     ax.set_ylabel("price [an hour]" if priced else "chips")
     ax.legend()
     fig.savefig(path)

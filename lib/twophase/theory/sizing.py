@@ -84,8 +84,8 @@ class Choice:
     tensor parallelism over links that the catalog does not know, messages not counted), with
     `batch` requests in flight on each at the load that is asked for; `best`: no other choice has
     both a lower price (without prices: fewer chips of its kind) and a lower time per token.
-    `ttft_limit_s` and `tpot_limit_s`: what is held against the demand's limits. `minds`: what of it
-    no measured run had."""
+    `ttft_limit_s` and `tpot_limit_s`: what is held against the demand's limits, the latter None
+    for answers of one token, which have none after it. `minds`: what of it no measured run had."""
 
     hardware: str
     n_chips: int
@@ -96,7 +96,7 @@ class Choice:
     cost_per_million_tokens: float | None
     grid: Grid | None
     ttft_limit_s: float
-    tpot_limit_s: float
+    tpot_limit_s: float | None
     minds: tuple[str, ...] = ()
     best: bool = False
 
@@ -104,6 +104,12 @@ class Choice:
     def all_chips(self) -> int:
         """Of all copies together."""
         return self.n_chips * self.n_replicas
+
+    @property
+    def waited_s(self) -> float:
+        """What decides beside the price: seconds a token, or to the only one."""
+        e = self.expected
+        return e.expected_ttft_s if self.tpot_limit_s is None else e.expected_tpot_s
 
     @property
     def layout(self) -> str:
@@ -226,6 +232,7 @@ class _Candidate:
         n_replicas = math.ceil(demand.requests_per_s / (demand.used * self._rate(most)))
         each = demand.requests_per_s / demand.used / n_replicas
         batch = min(largest(lambda B: self._rate(B) < each, most) + 1, most)
+        token_s = self.token_s(batch) if demand.n_output > 1 else None
         hourly, cost = None, None
         if price is not None:
             hourly = price * d.w.n_chips * n_replicas
@@ -233,7 +240,7 @@ class _Candidate:
             cost = cost_per_million_tokens(price, rate, d.w.n_chips * n_replicas)
         return Choice(
             d.chip.name, d.w.n_chips, n_replicas, batch, expect(self._with(batch)), hourly, cost,
-            d.w.grid, self.first_s(batch), self.token_s(batch), tuple(beyond(self._with(batch))),
+            d.w.grid, self.first_s(batch), token_s, tuple(beyond(self._with(batch))),
         )  # fmt: skip
 
     def _with(self, B: int) -> Deployment:
@@ -279,16 +286,16 @@ class _Candidate:
 
 def _rank(one: Choice) -> tuple[float, float, float]:
     price = math.inf if one.price_per_hour is None else one.price_per_hour
-    return price, one.all_chips, one.expected.expected_tpot_s
+    return price, one.all_chips, one.waited_s
 
 
 def _beats(other: Choice, one: Choice) -> bool:
-    """Whether `other` is better in one of price and time per token, and no worse in the other."""
+    """Whether `other` is better in one of price and time waited, and no worse in the other."""
     if other.price_per_hour is None or one.price_per_hour is None:
         if other.hardware != one.hardware:
             return False
         mine, theirs = float(one.all_chips), float(other.all_chips)
     else:
         mine, theirs = one.price_per_hour, other.price_per_hour
-    a, b = other.expected.expected_tpot_s, one.expected.expected_tpot_s
+    a, b = other.waited_s, one.waited_s
     return theirs <= mine and a <= b and (theirs < mine or a < b)
