@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,6 +181,22 @@ def test_an_interrupt_that_a_library_swallows_while_it_loads_still_ends_the_comm
                 if made_of_it is ImportError:
                     raise ImportError("half loaded") from None
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_within_an_import_waits_for_its_end_and_a_second_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt within torch's import aborts the process: `terminate called` from C++."""
+    interrupt = "os.kill(os.getpid(), signal.SIGINT)\n"
+    source = f"import os, signal\n{interrupt}once = True\n{interrupt}twice = True\n"
+    for name, text in (("patient", source.rpartition("os.kill")[0]), ("impatient", source)):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("patient", "impatient"):
+        with pytest.raises(KeyboardInterrupt), loading():
+            importlib.import_module(name)
+    assert sys.modules.pop("patient").once
+    assert "impatient" not in sys.modules
 
 
 def test_a_command_that_cannot_be_loaded_disturbs_no_other(

@@ -79,10 +79,10 @@ def prune(
 
     Example: twophase prune gqa --keep layers=3,channels=50% --calibrate my.txt --out gqa-pruned
     """
-    from twophase.models.pruning import MEASURES
-    from twophase.models.pruning.directory import is_pruned
-
     try:
+        with loading():
+            from twophase.models.pruning import MEASURES
+            from twophase.models.pruning.directory import is_pruned
         if measure not in MEASURES:
             raise ValueError(f"--measure is one of {', '.join(MEASURES)}; got {measure}.")
         asked = _asked(keep)

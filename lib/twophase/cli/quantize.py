@@ -73,9 +73,9 @@ def quantize(
 
     Example: twophase quantize gqa --method awq --bits 4 --group 64 --out gqa-awq
     """
-    from twophase.models.quantize.directory import is_quantized
-
     try:
+        with loading():
+            from twophase.models.quantize.directory import is_quantized
         how = _format(bits, group, affine) if form is None else _named(form, bits, group, affine)
         method = method or ("gptq" if form is None else "nearest")
         check_out(out, is_quantized, force)
