@@ -83,9 +83,9 @@ class Choice:
     """`n_replicas` copies of the model on `n_chips` chips each, sharing it as `grid` says (None: by
     tensor parallelism over links that the catalog does not know, messages not counted), with
     `batch` requests in flight on each at the load that is asked for; `best`: no other choice has
-    both a lower price (without prices: fewer chips of its kind) and a lower time per token.
-    `ttft_limit_s` and `tpot_limit_s`: what is held against the demand's limits, the latter None
-    for answers of one token, which have none after it. `minds`: what of it no measured run had."""
+    both a lower price (without prices: fewer chips of its kind) and a lower time per token. The
+    two limits are what is held against the demand's (`tpot_limit_s` None for answers of one token);
+    `minds`: what of it no measured run had."""
 
     hardware: str
     n_chips: int
@@ -108,8 +108,8 @@ class Choice:
     @property
     def waited_s(self) -> float:
         """What decides beside the price: seconds a token, or to the only one."""
-        e = self.expected
-        return e.expected_ttft_s if self.tpot_limit_s is None else e.expected_tpot_s
+        by_token = self.tpot_limit_s is not None
+        return self.expected.expected_tpot_s if by_token else self.expected.expected_ttft_s
 
     @property
     def layout(self) -> str:
@@ -233,11 +233,10 @@ class _Candidate:
         each = demand.requests_per_s / demand.used / n_replicas
         batch = min(largest(lambda B: self._rate(B) < each, most) + 1, most)
         token_s = self.token_s(batch) if demand.n_output > 1 else None
-        hourly, cost = None, None
+        hourly = cost = None
         if price is not None:
-            hourly = price * d.w.n_chips * n_replicas
-            rate = demand.requests_per_s * demand.n_output
-            cost = cost_per_million_tokens(price, rate, d.w.n_chips * n_replicas)
+            n_chips, rate = d.w.n_chips * n_replicas, demand.requests_per_s * demand.n_output
+            hourly, cost = price * n_chips, cost_per_million_tokens(price, rate, n_chips)
         return Choice(
             d.chip.name, d.w.n_chips, n_replicas, batch, expect(self._with(batch)), hourly, cost,
             d.w.grid, self.first_s(batch), token_s, tuple(beyond(self._with(batch))),
