@@ -14,6 +14,7 @@ PARTS = [
     "book_play",
     "book_figures",
     "book_tables",
+    "book_words",
     "book_glossary",
     "book_api",
     "book_icons",
