@@ -148,7 +148,7 @@ def test_where_nothing_compiles_a_run_goes_on_without(monkeypatch):
 @pytest.mark.parametrize("nesterov", [True, False])
 def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
     torch.manual_seed(0)
-    shapes = [(6, 8), (8, 6), (8, 6), (8, 8), (3, 8), (6, 8)]
+    shapes = [(6, 8), (8, 6), (8, 6), (8, 8), (3, 8), (6, 8), (8, 3)]
     ours, torchs = ([torch.nn.Parameter(torch.randn(s)) for s in shapes] for _ in range(2))
     for p, q in zip(ours, torchs, strict=True):
         q.data.copy_(p.data)
@@ -160,6 +160,8 @@ def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
                 step == 2 and i == 1
             )  # a matrix without a gradient stays, and so does its mean
             p.grad = None if skipped else torch.randn(p.shape)
+            if i == 6:  # an expert whom nobody visits: no direction, and nothing to divide by
+                p.grad = torch.zeros(p.shape)
             q.grad = p.grad
         for optimizer in optimizers:
             optimizer.step()
@@ -169,6 +171,14 @@ def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
     for i in range(len(shapes)):  # a run saved by one goes on with the other
         assert states[0][i].keys() == states[1][i].keys()
         torch.testing.assert_close(states[0][i]["momentum_buffer"], states[1][i]["momentum_buffer"])
+
+
+def test_steps_of_a_size_that_stacked_matrices_do_not_take_are_refused():
+    matrix = torch.nn.Parameter(torch.eye(3))
+    matrix.grad = torch.eye(3)
+    with pytest.raises(ValueError, match=r"adjust_lr_fn.*match_rms_adamw; got 'original'"):
+        StackedMuon([matrix], 0.02, adjust_lr_fn="original").step()
+    assert torch.equal(matrix.detach(), torch.eye(3))
 
 
 def test_a_run_with_another_recipe_is_not_taken_up(tmp_path):

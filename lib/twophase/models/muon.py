@@ -52,7 +52,13 @@ class StackedMuon(Muon):
 
     @staticmethod
     def _move(stack: list[tuple[torch.nn.Parameter, torch.Tensor]], group: dict[str, Any]) -> None:
-        """The step of matrices that have the same two sides, either way round."""
+        """The step of matrices that have the same two sides, either way round. ValueError unless it
+        is to be as large as AdamW's."""
+        if group["adjust_lr_fn"] != "match_rms_adamw":
+            raise ValueError(
+                "adjust_lr_fn of stacked matrices is match_rms_adamw; got"
+                f" {group['adjust_lr_fn']!r}: take torch.optim.Muon."
+            )
         wide = torch.stack([u if u.shape[0] <= u.shape[1] else u.mT for _, u in stack])
         moves = orthogonal(wide, group["ns_coefficients"], group["ns_steps"], group["eps"])
         # as large as AdamW's steps (Liu et al., 2025, arXiv 2502.16982, equation 4)
