@@ -1,6 +1,7 @@
 """Model types that are counted but not run: what their makers publish, what their files say of
 formats, and what is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -212,3 +213,17 @@ def test_a_plan_says_what_of_the_caches_is_read_and_where_they_lie(
     assert "latents whole on each" in said
     assert "caches by KV head" not in said
     assert any("every chip keeps the whole cache" in line for line in plan.warnings)
+
+
+@pytest.mark.parametrize("split", ["heads", "evenly"])
+def test_latents_of_every_kind_are_expected_to_be_read_whole_on_each_chip(split: str) -> None:
+    """However memory is counted: engines' tensor parallel attention has a copy on every chip."""
+    asked = Workload(64, 20_000, n_chips=8, split_cache=split)
+    plan = plan_deployment(Architecture.from_hf(FLASH, name="x"), hardware("b200"), asked)
+    whole = replace(asked, split_cache="heads")
+    same = plan_deployment(Architecture.from_hf(FLASH, name="x"), hardware("b200"), whole)
+    assert plan.expected is not None
+    assert same.expected is not None
+    found = plan.expected.expected_tpot_s
+    assert found == pytest.approx(same.expected.expected_tpot_s, rel=1e-9)
+    assert ("latents whole on each" in " ".join(plan.assumptions)) == (split == "heads")

@@ -205,7 +205,7 @@ def step_tpot_s(d: Deployment, o: Overheads) -> float:
     B, n_output, L = d.w.batch, d.w.n_output, d.layers_per_token
     times = d.mean_step(B)
     step = times.overlapped_s - times.send_s
-    if d.arch.mla is not None and d.w.split_cache == "evenly":
+    if (d.arch.mla or d.arch.compressed) and d.w.split_cache == "evenly":
         copies = min(d.w.n_chips, CHIPS_A_MACHINE) - 1
         step += copies * B * d.mean_cache_bytes / d.chip.hbm_bytes_per_s
     share = prompt_at_peak_s(d) if (n_output or 1) > 1 else 0.0

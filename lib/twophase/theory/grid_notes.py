@@ -1,5 +1,6 @@
 """What a plan on a grid of chips takes for granted, and what to look at twice, in sentences."""
 
+from twophase.theory.architecture import Architecture
 from twophase.theory.grid import Grid
 from twophase.theory.layout import uneven_cuts
 from twophase.theory.sharded_deployment import ShardedDeployment
@@ -37,6 +38,11 @@ def assumed(d: ShardedDeployment, grid: Grid) -> list[str]:
     return lines
 
 
+def kept(arch: Architecture) -> str:
+    """How chips that share every layer keep its caches."""
+    return " and ".join(says for says, own in KEPT.items() if own & set(arch.layer_kinds))
+
+
 def _ways(d: ShardedDeployment, grid: Grid) -> list[str]:
     """Each way of sharing in words."""
     ways = []
@@ -45,8 +51,7 @@ def _ways(d: ShardedDeployment, grid: Grid) -> list[str]:
     if grid.dp > 1:
         ways.append(f"{grid.dp} copies{' in each' * (grid.pp > 1)}, sequences dealt out to them")
     if grid.tp > 1:
-        kept = " and ".join(says for says, own in KEPT.items() if own & set(d.arch.layer_kinds))
-        ways.append(f"heads, columns and vocabulary of a copy over {grid.tp}, {kept}")
+        ways.append(f"heads, columns and vocabulary of a copy over {grid.tp}, {kept(d.arch)}")
     if grid.ep > 1:
         shared = f", shared by {grid.sharing} copies" if grid.sharing > 1 else ""
         ways.append(f"whole experts dealt out to {grid.ep}{shared}")

@@ -100,13 +100,13 @@ def _experts(arch: Architecture) -> list[str]:
 def _chips(arch: Architecture, w: Workload, fullest: str) -> list[str]:
     if w.n_chips == 1:
         return []
-    cache = "by KV head" if w.split_cache == "heads" else "by position or sequence, evenly"
+    evenly = "the cache by position or sequence, evenly"
+    cache = grid_notes.kept(arch) if w.split_cache == "heads" else evenly
     latents = ", MLA's projections into latents" if arch.mla else ""
     routers = " and routers" if arch.moe else ""
     return [
         f"tensor parallel over {w.n_chips:,} chips: heads, MLP columns and vocabulary divided,"
-        f" norms{latents}{routers} on every chip; the cache {cache}; {fullest} those of the fullest"
-        " chip"
+        f" norms{latents}{routers} on every chip; {cache}; {fullest} those of the fullest chip"
     ]
 
 
@@ -171,7 +171,7 @@ def _expected(d: Deployment) -> list[str]:
     found, own, o = fitted(), kind(d), overheads(d)
     misses = [found.held_out[left_out][own] for left_out in ("model", "engine", "chip")]
     rest = "" if own == "dense" else ", experts" + ", several machines" * in_several_machines(d)
-    if d.arch.mla is not None and d.w.n_chips > 1 and d.w.split_cache == "evenly":
+    if (d.arch.mla or d.arch.compressed) and d.w.n_chips > 1 and d.w.split_cache == "evenly":
         rest += "; latents read whole by every chip of a machine, as tensor parallel engines do"
     added = (
         f"expected: the floor, prompts {o.of_prompt(d):.1f} times as long as at the peak rates, and"

@@ -199,7 +199,7 @@ def _deployed(
         asked, batch=1, context=demand.n_prompt + demand.n_output, n_prompt=demand.n_prompt,
         n_output=demand.n_output, n_chips=grid.n_chips,
         grid=grid if known and grid.n_chips > 1 else None,
-        split_cache="evenly" if arch.mla and not known else "heads",
+        split_cache="evenly" if (arch.mla or arch.compressed) and not known else "heads",
     )  # fmt: skip
     try:
         return deployment(arch, chip, w)
