@@ -147,7 +147,7 @@ def test_what_is_left_is_healed_and_judged_after_that(text: Path, tmp_path: Path
         found = text_bits_per_byte(model, text.read_bytes(), encode, T)
         assert found == pytest.approx(facts["bits_per_byte"][1], abs=1e-3)
         assert found == pytest.approx(after, abs=1e-3)
-    said = run(*asked, "--heal", lesson, "--tokens", 9_000).stdout
+    said = run(*asked, "--heal", lesson, "--tokens", 9_000, "--force").stdout
     assert "healed on" in said
     assert "bits per byte before that" in said
 
@@ -166,7 +166,7 @@ def test_healing_that_makes_it_worse_is_left_out(
     assert not facts["healed"]["kept"]
     assert facts["healed"]["bits_per_byte"][1] == pytest.approx(8)
     assert facts["bits_per_byte"][1] == facts["healed"]["bits_per_byte"][0]
-    assert "was left as it was cut" in run(*asked).stdout
+    assert "was left as it was cut" in run(*asked, "--force").stdout
 
 
 def test_layers_of_different_widths_are_written_and_only_ours_to_read(tmp_path: Path) -> None:
