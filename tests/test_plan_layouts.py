@@ -243,6 +243,14 @@ def test_a_step_that_mostly_sends_is_bound_by_its_links() -> None:
     assert found["step_sent_bytes"] == pytest.approx(sent + 7 / 8 * 4 * 128256)
 
 
+def test_a_prompt_shorter_than_the_chips_reads_the_experts_of_a_whole_token() -> None:
+    found = as_json(
+        "--model", "mixtral-8x7b", "--weights", "int8", "--chips", "8", "--layout", "sequence",
+        "--prompt", "6", "--output", "4", "--batch", "4",
+    )  # fmt: skip
+    assert found["ttft_s"] >= found["ttft_floor_s"]
+
+
 BAD = [
     (["llama-3-70b", "--layout", "diagonal"], "The layouts are tensor, batch-split, length-split"),
     (["llama-3-70b", "--layout", "experts"], "llama-3-70b has no experts to deal out"),

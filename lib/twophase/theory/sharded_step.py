@@ -113,7 +113,7 @@ def sequence(p: Pass, sides: tuple[int, ...]) -> Load:
     return Load(
         weight_bytes=p.weights(arch),
         cache_bytes=kept,
-        weight_read_bytes=p.weights_read(arch, p.n_tokens / n),
+        weight_read_bytes=p.weights_read(arch, -(-p.n_tokens // n)),  # of the fullest chip
         cache_read_bytes=p.read_again(kept, p.arch),
         flops=p.flops(arch, p.B) / n,
         messages=messages.repeated(gathering, arch.L) + rest if n > 1 else (),
