@@ -81,7 +81,9 @@ def test_a_named_format_is_quantized_runs_and_says_which_matrices_are_in_which(
     spoken = run("generate", "--checkpoint", out, "--tokens", 5, "def ", "--json")
     assert spoken.exit_code == 0, spoken.output
     assert json.loads(spoken.stdout)["n_tokens"] == 5
-    done = run("quantize", "gqa", "--format", "nf4-double", "--out", out, *texts, "--json")
+    done = run(
+        "quantize", "gqa", "--format", "nf4-double", "--out", out, *texts, "--json", "--force"
+    )
     assert json.loads(done.stdout)["matrices"] == {"nf4-double": 28}
 
 

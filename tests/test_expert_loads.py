@@ -7,6 +7,7 @@ import torch
 
 from twophase.kernels.mixture_of_experts import route
 from twophase.models import balance, checkpoints
+from twophase.models.config import Config
 from twophase.models.expert_loads import expert_choices, fullest, load_shares
 from twophase.models.mixture_of_experts import MixtureOfExperts
 
@@ -56,7 +57,7 @@ def test_the_bias_falls_where_there_are_more_visits_than_the_mean_and_rises_else
 
 def test_the_committed_runs_are_of_the_recipe_and_model_that_the_module_has():
     found = balance.result()
-    assert found["config"] == balance.CONFIG.to_dict()
+    assert Config(**found["config"]) == balance.CONFIG
     assert found["recipe"]["n_tokens"] == balance.RECIPE.n_tokens
     assert found["bias_step"] == balance.BIAS_STEP
     assert [r["way"] for r in found["runs"]] == [*balance.WAYS] * 2

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.models import checkpoints, corpus
+from twophase.models.config import Config
 from twophase.models.family import FAMILY, SEEDS
 from twophase.models.recipe import Recipe
 
@@ -98,6 +99,7 @@ def _finished(name: str, runs: Path) -> dict[int, dict[str, Any]]:
 def _check(name: str, seed: int, card: Mapping[str, Any], n_tokens: int) -> None:
     """Raise ValueError unless the card is of a whole run of this model, by the recipe, on the
     corpus and on that budget."""
+    card = {**card, "config": Config(**card["config"]).to_dict()}  # later fields at their defaults
     wanted = {
         "config": FAMILY[name].to_dict(),
         "recipe": asdict(Recipe(seed=seed, n_tokens=n_tokens)),

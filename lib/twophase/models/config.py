@@ -227,10 +227,12 @@ class Config:
     @classmethod
     def from_architecture(cls, arch: Architecture, **more: Any) -> "Config":
         """A config with the sizes of `arch`; what an Architecture does not say comes from `more`.
-        ValueError for sinks and experts with biases, which are counted only."""
-        if arch.sinks or (arch.moe is not None and arch.moe.bias):
+        ValueError for sinks and experts with biases or a width of their own inputs, which are
+        counted only."""
+        if arch.sinks or (arch.moe is not None and (arch.moe.bias or arch.moe.latent)):
             raise ValueError(
-                f"{arch.name} is counted, but cannot be built here: it has sinks or biased experts."
+                f"{arch.name} is counted, but cannot be built here: it has sinks, or experts with"
+                " biases or with latent inputs."
             )
         names = {theory: ours for ours, theory in MIXERS.items() if theory != "state"}
         kinds = tuple(names[kind] for kind in arch.layer_kinds)

@@ -6,10 +6,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import os
 import pkgutil
 import random
 import sys
+from pathlib import Path
 from typing import Any
+
+from twophase.grading.files.removal import remove
 
 ROOMS = ("protocol", "lab", "theory", "kernels", "measure", "models", "serving")
 NOT_LOADED = (
@@ -19,6 +23,7 @@ NOT_LOADED = (
     "twophase.lab.showing",
 )
 LATE = ("torch._dynamo", "torch.utils.flop_counter")
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # torch writes it, too
 LIBRARIES = ("numpy", "torch", "torch.nn.functional", "asyncio", "matplotlib.pyplot")
 
 
@@ -40,10 +45,14 @@ def preload() -> list[str]:
 
 def load_more() -> None:
     """Import what training a step, torch.compile, torch.func and the meter load when they are first
-    used: a second, for those who use them."""
+    used: a second, for those who use them. The folder that torch makes on the way, for what it
+    compiles, goes again: a submission has one in its own, or none."""
+    os.environ.pop(COMPILED, None)
     for name in LATE:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    if made := os.environ.pop(COMPILED, ""):
+        remove(Path(made))
     # no compiler can be started in there: what torch.compile was given then runs as it is
     sys.modules["torch"]._dynamo.config.suppress_errors = True
 
