@@ -101,7 +101,7 @@ def right_here_and_withheld_there(exercise_id: str, source: str, without: str = 
     names: dict[str, object] = {}
     exec(source, names)
     assert bench.judge(LocalAnswer(names)).right, "it would be an answer"
-    withheld = registered.load(exercise_id.split("-")[0]).withholds
+    withheld = registered.Source().load(exercise_id.split("-")[0]).withholds
     with zygote().fork(withheld, LIMITS) as session:
         ran = session.run_cell(source, 20.0)
         said = bench.judge(RemoteAnswer(session))
