@@ -77,7 +77,10 @@ def contrast(one: Color, two: Color) -> float:
 
 def test_paper_knows_no_dark_theme() -> None:
     assert variables("light") != variables("dark")
-    assert CSS.count("--tp-paper:") == 2
+    papers = re.findall(r"--tp-paper: ([^;]+);", CSS)  # light, dark, and the white of a sheet
+    assert len(papers) == 3
+    assert papers[2] == "#fff !important"
+    assert CSS.index("--tp-paper: #fff !important;") > CSS.index("@media print {\n  html {")
     assert "@media screen {\n  " + THEMES["dark"] + " {\n" in CSS
 
 
