@@ -74,6 +74,15 @@ def test_a_product_is_that_of_the_decoded_matrix(
         close(quantized_product(packed, x), x.double() @ w.decode().double().T)
 
 
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+@pytest.mark.usefixtures("in_bytes")
+def test_weights_that_are_all_zero_give_zero(how: IntegerFormat) -> None:
+    packed = pack_for_loops(encode(torch.zeros(130, 256), how))
+    assert not quantized_matvec(packed, torch.randn(256)).any()
+    for dtype in (torch.float32, torch.bfloat16):
+        assert not quantized_product(packed, torch.randn(6, 256).to(dtype)).any()
+
+
 @pytest.mark.parametrize("name", ["q8_0", "q4_0"])
 def test_a_product_of_blocks_of_gguf_is_that_of_the_decoded_matrix(name: str) -> None:
     w, x = encode_named(torch.randn(130, 96), name), torch.randn(96)

@@ -53,7 +53,7 @@ def pack_for_loops(*matrices: Integers) -> Packed:
             f" inputs; got {f.bits} bits, groups of {f.group}, {first.inputs} inputs."
         )
     unpacked = [m.unpacked() for m in matrices]
-    scales = _tiles(torch.cat([m.scales for m in matrices]))  # [tiles, groups, 128]
+    scales = _tiles(torch.cat([_scales(m) for m in matrices]))  # [tiles, groups, 128]
     zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8)
     if f.affine:
         zeros = _tiles(torch.cat([z for _, z in unpacked if z is not None]))
@@ -64,6 +64,15 @@ def pack_for_loops(*matrices: Integers) -> Packed:
         zeros.numpy(),
     )
     return Packed(sum(len(m.codes) for m in matrices), first.inputs, arrays)
+
+
+def _scales(m: Integers) -> torch.Tensor:
+    """The scales [O, groups], 0 where all weights of a group are: loops add Σ code·x and take
+    offset·Σ x away, and what rounding leaves between these two no scale may multiply."""
+    codes, zeros = m.unpacked()
+    offset = torch.tensor(m.format.half) if zeros is None else zeros[..., None]
+    groups = codes.view(*m.scales.shape, -1)  # [O, groups, group]
+    return m.scales.masked_fill((groups == offset).all(-1), 0)
 
 
 def _words(codes: torch.Tensor, bits: int) -> Array:
