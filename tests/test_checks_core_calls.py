@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hostile.course import EXERCISES, TOPIC, Forgetful, half, release, sample_unnormalised
+from hostile.course import EXERCISES, TOPIC, Forgetful, half, release, sample_unnormalized
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,7 +81,7 @@ def test_the_calls_of_an_object_are_shown_in_order_and_give_what_was_wrong() -> 
 
 
 def test_a_callback_is_named_and_one_call_that_is_repeated_stands_once() -> None:
-    seen = judged("sampler", {"sample": sample_unnormalised})
+    seen = judged("sampler", {"sample": sample_unnormalized})
     for failed in (o for o in seen.outcomes if not o.right):
         assert failed.inputs.count("sample(<a function>, [") == 1
 

@@ -15,7 +15,7 @@ from hostile.course import (
     exercise,
     half,
     sample,
-    sample_unnormalised,
+    sample_unnormalized,
     softmax,
 )
 
@@ -50,7 +50,7 @@ def test_a_right_answer_gets_all_points(slug: str, names: dict[str, Any]) -> Non
     [
         ("bytes", {"bytes_of": half}, "half"),
         ("counter", {"Counter": Forgetful}, "Forgetful"),
-        ("sampler", {"sample": sample_unnormalised}, "sample_unnormalised"),
+        ("sampler", {"sample": sample_unnormalized}, "sample_unnormalized"),
         ("softmax", {"softmax": np.exp}, "exp"),
     ],
 )

@@ -1,6 +1,7 @@
 """``{exercises} kv_cache``: the table of a topic's exercises, or of those that ``:only:`` names.
 ``{kill-matrix}``: which check rejects which wrong answer."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -19,7 +20,8 @@ Cell = nodes.Node | str
 def table(
     header: Sequence[str], rows: Sequence[Sequence[Cell]], classes: Sequence[str] = ()
 ) -> nodes.table:
-    """A docutils table with one header row; a cell is text or an inline node."""
+    """A docutils table with one header row; a cell is text or an inline node. The last cell of a
+    row that has fewer goes on to the table's end."""
     group = nodes.tgroup(cols=len(header))
     for _ in header:
         group += nodes.colspec(colwidth=1)
@@ -27,6 +29,8 @@ def table(
     body = nodes.tbody()
     for row in rows:
         body += _row(row)
+        if len(row) < len(header):
+            body[-1][-1]["morecols"] = len(header) - len(row)
     group += body
     return nodes.table("", group, classes=["tp-table", *classes])
 
@@ -38,6 +42,25 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
         paragraph += nodes.Text(cell) if isinstance(cell, str) else cell
         row += nodes.entry("", paragraph)
     return row
+
+
+def said(text: str) -> nodes.inline:
+    """A sentence with its `code` as code."""
+    words = nodes.inline()
+    for number, part in enumerate(re.split(r"`([^`]+)`", text)):
+        if part:
+            words += nodes.literal("", part) if number % 2 else nodes.Text(part)
+    return words
+
+
+def breakable(name: str) -> nodes.inline:
+    """A name that may go on in the next line after each underscore, and nowhere else."""
+    words = nodes.inline()
+    for part in re.findall(r"[^_]*_+|[^_]+", name):
+        words += nodes.Text(part)
+        if part.endswith("_"):
+            words += nodes.raw("", "<wbr>", format="html")
+    return words
 
 
 def load_topic(topic: str, location: Any) -> list[Any]:
@@ -128,8 +151,8 @@ class Exercises(SphinxDirective):
 
 
 class KillMatrix(SphinxDirective):
-    """For every exercise: the wrong answers its check knows, where each was seen, and what the
-    person is told."""
+    """For every exercise: the wrong answers its check knows, what the person is told, and where
+    each was seen."""
 
     def run(self) -> list[nodes.Node]:
         from twophase.checks import registry
@@ -142,17 +165,11 @@ class KillMatrix(SphinxDirective):
             made.append(nodes.rubric("", f"{registry.stem(topic)}"))
             rows: list[list[Cell]] = []
             for exercise in exercises:
+                rows.append([nodes.literal("", exercise.id)])
                 for wrong in exercise.misconceptions:
-                    rows.append(
-                        [nodes.literal("", exercise.id), wrong.slug, wrong.says, wrong.seen]
-                    )
-            made.append(
-                table(
-                    ["Exercise", "Wrong answer", "What the person is told", "Where it was seen"],
-                    rows,
-                    ["tp-kill-matrix"],
-                )
-            )
+                    rows.append([breakable(wrong.slug), said(wrong.says), said(wrong.seen)])
+            heads = ["Wrong answer", "What the person is told", "Where it was seen"]
+            made.append(table(heads, rows, ["tp-kill-matrix"]))
         return made or [nodes.paragraph("", "There are no exercises yet.")]
 
 

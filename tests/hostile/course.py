@@ -43,7 +43,7 @@ def sample(choose: Any, probs: list[float]) -> int:
     return int(choose([p / sum(probs) for p in probs]))
 
 
-def sample_unnormalised(choose: Any, probs: list[float]) -> int:
+def sample_unnormalized(choose: Any, probs: list[float]) -> int:
     return int(choose(list(probs)))
 
 
@@ -122,7 +122,7 @@ EXERCISES = {
             "sampler",
             "sample",
             sample,
-            sample_unnormalised,
+            sample_unnormalized,
             lambda rng: [Case(f"token {t}", (t, [1.0, 2.0, 5.0])) for t in range(3)],
             observe=see_sample,
         ),

@@ -2,7 +2,7 @@
 units.
 
 Memory is what the driver reports where that is known (nvidia-smi, rocm-smi: `MiB` is 2^20 bytes),
-else the vendor's number in GB = 10^9 bytes. A card sold as 80 GB has 80 x 2^30 bytes and shows a
+else the vendor's number in GB = 10^9 bytes. A card sold as 80 GB has 80 × 2^30 bytes and shows a
 little less, so that the vendor's number, read as 10^9, is too small. How much of it an engine may
 use is an assumption of the planner, not a figure of the chip. NVIDIA prints most tensor-core rates
 with 2:4 sparsity; those are halved here.

@@ -46,7 +46,7 @@ class Link:
         return sum(int(collectives.ring_hops(side, self.closed(side))) for side in sides)
 
     def mesh(self, n_chips: int) -> tuple[int, ...]:
-        """The squarest mesh of so many chips on all axes: 4 x 4 for 16 chips on two, 2 x 4 for 8.
+        """The squarest mesh of so many chips on all axes: 4 × 4 for 16 chips on two, 2 × 4 for 8.
         Behind a switch there is one axis."""
         sides: list[int] = []
         for axes in range(self.n_axes, 1, -1):

@@ -261,7 +261,7 @@ EXERCISE = Exercise(
         ),
         (
             "At position 0 nothing is turned, and a multiple of the identity may change places with"
-            " a turn. Any other 2×2 matrix of unequal numbers shows the fault at position 1."
+            " a turn. Any other 2 × 2 matrix of unequal numbers shows the fault at position 1."
         ),
         "Repair: turn(c @ w_uk.T, positions of all S), and the turned queries times its transpose.",
     ),

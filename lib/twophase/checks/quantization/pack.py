@@ -137,7 +137,7 @@ _both(
 _both(
     words_of_32_bits,
     "GPTQ's int32 words",
-    "You fill up to whole words of 32 bits: here the last *byte* is filled up, no more.",
+    "You fill up to whole words of 32 bits: here the last byte is filled up, no more.",
 )
 _both(
     bytes_backwards,

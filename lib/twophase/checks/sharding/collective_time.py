@@ -51,7 +51,7 @@ wrong.add(
     replaced(
         reference, {"axis_bytes_per_s if closed else axis_bytes_per_s / 2": "axis_bytes_per_s"}
     ),
-    "“V / W” on a 4x4 slice of v5e, which has no wraparound",
+    "“V / W” on a 4 × 4 slice of v5e, which has no wraparound",
     "On an open line the chip at the end has one wire of two: everything reaches it at half the"
     " rate.",
 )
@@ -193,7 +193,7 @@ EXERCISE = Exercise(
     ),
     ranges={"n_chips": (1, 4099)},
     recall=(
-        "A slice of 4 x 4 chips of TPU v5e has no wraparound. What does that cost a gather?",
+        "A slice of 4 × 4 chips of TPU v5e has no wraparound. What does that cost a gather?",
         "A factor of two in bandwidth, and hops from end to end instead of half way round.",
     ),
     withholds=(

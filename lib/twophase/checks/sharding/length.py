@@ -246,7 +246,7 @@ EXERCISE = Exercise(
     ranges={"k.shape[0]": (0, 1031)},
     recall=(
         "What does each rank send so that a cache cut over its length gives the exact output?",
-        "For each head the unnormalised output, the largest score and the sum of exponentials: H"
+        "For each head the unnormalized output, the largest score and the sum of exponentials: H"
         " + 2 numbers, whatever the length.",
     ),
     withholds=(
