@@ -4,7 +4,7 @@ breaks inside of the long ones only."""
 from docutils import nodes
 from sphinx.application import Sphinx
 
-SHORT = 24  # letters: they fit into a line of a phone, also inside of a list or a box
+SHORT = 28  # letters: they fit into a line of the narrowest phone, also inside of a list or a box
 
 
 def mark_short(app: Sphinx, doctree: nodes.document, docname: str) -> None:

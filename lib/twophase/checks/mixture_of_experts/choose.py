@@ -109,8 +109,8 @@ def observe(answer: Answer, case: Case) -> Any:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """The worked mixture on the 8 × 16 slice at several batches; each argument changed; memory to the
-    byte and one less; slow and quick links; primes of chips; fresh ones."""
+    """The worked mixture on the 8 × 16 slice at several batches; each argument changed; memory to
+    the byte and one less; slow and quick links; primes of chips; fresh ones."""
     made = [Case(name, args) for name, args in c.EDGES.items()]
     return [*made, *(Case(f"fresh {i + 1}", c.fresh(rng), public=False) for i in range(6))]
 
