@@ -51,6 +51,12 @@ def test_a_table_escapes_html_and_is_accessible():
     assert '<td style="text-align: right; white-space: nowrap">1</td>' in html
 
 
+def test_no_line_of_a_heading_ends_within_a_unit():
+    html = Table([[1, 2]], ["decode tokens/s", "an/address/of/many/parts"])._repr_html_()
+    assert '>decode <span style="white-space: nowrap">tokens/s</span></th>' in html
+    assert ">an/address/of/many/parts</th>" in html
+
+
 def test_quantities_stand_at_the_right_on_one_line_and_addresses_may_break():
     address = "example.org/a/long/way/to/the/sheet"
     table = Table(

@@ -50,8 +50,9 @@ OPEN = """(() => {{
 }})()"""
 FIRST = """(() => {{ const box = {cells}[0].getBoundingClientRect();
   return [box.x + 200, box.y + 15]; }})()"""
-# A folded cell shows no star: the line at the foot says whether the kernel works.
-WAITS = """!document.querySelector('#jp-main-statusbar').innerText.includes('| Idle')
+# A folded cell shows no star: the toolbar says whether the kernel works, and whether there is one.
+WAITS = """document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status !== 'idle'
+  || !/Python/.test(document.querySelector('.jp-Toolbar-kernelName')?.innerText)
   || [...document.querySelectorAll('.jp-InputPrompt')].some((p) => p.innerText.includes('*'))"""
 RAN = """[...document.querySelectorAll('.jp-Notebook .jp-InputPrompt')]
   .map((prompt) => parseInt(prompt.innerText.slice(1))).filter((number) => number)"""
@@ -104,11 +105,11 @@ def open_notebook(tab: Browser, url: str, n_cells: int) -> None:
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         tab.send("Page.navigate", url=url)
-        for _ in range(60):
+        for _ in range(120):
             time.sleep(1)
             try:
                 if tab.run(f"{CELLS}.length") == n_cells and not tab.run(WAITS):
-                    time.sleep(1)  # what is asked of a kernel that is not there yet is lost
+                    time.sleep(3)  # what is asked of a kernel that is not there yet is lost
                     return
             except RuntimeError:  # between two pages
                 continue

@@ -152,7 +152,7 @@ class Table:
         align = ["right" if self._right(i) else "left" for i in range(len(self.columns))]
         styles = [f' style="text-align: {side}"' for side in align]
         head = "".join(
-            f'<th scope="col"{s}>{escape(c)}</th>'
+            f'<th scope="col"{s}>{_with_whole_units(c)}</th>'
             for c, s in zip(self.columns, styles, strict=True)
         )
         body = "\n".join(f"<tr>{_html_row(cells, styles)}</tr>" for cells in self._texts())
@@ -162,6 +162,16 @@ class Table:
             "<table"
             f' class="table">\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
         )
+
+
+def _with_whole_units(name: str) -> str:
+    """A heading, escaped; no line ends within a `tokens/s`, as it does in Firefox after a slash."""
+    whole = '<span style="white-space: nowrap">{}</span>'
+    words = (escape(word) for word in name.split(" "))
+    return " ".join(
+        whole.format(word) if "/" in word.strip("/") and len(word) <= _SHORT else word
+        for word in words
+    )
 
 
 def _html_row(cells: Sequence[str], styles: Sequence[str]) -> str:
