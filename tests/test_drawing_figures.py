@@ -210,6 +210,15 @@ def test_no_tick_of_a_logarithmic_axis_has_an_exponent() -> None:
     assert "10" in said  # of the short one, and of no power
 
 
+def test_small_ticks_are_all_written_with_their_power() -> None:
+    fig, ax = plots.figure()
+    ax.semilogy([2, 9], [1e-6, 1e-2])
+    said = [words for form in forms(both_forms(fig)) for _, words in texts(form)]
+    plt.close(fig)
+    assert {"1e-6", "1e-5", "1e-4", "0.001", "0.01"} <= set(said)
+    assert not any(words.startswith(("0.000", "1.0")) for words in said)
+
+
 def test_the_narrow_form_says_what_the_wide_one_says(svg):
     def words(form: str) -> set[str]:
         return {word.rstrip(":") for _, said in texts(form) for word in said.split()}

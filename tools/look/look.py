@@ -49,6 +49,7 @@ TALLEST = 4000  # pixels of one screenshot
 CUT = """[...document.querySelectorAll('article .tp-scroll, article div.math, article pre')]
   .filter(box => box.scrollWidth > box.clientWidth + 1 && box.clientWidth)
   .map(box => (box.innerText || box.tagName).trim().slice(0, 60))"""
+WIDE = CUT.replace(", article div.math, article pre", "")  # tables alone
 PAPER = (Path(__file__).parent / "paper.js").read_text("utf8")
 FIGURES = (Path(__file__).parent / "figures.js").read_text("utf8")
 # What can be played with, at both ends of each slider.
@@ -304,6 +305,8 @@ def look(tab: Browser, page: Path, view: str, out: Path | None, axe: str) -> lis
         found += [f"cut on paper: {text}" for text in tab.run(CUT)] + tab.run(PAPER)
     else:
         found += tab.run(ENDS)
+    if view in ("light", "dark"):
+        found += [f"a table scrolls on a wide screen: {text}" for text in tab.run(WIDE)]
     if axe and not view.startswith("print"):
         tab.run(axe)
         for violation in json.loads(tab.run(RUN_AXE)):

@@ -60,11 +60,14 @@ def raise_small_texts(fig: Figure, points: float = SMALLEST) -> Figure:
 
 
 class PlainPowers(LogFormatterSciNotation):
-    """Labels the same ticks of a logarithmic axis, but writes 1 M where others write 10 to the 6th:
-    an exponent is smaller than any text may be."""
+    """Labels the same ticks of a logarithmic axis, but writes 1 M where others write 10 to the 6th,
+    and 1e-6 for the -6th: an exponent is smaller than any text may be."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        return si(x) if super().__call__(x, pos) else ""
+        if not super().__call__(x, pos):
+            return ""
+        digits, power = f"{x:.0e}".split("e")
+        return f"{digits}e{int(power)}" if int(power) < -3 else si(x)
 
 
 def write_powers_out(fig: Figure) -> Figure:
