@@ -138,6 +138,8 @@ def test_dense_layers_before_the_experts_are_supported_anywhere_else_not():
         ("llama", {"quantization_config": {"quant_method": "fp8"}}, "quantization_config {'quant_method': 'fp8'}"),
         ("llama", {"hidden_act": "relu2"}, "activation 'relu2'"),
         ("llama", {"architectures": ["LlamaForSequenceClassification"]}, "'LlamaForSequenceClassification'"),
+        ("llama", {"architectures": ["MistralForCausalLM"]},
+         "'MistralForCausalLM' is not supported with model_type 'llama'"),
         ("llama", {"residual_multiplier": 0.2}, "residual_multiplier 0.2"),
         ("llama", {"per_layer_config": {"0": {"num_key_value_heads": 1}}}, "per_layer_config"),
         ("llama", {"head_dim": 7}, "must be even"),

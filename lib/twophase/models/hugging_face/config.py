@@ -81,8 +81,8 @@ def _family(config: Json, text: Json) -> Family:
     for name in named if isinstance(named, list) else [named]:
         if str(name) not in classes and name != WITH_IMAGES.get(outer):
             raise ValueError(
-                f"the architecture {name!r} is not supported; supported:"
-                f" {', '.join(sorted(classes))}."
+                f"the architecture {name!r} is not supported with model_type"
+                f" {text['model_type']!r}; supported: {', '.join(sorted(classes))}."
             )
     return family
 
