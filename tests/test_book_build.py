@@ -286,6 +286,12 @@ def test_a_reference_page_loses_boxes_and_not_a_letter() -> None:
     assert re.sub("<[^>]*>", "", made) == re.sub("<[^>]*>", "", page)
 
 
+def test_the_name_of_a_module_goes_on_after_a_dot() -> None:
+    heading = '<h2><code class="literal">twophase.theory.kv_cache</code></h2>'
+    made = '<h2><code class="literal">twophase.<wbr>theory.<wbr>kv_cache</code></h2>'
+    assert book_api.unboxed(heading) == made
+
+
 def test_the_contents_of_a_reference_page_call_modules_by_their_own_names() -> None:
     entry = '<a class="reference internal nav-link" href="#module-twophase.lab.clock"><code>'
     page = f'{entry}<span class="pre">twophase.lab.clock</span></code></a>'

@@ -27,6 +27,7 @@ ON_THIS_MACHINE = re.compile(
 LISTED = re.compile(
     r'(<a class="reference internal nav-link"[^>]*><code[^>]*>)twophase\.\w+\.(?=\w)'
 )
+HEADING = re.compile(r"(?<=<h2><code class=\")([^\"]*\">)([\w.]+)")
 BOXED = re.compile(r'<span class="(?:pre|w)">([^<]*)</span>')
 
 
@@ -147,8 +148,10 @@ def without_aliases(
 
 def unboxed(html: str) -> str:
     """The page with its words and spaces in fewer boxes; not a letter of its text changes, but that
-    its list of contents calls each module by what it has of its own."""
-    return LISTED.sub(r"\1", BOXED.sub(r"\1", html))
+    its list of contents calls each module by what it has of its own. Where a heading does not fit
+    into a line, the next one begins after a dot."""
+    page = LISTED.sub(r"\1", BOXED.sub(r"\1", html))
+    return HEADING.sub(lambda found: found[1] + found[2].replace(".", ".<wbr>"), page)
 
 
 def lighten(app: Sphinx, failed: Exception | None) -> None:

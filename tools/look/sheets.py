@@ -15,7 +15,7 @@ from look import HTML, Browser, browser, pages
 EMPTY = 1 / 3  # of the height between the margins
 MARGIN_MM, HEIGHT_MM = 10, 297
 TITLES = """[...document.querySelectorAll(
-    'article h1, article h2, article h3, .tp-mechanism-title, .tp-table-caption, .tp-play-title')]
+    'article :is(h1, h2, h3, p.rubric), .tp-mechanism-title, .tp-table-caption, .tp-play-title')]
   .map((title) => title.innerText.replace(/#$/, '').replace(/\\s+/g, ' ').trim())"""
 
 
