@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 from docutils.utils.math import MathError
+from fontTools.fontBuilder import FontBuilder
+from fontTools.otlLib.builder import buildMathTable
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from fontTools.ttLib import TTFont
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "tools")]
 import book_math  # noqa: E402
+import math_font  # noqa: E402
 
 BLOCK = re.compile(r"^```\{math\}\n((?:.|\n)*?)^```", re.M)
 
@@ -128,6 +133,49 @@ def test_the_font_is_a_small_woff2_with_its_license_beside_it() -> None:
     license_text = (book_math.FONT.parent / "math-font-license.txt").read_text("utf8")
     assert "STIX Fonts Project" in license_text
     assert "SIL OPEN FONT LICENSE" in license_text.upper()
+
+
+def font_with_a_root() -> TTFont:
+    """Boxes for a root 1,200 units high, a larger one, and a part of the largest."""
+    sizes = {".notdef": (500, 500), "root": (800, 1200), "large": (1200, 1854), "part": (1200, 640)}
+    glyphs = {}
+    for name, (width, height) in sizes.items():
+        pen = TTGlyphPen(None)
+        corners = [(0, 0), (0, height), (width, height), (width, 0)]
+        pen.moveTo(corners[0])
+        for corner in corners[1:]:
+            pen.lineTo(corner)
+        pen.closePath()
+        glyphs[name] = pen.glyph()
+    made = FontBuilder(1000)
+    made.setupGlyphOrder(list(sizes))
+    made.setupCharacterMap({ord("√"): "root"})
+    made.setupGlyf(glyphs)
+    made.setupHorizontalMetrics({name: (width, 0) for name, (width, _) in sizes.items()})
+    buildMathTable(
+        made.font,
+        vertGlyphVariants={"root": [("root", 1201), ("large", 1855)]},
+        vertGlyphAssembly={"root": ([("part", 0, 0, 0, 640)], 0)},
+    )
+    return made.font
+
+
+def test_the_root_has_small_forms_in_order_and_all_about_as_wide() -> None:
+    font = font_with_a_root()
+    math_font.add_small_roots(font)
+    math = font["MATH"].table.MathVariants
+    forms = math.VertGlyphConstruction[0]
+    assert forms.VariantCount == len(forms.MathGlyphVariantRecord) == 4
+    heights = [form.AdvanceMeasurement for form in forms.MathGlyphVariantRecord]
+    assert heights == [733, 925, 1201, 1855]
+    names = [form.VariantGlyph for form in forms.MathGlyphVariantRecord]
+    assert names[0] == "root"  # a browser tries it first
+    assert {font["hmtx"][name][0] for name in (*names, "part")} == {800, 900}
+    assert [font["glyf"][name].yMax - font["glyf"][name].yMin for name in names[:3]] == [
+        732,
+        924,
+        1200,
+    ]
 
 
 def test_a_formula_stays_on_one_line_with_the_sign_beside_it() -> None:
