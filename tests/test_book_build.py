@@ -271,6 +271,27 @@ def test_a_percent_sign_stands_at_its_number_everywhere() -> None:
     assert not found, "write 5%, not 5 %"
 
 
+MESH = re.compile(r"(?<![\w.×])[1-9]\d*(?:x| x |×)\d+(?![\w.])")
+
+
+def test_a_mesh_has_one_sign_everywhere() -> None:
+    for other in ("4x4 chips", "4 x 4", "(2×2)"):
+        assert MESH.search(other)
+    claims = ROOT / "lib" / "twophase" / "errata" / "claims"
+    places = [*(ROOT / "book").rglob("*.md"), *(ROOT / "exercises").glob("*.ipynb")]
+    places += claims.glob("*.yml")
+    found = [f"{p.name}: {m[0]}" for p in places for m in MESH.finditer(p.read_text("utf8"))]
+    assert not found, "write 4 × 4"
+
+
+def test_no_change_is_printed_as_minus_zero() -> None:
+    """The z of a format rounds −0.0001 to +0.000."""
+    signed = re.compile(r":\+\.\d[f%]")
+    assert f"{-0.0001:+z.3f}" == "+0.000"
+    found = [p.name for p in (ROOT / "book").glob("*.md") if signed.search(p.read_text("utf8"))]
+    assert not found, "write :+z.3f"
+
+
 def test_a_reference_page_loses_boxes_and_not_a_letter() -> None:
     page = (
         '<dt class="sig"><span class="n"><span class="pre">a</span></span><span class="p">'
