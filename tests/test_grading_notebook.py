@@ -256,3 +256,19 @@ def test_no_cell_is_made_so_that_reading_it_takes_hours(source: str) -> None:
 def test_a_cell_of_checks_and_nothing_else_is_not_run(source: str, is_run: bool) -> None:
     plan = make_plan(parse(dump([*cells({}), cell(source)])), release())
     assert (source in [s.source for s in plan.steps]) == is_run
+
+
+@pytest.mark.parametrize(
+    ("more", "is_run"),
+    [
+        ("x = 1", False),
+        ("def progress():\n    global x\n    x = 2", True),
+        ("from mine import progress", True),
+        ("progress = print", True),
+    ],
+)
+def test_progress_alone_is_not_run_unless_the_submission_has_one_of_its_own(
+    more: str, is_run: bool
+) -> None:
+    plan = make_plan(parse(dump([*cells({}), cell(more), cell("progress()\n")])), release())
+    assert ("progress()\n" in [s.source for s in plan.steps]) == is_run

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ def one_less_and_just_full(capacity: int) -> tuple[int, int, int]:
     return capacity - 1, capacity, capacity + 1
 
 
+@cache
 def past(*constants: int) -> int:
     """A prime above every constant that a person might have hard-coded (a table of 2,048 positions,
     the 64 heads of the worked numbers), so that it is a multiple of none."""

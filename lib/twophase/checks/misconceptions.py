@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from twophase.checks.exercise import Misconception
@@ -77,11 +78,16 @@ def replaced(right: F, parts: Mapping[str, str]) -> F:
 def source_of(thing: Callable[..., Any]) -> str:
     """The source of a function or class, decorators left out, beginning at the margin."""
     known: str | None = vars(thing).get("__source__")
-    text = known or textwrap.dedent(inspect.getsource(thing))
+    text = known or _written(thing)
     start = re.search(r"^(async def|def|class) ", text, re.MULTILINE)
     if start is None:
         raise ValueError(f"{thing!r} is no def or class: there is nothing to replace in it")
     return text[start.start() :]
+
+
+@cache  # many wrong answers are made of one right one
+def _written(thing: Callable[..., Any]) -> str:
+    return textwrap.dedent(inspect.getsource(thing))
 
 
 def compiled(source: str, like: F, called: str) -> F:

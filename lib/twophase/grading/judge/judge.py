@@ -180,14 +180,15 @@ def serve(pipe: socket.socket, server: ForkServer) -> None:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment | ENVIRONMENT)
-        course, home = pickle.load(stream)
+        course, home, labels = pickle.load(stream)
     except EOFError:  # they want no judge any more
         return
     tempfile.tempdir = home
     with open(Path(home, LOG), "wb", buffering=0) as log:
         os.dup2(log.fileno(), 2)
     zygote = make_zygote(apart(course.hidden), server)
-    blank("", 0)  # what a record says of this machine is asked while a program can be started
+    confinement.tell(labels)
+    blank("", 0)  # what a record says of this machine is asked while everything can be read
     if not confinement.practice():
         from twophase.grading.sandbox import judge_jail  # Linux has it
 

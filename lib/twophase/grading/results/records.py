@@ -102,7 +102,7 @@ def _question(graded: Graded, exercise: Exercise) -> Record:
         "misconception": v.misconception,
         "hint": "" if v.right else exercise.hints[0],
         "alone": graded.alone,
-        "cases": [asdict(o) for o in v.outcomes],
+        "cases": [dict(vars(o)) for o in v.outcomes],
         "cell": {"error": graded.cell.error, "output": graded.cell.output},
     }
 

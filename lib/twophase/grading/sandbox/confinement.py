@@ -87,7 +87,15 @@ def confined_by() -> tuple[str, ...]:
     container may refuse what the kernel has."""
     if practice():
         return ("processes", "rlimits", "practice")
-    return ("processes", "rlimits", *_tried())
+    return _told[-1] if _told else ("processes", "rlimits", *_tried())
+
+
+def tell(labels: tuple[str, ...]) -> None:
+    """Take what another process found `confined_by` to be on this machine, and try nothing."""
+    _told.append(labels)
+
+
+_told: list[tuple[str, ...]] = []
 
 
 @cache

@@ -99,6 +99,7 @@ class ForkServerLoop:
 def main() -> None:
     control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()  # it would look through a million objects again and again, and free nothing
     failed = preload()
     shell, library = make_shell(), Library()
     seed()
@@ -113,6 +114,7 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()
+    gc.enable()
     ForkServerLoop(control, {"zygote": become_zygote, "judge": become_judge}).serve()
     scratch.leave(folder, last=True)
 
