@@ -415,10 +415,12 @@ def test_on_a_phone_a_caption_says_above_and_below_of_panels(tmp_path: Path) -> 
 def test_short_words_of_code_are_whole_and_long_ones_break(tmp_path: Path) -> None:
     long = "a_name_of_more_than_twenty_four_letters"
     folder, warnings = make_book(
-        tmp_path, {"words": f"# Words\n\nThe `n_prompt`, `n % K`, `{long}`.\n"}
+        tmp_path, {"words": f"# Words\n\nThe `n_prompt`, (`n % K`), `{long}` and\n(`{long}`),\n"}
     )
     page = (folder / "words.html").read_text("utf8")
     marked = re.findall(r'<code class="[^"]*tp-short[^"]*"[^>]*>(.*?)</code>', page)
     assert [re.sub(r"<[^>]*>", "", words) for words in marked] == ["n_prompt", "n % K"]
     assert long in page
     assert warnings == ""
+    glued = re.findall('<span class="tp-glued">(.*?)</span>\n', page.replace("</p>", "\n"))
+    assert [re.sub(r"<[^>]*>", "", words) for words in glued] == [f"({long}),"]
