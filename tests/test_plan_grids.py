@@ -164,8 +164,9 @@ def test_all_chips_together_hold_the_model_and_do_no_more_than_they_can(asked) -
     assert e is not None
     one = plan_deployment(arch, ROOMY, replace(w, grid=None, link=None, between=None, skew=1,
                                                n_chips=1))  # fmt: skip
-    assert w.n_chips * m.weight_bytes >= one.memory.weight_bytes / BELOW
-    assert w.n_chips * m.cache_bytes >= one.memory.cache_bytes / BELOW
+    # the fullest chip may be the one with the embedding, and another have more of the cache
+    held = one.memory.weight_bytes + one.memory.cache_bytes
+    assert w.n_chips * (m.weight_bytes + m.cache_bytes) >= held / BELOW
     assert one.step is not None
     assert w.n_chips * step.step_flops >= one.step.step_flops / BELOW
     assert step.step_memory_s <= step.step_time_s * BELOW
