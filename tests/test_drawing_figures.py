@@ -275,3 +275,10 @@ def test_an_axis_whose_ticks_carry_their_unit_has_none_in_its_label() -> None:
     assert ax.get_xlabel() == "context [tokens]"
     plots.unit_axis(ax, "x", "")  # prefixes without a unit: the label keeps it
     assert ax.get_xlabel() == "context [tokens]"
+
+
+def test_on_paper_no_text_of_a_figure_is_below_seven_points() -> None:
+    paper = CSS[CSS.index("@media print {\n  html {") :]
+    shrunk = re.search(r"\.tp-figure \{ zoom: ([\d.]+); \}", paper)
+    assert shrunk is not None
+    assert float(shrunk[1]) * SMALLEST >= 7

@@ -5,7 +5,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from look import HTML, Browser, browser, pages
+from chromium import Browser, browser
+from look import HTML, pages
 
 MOST = 1500  # stops of a page, after which it is a trap
 KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39, "ArrowDown": 40}

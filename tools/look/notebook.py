@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from look import Browser, browser
+from chromium import Browser, browser
 
 from twophase.checks import registry
 from twophase.cli.learn import learners_environment

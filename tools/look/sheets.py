@@ -10,7 +10,8 @@ from base64 import b64decode
 from pathlib import Path
 
 import numpy as np
-from look import HTML, Browser, browser, pages
+from chromium import Browser, browser
+from look import HTML, pages
 
 EMPTY = 1 / 3  # of the height between the margins
 MARGIN_MM, HEIGHT_MM = 10, 297

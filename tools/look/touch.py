@@ -5,7 +5,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from look import HTML, Browser, browser, pages
+from chromium import Browser, browser
+from look import HTML, pages
 
 STEP_PX, STEPS = 6, 10
 # What to touch, how far to the right to drag it (0: a tap), and what is read before and after.
