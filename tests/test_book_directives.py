@@ -247,6 +247,10 @@ def test_the_kill_matrix_lists_every_misconception(tmp_path: Path) -> None:
     assert "`" not in re.sub("<[^>]*>", "", page)  # code is code
     # a name goes on in the next line after an underscore only
     assert "<p>attention_<wbr>left_<wbr>out</p>" in re.sub("</?span[^>]*>", "", page)
+    # a word of code after a sign
+    assert ">F.<wbr>scaled_<wbr>dot_<wbr>product_<wbr>attention" in re.sub(
+        "</?span[^>]*>", "", page
+    )
 
 
 def picture_cell(alt: str | None) -> str:
@@ -424,3 +428,21 @@ def test_short_words_of_code_are_whole_and_long_ones_break(tmp_path: Path) -> No
     assert warnings == ""
     glued = re.findall('<span class="tp-glued">(.*?)</span>\n', page.replace("</p>", "\n"))
     assert [re.sub(r"<[^>]*>", "", words) for words in glued] == [f"({long}),"]
+
+
+def test_a_long_name_in_a_title_breaks_after_a_sign_and_an_option_does_not() -> None:
+    from book_words import broken_after_signs
+
+    box = '<p class="admonition-title">Says: “accepted.append(sample(adjusted_probs))” <b>if_so</b></p>'
+    assert broken_after_signs(box) == box.replace(
+        "accepted.append(sample(adjusted_probs))",
+        "accepted.<wbr>append(<wbr>sample(<wbr>adjusted_<wbr>probs))",
+    )
+    caption = "<caption>Two orders (python -m twophase.models.train --seeds 2) 1e-5</caption>"
+    assert broken_after_signs(caption) == (
+        '<caption>Two orders (python <span class="tp-option">-m</span>'
+        " twophase.<wbr>models.<wbr>train"
+        ' <span class="tp-option">--seeds</span> 2) 1e-5</caption>'
+    )
+    other = "<p>accepted.append(sample(adjusted_probs)) --seeds</p>"
+    assert broken_after_signs(other) == other

@@ -279,6 +279,20 @@ def test_an_axis_whose_ticks_carry_their_unit_has_none_in_its_label() -> None:
 
 def test_on_paper_no_text_of_a_figure_is_below_seven_points() -> None:
     paper = CSS[CSS.index("@media print {\n  html {") :]
-    shrunk = re.search(r"\.tp-figure \{ zoom: ([\d.]+); \}", paper)
+    shrunk = re.search(r"\.tp-figure \{ zoom: ([\d.]+);", paper)
     assert shrunk is not None
     assert float(shrunk[1]) * SMALLEST >= 7
+
+
+def test_no_line_of_a_label_ends_within_its_unit() -> None:
+    fig, ax = plots.figure()
+    ax.plot([1, 2], [1, 2], label="what a step of the trained member takes [ms per token]")
+    plots.label(ax, "context [tokens]", "rise of the loss without it [bits per byte]")
+    ax.legend()
+    narrow = narrowed(fig)
+    texts = [narrow.axes[0].yaxis.label, *narrow.legends[0].get_texts()]
+    assert [text.get_text() for text in texts] == [
+        "rise of the loss without it\n[bits per byte]",
+        "what a step of the trained member takes\n[ms per token]",
+    ]
+    plt.close(fig)

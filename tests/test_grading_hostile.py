@@ -1,4 +1,4 @@
-"""A hostile or broken submission loses what it broke and nothing else, harms no neighbour, and
+"""A hostile or broken submission loses what it broke and nothing else, harms no neighbor, and
 leaves nothing behind.
 
 Cells that break, patch, or come in another shape; the files beside this one have the other kinds,

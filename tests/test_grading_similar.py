@@ -114,7 +114,7 @@ def rename(source: str) -> str:
 
 
 def reorder(source: str) -> str:
-    """Every two neighbours among the plain assignments of a body change places, whether or not that
+    """Every two neighbors among the plain assignments of a body change places, whether or not that
     runs."""
     tree = ast.parse(source)
     for node in ast.walk(tree):

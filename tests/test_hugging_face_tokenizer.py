@@ -83,7 +83,7 @@ def test_streamed_pieces_are_the_rest_of_the_text_in_whole_characters(kind, part
 def test_a_prompt_is_not_read_from_the_middle_of_a_character(tokenizers):
     tokenizer = tokenizers[
         "SentencePiece"
-    ]  # here a character is three or four tokens, and half of one spoils its neighbours
+    ]  # here a character is three or four tokens, and half of one spoils its neighbors
     for end in ("東🧪", "東東a", "🧪🧪", "a🧪東"):
         prompt = tokenizer.encode("東東" + end)
         assert list(

@@ -15,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 Cell = nodes.Node | str
+SIGNS = "_.(/="  # after which a name may be broken
 
 
 def table(
@@ -45,21 +46,30 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
 
 
 def said(text: str) -> nodes.inline:
-    """A sentence with its `code` as code."""
+    """A sentence with its `code` as code. Long names in it may go on in the next line after a
+    sign: a column is narrow on a phone."""
     words = nodes.inline()
     for number, part in enumerate(re.split(r"`([^`]+)`", text)):
-        if part:
-            words += nodes.literal("", part) if number % 2 else nodes.Text(part)
+        if part and number % 2:
+            words += in_parts(nodes.literal(), part, SIGNS)
+        elif part:
+            in_parts(words, part, SIGNS)
     return words
 
 
-def breakable(name: str) -> nodes.inline:
+def breakable(name: str) -> nodes.TextElement:
     """A name that may go on in the next line after each underscore, and nowhere else."""
-    words = nodes.inline()
-    for part in re.findall(r"[^_]*_+|[^_]+", name):
-        words += nodes.Text(part)
-        if part.endswith("_"):
+    return in_parts(nodes.inline(), name, "_")
+
+
+def in_parts(words: nodes.TextElement, text: str, signs: str) -> nodes.TextElement:
+    """The words with the text behind them, which may go on in the next line after each of these
+    signs inside of a word."""
+    parts = re.split(f"(?<=[{signs}])(?![{signs}\\s]|$)", text)
+    for number, part in enumerate(parts):
+        if number:
             words += nodes.raw("", "<wbr>", format="html")
+        words += nodes.Text(part)
     return words
 
 

@@ -1,4 +1,4 @@
-"""What must hold after each hostile submission: its exact score, an unharmed neighbour, and nothing left behind."""
+"""What must hold after each hostile submission: its exact score, an unharmed neighbor, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def skip_unless_confined(attack: Hostile) -> None:
 
 
 def expect_the_exact_score(attack: Hostile) -> None:
-    """It loses what it broke and nothing else; then a neighbour has full marks, and nothing is left."""
+    """It loses what it broke and nothing else; then a neighbor has full marks, and nothing is left."""
     skip_unless_confined(attack)
     seen = grade(attack.data)
     lost = {

@@ -33,7 +33,7 @@ def places(n: int) -> tuple[int, ...]:
     return tuple(sorted({0, n // 2, n - 1}))
 
 
-def equal_neighbours(values: Sequence[T], at: int) -> list[T]:
+def equal_neighbors(values: Sequence[T], at: int) -> list[T]:
     """The values, with the one behind place `at` made equal to it."""
     return [*values[: at + 1], values[at], *values[at + 2 :]]
 

@@ -46,7 +46,7 @@ def route(
     The k best scores win; a winner's weight is its score, divided by the k scores' sum if
     `normalize`, times `scale`. `bias` [E] is added to the scores for the choice only, not for the
     weights: it balances the load without changing what an expert says (DeepSeek-V3). With `groups`
-    > 1 the experts stand in as many groups of neighbours; only the `groups_kept` best groups take
+    > 1 the experts stand in as many groups of neighbors; only the `groups_kept` best groups take
     part, and a group is as good as the sum of its `group_top` best experts. Gradients reach the
     logits through the weights. Raises ValueError where E, k and the groups do not fit.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 import textwrap
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, cast
@@ -110,8 +111,14 @@ def _copied(fig: Figure) -> Figure:
 def _break_texts(ax: Axes) -> None:
     """Title and labels in lines that fit."""
     for text in (ax.title, cast(Any, ax)._left_title, cast(Any, ax)._right_title, ax.xaxis.label):
-        text.set_text(textwrap.fill(text.get_text(), 36))
-    ax.yaxis.label.set_text(textwrap.fill(ax.yaxis.label.get_text(), 34))
+        text.set_text(_in_lines(text.get_text(), 36))
+    ax.yaxis.label.set_text(_in_lines(ax.yaxis.label.get_text(), 34))
+
+
+def _in_lines(text: str, width: int) -> str:
+    """The text in lines of so many characters; a unit in brackets stays in one."""
+    whole = re.sub(r"\[[^]]*\]", lambda unit: unit[0].replace(" ", "\0"), text)
+    return textwrap.fill(whole, width).replace("\0", " ")
 
 
 def _thin_labels(fig: Figure) -> None:
@@ -163,7 +170,7 @@ def _put_legends_below(fig: Figure) -> int:
             legend.remove()
     if not merged:
         return 0
-    said = [textwrap.fill(label, 42) for label in merged]
+    said = [_in_lines(label, 42) for label in merged]
     fig.legend(list(merged.values()), said, loc="outside lower left", fontsize=9)
     return sum(label.count("\n") + 1 for label in said)
 

@@ -41,7 +41,7 @@ def _add(slug: str, parts: dict[str, str], seen: str, says: str) -> None:
 
 
 _add(
-    "neighbouring_slots",
+    "neighboring_slots",
     {
         "any(len(set(found)) < len(found) for found in steps.values())": (
             "any(a and a == b for row, other in zip(chart, chart[1:]) for a, b in zip(row, other))"

@@ -51,7 +51,7 @@ wrong.add(
     "You kept the first head of each group: what the others knew is lost. Average them.",
 )
 wrong.add(
-    "neighbouring_rows",
+    "neighboring_rows",
     replaced(
         reference,
         {

@@ -169,7 +169,7 @@ def close(r: random.Random) -> tuple[Tensor, Tensor, Tensor, list[list[int]], li
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Lengths that are multiples of the block and their neighbours; blocks in no order, shared,
+    """Lengths that are multiples of the block and their neighbors; blocks in no order, shared,
     reserved; equal heads, groups, one KV head; NaN and numbers where nothing lies; scores large,
     far below zero, close together; float64; a sequence, a batch and a block past every constant."""
     long, many, r = past(2048), past(256), random.Random(16)

@@ -170,7 +170,7 @@ def drawn(rng: random.Random, n_ops: int) -> list[Op]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Multiples of the block and their neighbours, full pools, forks of forks, ends in every order;
+    """Multiples of the block and their neighbors, full pools, forks of forks, ends in every order;
     a pool, a block and a sequence past every constant."""
     many = past(256)
     long = [("allocate", "a", many), ("fork", "a", "b"), *[("append", "b")] * 5, ("free", "a")]

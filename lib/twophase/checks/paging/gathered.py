@@ -82,7 +82,7 @@ _add(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Equal and uneven lengths, multiples of the block and their neighbours, one sequence, many;
+    """Equal and uneven lengths, multiples of the block and their neighbors, one sequence, many;
     each argument changed; fresh ones."""
     base: dict[str, Any] = {
         "lengths": [5, 8, 3],

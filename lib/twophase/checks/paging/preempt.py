@@ -82,7 +82,7 @@ _add(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Multiples of the block and their neighbours; both exactly as long; each argument changed;
+    """Multiples of the block and their neighbors; both exactly as long; each argument changed;
     fast and slow links."""
     names = (
         "n_tokens",

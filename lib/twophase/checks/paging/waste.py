@@ -101,7 +101,7 @@ def _drawn(rng: random.Random) -> tuple[list[int], list[int], int, int]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Begun and ended sequences, multiples of the block and their neighbours, blocks of one token
+    """Begun and ended sequences, multiples of the block and their neighbors, blocks of one token
     and larger than a sequence; lengths and batches past every constant; nobody."""
     many, far = past(256), past(4096)
     fixed = {
