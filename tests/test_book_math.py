@@ -80,6 +80,13 @@ def test_what_a_table_says_beyond_mathml_core_is_left_to_the_style_sheet() -> No
     ).read_text("utf8")
 
 
+def test_safari_is_not_told_the_prefixed_words_that_move_a_cell_over_its_neighbor() -> None:
+    sheet = (ROOT / "book" / "_static" / "house.css").read_text("utf8")
+    guarded = sheet.index("@supports (math-shift: compact) {")  # which Safari does not know
+    assert guarded < sheet.index("text-align: -webkit-") < sheet.rindex("text-align: -webkit-")
+    assert sheet.rindex("text-align: -webkit-") < sheet.index("\n}", guarded)
+
+
 def test_a_formula_that_cannot_be_shown_says_what_is_wrong() -> None:
     with pytest.raises(MathError, match=r"\\nosuch"):
         book_math.mathml(r"\nosuch x")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NARROW = 3.4  # inches: 326 pixels
-SMALLEST = 9  # points: 12 pixels, of which a phone may leave 11
+SMALLEST = 9.35  # points: over 12 pixels, of which a phone may leave 11, and 7 points on paper
 PAGE = 6.9  # inches: what a page has room for; a wider figure is shown smaller
 PANEL = 2.7  # inches: the height of a panel, without its legend
 ENTRY = 0.2  # inches: the height of a line of a legend
@@ -171,7 +171,7 @@ def _put_legends_below(fig: Figure) -> int:
     if not merged:
         return 0
     said = [_in_lines(label, 42) for label in merged]
-    fig.legend(list(merged.values()), said, loc="outside lower left", fontsize=9)
+    fig.legend(list(merged.values()), said, loc="outside lower left", fontsize=SMALLEST)
     return sum(label.count("\n") + 1 for label in said)
 
 
