@@ -1,4 +1,4 @@
-// What paper shows and should not: buttons, and texts too pale for white paper. (Figures have their own check.)
+// What paper shows and should not: buttons, texts too pale for white paper, dark lines between the cells of a table. (Figures have their own check.)
 (() => {
   const LEAST = 4.5, found = new Set();
   const shown = (e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && e.getClientRects().length;
@@ -23,6 +23,11 @@
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (contrast < LEAST) found.add(`pale on paper (${contrast.toFixed(1)}): ` + text.data.trim().slice(0, 40));
     if (light(ground) < 0.5) found.add("dark ground on paper: " + text.data.trim().slice(0, 40));
+  }
+  for (const cell of document.querySelectorAll("article :is(th, td)")) {
+    const style = getComputedStyle(cell);
+    if (["Left", "Right"].some((side) => parseFloat(style[`border${side}Width`]) > 0 && light(numbers(style[`border${side}Color`])) < 0.4))
+      found.add("a dark line beside a cell: " + cell.innerText.trim().slice(0, 30));
   }
   return [...found].slice(0, 20);
 })()
