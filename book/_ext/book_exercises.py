@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 Cell = nodes.Node | str
-SIGNS = "_.(/="  # after which a name may be broken
+SIGNS, LONG = "_.(/=", 11  # after which a name may be broken, from so many letters on
 
 
 def table(
@@ -64,12 +64,14 @@ def breakable(name: str) -> nodes.TextElement:
 
 def in_parts(words: nodes.TextElement, text: str, signs: str) -> nodes.TextElement:
     """The words with the text behind them, which may go on in the next line after each of these
-    signs inside of a word."""
-    parts = re.split(f"(?<=[{signs}])(?![{signs}\\s]|$)", text)
-    for number, part in enumerate(parts):
-        if number:
-            words += nodes.raw("", "<wbr>", format="html")
-        words += nodes.Text(part)
+    signs inside of a long word, but for the point of a number."""
+    within = re.compile(f"(?<=[^\\s(\\[][{signs}])(?<!\\d\\.)(?![{signs}\\s]|$)")
+    for number, part in enumerate(re.split(f"(\\S{{{LONG},}})", text)):
+        for piece, name in enumerate(within.split(part) if number % 2 else [part]):
+            if piece:
+                words += nodes.raw("", "<wbr>", format="html")
+            if name:
+                words += nodes.Text(name)
     return words
 
 
