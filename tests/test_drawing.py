@@ -275,3 +275,10 @@ def test_the_key_explains_each_state_once_and_in_the_drawings_own_words() -> Non
     assert texts.count("computed now") == 1
     assert "masked" not in texts
     assert "empty" in texts
+
+
+def test_a_mechanisms_box_has_room_for_a_drawing_on_a_phone_of_360_pixels() -> None:
+    small = re.search(r"max-width: 389px\) \{ article \.tp-mechanism \{ ([^}]*)\}", CSS)
+    assert small is not None
+    assert "padding-inline: 0; border-inline: 0;" in small[1]
+    assert NARROW <= 360 - 2 * 16  # beside the article's own padding

@@ -99,7 +99,7 @@
 
   function drawAxes(plot, { low, high, left, right, top, bottom, xAt, yAt }) {
     const { axis } = plot;
-    let made = `<rect class="tp-frame" x="${left}" y="${top}" width="${right - left}" height="${bottom - top}"/>`, lastX = -Infinity;
+    let made = `<rect class="tp-frame" x="${left}" y="${top}" width="${right - left}" height="${bottom - top}"/>`, lastX = -Infinity, lastEnd = -Infinity;
     for (const tick of ticks(low, high, plot.log_y)) {
       const y = fixed(yAt(tick));
       made += `<line class="tp-grid" x1="${left}" x2="${right}" y1="${y}" y2="${y}"/>`
@@ -108,9 +108,10 @@
     for (const tick of ticks(axis.low, axis.high, axis.log)) {
       const at = xAt(tick), x = fixed(at);
       made += `<line class="tp-grid" x1="${x}" x2="${x}" y1="${top}" y2="${bottom}"/>`;
-      if (at - lastX < 44) continue; // no room for two labels
+      const said = readable(tick, PREFIXED.has(axis.unit) ? axis.unit : ""), half = 3.8 * said.length, within = Math.min(at, right + RIGHT - half); // the last one stays in the picture
+      if (at - lastX < 44 || within - half < lastEnd + 4) continue; // no room for two labels
       lastX = at;
-      const said = readable(tick, PREFIXED.has(axis.unit) ? axis.unit : ""), within = Math.min(at, right + RIGHT - 3.8 * said.length); // the last one stays in the picture
+      lastEnd = within + half;
       made += `<text class="tp-tick" x="${fixed(within)}" y="${bottom + 18}" text-anchor="middle">${said}</text>`;
     }
     const unit = axis.unit && !PREFIXED.has(axis.unit) ? ` (${axis.unit})` : "";

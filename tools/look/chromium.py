@@ -33,6 +33,7 @@ VIEWS = {
     "dark": (1280, 900, "dark"),
     "phone": (390, 844, "light"),
     "phone-dark": (390, 844, "dark"),
+    "phone-360": (360, 740, "light"),
     "print": (718, 1000, "light"),  # A4 between its margins; a PDF instead of screenshots
     "print-dark": (718, 1000, "dark"),  # the same, printed by somebody who reads in the dark
 }
