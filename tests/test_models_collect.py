@@ -155,6 +155,13 @@ def test_runs_that_wait_are_no_part_of_the_package():
     assert named == []  # nothing reads them
 
 
+@pytest.mark.parametrize("name", family.FAMILY)
+def test_a_member_s_own_card_is_taken_whatever_its_config_holds(monkeypatch, name):
+    monkeypatch.setattr(collect, "FAMILY", family.FAMILY)
+    card = checkpoints.card(name)  # windows, sources and patterns are lists here, tuples in Config
+    collect._check(name, 1, card, card["recipe"]["n_tokens"])
+
+
 @pytest.mark.parametrize(("folder", "name"), WAITING, ids=lambda part: getattr(part, "name", part))
 def test_a_run_that_waits_is_whole_and_its_loss_stands_in_the_package(monkeypatch, folder, name):
     monkeypatch.setattr(collect, "FAMILY", family.FAMILY)

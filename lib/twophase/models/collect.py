@@ -99,7 +99,8 @@ def _finished(name: str, runs: Path) -> dict[int, dict[str, Any]]:
 def _check(name: str, seed: int, card: Mapping[str, Any], n_tokens: int) -> None:
     """Raise ValueError unless the card is of a whole run of this model, by the recipe, on the
     corpus and on that budget."""
-    card = {**card, "config": Config(**card["config"]).to_dict()}  # later fields at their defaults
+    config = Config(**card["config"]).to_dict()  # later fields at their defaults
+    card = json.loads(json.dumps({**card, "config": config}))  # tuples as a card's lists
     wanted = {
         "config": FAMILY[name].to_dict(),
         "recipe": asdict(Recipe(seed=seed, n_tokens=n_tokens)),
