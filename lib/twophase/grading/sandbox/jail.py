@@ -51,6 +51,11 @@ class Jail:
         self._powerless = user.in_a_fork(lambda: _no_powers(self._user))
         may_write = self._rules is not None and self._filtered
         self._own = own if may_write and own is not None and _writes(own) else None
+        if self._filtered:
+            own_folder = self._own is not None
+            self._calls = seccomp.prepared(
+                syscalls.WITH_A_FOLDER if own_folder else syscalls.SUBMISSION
+            )
         linux.forgo_capabilities()
 
     @property
@@ -101,7 +106,7 @@ class Jail:
         counted = rlimits.MAX_THREADS + (0 if self._user else rlimits.threads_of_all())
         rlimits.apply(limits, counted, temporary.MAX_BYTES if self._own else 0)
         if self._filtered:
-            seccomp.restrict(syscalls.WITH_A_FOLDER if self._own else syscalls.SUBMISSION)
+            seccomp.restrict(self._calls)
         return socket.socket(fileno=CHANNEL)
 
     def _make_own(self, own: Path) -> None:
@@ -132,7 +137,7 @@ def _no_powers(to_be: User | None) -> bool:
 
 
 def _no_calls() -> bool:
-    seccomp.restrict()
+    seccomp.restrict(seccomp.prepared())
     try:
         os.close(socket.socket(socket.AF_UNIX).detach())
     except PermissionError:

@@ -23,4 +23,4 @@ def enter() -> None:
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (value, value))
     with contextlib.suppress(OSError, KeyError):  # a kernel or a machine without
-        seccomp.restrict(syscalls.JUDGE)
+        seccomp.restrict(seccomp.prepared(syscalls.JUDGE))

@@ -206,6 +206,7 @@ def _environment(home: str) -> dict[str, str]:
             "USER": "student",
             "LOGNAME": "student",
             "MALLOC_ARENA_MAX": "2",  # each thread's own would count 64 MiB of address space
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         }
         | ENVIRONMENT
     )

@@ -36,6 +36,7 @@ EQUAL, ABOVE = 0x15, 0x25  # BPF_JMP|JEQ|K, BPF_JMP|JGT|K: instructions to skip 
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 X32 = 0x40000000
 MODE_FILTER = 2
+TO_COME = 0x7B1D7B1D  # beyond any process's number, and no part of an instruction
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,16 @@ def packed(machine: str, pid: int, calls: Calls = SUBMISSION) -> bytes:
     )
 
 
-def restrict(calls: Calls = SUBMISSION) -> None:
-    """Refuse this process, which must have one thread only, all other system calls. Raises OSError,
-    or KeyError on another machine."""
-    code = packed(platform.machine(), os.getpid(), calls)
+def prepared(calls: Calls = SUBMISSION) -> bytes:
+    """The filter of a process to be forked, whose number is not known yet. Raises KeyError on
+    another machine."""
+    return packed(platform.machine(), TO_COME, calls)
+
+
+def restrict(filter_: bytes) -> None:
+    """Refuse this process, which must have one thread only, all other system calls. Raises
+    OSError."""
+    code = filter_.replace(TO_COME.to_bytes(4, "little"), os.getpid().to_bytes(4, "little"))
     kept = ctypes.create_string_buffer(code, len(code))
     filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept))
     given = ctypes.create_string_buffer(filter_program, len(filter_program))

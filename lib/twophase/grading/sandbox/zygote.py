@@ -7,7 +7,8 @@ another over which each gets one of its own, and paths below which nothing is re
 then requests. No request has a word of a submission in it.
 
     {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …} with one descriptor:
-    the child's end of the channel; with more, what torch loads late is loaded before the fork
+    the child's end of the channel; with more, what torch loads late is loaded before the fork;
+    what is withheld is the same in all of them, and is so from the first one on
     {"do": "end", "died": …}: kill the child and everything that it left behind
 
 and answers each with one JSON object. It serves one child at a time, or two of one submission
@@ -42,13 +43,11 @@ def child(
     shell: Any,
     jail: Jail,
     zygote: int,
-    library: Library,
 ) -> None:
     """Everything that happens in a submission's process."""
     code = 0
     try:
         end = jail.enter(Limits(**request["limits"]), end, zygote)
-        withhold(request["withholds"], library)
         random.seed(0)  # this generator, alone of them, takes another seed after a fork
         Worker(Channel(end), shell).serve()
     except Closed:
@@ -63,7 +62,7 @@ class ZygoteLoop:
     """The loop of requests."""
 
     def __init__(self, control: socket.socket, shell: Any, jail: Jail, library: Library) -> None:
-        self._library = library
+        self._library: Library | None = library  # until something is withheld from it
         self._control = control
         self._shell = shell
         self._jail = jail
@@ -89,13 +88,16 @@ class ZygoteLoop:
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
         if not request["beside"]:
             kill_descendants()
+        if self._library is not None:  # here and not in the child: a page touched is a page copied
+            withhold(request["withholds"], self._library)
+            self._library = None
         if request["more"]:
             load_more()
         end = socket.socket(fileno=fd)
         me = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            child(request, end, self._shell, self._jail, me, self._library)
+            child(request, end, self._shell, self._jail, me)
         end.close()
         return {"pid": self._pid}
 

@@ -45,7 +45,7 @@ class Zygote:
     def __init__(self, hidden: Sequence[Path] = (), server: ForkServer | None = None) -> None:
         """`hidden` are paths that no submission may read, wherever they lie: submissions, results,
         other checks, the secret. It is forked from `server`; without one, from one of its own."""
-        self._hidden = [str(p.resolve()) for p in hidden]
+        self._hidden = [p.resolve() for p in hidden]
         self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
         self._work = Path(self._home.name) / "work"
         self._work.mkdir(
@@ -58,6 +58,8 @@ class Zygote:
         self._own_server = server is None
         self._control: socket.socket | None = None
         self._starting = threading.Lock()
+        self._withheld: tuple[str, ...] | None = None
+        self._others: dict[tuple[str, ...], Zygote] = {}
         self.stopped = False  # no process is started any more
         self.pid = 0  # of the process, once it has loaded everything
 
@@ -78,7 +80,11 @@ class Zygote:
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        places = {"work": str(self._work), "own": str(self._own), "hidden": self._hidden}
+        places = {
+            "work": str(self._work),
+            "own": str(self._own),
+            "hidden": [*map(str, self._hidden)],
+        }
         ours.send(json.dumps(places).encode())
         with theirs:
             self._server.zygote(theirs)
@@ -109,10 +115,18 @@ class Zygote:
     ) -> Session:
         """A fresh process for a submission: in place of the last one, or `beside` it; both end
         when one is ended. With `more` it has loaded what torch loads late. Raises GraderFault if
-        there is none to be had."""
+        there is none to be had.
+
+        A zygote has lost for good what it withholds, so there is one for each that is asked for."""
+        withheld = tuple(withholds)
+        if self._withheld not in (None, withheld):
+            if withheld not in self._others:
+                self._others[withheld] = Zygote(self._hidden, self._server)
+            return self._others[withheld].fork(withheld, limits, beside, more)
+        self._withheld = withheld
         request = {
             "do": "fork",
-            "withholds": list(withholds),
+            "withholds": withheld,
             "limits": asdict(limits),
             "beside": beside,
             "more": more,
@@ -174,6 +188,8 @@ class Zygote:
 
     def stop(self) -> None:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
+        for zygote in (*self._others.values(),):
+            zygote.stop()
         with self._starting:
             self.stopped = True
             if self._control is not None:
@@ -182,6 +198,8 @@ class Zygote:
 
     def close(self) -> None:
         self.stopped = True
+        for zygote in (*self._others.values(),):
+            zygote.close()
         self._stop()
         if self._own_server:
             self._server.close()
