@@ -11,7 +11,15 @@ import subprocess
 import pytest
 
 from twophase.grading.sandbox import seccomp
-from twophase.grading.sandbox.syscalls import ABSENT, ALLOWED, TESTS
+from twophase.grading.sandbox.syscalls import (
+    ABSENT,
+    ALLOWED,
+    JUDGE,
+    SUBMISSION,
+    TESTS,
+    WITH_A_FOLDER,
+    Calls,
+)
 
 PID = 4321
 ALLOW, KILL = "allow", "kill"
@@ -123,6 +131,17 @@ def test_what_must_never_be_allowed_is_refused_whatever_its_arguments(
 ) -> None:
     for args in ((), (PID,), (1, 1, 1, 1, 1, 1), (0x3D0F00,), (2**64 - 1,) * 6):
         assert run(machine, number, *args) == errno.EPERM, (name, args)
+
+
+@pytest.mark.parametrize("machine", AUDIT)
+@pytest.mark.parametrize("calls", [SUBMISSION, WITH_A_FOLDER, JUDGE])
+def test_a_filter_made_before_its_process_is_the_filter_of_that_process(
+    machine: str, calls: Calls
+) -> None:
+    """Bit for bit, also for a number that looks like a part of an instruction."""
+    for pid in (1, 2, 6, 255, PID, 0x0015, 0x7FFF, 2**22, 0x7B1D, 0x1D7B1D):
+        early = seccomp.packed(machine, seccomp.TO_COME, calls)
+        assert seccomp.completed(early, pid) == seccomp.packed(machine, pid, calls)
 
 
 @pytest.mark.parametrize(("machine", "name", "number"), both(NEEDED))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from twophase.checks import registry
 from twophase.grading.release import release
 from twophase.grading.sandbox import landlock
 from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.zygote_handle import Zygote
 
 FUNCTION, CLASS = (
     "twophase.kernels.online_softmax.online_softmax",
@@ -214,6 +216,44 @@ def test_every_withheld_name_of_a_topic_is_emptied(topic: str) -> None:
             module, _, attribute = name.rpartition(".")
             ran = one.run_cell(f"import inspect\nfrom {module} import {attribute} as f\nf()", 20.0)
             assert "Withheld" in ran.types, (name, ran)
+
+
+def withheld_of(session: Session, names: list[str]) -> set[str]:
+    """Which of these names are withheld in this process."""
+    ran = session.run_cell(
+        "import importlib\n"
+        "def taken(dotted):\n"
+        "    module, _, name = dotted.rpartition('.')\n"
+        "    try:\n"
+        "        getattr(importlib.import_module(module), name)()\n"
+        "    except Exception as e:\n"
+        "        return type(e).__name__ == 'Withheld'\n"
+        f"print('withheld', *[n for n in {names!r} if taken(n)])",
+        20.0,
+    )
+    assert not ran.error, ran
+    return set(ran.output.rpartition("withheld")[2].split())
+
+
+def test_a_process_lacks_its_own_topics_names_and_no_others_whatever_ran_before_it() -> None:
+    """From one zygote, in turns; after the death of its process; beside another process; and if a
+    process that has lost one topic's names is by mistake asked for another's."""
+    topics = ("kv_cache", "sharding", "quantization")
+    withheld = {t: release.Source().load(t).withholds for t in topics} | {"none": ()}
+    names = sorted({n for some in withheld.values() for n in some})
+    with Zygote() as own:
+        for topic in ("sharding", "kv_cache", "none", "sharding", "quantization", "kv_cache"):
+            with own.fork(withheld[topic], LIMITS) as one:
+                assert withheld_of(one, names) == set(withheld[topic]), topic
+                with own.fork(withheld[topic], LIMITS, beside=True) as two:
+                    assert withheld_of(two, names) == set(withheld[topic]), topic
+        os.kill(own.pid, signal.SIGKILL)
+        for topic in ("kv_cache", "sharding"):
+            with own.fork(withheld[topic], LIMITS) as one:
+                assert withheld_of(one, names) == set(withheld[topic]), topic
+        own._withheld = tuple(withheld["quantization"])
+        with own.fork(withheld["quantization"], LIMITS) as one:
+            assert withheld_of(one, names) == set(withheld["quantization"])
 
 
 def test_formulas_of_the_topic_put_together_are_no_answer() -> None:

@@ -95,10 +95,15 @@ def prepared(calls: Calls = SUBMISSION) -> bytes:
     return packed(platform.machine(), TO_COME, calls)
 
 
-def restrict(filter_: bytes) -> None:
+def completed(prepared_filter: bytes, pid: int) -> bytes:
+    """The filter of this process: what `packed` would have given."""
+    return prepared_filter.replace(TO_COME.to_bytes(4, "little"), pid.to_bytes(4, "little"))
+
+
+def restrict(prepared_filter: bytes) -> None:
     """Refuse this process, which must have one thread only, all other system calls. Raises
     OSError."""
-    code = filter_.replace(TO_COME.to_bytes(4, "little"), os.getpid().to_bytes(4, "little"))
+    code = completed(prepared_filter, os.getpid())
     kept = ctypes.create_string_buffer(code, len(code))
     filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept))
     given = ctypes.create_string_buffer(filter_program, len(filter_program))

@@ -8,7 +8,7 @@ then requests. No request has a word of a submission in it.
 
     {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …} with one descriptor:
     the child's end of the channel; with more, what torch loads late is loaded before the fork;
-    what is withheld is the same in all of them, and is so from the first one on
+    what is withheld must be the same each time: else the zygote ends
     {"do": "end", "died": …}: kill the child and everything that it left behind
 
 and answers each with one JSON object. It serves one child at a time, or two of one submission
@@ -62,7 +62,8 @@ class ZygoteLoop:
     """The loop of requests."""
 
     def __init__(self, control: socket.socket, shell: Any, jail: Jail, library: Library) -> None:
-        self._library: Library | None = library  # until something is withheld from it
+        self._library = library
+        self._withheld: list[str] | None = None  # for good, from the first child on
         self._control = control
         self._shell = shell
         self._jail = jail
@@ -88,9 +89,11 @@ class ZygoteLoop:
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
         if not request["beside"]:
             kill_descendants()
-        if self._library is not None:  # here and not in the child: a page touched is a page copied
+        if self._withheld is None:  # here and not in the child: a page touched is a page copied
             withhold(request["withholds"], self._library)
-            self._library = None
+            self._withheld = request["withholds"]
+        elif self._withheld != request["withholds"]:
+            raise ValueError("a zygote that withholds this was asked to withhold something else")
         if request["more"]:
             load_more()
         end = socket.socket(fileno=fd)

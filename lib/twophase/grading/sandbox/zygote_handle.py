@@ -83,7 +83,7 @@ class Zygote:
         places = {
             "work": str(self._work),
             "own": str(self._own),
-            "hidden": [*map(str, self._hidden)],
+            "hidden": [str(p) for p in self._hidden],
         }
         ours.send(json.dumps(places).encode())
         with theirs:
@@ -117,13 +117,12 @@ class Zygote:
         when one is ended. With `more` it has loaded what torch loads late. Raises GraderFault if
         there is none to be had.
 
-        A zygote has lost for good what it withholds, so there is one for each that is asked for."""
+        A process has lost for good what it withholds: whoever withholds something else is forked
+        from another one."""
         withheld = tuple(withholds)
-        if self._withheld not in (None, withheld):
-            if withheld not in self._others:
-                self._others[withheld] = Zygote(self._hidden, self._server)
-            return self._others[withheld].fork(withheld, limits, beside, more)
-        self._withheld = withheld
+        self._withheld = withheld if self._withheld is None else self._withheld
+        if withheld != self._withheld:
+            return self._other(withheld).fork(withheld, limits, beside, more)
         request = {
             "do": "fork",
             "withholds": withheld,
@@ -152,6 +151,13 @@ class Zygote:
                 ours.close()
                 self._stop()
         raise GraderFault("the worker cannot be started again")
+
+    def _other(self, withheld: tuple[str, ...]) -> Zygote:
+        with self._starting:
+            if withheld not in self._others:
+                self._others[withheld] = Zygote(self._hidden, self._server)
+                self._others[withheld].stopped = self.stopped
+            return self._others[withheld]
 
     def end(self, died: bool) -> int:
         """Kill the submission's process and all it left behind. Returns the signal that ended it,
@@ -188,18 +194,18 @@ class Zygote:
 
     def stop(self) -> None:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
-        for zygote in (*self._others.values(),):
-            zygote.stop()
         with self._starting:
             self.stopped = True
+            for other in self._others.values():
+                other.stop()
             if self._control is not None:
                 with contextlib.suppress(OSError):
                     self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.stopped = True
-        for zygote in (*self._others.values(),):
-            zygote.close()
+        for other in self._others.values():
+            other.close()
         self._stop()
         if self._own_server:
             self._server.close()
