@@ -1,5 +1,5 @@
-"""Taking things away from the worker, after the fork and before the notebook runs: the checks, the
-grader, and the answers.
+"""Taking things away from the worker, in the zygote that it is forked from: the checks, the grader,
+and the answers.
 
 A withheld function loses its code, not only its name: the function object itself is emptied, so
 that a second name, a closure, a decorator's `__wrapped__` or a walk through the garbage collector
@@ -43,8 +43,7 @@ class Refuse:
 
 
 class Library:
-    """Under which names the package knows every function and class. Made before the fork: after it,
-    a page touched is a page copied."""
+    """Under which names the package knows every function and class."""
 
     def __init__(self) -> None:
         self.modules = {n: m for n, m in list(sys.modules.items()) if n.split(".")[0] == "twophase"}
