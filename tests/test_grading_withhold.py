@@ -145,6 +145,8 @@ def test_the_worker_has_no_descriptor_but_its_own_and_no_secret_in_its_environme
             assert (
                 output(one, "print(os.environ.get('SECRET_TOKEN'), os.listdir('.'))") == "None []"
             )
+            kept = "print(os.environ.get('XDG_CACHE_HOME'), __import__('sys').dont_write_bytecode)"
+            assert output(one, kept) == "None True"
             assert output(one, "print(os.getpgrp() == os.getpid() == os.getsid(0))") == "True"
     finally:
         del os.environ["SECRET_TOKEN"]

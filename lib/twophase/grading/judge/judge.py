@@ -138,13 +138,17 @@ class Judge:
         self._zygote.launch()  # it loads its libraries while we load ours
         released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
-        self._start()
+        self._start(released, task.seed)
         supervisor = Supervisor(
             self._zygote, released, self._benches, self._course.limits, task.seed
         )
         return filled(record, supervisor.grade(work), released.exercises)
 
-    def _start(self) -> None:
+    def _start(self, released: Release, seed: int | str) -> None:
+        if not self._started:  # while it loads: the right answers
+            with contextlib.suppress(GraderFault):  # said when the exercise is asked, if it is
+                for exercise in released.exercises.values():
+                    self._benches.of(exercise, seed)
         try:
             self._zygote.start()
             self._started = True

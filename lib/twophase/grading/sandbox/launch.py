@@ -194,12 +194,12 @@ def _environment(home: str) -> dict[str, str]:
         {k: os.environ[k] for k in keep if k in os.environ}
         | {
             "HOME": home,
+            # matplotlib keeps its list of fonts there; preload takes it out again
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
             "IPYTHONDIR": f"{home}/ipython",
-            "MPLCONFIGDIR": f"{home}/matplotlib",
             "TMPDIR": home,
             "PYTHONPATH": str(Path(twophase.__path__[0]).parent),
             "PYTHONUSERBASE": site.getuserbase(),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "LC_ALL": "C.UTF-8",
             "MPLBACKEND": "Agg",
             "TWOPHASE_WORKER": "1",

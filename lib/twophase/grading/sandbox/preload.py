@@ -40,6 +40,8 @@ def preload() -> list[str]:
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
     torch.set_num_interop_threads(1)
+    sys.dont_write_bytecode = True  # what is above is kept for the next run, but nobody writes more
+    os.environ.pop("XDG_CACHE_HOME", None)
     return failed
 
 
