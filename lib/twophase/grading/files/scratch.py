@@ -40,9 +40,8 @@ def _locked_folder() -> tuple[Path, int]:
         lock = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (
-                home / LOCK
-            ).exists():  # else another run took it, between these lines, for one that was left
+            # else another run took it, between these lines, for one that was left
+            if (home / LOCK).exists():
                 return home, lock
         os.close(lock)
 

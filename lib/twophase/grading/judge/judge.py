@@ -226,9 +226,8 @@ def record_line(record: Record) -> bytes:
 
 
 def _say(pipe: socket.socket, line: bytes) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # nobody listens any more: the other thread knows, and ends us
+    # nobody listens any more: the other thread knows, and ends us
+    with contextlib.suppress(OSError):
         pipe.sendall(line)
 
 

@@ -21,17 +21,11 @@ from twophase.protocol.arguments import lends
 from twophase.protocol.codec import Reference
 from twophase.protocol.errors import JudgeFault, error_from
 
-FROM_WORKER = (
-    "missing",
-    "not_yet",
-    "raised",
-    "not_plain",
-    "unusable",
-)  # the other kinds are ours to say
+# the other kinds are ours to say
+FROM_WORKER = "missing", "not_yet", "raised", "not_plain", "unusable"
 MAX_CALLBACKS = 100_000  # in one case; a check may keep a log of them
-MAX_CASE_BYTES = (
-    256 * 2**20
-)  # that a worker may send in one case, returned and in callbacks together
+# that a worker may send in one case, returned and in callbacks together
+MAX_CASE_BYTES = 256 * 2**20
 MAX_NESTING = 30  # calls within callbacks within calls
 
 T = TypeVar("T")
@@ -186,9 +180,8 @@ class RemoteAnswer:
             return w.RETURN, encode(value)
         except JudgeFault:
             raise
-        except (
-            Exception
-        ) as e:  # as in the notebook's own process: also if what was returned cannot cross
+        # as in the notebook's own process: also if what was returned cannot cross
+        except Exception as e:
             if self._session.broken is not None:
                 raise self._session.broken from None
             said = error_from(e)

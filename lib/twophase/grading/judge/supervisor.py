@@ -196,12 +196,10 @@ class _Run:
         best = first
         for n, steps in enumerate(left):
             sure = cut and best is first  # there was no first look: this is it
-            looks = (
-                1 if sure else 1 + CONFIRMATIONS
-            )  # each must find its time: what is not confirmed does not count
-            whole = (
-                cut or first.verdict.status == "failed"
-            )  # else the first verdict stands unless this one is right
+            # each must find its time: what is not confirmed does not count
+            looks = 1 if sure else 1 + CONFIRMATIONS
+            # else the first verdict stands unless this one is right
+            whole = cut or first.verdict.status == "failed"
             look = share.share((len(left) - n) * looks, share.forks)
             second = self._alone(exercise_id, steps, look, whole)
             if (

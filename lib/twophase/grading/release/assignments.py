@@ -84,9 +84,8 @@ def normalize(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) 
         if cell_id in headings and cell.source.startswith("#"):
             _, newline, task = cell.source.partition("\n")
             cell.source = headings[cell_id] + newline + task
-        if (
-            cell.source == "progress()"
-        ):  # what it prints grows with the course: nbval must not compare it
+        # what it prints grows with the course: nbval must not compare it
+        if cell.source == "progress()":
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "nbval-ignore-output"})
     return made
 

@@ -99,11 +99,8 @@ def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
 def _released(topic: str, solution: NotebookNode, catalog: Catalog) -> NotebookNode:
     try:
         return release(solution, topic, catalog)
-    except (
-        BadNotebook,
-        RuntimeError,
-        ValueError,
-    ) as e:  # nbgrader raises RuntimeError for what it will not release
+    # nbgrader raises RuntimeError for what it will not release
+    except (BadNotebook, RuntimeError, ValueError) as e:
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None
 
 
@@ -132,9 +129,8 @@ def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         room, *inner = name.parts
         if room == "checks" and len(inner) > 1 and inner[0] not in (*topics, *NO_TOPIC):
             continue
-        if (
-            room == "grading" and len(inner) > 2
-        ):  # examples, and what an autograder's zip is made of
+        # examples, and what an autograder's zip is made of
+        if room == "grading" and len(inner) > 2:
             continue
         yield f"{PACKAGE}/{name.as_posix()}", path.read_bytes()
 

@@ -18,24 +18,13 @@ from twophase.grading.files.notebook import raw_cells, source_of
 from twophase.grading.release.compose import cells_of
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-AS_THEY_ARE = (
-    "requirements.txt",
-    "constraints.txt",
-    "pyproject.toml",
-    "LICENSE",
-)  # beside the package
+# beside the package
+AS_THEY_ARE = "requirements.txt", "constraints.txt", "pyproject.toml", "LICENSE"
 SHORT = (
     16  # signs: a shorter line must be a whole line to be found, or `return x` would be everywhere
 )
-NEVER = (
-    "solutions",
-    "tests",
-    "bench",
-    "book",
-    "scratch",
-    "my",
-    ".git",
-)  # folders that no release has
+# folders that no release has
+NEVER = "solutions", "tests", "bench", "book", "scratch", "my", ".git"
 
 
 def found(
@@ -101,10 +90,8 @@ def _lines(files: Mapping[str, bytes], catalog: Catalog, notebooks: list[Path]) 
     secret_lines = sorted(
         line for line in hidden if line not in everywhere and any(c.isalpha() for c in line)
     )
-    for (
-        name,
-        text,
-    ) in made.items():  # what is copied as it is has no hidden line: it is what makes a line public
+    # what is copied as it is has no hidden line: it is what makes a line public
+    for name, text in made.items():
         whole = {line.strip() for line in text.splitlines()}
         for line in secret_lines:
             if line in whole or (len(line) >= SHORT and line in text):

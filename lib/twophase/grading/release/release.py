@@ -187,9 +187,8 @@ def _catalog(source: Source) -> Catalog:
     if not source.checks and source.variants is None:
         return registry.COURSE
     held = extra.read(source.variants) if source.variants else None
-    there = {
-        folder.digest for folder in registry.COURSE.checks
-    }  # this package may be a release that has them already
+    # this package may be a release that has them already
+    there = {folder.digest for folder in registry.COURSE.checks}
     given = [folder for path in source.checks if (folder := extra.read(path)).digest not in there]
     return Catalog([*registry.COURSE.checks, *given], held)
 

@@ -91,16 +91,14 @@ class Jail:
         if self._powerless:  # else it is refused, or goes on as unsafe, before anything is graded
             linux.drop_capabilities()
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
-        linux.prctl(
-            linux.PR_SET_PDEATHSIG, signal.SIGKILL
-        )  # forgotten by the kernel when the user changes: so not before
+        # forgotten by the kernel when the user changes: so not before
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != zygote:  # it died before we asked to die with it
             os._exit(0)
         if self._rules is not None:
             self._rules.restrict(writable=self._own)
-        os.dup2(
-            end.detach(), CHANNEL, inheritable=False
-        )  # now: the rules' descriptors were needed until here
+        # now: the rules' descriptors were needed until here
+        os.dup2(end.detach(), CHANNEL, inheritable=False)
         os.closerange(3, CHANNEL)
         os.closerange(CHANNEL + 1, 2**16)
         counted = rlimits.MAX_THREADS + (0 if self._user else rlimits.threads_of_all())

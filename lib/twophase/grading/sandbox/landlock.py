@@ -25,11 +25,8 @@ from pathlib import Path
 import twophase
 from twophase.grading.sandbox import linux
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = (
-    444,
-    445,
-    446,
-)  # system calls, the same on every architecture since 5.1
+# system calls, the same on every architecture since 5.1
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 VERSION, PATH_BENEATH = 1, 1
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
@@ -44,11 +41,8 @@ REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE, MOVE = 1 << 4, 1 << 5, 1 << 7, 1 <
 OWN_FOLDER = (WRITE_FILE | READ_FILE | READ_DIR | TRUNCATE) | (
     REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_FILE | MOVE
 )  # no links, no devices, no sockets
-FILES = {
-    1: (1 << 13) - 1,
-    2: (1 << 14) - 1,
-    3: (1 << 15) - 1,
-}  # the rights to files that each version knows
+# the rights to files that each version knows
+FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 FILES_NOW = (1 << 16) - 1
 ALL_TCP, ALL_SCOPES = 3, 3
 SYSTEM = (
@@ -128,9 +122,8 @@ class Rules:
         allow(folder, READ_DIR)
         for root in {path.resolve() for path in (*map(Path, SYSTEM), *libraries())}:
             if not any(p.is_relative_to(root) for p in apart):
-                allow(
-                    root, READ_DIR
-                )  # also where our package is below it: its files' names are no secret
+                # also where our package is below it: its files' names are no secret
+                allow(root, READ_DIR)
             for path in _without(root, [_package(), *apart]):
                 allow(path, READ_FILE | READ_DIR)
         for path in data_files():

@@ -33,9 +33,8 @@ def preload() -> list[str]:
     for name in LIBRARIES + tuple(_modules()):
         try:
             importlib.import_module(name)
-        except (
-            Exception
-        ) as e:  # a module that needs what is not installed is no reason to grade nothing
+        # a module that needs what is not installed is no reason to grade nothing
+        except Exception as e:
             failed.append(f"{name}: {type(e).__name__}: {e}")
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
@@ -81,18 +80,15 @@ def make_shell() -> Any:
     config.InteractiveShell.enable_tip = False
     shell = InteractiveShell.instance(config=config)
     shell.ask_exit = lambda: None
-    shell.enable_gui = lambda gui=None: (
-        None
-    )  # %matplotlib asks for one, and must not cost its cell's answer
-    shell.showtraceback = lambda *args, **kwargs: (
-        None
-    )  # the exception is in the result; drawing it costs 50 ms
+    # %matplotlib asks for one, and must not cost its cell's answer
+    shell.enable_gui = lambda gui=None: None
+    # the exception is in the result; drawing it costs 50 ms
+    shell.showtraceback = lambda *args, **kwargs: None
     shell.showsyntaxerror = lambda *args, **kwargs: None
     _start_no_program(shell)
     _leave_plain_python(shell)
-    shell.run_cell(
-        "None", store_history=False, silent=True
-    )  # first-use imports happen before the fork
+    # first-use imports happen before the fork
+    shell.run_cell("None", store_history=False, silent=True)
     return shell
 
 
@@ -125,9 +121,8 @@ def _leave_plain_python(shell: Any) -> None:
     ours = [len(found) for found in lists]
 
     def transform_cell(raw: str) -> str:
-        several_lines = (
-            "\n" in raw.strip()
-        )  # one line alone may be `exit` or `ls`, which are Python and more
+        # one line alone may be `exit` or `ls`, which are Python and more
+        several_lines = "\n" in raw.strip()
         if several_lines and [len(found) for found in lists] == ours and _is_python(raw):
             return raw
         return str(transform(raw))

@@ -131,9 +131,8 @@ def _tested(tests: tuple[Test, ...], pid: int) -> list[Instruction]:
     out: list[Instruction] = []
     for test in tests:
         values = [pid if v == OWN_PROCESS else v for v in test.values]
-        out.append(
-            (LOAD, 0, 0, 16 + 8 * test.argument + 4 * test.high)
-        )  # both architectures are little-endian
+        # both architectures are little-endian
+        out.append((LOAD, 0, 0, 16 + 8 * test.argument + 4 * test.high))
         if test.mask != ALL:
             out.append((AND, 0, 0, test.mask))
         out += [(EQUAL, len(values) - i, 0, v) for i, v in enumerate(values)]

@@ -118,9 +118,8 @@ class Session:
             raise self.fail(
                 "unusable", f"What it sent was too much for the judge ({type(e).__name__})"
             ) from None
-        except (
-            BaseException
-        ):  # the check's limit, or our own end: nobody can go on in the middle of a conversation
+        # the check's limit, or our own end: nobody can go on in the middle of a conversation
+        except BaseException:
             self.fail("timeout", late)
             raise
 

@@ -89,42 +89,14 @@ AF_UNIX, O_ACCMODE, O_TRUNC, MAP_HUGETLB = 1, 0o3, 0o1000, 0x40000
 _NO_TRUNCATING_READ = tuple(
     how | flag for how in (0, 1, 2, 3) for flag in (0, O_TRUNC) if (how, flag) != (0, O_TRUNC)
 )
-_FCNTL = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    1030,
-    1032,
-    1034,
-)  # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_GETPIPE_SZ, F_GET_SEALS
-_IOCTL = (
-    0x5401,
-    0x540F,
-    0x5413,
-    0x541B,
-    0x5421,
-    0x5450,
-    0x5451,
-)  # TCGETS, TIOCGPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
-_PRCTL = (
-    3,
-    15,
-    16,
-    21,
-    23,
-    39,
-    0x53564D41,
-)  # GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, GET_NO_NEW_PRIVS, SET_VMA (names)
-_ARCH_PRCTL = (
-    0x1003,
-    0x1021,
-    0x1022,
-    0x1023,
-    0x3001,
-    0x5005,
-)  # GET_FS, XCOMP (AMX for matrix products), shadow stack status
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_GETPIPE_SZ, F_GET_SEALS
+_FCNTL = 0, 1, 2, 3, 4, 1030, 1032, 1034
+# TCGETS, TIOCGPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+_IOCTL = 0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451
+# GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, GET_NO_NEW_PRIVS, SET_VMA (names)
+_PRCTL = 3, 15, 16, 21, 23, 39, 0x53564D41
+# GET_FS, XCOMP (AMX for matrix products), shadow stack status
+_ARCH_PRCTL = 0x1003, 0x1021, 0x1022, 0x1023, 0x3001, 0x5005
 
 SOL_SOCKET = 1
 # SO_TYPE, SO_ERROR, SO_SNDBUF, SO_RCVBUF, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN: nothing of who is
@@ -135,25 +107,20 @@ TESTS: dict[str, tuple[Test, ...]] = {
     "clone": (Test(0, (THREAD,), ALL & ~DETACHED),),
     "kill": (Test(0, (OWN_PROCESS,)),),
     "tgkill": (Test(0, (OWN_PROCESS,)),),
-    "prlimit64": (
-        Test(0, (0, OWN_PROCESS)),
-    ),  # soft limits are hard ones: they can only be lowered
+    # soft limits are hard ones: they can only be lowered
+    "prlimit64": (Test(0, (0, OWN_PROCESS)),),
     "prctl": (Test(0, _PRCTL),),
     "arch_prctl": (Test(0, _ARCH_PRCTL),),
     "fcntl": (Test(1, _FCNTL),),  # no owner of signals, leases, notices, locks, sizes of pipes
     "ioctl": (Test(1, _IOCTL),),
     "socketpair": (Test(0, (AF_UNIX,)),),
-    "getsockopt": (
-        Test(1, (SOL_SOCKET,)),
-        Test(2, _SOCKET_OPTIONS),
-    ),  # SO_PEERPIDFD is a hold on the judge's process
-    "sendto": _null(
-        4
-    ),  # to its own pair only: a datagram socket could name another process's address
+    # SO_PEERPIDFD is a hold on the judge's process
+    "getsockopt": (Test(1, (SOL_SOCKET,)), Test(2, _SOCKET_OPTIONS)),
+    # to its own pair only: a datagram socket could name another process's address
+    "sendto": _null(4),
     "mmap": (Test(3, (0,), MAP_HUGETLB),),
-    "open": (
-        Test(1, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),
-    ),  # which Landlock before Linux 6.2 lets through
+    # which Landlock before Linux 6.2 lets through
+    "open": (Test(1, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),),
     "openat": (Test(2, _NO_TRUNCATING_READ, O_ACCMODE | O_TRUNC),),
     "sched_setaffinity": (Test(0, (0,)),),
     "setpriority": (Test(0, (0,)), Test(1, (0,))),

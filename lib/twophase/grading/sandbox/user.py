@@ -18,10 +18,8 @@ from pathlib import Path
 
 from twophase.grading.sandbox import landlock
 
-HIGH, LOW = (
-    1_900_000_000,
-    64_000,
-)  # numbers that systemd gives to nobody; those that a container usually has
+# numbers that systemd gives to nobody; those that a container usually has
+HIGH, LOW = 1_900_000_000, 64_000
 SLOTS = 1_000
 NEEDED = ("os", "encodings", "numpy", "torch", "IPython", "matplotlib")
 

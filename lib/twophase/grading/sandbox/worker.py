@@ -88,9 +88,8 @@ class Worker:
             said = error_from(e)
             reply = w.ERROR, w.pack_error("raised", said.message, said.type_names)
         self._open.pop()
-        if (
-            os.getpid() != self._pid
-        ):  # a process that the answer forked and let run on into our code
+        # a process that the answer forked and let run on into our code
+        if os.getpid() != self._pid:
             os._exit(0)
         self._channel.send(reply[0], conversation, reply[1])
 

@@ -48,9 +48,8 @@ class Zygote:
         self._hidden = [p.resolve() for p in hidden]
         self._home = tempfile.TemporaryDirectory(prefix="twophase-", ignore_cleanup_errors=True)
         self._work = Path(self._home.name) / "work"
-        self._work.mkdir(
-            mode=0o555
-        )  # where submissions stand: nothing is in it, and nothing can be written
+        # where submissions stand: nothing is in it, and nothing can be written
+        self._work.mkdir(mode=0o555)
         self._own = Path(self._home.name) / "own"
         self._own.mkdir(mode=0o555)  # what is written there is in memory: see temporary.py
         os.chmod(self._home.name, 0o711)  # they may be another user's
@@ -96,10 +95,8 @@ class Zygote:
         self.launch()
         if self.pid:
             return
-        for library in (
-            "numpy",
-            "torch",
-        ):  # what answers may hold is loaded now, not while the clock of one runs
+        # what answers may hold is loaded now, not while the clock of one runs
+        for library in "numpy", "torch":
             importlib.import_module(library)
         # as in every judge of a run: several threads would spin while they wait for an answer
         importlib.import_module("torch").set_num_threads(1)
@@ -130,9 +127,8 @@ class Zygote:
             "beside": beside,
             "more": more,
         }
-        for _ in range(
-            2
-        ):  # a submission may have killed the zygote: then the next one starts it again
+        # a submission may have killed the zygote: then the next one starts it again
+        for _ in range(2):
             self.start()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -143,9 +139,8 @@ class Zygote:
                     )
                 pid = int(self._receive(CONTROL_S)["pid"])
                 session = Session(self.end, w.Channel(ours), limits, pid)
-                session.run_cell(
-                    "", CONTROL_S
-                )  # what fails before a submission's first cell is our own fault
+                # what fails before a submission's first cell is our own fault
+                session.run_cell("", CONTROL_S)
                 return session
             except (OSError, ValueError, KeyError, AnswerError):
                 ours.close()
