@@ -27,6 +27,14 @@ def two_bf16(start, factors, pairs, twos, out):  # type: ignore[no-untyped-def]
     lanes.store(out, AT, lanes.add_times(lanes.load(out, AT), lanes.load(factors, AT), total))
 
 
+@numba.njit
+def two_rows(start, pairs, rows, out):  # type: ignore[no-untyped-def]
+    both = lanes.side_by_side(rows, AT, AT + LANES + 1)
+    total = lanes.add_pairs(lanes.load(start, AT), lanes.load(pairs, AT), both)
+    lanes.store(out, AT, total)
+    return lanes.total_of(total)
+
+
 def random(seed: int, high: int, kind: type) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, high, AT + LANES + 3).astype(kind)
 
@@ -58,3 +66,15 @@ def test_pairs_are_both_products_of_two_bf16() -> None:
     expected = np.ones(len(start), np.float32)
     expected[AT : AT + LANES] += (small[5] * total)[AT : AT + LANES]
     assert out.tolist() == expected.tolist()
+
+
+@pytest.mark.skipif(not lanes.has_pairs(), reason="this processor does not multiply pairs of bf16")
+def test_numbers_of_two_rows_stand_side_by_side_and_registers_add_up() -> None:
+    small = [random(seed, 64, np.float32) - 32 for seed in range(5)]  # whole: every sum is exact
+    halves = [(x.view(np.uint32) >> 16).astype(np.uint32) for x in small]
+    rows = np.concatenate([halves[2][: AT + LANES + 1], halves[3][AT:]]).astype(np.uint16)
+    out = np.zeros(len(small[4]), np.float32)
+    total = two_rows(small[4], halves[0] | halves[1] << 16, rows, out)
+    expected = small[4] + small[0] * small[2] + small[1] * small[3]
+    assert out[AT : AT + LANES].tolist() == expected[AT : AT + LANES].tolist()
+    assert total == expected[AT : AT + LANES].sum()

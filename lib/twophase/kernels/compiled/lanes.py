@@ -179,28 +179,62 @@ def add_bytes(context: Any, total: Any, codes: Any, four: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def add_pairs(context: Any, total: Any, pairs: Any, two: Any) -> Any:
-    """total + both products of each lane's two bf16 and the two of one uint32, the same in all
-    lanes. Total is a float."""
+    """total + both products of each lane's two bf16 and the two of `two`: words, or one uint32, the
+    same in all lanes. Total is a float."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         taken = ir.VectorType(_WORD, REGISTER)
         return _in_registers(builder, "avx512bf16.dpbf16ps.512", _FLOAT, taken, arguments)
 
-    return floats(floats, words, types.uint32), build
+    return floats(floats, words, words if two == words else types.uint32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def side_by_side(context: Any, array: Any, i: Any, j: Any) -> Any:
+    """Words of two bf16 each: the 32 from number i on of a contiguous uint16 array, each with one
+    of the 32 from number j on in the upper half. Nothing is checked."""
+    row = ir.VectorType(ir.IntType(16), LANES)
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, *starts = arguments
+        places = [_place(context, builder, signature, (array, at), row) for at in starts]
+        lower, upper = (builder.load(place, align=2) for place in places)
+        turns = [number for lane in range(LANES) for number in (lane, LANES + lane)]
+        mask = ir.Constant(ir.VectorType(_WORD, 2 * LANES), turns)
+        return builder.bitcast(builder.shuffle_vector(lower, upper, mask), words.vector)
+
+    return words(array, types.intp, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def total_of(context: Any, x: Any) -> Any:
+    """The sum of 32 floats, a float32, in whatever order is fastest."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_FLOAT, [_FLOAT, floats.vector])
+        name = f"llvm.vector.reduce.fadd.v{LANES}f32"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [_FLOAT(-0.0), arguments[0]], fastmath=("reassoc",))
+
+    return types.float32(floats), build
 
 
 def _in_registers(builder: Any, name: str, number: Any, taken: Any, arguments: Any) -> Any:
-    """An instruction on 16 lanes, for each half of 32: total, small numbers of each lane, and those
-    that are the same in all. `taken`: how it wants to see small numbers."""
-    totals, smalls, same = arguments
+    """An instruction on 16 lanes, for each half of 32: total, small numbers of each lane, and what
+    they are multiplied by: as many, or one number that is the same for all. `taken`: how it wants
+    to see small numbers."""
+    totals, smalls, others = arguments
+    if others.type == _WORD:
+        others = _in_all(builder, others, words.vector)
     result = ir.VectorType(number, REGISTER)
     kind = ir.FunctionType(result, [result, taken, taken])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}")
-    spread = builder.bitcast(_in_all(builder, same, ir.VectorType(_WORD, REGISTER)), taken)
     halves = []
     for first in range(0, LANES, REGISTER):
-        total, small = (_lanes(builder, it, range(first, first + 16)) for it in (totals, smalls))
-        halves.append(builder.call(function, [total, builder.bitcast(small, taken), spread]))
+        lanes = range(first, first + REGISTER)
+        total, small, other = (_lanes(builder, it, lanes) for it in (totals, smalls, others))
+        small, other = builder.bitcast(small, taken), builder.bitcast(other, taken)
+        halves.append(builder.call(function, [total, small, other]))
     return _lanes(builder, halves[0], range(LANES), halves[1])
 
 

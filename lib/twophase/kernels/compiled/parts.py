@@ -7,7 +7,10 @@ their maxima and sums, as in `kernels.online_softmax`.
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.block import add_values, score, soften
+from twophase.kernels.compiled.block import soften
+from twophase.kernels.compiled.block_forms import add_by, as_pairs, in_pairs, round_to, score_by
+from twophase.kernels.compiled.block_pairs import PAIRED
+from twophase.kernels.compiled.lanes import LANES
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
 from twophase.kernels.compiled.rope import turn_append
@@ -125,24 +128,46 @@ def _attend_task(
     Into out [N, Hv], top and total [N]: `out / total` is the attention over these blocks, `top +
     log(total)` its log-sum-exp.
     """
-    out[:] = _f32(0)
-    top[:] = LOWEST
-    total[:] = _f32(0)
+    _clear(out, top, total)
     b, begin, end = task
-    p = np.empty((len(out), max(TOGETHER, _width(table[begin:end]))), _f32)
-    t = begin
-    while t < end:
-        behind = _behind_group(table, t, end)
+    blocks = table[begin:end]
+    p = np.empty((len(out), max(TOGETHER, _width(blocks))), _f32)
+    if in_pairs(keys) and not keys.shape[2] % PAIRED and not values.shape[2] % LANES:
+        asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
+        _attend_blocks(asked, keys, values, blocks, softcap, p, weights, out, top, total)
+    else:
+        _attend_blocks(q[b], keys, values, blocks, softcap, p, p, out, top, total)
+
+
+@inner
+def _attend_blocks(
+    q: Array,
+    keys: Array,
+    values: Array,
+    table: Array,
+    softcap: float,
+    p: Array,
+    weights: Array,
+    out: Array,
+    top: Array,
+    total: Array,
+) -> None:
+    """All blocks of a table. q [N, H] and the room for weights [N, width] are both fp32, weights
+    then p itself, or both bits of bf16: products are then taken by pairs."""
+    t = 0
+    while t < len(table):
+        behind = _behind_group(table, t, len(table))
         p[:] = _f32(0)
         n = 0
         for block in range(t, behind):
-            score(q[b], keys, values, table[block, 0], table[block, 1], p, n)
+            score_by(q, keys, values, table[block, 0], table[block, 1], p, n)
             n += table[block, 1]
         soften(p, n, _f32(softcap), out, top, total)
+        round_to(p, n, weights)
         n = 0
         for block in range(t, behind):
-            first, following = table[block, 0], table[min(block + behind - t, end - 1), 0]
-            add_values(p, n, values, first, table[block, 1], out, keys, following)
+            first, following = table[block, 0], table[min(block + behind - t, len(table) - 1), 0]
+            add_by(weights, n, values, first, table[block, 1], out, keys, following)
             n += table[block, 1]
         t = behind
 
@@ -163,19 +188,52 @@ def _latent_task(
     """The same in the absorbed form: a latent is key and value of all heads, and what a rotated key
     adds to a score comes on top.
     """
+    _clear(out, top, total)
+    b, begin, end = task
+    blocks = table[begin:end]
+    p = np.empty((len(out), _width(blocks)), _f32)
+    if in_pairs(latents) and not latents.shape[2] % PAIRED and not rope_keys.shape[2] % PAIRED:
+        asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
+        weights = as_pairs(p, latents)
+        _latent_blocks(
+            asked, turned, latents, rope_keys, blocks, softcap, p, weights, out, top, total
+        )
+    else:
+        _latent_blocks(q[b], q_rope[b], latents, rope_keys, blocks, softcap, p, p, out, top, total)
+
+
+@inner
+def _latent_blocks(
+    q: Array,
+    q_rope: Array,
+    latents: Array,
+    rope_keys: Array,
+    table: Array,
+    softcap: float,
+    p: Array,
+    weights: Array,
+    out: Array,
+    top: Array,
+    total: Array,
+) -> None:
+    """All blocks of a table; dtypes as in `_attend_blocks`."""
+    for t in range(len(table)):
+        first, n = table[t]
+        following = table[min(t + 1, len(table) - 1), 0]
+        p[:] = _f32(0)
+        score_by(q, latents, rope_keys, first, n, p, 0)
+        score_by(q_rope, rope_keys, rope_keys, first, n, p, 0)
+        soften(p, n, _f32(softcap), out, top, total)
+        round_to(p, n, weights)
+        add_by(weights, 0, latents, first, n, out, latents, following)
+
+
+@inner
+def _clear(out: Array, top: Array, total: Array) -> None:
+    """What a part is before its first block."""
     out[:] = _f32(0)
     top[:] = LOWEST
     total[:] = _f32(0)
-    b, begin, end = task
-    p = np.empty((len(out), _width(table[begin:end])), _f32)
-    for t in range(begin, end):
-        first, n = table[t]
-        following = table[min(t + 1, end - 1), 0]
-        p[:] = _f32(0)
-        score(q[b], latents, rope_keys, first, n, p, 0)
-        score(q_rope[b], rope_keys, rope_keys, first, n, p, 0)
-        soften(p, n, _f32(softcap), out, top, total)
-        add_values(p, 0, latents, first, n, out, latents, following)
 
 
 @inner

@@ -1,0 +1,123 @@
+"""Attention over a cache in bf16 by products of pairs of bf16: as exact as rounded weights allow.
+
+A number rounded to bf16 is off by at most 2⁻⁸ of itself. Queries of these tests are bf16 with a
+scale of a power of two, so that scores are those of fp32; what is left is the rounding of weights,
+at most 2⁻⁸·Σ weight·|value|.
+"""
+
+import pytest
+import torch
+
+from twophase.kernels.compiled import attention, lanes
+from twophase.kernels.compiled.attention import (
+    compiled_attention,
+    compiled_latent_attention,
+    compiled_paged_attention,
+)
+from twophase.kernels.compiled.loops import Loop
+
+pytestmark = pytest.mark.skipif(
+    not lanes.has_pairs(), reason="this processor does not multiply pairs of bf16"
+)
+HALF_STEP = 2.0**-8
+SUMS = 1e-5  # of fp32 numbers near 1, in another order
+SCALE = 0.125
+
+
+@pytest.fixture(autouse=True, params=[1, 3], ids=["whole", "in_parts"])
+def cut(request, monkeypatch):
+    """Each sequence a task, or cut for three workers."""
+    monkeypatch.setattr(attention, "workers", lambda: request.param)
+    monkeypatch.setattr(Loop, "on", lambda loop, workers: loop.serial)
+
+
+def draw(*shape: int, seed: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+def expected(q, k, v, scale=SCALE):
+    """What fp64 finds, and how far rounded weights may be from it: q [N, H], k [S, K, H] and v [S,
+    K, Hv] of one sequence, both [N, Hv]."""
+    G = len(q) // k.shape[1]
+    k, v = (x.double().repeat_interleave(G, dim=1) for x in (k, v))  # [S, N, ·]
+    weights = (torch.einsum("nh,snh->ns", q.double(), k) * scale).softmax(-1)
+    sums = (torch.einsum("ns,snh->nh", weights, values) for values in (v, v.abs()))
+    found, sizes = sums
+    return found, HALF_STEP * sizes + SUMS
+
+
+def assert_as_near(found, q, k, v, scale=SCALE):
+    exact, allowed = expected(q, k, v, scale)
+    assert ((found.double() - exact).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize("G", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize(("H", "Hv"), [(64, 32), (64, 64), (128, 128), (128, 96), (192, 256)])
+def test_each_head_is_as_near_as_rounded_weights_allow(G, H, Hv):
+    """Of lengths even and odd, alone and in blocks."""
+    lengths = torch.tensor([1, 2, 129, 300, 0])
+    q, k, v = draw(5, 1, 2 * G, H, seed=0), draw(5, 300, 2, H, seed=1), draw(5, 300, 2, Hv, seed=2)
+    k[:, 299:], v[:, 299:] = k[:, :1], v[:, :1]
+    found = compiled_attention(q.float(), k, v, lengths, scale=SCALE)
+    for b, S in enumerate(lengths.tolist()):
+        if S:
+            assert_as_near(found[b, 0], q[b, 0], k[b, :S], v[b, :S])
+    assert not found[4].any()
+
+
+def test_weights_that_bf16_holds_lose_nothing():
+    """Equal scores have weights of 1, values are small whole numbers: sums are exact."""
+    k, v = torch.zeros(1, 257, 2, 64).bfloat16(), torch.arange(257 * 2 * 64).reshape(1, 257, 2, 64)
+    v = (v % 31).bfloat16()
+    found = compiled_attention(draw(1, 1, 6, 64, seed=0).float(), k, v, torch.tensor([257]))
+    mean = v.double().sum(1).repeat_interleave(3, dim=1) / 257  # [1, 6, 64]
+    torch.testing.assert_close(found[:, 0].double(), mean, rtol=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("size", [1, 3, 16, 64])
+def test_pages_anywhere_are_the_same_cache(size, window):
+    """What no block of a sequence holds is NaN."""
+    lengths = [130, 1, 64, 127]
+    q, k, v = draw(4, 1, 8, 64, seed=0), draw(4, 192, 2, 64, seed=1), draw(4, 192, 2, 64, seed=2)
+    numbers = torch.randperm(4 * (192 // size), generator=torch.Generator().manual_seed(0))
+    pages = []
+    for held in (k.clone(), v.clone()):
+        for b, S in enumerate(lengths):
+            held[b, S:] = torch.nan
+        paged = torch.empty(4 * (192 // size), size, 2, 64).bfloat16()
+        paged[numbers] = held.view(-1, size, 2, 64)
+        pages.append(paged)
+    found = compiled_paged_attention(
+        q.float(), *pages, numbers.view(4, -1), torch.tensor(lengths), window=window, scale=SCALE
+    )
+    for b, S in enumerate(lengths):
+        seen = slice(max(0, S - window) if window else 0, S)
+        assert_as_near(found[b, 0], q[b, 0], k[b, seen], v[b, seen])
+
+
+@pytest.mark.parametrize("N", [1, 4, 6])
+def test_latents_are_keys_and_values(N):
+    q, q_rope = draw(2, 1, N, 128, seed=0), draw(2, 1, N, 64, seed=1)
+    latents, ropes = draw(2, 301, 128, seed=2), draw(2, 301, 64, seed=3)
+    lengths = torch.tensor([301, 1])
+    queries = (x.float() for x in (q, q_rope))
+    found = compiled_latent_attention(*queries, latents, ropes, lengths, scale=SCALE)
+    for b, S in enumerate(lengths.tolist()):
+        whole = torch.cat([q[b, 0], q_rope[b, 0]], -1)  # [N, R + rope_dim]
+        keys = torch.cat([latents[b, :S], ropes[b, :S]], -1)[:, None]  # [S, 1, R + rope_dim]
+        assert_as_near(found[b, 0], whole, keys, latents[b, :S, None])
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_what_is_no_number_comes_out_of_the_heads_that_read_it(number):
+    """In a value: of the last token, which has no partner, and of one that has."""
+    q, k, v = draw(1, 1, 4, 64, seed=0), draw(1, 81, 2, 64, seed=1), draw(1, 81, 2, 64, seed=2)
+    clean = compiled_attention(q.float(), k, v, torch.tensor([81]))
+    for token in (10, 11, 80):
+        spoilt = v.clone()
+        spoilt[0, token, 1, 7] = number
+        found = compiled_attention(q.float(), k, spoilt, torch.tensor([81]))
+        torch.testing.assert_close(found[0, 0, 2:, 7], torch.full((2,), number), equal_nan=True)
+        found[0, 0, 2:, 7] = clean[0, 0, 2:, 7]
+        assert torch.equal(found, clean)
