@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -26,7 +25,6 @@ UNTIMED = {
     "suppress_health_check": [hypothesis.HealthCheck.too_slow],
     "database": None,  # what failed here yesterday changes nothing today
 }
-LIB = Path(__file__).resolve().parents[1] / "lib" / "twophase"
 SEED = pytest.StashKey[int]()
 
 hypothesis.settings.register_profile(SAME, derandomize=True, **UNTIMED)
@@ -59,20 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile(FRESH)
         config.option.hypothesis_seed = draws
     config.stash[SEED] = int(draws or 0)
-    if not hasattr(config, "workerinput"):  # once, not in each process of xdist
-        _forget_stale_machine_code()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in its background deaf to Ctrl-C, and every process inherits it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _forget_stale_machine_code() -> None:
-    """Numba keeps what it compiled until the file of *that* function changes, also where it calls
-    one that did: loops elsewhere call those of a folder `compiled`, too."""
-    changed = max((file.stat().st_mtime for file in LIB.rglob("compiled/*.py")), default=0)
-    for kept in list(LIB.rglob("__pycache__/*.nb*")):
-        if kept.stat().st_mtime < changed:
-            kept.unlink(missing_ok=True)
 
 
 @pytest.hookimpl(wrapper=True)

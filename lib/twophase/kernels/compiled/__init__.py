@@ -22,6 +22,6 @@ read, and the oracle of the tests.
 - `threads`: how many, and on what. `compiling`: keeps machine code, and says what takes so
   long.
 
-Numba keeps what it compiled beside the source and compiles again when *that* file changes. After a
-change in one that others call, delete `__pycache__/*.nb*` here and one folder up; the tests do so.
+Numba keeps what it compiled beside the source. It is compiled again when its own file or any file
+of this folder changes (`compiling`).
 """

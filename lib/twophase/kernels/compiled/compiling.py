@@ -1,13 +1,17 @@
 """How functions are compiled: once, where a folder for machine code can be written. Whoever waits
 for it at a terminal is told so."""
 
+import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core.caching import FunctionCache
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PATIENCE_S = 2.0
@@ -24,12 +28,29 @@ def compiled(**options: Any) -> Callable[[_Function], _Function]:
     for itself."""
 
     def compile_(function: _Function) -> _Function:
-        try:
-            return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
-        except RuntimeError:  # Numba finds no such folder
-            return numba.njit(**options)(function)  # type: ignore[no-any-return]
+        dispatcher = numba.njit(**options)(function)
+        with suppress(RuntimeError):  # Numba finds no such folder
+            dispatcher._cache = _MachineCode(function)
+        return dispatcher  # type: ignore[no-any-return]
 
     return compile_
+
+
+class _MachineCode(FunctionCache):  # type: ignore[misc]
+    """What Numba keeps of a function, until its own file or any file of this folder changes. By
+    itself Numba looks at the function's file alone, and goes on with the old code of what the
+    function calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, _digest())
+
+
+@cache
+def _digest(folder: Path = Path(__file__).parent) -> str:
+    """Of the sources in a folder."""
+    sources = sorted(folder.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 @contextmanager
