@@ -3,7 +3,7 @@
 A kernel that reads a block, then computes, then reads the next spends memory time plus arithmetic
 time. A prefetch is an instruction that names an address and goes on: the line arrives in the
 second-level cache while the arithmetic of other rows runs. In decode attention over a long cache
-that makes 6 GB/s a thread into 11, where arithmetic alone would allow 17. Into the first-level
+that makes 6 GB/s a thread into 11, where arithmetic in fp32 would allow 17. Into the first-level
 cache (locality 3) it gains nothing: there is room for few lines under way.
 """
 
