@@ -99,23 +99,24 @@ def add_pair_values(
     K, Hv, H = values.shape[1], values.shape[2], keys.shape[2]
     pairs = weights.view(_u32)  # [N, W]: the weights of two tokens in each
     G, W = len(weights) // K, pairs.shape[1]
+    asked, step = 0, 2 * LANES * H // Hv
     for k in range(K):
         fours = k * G + G // 4 * 4
         for h in range(0, Hv, LANES):
-            begin, end = k * H + h * H // Hv, k * H + (h + LANES) * H // Hv
+            more = step
             for i in range(k * G, fours, 4):
                 at = i * Hv + h
                 a, b = load(out, at), load(out, at + Hv)
                 c, d = load(out, at + 2 * Hv), load(out, at + 3 * Hv)
                 for s in range(0, n - 1, 2):
-                    prefetch(keys, following + s, begin, end)
-                    prefetch(keys, following + s + 1, begin, end)
+                    prefetch(keys, following, asked, asked + more)
+                    asked += more
                     t, w = ((first + s) * K + k) * Hv + h, i * W + (column + s) // 2
                     two = side_by_side(values, t, t + K * Hv)
                     a, b = add_pairs(a, two, pick(pairs, w)), add_pairs(b, two, pick(pairs, w + W))
                     c = add_pairs(c, two, pick(pairs, w + 2 * W))
                     d = add_pairs(d, two, pick(pairs, w + 3 * W))
-                end = begin  # asked for once is enough
+                more = 0  # asked for once is enough
                 store(out, at, a)
                 store(out, at + Hv, b)
                 store(out, at + 2 * Hv, c)
@@ -123,12 +124,12 @@ def add_pair_values(
             for i in range(fours, k * G + G):
                 a = load(out, i * Hv + h)
                 for s in range(0, n - 1, 2):
-                    prefetch(keys, following + s, begin, end)
-                    prefetch(keys, following + s + 1, begin, end)
+                    prefetch(keys, following, asked, asked + more)
+                    asked += more
                     t = ((first + s) * K + k) * Hv + h
                     two = side_by_side(values, t, t + K * Hv)
                     a = add_pairs(a, two, pick(pairs, i * W + (column + s) // 2))
-                end = begin
+                more = 0
                 store(out, i * Hv + h, a)
     if n % 2:
         add_last(weights, column + n - 1, values, first + n - 1, out)
