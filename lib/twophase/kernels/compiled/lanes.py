@@ -7,6 +7,7 @@ to each lane: four of bytes (AVX512-VNNI: Ice Lake, Zen 4, and later ones) or tw
 (AVX512-BF16: Cooper Lake, Sapphire Rapids, Zen 4, and later ones).
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -207,16 +208,24 @@ def side_by_side(context: Any, array: Any, i: Any, j: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def total_of(context: Any, x: Any) -> Any:
-    """The sum of 32 floats, a float32, in whatever order is fastest."""
+def store_totals(context: Any, array: Any, registers: Any) -> Any:
+    """Put the sum of each of 2, 4, 8 or 16 floats in a tuple into a contiguous fp32 array, from its
+    first number on; summed in whatever order is fastest. (Together: halves of two registers fill
+    one, so that each addition serves both.)"""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(_FLOAT, [_FLOAT, floats.vector])
-        name = f"llvm.vector.reduce.fadd.v{LANES}f32"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, [_FLOAT(-0.0), arguments[0]], fastmath=("reassoc",))
+        wholes = cgutils.unpack_tuple(builder, arguments[1])
+        parts = [_folded(builder, whole, None, REGISTER) for whole in wholes]
+        width = REGISTER  # lanes that a sum still has
+        while width > 1:
+            width //= 2
+            behind = parts[1::2] or [None]
+            parts = [_folded(builder, *two, width) for two in zip(parts[::2], behind, strict=True)]
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        builder.store(parts[0], builder.bitcast(view.data, parts[0].type.as_pointer()), align=4)
+        return context.get_dummy_value()
 
-    return types.float32(floats), build
+    return types.void(array, registers), build
 
 
 def _in_registers(builder: Any, name: str, number: Any, taken: Any, arguments: Any) -> Any:
@@ -238,11 +247,19 @@ def _in_registers(builder: Any, name: str, number: Any, taken: Any, arguments: A
     return _lanes(builder, halves[0], range(LANES), halves[1])
 
 
-def _lanes(builder: Any, vector: Any, which: range, behind: Any = None) -> Any:
+def _lanes(builder: Any, vector: Any, which: Sequence[int], behind: Any = None) -> Any:
     """Some lanes of a vector, or of two, one behind the other."""
     mask = ir.Constant(ir.VectorType(_WORD, len(which)), list(which))
     behind = ir.Constant(vector.type, ir.Undefined) if behind is None else behind
     return builder.shuffle_vector(vector, behind, mask)
+
+
+def _folded(builder: Any, x: Any, y: Any, width: int) -> Any:
+    """Runs of 2·width lanes, of a vector or of two, as runs of width: their halves added."""
+    n = x.type.count * (1 if y is None else 2)
+    firsts = [run + lane for run in range(0, n, 2 * width) for lane in range(width)]
+    halves = [_lanes(builder, x, [lane + half for lane in firsts], y) for half in (0, width)]
+    return builder.fadd(*halves)
 
 
 def _in_all(builder: Any, number: Any, vector: Any) -> Any:
