@@ -16,7 +16,13 @@ from reading import at_least_1, reads, rested, seconds
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention
-from twophase.kernels.compiled.attention import compiled_attention, compiled_paged_attention
+from twophase.kernels.compiled.attention import (
+    attend_rows,
+    compiled_attention,
+    compiled_paged_attention,
+    paged_work,
+    rows_of,
+)
 from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.threads import threading_layer, workers
 from twophase.measure import Table, race, si
@@ -33,9 +39,23 @@ def paged(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, size: int
 ) -> Callable[[], torch.Tensor]:
     """Our way over pages of a cache that is as large, in any order."""
-    numbers = torch.randperm(k.shape[1] // size)[None]  # [1, blocks]
+    numbers = torch.randperm(-(-k.shape[1] // size))[None]  # [1, blocks]
+    if extra := numbers.numel() * size - k.shape[1]:  # the last block is not full
+        k, v = (functional.pad(x, (0, 0, 0, 0, 0, extra)) for x in (k, v))
+        use_large_pages(k, v)
     pages = [x.view(-1, size, K, H) for x in (k, v)]  # [blocks, size, K, H]
     return lambda: compiled_paged_attention(q, *pages, numbers, lengths).view(N, H)
+
+
+def in_a_step(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, size: int
+) -> Callable[[], torch.Tensor]:
+    """Our way as a step of a model has it: what is to be read is known for all layers, in blocks
+    that follow each other."""
+    numbers = torch.arange(-(-k.shape[1] // size))[None]  # [1, blocks]
+    work = paged_work(numbers, lengths, numbers.numel(), size, None)
+    stores = rows_of(k), rows_of(v)  # [S, K, H], bits of bf16
+    return lambda: attend_rows(q, *stores, work, None, None).view(N, H)
 
 
 def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
@@ -72,6 +92,7 @@ def ways(S: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
         "our compiled_attention, [B, S, K, H]": (
             lambda: compiled_attention(q, k, v, lengths).view(N, H)
         ),
+        "our compiled attention, in a step": in_a_step(q, k, v, lengths, 64),
     }
 
 
