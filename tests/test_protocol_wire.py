@@ -8,7 +8,7 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -61,6 +61,37 @@ def test_nobody_reading_runs_into_the_deadline(pair: Pair) -> None:
     channel, _ = pair
     with pytest.raises(TimeoutError):
         channel.send(w.CALL, 1, bytes(30_000_000), time.monotonic() + 0.05)
+
+
+def test_somebody_reading_or_sending_ever_so_slowly_runs_into_the_deadline(pair: Pair) -> None:
+    channel, theirs = pair
+    stop = threading.Event()
+
+    def slowly(move: Callable[[], object]) -> threading.Thread:
+        def go_on() -> None:
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.002):
+                    move()
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        return thread
+
+    read: list[int] = []
+    threads = [slowly(lambda: read.append(len(theirs.recv(4096))))]
+    try:
+        with pytest.raises(TimeoutError):
+            channel.send(w.CALL, 1, bytes(60_000_000), time.monotonic() + 0.2)
+        assert sum(read) < 30_000_000  # it was given up, and not waited for
+        theirs.sendall(w.HEAD.pack(10**7, w.VALUE, 1))
+        threads.append(slowly(lambda: theirs.send(b"x")))
+        with pytest.raises(TimeoutError):
+            channel.receive(time.monotonic() + 0.2)
+    finally:
+        stop.set()
+        theirs.shutdown(socket.SHUT_RDWR)  # whoever waits in there comes back
+        for thread in threads:
+            thread.join()
 
 
 def test_the_other_side_going_away_is_told_apart_from_silence(pair: Pair) -> None:

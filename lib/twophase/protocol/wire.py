@@ -11,7 +11,6 @@ new id. Anything else is a ProtocolError.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import time
@@ -40,7 +39,8 @@ RETURN, RAISE = b"T", b"X"  # the judge answers a callback
 
 HEAD = struct.Struct(">IcQ")
 MAX_BODY = MAX_FRAME_BYTES + 2**20
-CHUNK, MAX_CHUNK = 2**16, 2**20  # bytes asked for at a time
+TICK_S = 0.02  # seconds
+CHUNK, MAX_CHUNK = 2**16, 2**20  # bytes asked for at a time; of what is sent never more than CHUNK
 
 Message = tuple[bytes, int, bytes]  # kind, conversation, body
 
@@ -53,12 +53,14 @@ class Channel:
     """One end of the conversation. `deadline` is a time of `time.monotonic()`; None waits as long
     as it takes.
 
-    The socket never blocks: an attempt costs one system call, and only when there is nothing yet
-    does a second one wait.
+    One system call waits for what comes, no longer than TICK_S: then the deadline is looked at. An
+    end that is `patient` has no deadlines.
     """
 
-    def __init__(self, end: socket.socket) -> None:
-        end.setblocking(False)
+    def __init__(self, end: socket.socket, patient: bool = False) -> None:
+        end.setblocking(True)
+        for option in () if patient else (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", 0, int(TICK_S * 1e6)))
         self._end = end
         self.grace: Callable[[], float] = lambda: (
             0.0
@@ -74,11 +76,13 @@ class Channel:
         left = memoryview(HEAD.pack(len(body), kind, conversation) + body)
         while left:
             try:
-                left = left[self._end.send(left) :]
+                left = left[self._end.send(left[:CHUNK]) :]
             except BlockingIOError:
-                self._wait(select.POLLOUT, deadline)
+                pass
             except OSError as e:
                 raise Closed(str(e)) from None
+            if left:  # reading a byte at a time is no way to have all the time
+                self._require_time(deadline)
 
     def receive(self, deadline: float | None = None) -> Message:
         """The next message. Raises TimeoutError, Closed, or ProtocolError if it says that it is too
@@ -94,7 +98,7 @@ class Channel:
         if self._early:
             return True
         try:
-            self._end.recv(1, socket.MSG_PEEK)
+            self._end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -104,28 +108,12 @@ class Channel:
     def close(self) -> None:
         self._end.close()
 
-    def _wait(self, event: int, deadline: float | None) -> None:
-        """Until the socket can be read or written. Raises TimeoutError, or Closed if it is no
-        socket any more."""
-        try:
-            poll = select.poll()
-            poll.register(self._end, event)
-            while not poll.poll(self._left_ms(deadline)):
-                pass
-        except (ValueError, OverflowError) as e:
-            raise Closed(str(e)) from None
-
-    def _left_ms(self, deadline: float | None) -> float | None:
-        """Milliseconds until the deadline, put off by what `grace` gives. Raises TimeoutError if
-        there are none."""
-        if deadline is None:
-            return None
-        left = deadline - time.monotonic()
-        if left <= 0:
-            left += self.grace()
-        if left <= 0:
-            raise TimeoutError
-        return 1000 * left
+    def _require_time(self, deadline: float | None) -> None:
+        """Raises TimeoutError if the deadline is over, put off by what `grace` gives."""
+        if deadline is not None:
+            late = time.monotonic() - deadline
+            if late >= 0 and late >= self.grace():
+                raise TimeoutError
 
     def _read(self, n: int, deadline: float | None) -> bytes:
         """The next `n` bytes. What comes with them is kept, never more than CHUNK."""
@@ -133,14 +121,13 @@ class Channel:
             try:
                 got = self._end.recv(max(CHUNK, min(n - len(self._early), MAX_CHUNK)))
             except BlockingIOError:
-                self._wait(select.POLLIN, deadline)
-                continue
+                got = None
             except OSError as e:
                 raise Closed(str(e)) from None
-            if not got:
+            if got == b"":
                 raise Closed("the other side has closed the channel")
-            self._early += got
-            self._left_ms(deadline)  # one byte at a time is no way to have all the time
+            self._early += got or b""
+            self._require_time(deadline)  # nor is sending one
         found = bytes(self._early[:n])
         del self._early[:n]
         return found

@@ -209,7 +209,7 @@ def main() -> None:
     withhold(request["withholds"])
     code = 0
     try:
-        Worker(w.Channel(end), shell).serve()
+        Worker(w.Channel(end, patient=True), shell).serve()
     except w.Closed:
         pass
     except BaseException:

@@ -49,7 +49,7 @@ def child(
     try:
         end = jail.enter(Limits(**request["limits"]), end, zygote)
         random.seed(0)  # this generator, alone of them, takes another seed after a fork
-        Worker(Channel(end), shell).serve()
+        Worker(Channel(end, patient=True), shell).serve()
     except Closed:
         pass
     except BaseException:
