@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from twophase.checks.answer import Relay
 from twophase.checks.exercise import Exercise
@@ -41,42 +41,32 @@ LONGEST_OUTPUT = 20_000  # characters
 CONFIRMATIONS = 3  # more processes in which an answer must be right that was not at the first look
 
 
+@dataclass(frozen=True)
 class Supervisor:
     """Grades submissions of one release, one at a time, in processes forked from `zygote`, on the
     cases of `seed`."""
 
-    def __init__(
-        self, zygote: Zygote, release: Release, benches: Benches, limits: Limits, seed: int | str
-    ) -> None:
-        self._zygote = zygote
-        self._release = release
-        self._benches = benches
-        self._limits = limits
-        self._seed = seed
+    zygote: Zygote
+    release: Release
+    benches: Benches
+    limits: Limits
+    seed: int | str
 
     def grade(self, notebook: Notebook) -> Grade:
         """The grade of one submission. Raises GraderFault, and nothing for what the submission
         does."""
-        return _Run(
-            self._zygote, self._release, self._benches, self._limits, self._seed, notebook
-        ).grade()
+        return _Run(self, notebook).grade()
 
 
 class _Run:
     """One submission on its way through the supervisor."""
 
-    def __init__(
-        self,
-        zygote: Zygote,
-        release: Release,
-        benches: Benches,
-        limits: Limits,
-        seed: int | str,
-        notebook: Notebook,
-    ) -> None:
-        self._release, self._benches, self._seed = release, benches, seed
-        self._plan: ExecutionPlan = make_plan(notebook, release)
-        self._replay = Replay(zygote, release.withholds, limits, self._plan.loads_more())
+    def __init__(self, its: Supervisor, notebook: Notebook) -> None:
+        self._release, self._benches, self._seed = its.release, its.benches, its.seed
+        limits = its.limits
+        self._plan: ExecutionPlan = make_plan(notebook, its.release)
+        more = self._plan.loads_more()
+        self._replay = Replay(its.zygote, its.release.withholds, limits, more)
         self._usage = Usage(limits.waiting_s)
         self._whole = Allowance(self._usage, limits.submission_s, limits.forks)
         self._together = Allowance(self._usage, limits.submission_s / 2, limits.forks)
