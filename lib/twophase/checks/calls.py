@@ -32,6 +32,8 @@ class Calls:
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         self.note(name, args, kwargs)
+        if not self._made:  # the usual case: none of its objects is among them
+            return self._answer.call(name, *args, **kwargs)
         return self._answer.call(name, *map(_own, args), **_own(kwargs))
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
