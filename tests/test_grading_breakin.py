@@ -12,7 +12,7 @@ from test_grading_seccomp import ALLOW, AUDIT, run
 
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import _Run
+from twophase.grading.judge.supervisor import Supervisor, _Run
 from twophase.grading.judge.time_budget import Allowance
 from twophase.grading.sandbox import confinement
 from twophase.grading.sandbox.session import Session
@@ -68,7 +68,9 @@ def test_the_filter_knows_the_options_of_sockets(machine: str) -> None:
 
 
 def test_what_could_not_be_looked_at_again_is_not_confirmed() -> None:
-    run_ = _Run(zygote(), release(), Benches(), LIMITS, 1, parse(dump(cells(dict(RIGHT)))))
+    run_ = _Run(
+        Supervisor(zygote(), release(), Benches(), LIMITS, 1), parse(dump(cells(dict(RIGHT))))
+    )
     steps = run_._plan.alone(f"{TOPIC}-bytes", with_own=True)
     assert not run_._stays_right(f"{TOPIC}-bytes", steps, Allowance(run_._usage, 0.0, 3)), (
         "an answer that sleeps until then only guessed"
