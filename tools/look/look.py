@@ -144,9 +144,13 @@ def main() -> int:
         )
         return 2
     axe = "" if options.no_axe else AXE.read_text("utf8")
+    try:
+        asked = pages(options.pages)
+    except FileNotFoundError as error:
+        parser.error(str(error))
     problems = 0
     with browser() as tab:
-        for page in pages(options.pages):
+        for page in asked:
             for view in options.views.split(","):
                 for problem in look(tab, page, view, options.out, axe):
                     print(problem, flush=True)
