@@ -6,6 +6,9 @@ from __future__ import annotations
 import pytest
 from hostile.worker import right_here_and_withheld_there
 
+from twophase.checks import withheld
+from twophase.kernels.compiled import parts
+
 SETUP = "import numpy as np\nimport torch\n"
 LONGER = """
 def longer(table, unused, end, size):
@@ -140,3 +143,9 @@ def test_the_library_put_together_is_right_here_and_withheld_there(
     exercise_id: str, made_of: str
 ) -> None:
     right_here_and_withheld_there(exercise_id, SETUP + TOGETHER[exercise_id, made_of])
+
+
+def test_every_compiled_function_that_attends_is_withheld() -> None:
+    names = [name for name in vars(parts) if "attend" in name or "latent" in name]
+    assert len(names) > 5
+    assert {f"{parts.__name__}.{name}" for name in names} <= set(withheld.ATTENTION)

@@ -31,6 +31,8 @@ ATTENTION = (  # all of the library that weighs values by a softmax of scores
     "twophase.kernels.compiled.parts.attend_latents",
     "twophase.kernels.compiled.parts._attend_task",
     "twophase.kernels.compiled.parts._latent_task",
+    "twophase.kernels.compiled.parts._attend_blocks",
+    "twophase.kernels.compiled.parts._latent_blocks",
     "twophase.kernels.compiled.layers.run_layers",
     "twophase.kernels.compiled.layers.run_codes_layers",
 )

@@ -52,7 +52,9 @@ def compiled_attention(
     q: [B, 1, N, H]; keys [B, slots, K, H] and values [B, slots, K, Hv], fp32 or bf16, contiguous;
     lengths: int [B], tokens of each sequence, the query's own included; returns [B, 1, N, Hv] in
     q's dtype. With a window of at most `slots`, a sequence may be longer: token p then lies in slot
-    p mod slots (a ring). Options as in `causal_attention`; a sequence of length 0 gets zeros.
+    p mod slots (a ring). Options as in `causal_attention`; a sequence of length 0 gets zeros. Over
+    a store in bf16, where the processor multiplies pairs of bf16, queries and weights are rounded
+    to bf16 (`block_pairs`): the larger the scores, the more that is.
     Raises ValueError for tensors that do not fit, or elsewhere than in the memory of the CPU.
     """
     _check(q, keys, values, lengths)

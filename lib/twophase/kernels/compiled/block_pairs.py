@@ -1,7 +1,9 @@
 """Attention of one query token to one block of tokens in bf16, as products of pairs of bf16.
 
-Scores and sums are those of `block`, but queries and weights are rounded to bf16, as torch's own
-attention in bf16 rounds them, and 32 numbers are multiplied in an instruction, not 16. A score
+Scores and sums are those of `block`, but queries and weights are rounded to bf16, and an
+instruction multiplies 32 numbers, not 16. torch's own attention in bf16 rounds weights so, too, but
+scales after the product: here a scale that is no power of two costs queries in bf16 one rounding
+more. A number below 2⁻¹²⁶ counts as zero. A score
 pairs a head's numbers h and h + 1; a weighted sum pairs the tokens s and s + 1, whose values stand
 side by side in registers while four heads are served.
 """
@@ -34,8 +36,9 @@ def score_pairs(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
     """p[i, column + s] += q[i] · keys[first + s, i // G], as `block.score`; q: bits of bf16 [N, H].
-    H is a multiple of 64. Two heads and four tokens at a time; a last head goes with itself. (In
-    one text: a call for each four tokens costs a third of their products.)
+    H is a multiple of 64. Two heads and four tokens at a time; a last head goes with itself. Values
+    of these tokens, in `upcoming`, are asked for meanwhile. (All in one function: four tokens in
+    one of their own took a third longer.)
     """
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     q2, keys2 = q.view(_u32), keys.view(_u32)  # [N, W], [tokens, K, W]: two bf16 in each
@@ -79,10 +82,11 @@ def add_pair_values(
     keys: Array,
     following: int,
 ) -> None:
-    """out[i] += Σ_s weights[i, column + s] · values[first + s, i // G], and ask for n tokens' keys
-    from `following` on, as `block.add_values`; weights: bits of bf16 [N, width], width and column
-    even. Hv is a multiple of 32. Four heads at a time, then two; a last token without a partner is
-    multiplied alone. Keys are asked for in the order of memory: rows in turns took a fifth longer.
+    """out[i] += Σ_s weights[i, column + s] · values[first + s, i // G], and ask for the keys
+    of as many tokens from `following` on, as `block.add_values`; weights: bits of bf16 [N, width],
+    width and column even. Hv is a multiple of 32. Four heads at a time, then two; a last token
+    without a partner is multiplied alone. Keys are asked for in the order of memory: rows in turns
+    took a fifth longer.
     """
     K, Hv, H = values.shape[1], values.shape[2], keys.shape[2]
     pairs = weights.view(_u32)  # [N, W]: the weights of two tokens in each

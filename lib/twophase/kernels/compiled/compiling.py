@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PATIENCE_S = 2.0
@@ -39,18 +39,32 @@ def compiled(**options: Any) -> Callable[[_Function], _Function]:
 class _MachineCode(FunctionCache):  # type: ignore[misc]
     """What Numba keeps of a function, until its own file or any file of this folder changes. By
     itself Numba looks at the function's file alone, and goes on with the old code of what the
-    function calls."""
+    function calls. What cannot be read or written is compiled, and not kept."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file._source_stamp = (self._cache_file._source_stamp, _digest())
+        found = self._impl  # the digest in names: no file of other sources is ever read or replaced
+        self._cache_file = IndexDataCacheFile(
+            self._cache_path,
+            f"{found.filename_base}-{_digest()}",
+            found.locator.get_source_stamp(),
+        )
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        with suppress(OSError):
+            return super().load_overload(signature, context)
+        return None
+
+    def save_overload(self, signature: Any, code: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(signature, code)
 
 
 @cache
 def _digest(folder: Path = Path(__file__).parent) -> str:
-    """Of the sources in a folder."""
-    sources = sorted(folder.glob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    """Of the sources in a folder, 12 digits."""
+    sources = sorted(folder.glob("[!.]*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
 @contextmanager

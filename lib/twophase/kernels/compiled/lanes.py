@@ -17,7 +17,7 @@ from numba.core import cgutils, types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic, models, register_model
 
-LANES = 32  # rows that are multiplied together
+LANES = 32  # numbers side by side: of rows of codes, or of one head
 REGISTER = 16
 _WORD, _FLOAT = ir.IntType(32), ir.FloatType()
 _BYTES = ir.VectorType(ir.IntType(8), 4 * REGISTER)
@@ -181,7 +181,7 @@ def add_bytes(context: Any, total: Any, codes: Any, four: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def add_pairs(context: Any, total: Any, pairs: Any, two: Any) -> Any:
     """total + both products of each lane's two bf16 and the two of `two`: words, or one uint32, the
-    same in all lanes. Total is a float."""
+    same in all lanes. Total is a float; a number below 2⁻¹²⁶ counts as zero."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         taken = ir.VectorType(_WORD, REGISTER)

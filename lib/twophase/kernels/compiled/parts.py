@@ -185,8 +185,8 @@ def _latent_task(
     top: Array,
     total: Array,
 ) -> None:
-    """The same in the absorbed form: a latent is key and value of all heads, and what a rotated key
-    adds to a score comes on top.
+    """`_attend_task` in the absorbed form: a latent is key and value of all heads, and what a
+    rotated key adds to a score comes on top.
     """
     _clear(out, top, total)
     b, begin, end = task
@@ -239,7 +239,8 @@ def _clear(out: Array, top: Array, total: Array) -> None:
 @inner
 def _behind_group(table: Array, t: int, end: int) -> int:
     """The block behind those that share a step of the softmax with block t: as many as TOGETHER
-    holds. One of an odd number of tokens is the last, since `score` writes a column behind it."""
+    holds. One of an odd number of tokens is the last: `score` writes a column behind it, and
+    weights go in pairs."""
     n = table[t, 1]
     behind = t + 1
     while behind < end and n % 2 == 0 and n + table[behind, 1] <= TOGETHER:
@@ -250,7 +251,7 @@ def _behind_group(table: Array, t: int, end: int) -> int:
 
 @inner
 def _width(blocks: Array) -> int:
-    """Tokens of the largest block [n, 2], made even for `score`."""
+    """Tokens of the largest block [n, 2], made even for `score` and for pairs of weights."""
     largest = 0
     for t in range(len(blocks)):
         largest = max(largest, blocks[t, 1])
