@@ -32,10 +32,9 @@ print(twice(), sum(twice.stats.cache_hits.values()))
 """
 LOSE_WHAT_IS_KEPT = """
 import os, pathlib
-for folder in pathlib.Path(os.environ["NUMBA_CACHE_DIR"]).iterdir():
-    folder.rename(folder.with_name("elsewhere"))
+for folder in list(pathlib.Path(os.environ["NUMBA_CACHE_DIR"]).iterdir()):
+    folder.rename(folder.with_name("was " + folder.name))
     folder.write_text("no folder any more")
-    break
 """
 
 
