@@ -1,8 +1,8 @@
 """Attention over a cache in bf16 by products of pairs of bf16: as exact as rounded weights allow.
 
-A number rounded to bf16 is off by at most 2⁻⁸ of itself. Queries of these tests are bf16 with a
-scale of a power of two, so that scores are those of fp32; what is left is the rounding of weights,
-at most 2⁻⁸·Σ weight·|value|.
+A number rounded to bf16 is off by at most 2⁻⁸ of itself. Queries of these tests are bf16, so that
+scores are those of fp32, whatever the scale; what is left is the rounding of weights, at most
+2⁻⁸·Σ weight·|value|.
 """
 
 import pytest
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 HALF_STEP = 2.0**-8
 SUMS = 1e-5  # of fp32 numbers near 1, in another order
-SCALE = 0.125
+SCALE = 0.11  # no power of two
 
 
 @pytest.fixture(autouse=True, params=[1, 3], ids=["whole", "in_parts"])
@@ -35,19 +35,20 @@ def draw(*shape: int, seed: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
 
 
-def expected(q, k, v, scale=SCALE):
+def expected(q, k, v, softcap=None):
     """What fp64 finds, and how far rounded weights may be from it: q [N, H], k [S, K, H] and v [S,
     K, Hv] of one sequence, both [N, Hv]."""
     G = len(q) // k.shape[1]
     k, v = (x.double().repeat_interleave(G, dim=1) for x in (k, v))  # [S, N, ·]
-    weights = (torch.einsum("nh,snh->ns", q.double(), k) * scale).softmax(-1)
+    scores = torch.einsum("nh,snh->ns", q.double(), k) * SCALE
+    weights = (softcap * (scores / softcap).tanh() if softcap else scores).softmax(-1)
     sums = (torch.einsum("ns,snh->nh", weights, values) for values in (v, v.abs()))
     found, sizes = sums
     return found, HALF_STEP * sizes + SUMS
 
 
-def assert_as_near(found, q, k, v, scale=SCALE):
-    exact, allowed = expected(q, k, v, scale)
+def assert_as_near(found, q, k, v, softcap=None):
+    exact, allowed = expected(q, k, v, softcap)
     assert ((found.double() - exact).abs() <= allowed).all()
 
 
@@ -63,6 +64,33 @@ def test_each_head_is_as_near_as_rounded_weights_allow(G, H, Hv):
         if S:
             assert_as_near(found[b, 0], q[b, 0], k[b, :S], v[b, :S])
     assert not found[4].any()
+
+
+@pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize(("slots", "window"), [(300, None), (300, 40), (64, 64), (64, 50)])
+def test_windows_rings_and_soft_caps_are_those_of_any_cache(slots, window, softcap):
+    """In a ring token p lies in slot p mod slots; what no window reaches is NaN."""
+    lengths = torch.tensor([300, 41, 63])
+    q, k, v = draw(3, 1, 6, 64, seed=0), draw(3, 300, 2, 64, seed=1), draw(3, 300, 2, 64, seed=2)
+    stores = [torch.full((3, slots, 2, 64), torch.nan).bfloat16() for _ in range(2)]
+    starts = [max(0, S - window) if window else 0 for S in lengths.tolist()]
+    for b, (first, S) in enumerate(zip(starts, lengths.tolist(), strict=True)):
+        for store, held in zip(stores, (k, v), strict=True):
+            store[b, torch.arange(first, S) % slots] = held[b, first:S]
+    found = compiled_attention(
+        q.float(), *stores, lengths, window=window, softcap=softcap, scale=SCALE
+    )
+    for b, (first, S) in enumerate(zip(starts, lengths.tolist(), strict=True)):
+        assert_as_near(found[b, 0], q[b, 0], k[b, first:S], v[b, first:S], softcap)
+
+
+def test_queries_in_bf16_find_what_the_same_queries_in_fp32_find():
+    """But for the dtype that comes out."""
+    q, k, v = draw(2, 1, 8, 128, seed=0), draw(2, 200, 2, 128, seed=1), draw(2, 200, 2, 128, seed=2)
+    lengths = torch.tensor([200, 77])
+    found, wide = (compiled_attention(x, k, v, lengths) for x in (q, q.float()))
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, wide.bfloat16())
 
 
 def test_weights_that_bf16_holds_lose_nothing():
@@ -107,6 +135,19 @@ def test_latents_are_keys_and_values(N):
         whole = torch.cat([q[b, 0], q_rope[b, 0]], -1)  # [N, R + rope_dim]
         keys = torch.cat([latents[b, :S], ropes[b, :S]], -1)[:, None]  # [S, 1, R + rope_dim]
         assert_as_near(found[b, 0], whole, keys, latents[b, :S, None])
+
+
+@pytest.mark.parametrize("place", ["query", "key"])
+def test_a_score_that_is_no_number_makes_its_head_none(place):
+    """NaN in a query spoils its own head, in a key all heads that read it."""
+    q, k, v = draw(1, 1, 4, 64, seed=0), draw(1, 81, 2, 64, seed=1), draw(1, 81, 2, 64, seed=2)
+    clean = compiled_attention(q.float(), k, v, torch.tensor([81]))
+    held, heads = {"query": (q[0, 0, 2], [2]), "key": (k[0, 80, 1], [2, 3])}[place]
+    held[7] = torch.nan
+    found = compiled_attention(q.float(), k, v, torch.tensor([81]))
+    assert found[0, 0, heads].isnan().all()
+    others = [i for i in range(4) if i not in heads]
+    assert torch.equal(found[0, 0, others], clean[0, 0, others])
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])

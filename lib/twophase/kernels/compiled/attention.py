@@ -16,7 +16,6 @@ import torch
 
 from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.compiled import parts
-from twophase.kernels.compiled.block import scaled
 from twophase.kernels.compiled.compiling import saying_so
 from twophase.kernels.compiled.loops import STORED, as_numpy
 from twophase.kernels.compiled.tables import (
@@ -177,12 +176,10 @@ def attend_rows(
     """The same, of stores as loops see them (`rows_of`), with few operators around the loops."""
     run = parts.attend.on(workers())
     B, _, N, H = q.shape
-    factor = 1 / math.sqrt(H) if scale is None else scale
-    queries, out = np.empty((B, N, H), np.float32), np.empty((B, N, values.shape[2]), np.float32)
-    asked = (q if q.dtype in STORED else q.float()).contiguous()
-    scaled(rows_of(asked), np.float32(factor), queries)
+    factor = np.float32(1 / math.sqrt(H) if scale is None else scale)
+    out = np.empty((B, N, values.shape[2]), np.float32)
     with saying_so(run, keys.dtype):
-        run(queries, keys, values, *work, softcap or 0.0, out)
+        run(rows_of(q.float().contiguous()), keys, values, *work, factor, softcap or 0.0, out)
     return torch.from_numpy(out)[:, None].to(q.dtype)  # [B, 1, N, Hv]
 
 
@@ -197,11 +194,11 @@ def attend_latent_blocks(
     """The same in the absorbed form: queries [B, 1, N, R] and [B, 1, N, rope_dim] over stores of
     latents [..., R] and turned keys [..., rope_dim]: [B, 1, N, R]."""
     run = parts.attend_latents.on(workers())
-    queries = (np.ascontiguousarray(q[:, 0].float() * scale) for q in (q_latent, q_rope))
+    queries = (rows_of(q.float().contiguous()) for q in (q_latent, q_rope))
     stores = (rows_of(store[:, :, None]) for store in (latents, rope_keys))  # [tokens, 1, R]
     out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
     with saying_so(run, latents.dtype):
-        run(*queries, *stores, *work, 0.0, out.numpy())
+        run(*queries, *stores, *work, np.float32(scale), 0.0, out.numpy())
     return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]
 
 

@@ -25,15 +25,6 @@ Array = np.ndarray
 
 
 @inner
-def scaled(q: Array, factor: np.float32, out: Array) -> None:
-    """out = factor·q, [B, N, H]: fp32, of fp32 or the bits of bf16."""
-    for b in range(q.shape[0]):
-        for i in range(q.shape[1]):
-            for h in range(q.shape[2]):
-                out[b, i, h] = factor * value_of(q[b, i, h])
-
-
-@inner
 def score(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
@@ -41,7 +32,7 @@ def score(
     Meanwhile ask for their keys some tokens ahead, and for what `upcoming` holds of them: their
     values.
 
-    q: fp32 [N, H], the scale included. Two tokens a pass: p has an even width, and where n is odd
+    q: fp32 [N, H]. Two tokens a pass: p has an even width, and where n is odd
     the last token fills two columns, of which the second means nothing.
     """
     K, H = keys.shape[1], keys.shape[2]
@@ -117,15 +108,18 @@ def score_one(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s
 
 
 @inner
-def soften(p: Array, n: int, softcap: np.float32, out: Array, top: Array, total: Array) -> None:
-    """Scores of n tokens into weights: p becomes exp(p − top), where top is the largest score so
-    far; what was summed under a smaller one shrinks accordingly.
+def soften(
+    p: Array, n: int, scale: np.float32, softcap: np.float32, out: Array, top: Array, total: Array
+) -> None:
+    """Products of n tokens into weights: p becomes exp(scale·p − top), where top is the largest
+    score scale·p so far; what was summed under a smaller one shrinks accordingly.
 
-    A positive `softcap` first bounds the scores: softcap·tanh(p / softcap).
+    A positive `softcap` first bounds the scores: softcap·tanh(scale·p / softcap).
     """
     for i in range(len(p)):
         largest = _rank(top[i])
         for s in range(n):
+            p[i, s] *= scale
             if softcap > 0:
                 p[i, s] = softcap * tanh(p[i, s] / softcap)
             largest = max(largest, _rank(p[i, s]))

@@ -1,11 +1,9 @@
 """Attention of one query token to one block of tokens in bf16, as products of pairs of bf16.
 
 Scores and sums are those of `block`, but queries and weights are rounded to bf16, and an
-instruction multiplies 32 numbers, not 16. torch's own attention in bf16 rounds weights so, too, but
-scales after the product: here a scale that is no power of two costs queries in bf16 one rounding
-more. A number below 2⁻¹²⁶ counts as zero. A score
-pairs a head's numbers h and h + 1; a weighted sum pairs the tokens s and s + 1, whose values stand
-side by side in registers while four heads are served.
+instruction multiplies 32 numbers, not 16. torch's own attention in bf16 rounds weights so, too. A
+number below 2⁻¹²⁶ counts as zero. A score pairs a head's numbers h and h + 1; a weighted sum pairs
+the tokens s and s + 1, whose values stand side by side in registers while four heads are served.
 """
 
 import numpy as np

@@ -48,12 +48,11 @@ def absorb(
     cos: np.ndarray,
     sin: np.ndarray,
     interleaved: bool,
-    factor: np.float32,
     q_latent: np.ndarray,
     q_rope: np.ndarray,
 ) -> None:
     """The queries as they meet latents, q_latent [1, N, R], and their turned parts, q_rope [1, N,
-    rope_dim], both times `factor`.
+    rope_dim].
 
     q: [N·(nope_dim + rope_dim)]; w: [N, nope_dim + v_dim, R], keys' rows first.
     """
@@ -65,11 +64,11 @@ def absorb(
         for r in range(w.shape[2]):
             q_latent[0, n, r] = _f32(0)
         for d in range(nope):
-            x = q[n * width + d] * factor
+            x = q[n * width + d]
             for r in range(w.shape[2]):
                 q_latent[0, n, r] += x * value_of(w[n, d, r])
         for i in range(rope_dim):
-            q_rope[0, n, i] = q[n * width + nope + i] * factor
+            q_rope[0, n, i] = q[n * width + nope + i]
 
 
 @loop

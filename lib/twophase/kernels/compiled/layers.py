@@ -60,7 +60,7 @@ def layer_at(places: Array, first: tuple[Array, ...]) -> Layer:
 @loop
 def run_layers(
     x: Array, places: Array, first: tuple[Array, ...], eps: np.float32, N: int,
-    head_eps: np.float32, interleaved: bool, q_factor: np.float32, cos: Array, sin: Array,
+    head_eps: np.float32, interleaved: bool, scale: np.float32, cos: Array, sin: Array,
     slot: int, table: Array, tasks: Array, first_task: Array, softcap: float, activation: int,
     h: Array, qkv: Array, found: Array, between: Array, parts: int,
 ) -> None:  # fmt: skip
@@ -74,7 +74,7 @@ def run_layers(
             layer.qkv_bias, h, qkv, parts,
         )  # fmt: skip
         turn_append_attend(
-            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, q_factor, cos, sin,
+            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, scale, cos, sin,
             layer.keys, layer.values, slot, table, tasks, first_task, softcap, found,
         )  # fmt: skip
         project_add(layer.o, layer.o_bias, found.reshape(found.size), x, parts)
@@ -133,7 +133,7 @@ def codes_layer_at(places: Array, first: tuple[Array, ...]) -> CodesLayer:
 @loop
 def run_codes_layers(
     x: Array, places: Array, first: tuple[Array, ...], eps: np.float32, N: int,
-    head_eps: np.float32, interleaved: bool, q_factor: np.float32, cos: Array, sin: Array,
+    head_eps: np.float32, interleaved: bool, scale: np.float32, cos: Array, sin: Array,
     slot: int, table: Array, tasks: Array, first_task: Array, softcap: float, activation: int,
     h: Array, qkv: Array, found: Array, between: Array, given: tuple[Any, ...], parts: int,
 ) -> None:  # fmt: skip
@@ -146,7 +146,7 @@ def run_codes_layers(
             given[0], qkv, parts,
         )  # fmt: skip
         turn_append_attend(
-            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, q_factor, cos, sin,
+            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, scale, cos, sin,
             layer.keys, layer.values, slot, table, tasks, first_task, softcap, found,
         )  # fmt: skip
         add_product(layer.o, layer.o_bias, found.reshape(found.size), given[1], x, parts)

@@ -29,19 +29,30 @@ def attend(
     table: Array,
     tasks: Array,
     first_task: Array,
+    scale: np.float32,
     softcap: float,
     out: Array,
 ) -> None:
-    """What the queries q, fp32 [B, N, H] with the scale included, find: into out, fp32 [B, N, Hv].
+    """What the queries q, fp32 [B, N, H], find: into out, fp32 [B, N, Hv].
 
     keys [tokens, K, H], values [tokens, K, Hv]: fp32, or the bits of bf16. `table`, `tasks` and
-    `first_task` as in `tables`; softcap 0: none. A sequence without blocks gets zeros.
+    `first_task` as in `tables`; scores are multiplied by `scale`; softcap 0: none. A sequence
+    without blocks gets zeros.
     """
     n, N, Hv = len(tasks), out.shape[1], out.shape[2]
     outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
     for task in numba.prange(n):
         _attend_task(
-            tasks[task], q, keys, values, table, softcap, outs[task], tops[task], totals[task]
+            tasks[task],
+            q,
+            keys,
+            values,
+            table,
+            scale,
+            softcap,
+            outs[task],
+            tops[task],
+            totals[task],
         )
     _merge(first_task, outs, tops, totals, out)
 
@@ -54,7 +65,7 @@ def turn_append_attend(
     k_scale: Array,
     eps: np.float32,
     interleaved: bool,
-    q_factor: np.float32,
+    scale: np.float32,
     cos: Array,
     sin: Array,
     keys: Array,
@@ -68,13 +79,22 @@ def turn_append_attend(
 ) -> None:
     """What a token's own query finds, once its key and value lie in the cache: `rope.turn_append`
     of qkv, then `attend` with its queries; out [1, N, Hv]."""
-    turn_append(qkv, N, q_scale, k_scale, eps, interleaved, q_factor, cos, sin, keys, values, slot)
+    turn_append(qkv, N, q_scale, k_scale, eps, interleaved, cos, sin, keys, values, slot)
     q = qkv[: N * keys.shape[2]].reshape(1, N, keys.shape[2])  # [1, N, H]
     n, Hv = len(tasks), out.shape[2]
     outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
     for task in numba.prange(n):
         _attend_task(
-            tasks[task], q, keys, values, table, softcap, outs[task], tops[task], totals[task]
+            tasks[task],
+            q,
+            keys,
+            values,
+            table,
+            scale,
+            softcap,
+            outs[task],
+            tops[task],
+            totals[task],
         )
     _merge(first_task, outs, tops, totals, out)
 
@@ -88,6 +108,7 @@ def attend_latents(
     table: Array,
     tasks: Array,
     first_task: Array,
+    scale: np.float32,
     softcap: float,
     out: Array,
 ) -> None:
@@ -103,6 +124,7 @@ def attend_latents(
             latents,
             rope_keys,
             table,
+            scale,
             softcap,
             outs[task],
             tops[task],
@@ -118,6 +140,7 @@ def _attend_task(
     keys: Array,
     values: Array,
     table: Array,
+    scale: np.float32,
     softcap: float,
     out: Array,
     top: Array,
@@ -134,9 +157,9 @@ def _attend_task(
     p = np.empty((len(out), max(TOGETHER, _width(blocks))), _f32)
     if in_pairs(keys) and not keys.shape[2] % PAIRED and not values.shape[2] % LANES:
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
-        _attend_blocks(asked, keys, values, blocks, softcap, p, weights, out, top, total)
+        _attend_blocks(asked, keys, values, blocks, scale, softcap, p, weights, out, top, total)
     else:
-        _attend_blocks(q[b], keys, values, blocks, softcap, p, p, out, top, total)
+        _attend_blocks(q[b], keys, values, blocks, scale, softcap, p, p, out, top, total)
 
 
 @inner
@@ -145,6 +168,7 @@ def _attend_blocks(
     keys: Array,
     values: Array,
     table: Array,
+    scale: np.float32,
     softcap: float,
     p: Array,
     weights: Array,
@@ -162,7 +186,7 @@ def _attend_blocks(
         for block in range(t, behind):
             score_by(q, keys, values, table[block, 0], table[block, 1], p, n)
             n += table[block, 1]
-        soften(p, n, _f32(softcap), out, top, total)
+        soften(p, n, _f32(scale), _f32(softcap), out, top, total)
         round_to(p, n, weights)
         n = 0
         for block in range(t, behind):
@@ -180,6 +204,7 @@ def _latent_task(
     latents: Array,
     rope_keys: Array,
     table: Array,
+    scale: np.float32,
     softcap: float,
     out: Array,
     top: Array,
@@ -196,10 +221,12 @@ def _latent_task(
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
         _latent_blocks(
-            asked, turned, latents, rope_keys, blocks, softcap, p, weights, out, top, total
+            asked, turned, latents, rope_keys, blocks, scale, softcap, p, weights, out, top, total
         )
     else:
-        _latent_blocks(q[b], q_rope[b], latents, rope_keys, blocks, softcap, p, p, out, top, total)
+        _latent_blocks(
+            q[b], q_rope[b], latents, rope_keys, blocks, scale, softcap, p, p, out, top, total
+        )
 
 
 @inner
@@ -209,6 +236,7 @@ def _latent_blocks(
     latents: Array,
     rope_keys: Array,
     table: Array,
+    scale: np.float32,
     softcap: float,
     p: Array,
     weights: Array,
@@ -223,7 +251,7 @@ def _latent_blocks(
         p[:] = _f32(0)
         score_by(q, latents, rope_keys, first, n, p, 0)
         score_by(q_rope, rope_keys, rope_keys, first, n, p, 0)
-        soften(p, n, _f32(softcap), out, top, total)
+        soften(p, n, _f32(scale), _f32(softcap), out, top, total)
         round_to(p, n, weights)
         add_by(weights, 0, latents, first, n, out, latents, following)
 

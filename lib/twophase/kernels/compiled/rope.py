@@ -34,7 +34,6 @@ def turn_append(
     k_scale: np.ndarray,
     eps: np.float32,
     interleaved: bool,
-    q_factor: np.float32,
     cos: np.ndarray,
     sin: np.ndarray,
     keys: np.ndarray,
@@ -42,7 +41,6 @@ def turn_append(
     slot: int,
 ) -> None:
     """Turn the queries and keys of a token, in place, and put key and value into their slot.
-    Queries are also multiplied by `q_factor`, so that no score has to be.
 
     qkv: [(N + 2K)·H], or [N·H] where the layer has no keys of its own, and then nothing is put
     anywhere. `q_scale`, `k_scale`: weights [H] of the norms of heads, or none. cos, sin: [H/2] at
@@ -58,8 +56,6 @@ def turn_append(
             part = qkv[first : first + H]
             normalize(part, scale, scale[:0], eps, part)
         turn(qkv, first, cos, sin, interleaved)
-    for i in range(N * H):
-        qkv[i] *= q_factor
     for head in range(K):
         k, v = (N + head) * H, (N + K + head) * H
         new_key, new_value = qkv[k : k + H], qkv[v : v + H]

@@ -41,9 +41,9 @@ class Attention:
         own = [layer.k_proj, layer.v_proj] if layer.has_keys else []
         outputs = [c.N * c.H, *[c.K * c.H] * len(own)]
         self.project = norm_projection(norm(half.before), [layer.q_proj, *own], outputs, work)
-        qkv, factor = self.project.y, c.H**-0.5 if c.score_scale is None else c.score_scale
+        qkv, scale = self.project.y, c.H**-0.5 if c.score_scale is None else c.score_scale
         interleaved = c.rope_pairing == "interleaved"
-        self.given = (qkv, c.N, *head_norms(layer), interleaved, np.float32(factor))
+        self.given = (qkv, c.N, *head_norms(layer), interleaved, np.float32(scale))
         self.found = work.scratch("found", 1, c.N, c.H)
         self.cap, self.attend = float(c.score_cap or 0), work.choose(parts.turn_append_attend)
         self.output = Output(layer.o_proj, self.found, c.D, half.after, work)

@@ -43,7 +43,7 @@ class AbsorbedAttention:
         self.w_up = self.w_up.reshape(c.N, m.nope_dim + m.v_dim, m.R)
         self.widths = m.R, m.rope_dim
         self.interleaved = c.rope_pairing == "interleaved"
-        self.factor = np.float32(c.score_scale or (m.nope_dim + m.rope_dim) ** -0.5)
+        self.scale = np.float32(c.score_scale or (m.nope_dim + m.rope_dim) ** -0.5)
         self.q_latent = work.scratch("absorbed", 1, c.N, m.R)
         self.q_rope = work.scratch("turned", 1, c.N, m.rope_dim)
         self.summed = work.scratch("summed", 1, c.N, m.R)
@@ -63,12 +63,10 @@ class AbsorbedAttention:
         append_latent(
             self.latent, n.scale, n.eps, cos, sin, self.interleaved, latents, rope_keys, slot
         )
-        self.absorb(
-            self.q, self.w_up, cos, sin, self.interleaved, self.factor, self.q_latent, self.q_rope
-        )
+        self.absorb(self.q, self.w_up, cos, sin, self.interleaved, self.q_latent, self.q_rope)
         self.attend(
             self.q_latent, self.q_rope, latents[:, None], rope_keys[:, None],
-            *token.tables(len(latents), None, latents[0].nbytes), 0.0, self.summed,
+            *token.tables(len(latents), None, latents[0].nbytes), self.scale, 0.0, self.summed,
         )  # fmt: skip
         self.unfold(self.summed, self.w_up, self.out)
         self.output(token)
