@@ -11,7 +11,7 @@ import torch
 class Recipe:
     """How a model is trained."""
 
-    n_tokens: int = 3_000_000
+    n_tokens: int = 12_000_000
     B: int = (
         8  # sequences per step: many small steps learn more from a small budget than few large ones
     )
