@@ -1,9 +1,7 @@
 """Finished runs become checkpoints of the package only if their seeds were trained alike."""
 
 import json
-import tomllib
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +11,7 @@ from twophase.models.config import Config
 from twophase.models.recipe import Recipe
 from twophase.models.transformer import Transformer
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = checkpoints.FOLDER.parents[1]
-WAITING = [(path.parent, path.stem) for path in sorted((ROOT / "runs").glob("*/*.safetensors"))]
 LOSS = "held_out_bits_per_byte"
 TINY = Config(L=1, D=8, F=12, N=2, K=1, H=4, V=19)
 
@@ -147,27 +143,8 @@ def test_all_weights_of_the_package_together_stay_below_thirty_megabytes():
     assert sum(path.stat().st_size for path in PACKAGE.rglob("*.safetensors")) < 30e6
 
 
-def test_runs_that_wait_are_no_part_of_the_package():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert settings["tool"]["setuptools"]["packages"]["find"] == {"where": ["lib"]}
-    assert not (ROOT / "runs").is_relative_to(ROOT / "lib")
-    named = [p for p in PACKAGE.rglob("*.py") if "runs/" in p.read_text(encoding="utf-8")]
-    assert named == []  # nothing reads them
-
-
 @pytest.mark.parametrize("name", family.FAMILY)
 def test_a_member_s_own_card_is_taken_whatever_its_config_holds(monkeypatch, name):
     monkeypatch.setattr(collect, "FAMILY", family.FAMILY)
     card = checkpoints.card(name)  # windows, sources and patterns are lists here, tuples in Config
     collect._check(name, 1, card, card["recipe"]["n_tokens"])
-
-
-@pytest.mark.parametrize(("folder", "name"), WAITING, ids=lambda part: getattr(part, "name", part))
-def test_a_run_that_waits_is_whole_and_its_loss_stands_in_the_package(monkeypatch, folder, name):
-    monkeypatch.setattr(collect, "FAMILY", family.FAMILY)
-    assert checkpoints.load(name, folder=folder).config == family.FAMILY[name]
-    card = checkpoints.card(name, folder)
-    n_tokens, seed = card["n_tokens"], int(folder.name.removeprefix("seed"))
-    collect._check(name, seed, card, card["recipe"]["n_tokens"])
-    known = collect.losses(checkpoints.card(name))
-    assert {"n_tokens": n_tokens, "seed": seed, "held_out_bits_per_byte": card[LOSS]} in known
