@@ -12,7 +12,6 @@ from twophase.models.recipe import Recipe
 from twophase.models.transformer import Transformer
 
 PACKAGE = checkpoints.FOLDER.parents[1]
-LOSS = "held_out_bits_per_byte"
 TINY = Config(L=1, D=8, F=12, N=2, K=1, H=4, V=19)
 
 
