@@ -1,7 +1,7 @@
 """Trains the heads that draft for a model of the course: all three in one run, since the target's
 own pass over the text serves them all.
 
-`python -m twophase.models.speculative_decoding.train_heads` writes `heads/`, five minutes or so of
+`python -m twophase.models.speculative_decoding.train_heads` writes `heads/`, some minutes of
 one core. The target stands still. All learn its law after each place, not the text's next byte: of
 a short training that leaves more. EAGLE learns its stream as well (smooth L1, the law at a tenth,
 noise on what it reads; Li et al. 2024), Medusa's guesses count less the further they
