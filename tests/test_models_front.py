@@ -54,9 +54,21 @@ def test_a_loss_that_is_an_upper_bound_says_so() -> None:
     plt.close(fig)
 
 
+def test_names_stand_to_the_right_to_the_left_or_lower() -> None:
+    members = quality(["mha", "gqa", "sliding"])
+    fig = front(members, 256, {}, labels_left={"gqa"}, labels_below={"sliding"})
+    right, left, below = fig.axes[0].texts
+    assert right.xyann[0] > 0 > left.xyann[0]
+    assert right.xyann[1] > 0 > below.xyann[1] and below.xyann[0] > 0
+    assert [text.get_ha() for text in (right, left, below)] == ["left", "right", "left"]
+    plt.close(fig)
+
+
 def test_a_name_of_no_member_is_refused() -> None:
     members = quality(["gqa"])
     with pytest.raises(ValueError, match="no member is called mha; these are: gqa"):
         front(members, 256, {"mha": {1: 1.0}})
     with pytest.raises(ValueError, match="no member is called gqq"):
         front(members, 256, {}, labels_left={"gqq"})
+    with pytest.raises(ValueError, match="no member is called gqq"):
+        front(members, 256, {}, labels_below={"gqq"})
