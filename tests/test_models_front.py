@@ -59,7 +59,8 @@ def test_names_stand_to_the_right_to_the_left_or_lower() -> None:
     fig = front(members, 256, {}, labels_left={"gqa"}, labels_below={"sliding"})
     right, left, below = fig.axes[0].texts
     assert right.xyann[0] > 0 > left.xyann[0]
-    assert right.xyann[1] > 0 > below.xyann[1] and below.xyann[0] > 0
+    assert right.xyann[1] > 0 > below.xyann[1]
+    assert below.xyann[0] > 0
     assert [text.get_ha() for text in (right, left, below)] == ["left", "right", "left"]
     plt.close(fig)
 
