@@ -136,7 +136,7 @@ def test_bad_input_is_refused_at_the_call_and_not_at_the_first_token(
         generate(model, prompt, n_new, **options)
 
 
-PROMPTS = [PROMPT, encode("x = 1\n"), [10], encode("class Stack:\n    def push(self, item):")]
+PROMPTS = [PROMPT, encode("x = 1\n"), [10], encode("class Stack:\n    def push(self, ")]
 
 
 @pytest.mark.parametrize("cache", [True, False])
