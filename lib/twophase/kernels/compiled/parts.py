@@ -81,22 +81,7 @@ def turn_append_attend(
     of qkv, then `attend` with its queries; out [1, N, Hv]."""
     turn_append(qkv, N, q_scale, k_scale, eps, interleaved, cos, sin, keys, values, slot)
     q = qkv[: N * keys.shape[2]].reshape(1, N, keys.shape[2])  # [1, N, H]
-    n, Hv = len(tasks), out.shape[2]
-    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
-    for task in numba.prange(n):
-        _attend_task(
-            tasks[task],
-            q,
-            keys,
-            values,
-            table,
-            scale,
-            softcap,
-            outs[task],
-            tops[task],
-            totals[task],
-        )
-    _merge(first_task, outs, tops, totals, out)
+    attend(q, keys, values, table, tasks, first_task, scale, softcap, out)
 
 
 @loop
