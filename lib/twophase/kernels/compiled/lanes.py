@@ -8,7 +8,7 @@ to each lane: four of bytes (AVX512-VNNI: Ice Lake, Zen 4, and later ones) or tw
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numba
@@ -53,6 +53,12 @@ def _features() -> tuple[str, ...]:
 def has_pairs() -> bool:
     """Whether pairs of bf16 are multiplied in one instruction here."""
     return "+avx512bf16" in _features()
+
+
+@cache
+def has_wide() -> bool:
+    """Whether a register holds 16 numbers here, and there are 32 of them."""
+    return "+avx512f" in _features()
 
 
 @cache
@@ -226,6 +232,19 @@ def store_totals(context: Any, array: Any, registers: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, registers), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def total_of(context: Any, registers: Any) -> Any:
+    """The sum of all floats in a tuple, in whatever order is fastest."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        part = reduce(builder.fadd, cgutils.unpack_tuple(builder, arguments[0]))
+        while part.type.count > 1:
+            part = _folded(builder, part, None, part.type.count // 2)
+        return builder.extract_element(part, _WORD(0))
+
+    return types.float32(registers), build
 
 
 def _in_registers(builder: Any, name: str, number: Any, taken: Any, arguments: Any) -> Any:

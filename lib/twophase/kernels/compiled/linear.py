@@ -17,6 +17,7 @@ import math
 import numba
 import numpy as np
 
+from twophase.kernels.compiled.dot import dot
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 
@@ -32,15 +33,6 @@ def scaled_row(table: np.ndarray, row: int, factor: np.float32) -> np.ndarray:
     for i in range(len(x)):
         x[i] = value_of(table[row, i]) * factor
     return x
-
-
-@inner
-def dot(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
-    """One row of a matrix times a vector."""
-    total = _f32(0)
-    for i in range(w.shape[1]):
-        total += value_of(w[row, i]) * x[i]
-    return total
 
 
 @inner

@@ -10,7 +10,7 @@ import math
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.linear import dot
+from twophase.kernels.compiled.dot import dot
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
 from twophase.kernels.compiled.rope import turn
