@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from twophase.models import corpus
+from twophase.models.bf16_products import products_in_fp32
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.expert_loads import expert_choices, fullest, load_shares
 from twophase.models.findings import Findings, arguments, write
@@ -48,6 +49,7 @@ def move_bias(layer: MixtureOfExperts, shares: torch.Tensor, step: float = BIAS_
     bias.data += step * torch.sign(shares.mean() - shares).to(bias.dtype)
 
 
+@products_in_fp32()
 def train(way: str, seed: int, data: np.ndarray) -> tuple[Transformer, list[list[float]]]:
     """A trained mixture; and over the run, for each of POINTS stretches, how full the fullest
     expert of each layer was."""

@@ -22,6 +22,7 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from twophase.models import checkpoints, corpus
+from twophase.models.bf16_products import products_in_fp32
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
 from twophase.models.objective import compiles, training_loss
@@ -124,6 +125,7 @@ class Trainer:
         self.losses = state["losses"]
 
 
+@products_in_fp32()
 def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
     """Run to the end of the budget, saving every half minute; a bar on a terminal, a line per save
     elsewhere."""

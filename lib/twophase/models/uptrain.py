@@ -16,6 +16,7 @@ import torch
 
 from twophase.kernels.grouped_query_attention import POOLINGS, pool_heads
 from twophase.models import checkpoints, corpus
+from twophase.models.bf16_products import products_in_fp32
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
 from twophase.models.findings import Findings, arguments, came_from, made_before, read, write
@@ -47,6 +48,7 @@ def with_fewer_kv_heads(model: Transformer, K: int, how: str = "mean") -> Transf
     return smaller
 
 
+@products_in_fp32()
 def train_on(
     model: Transformer,
     recipe: Recipe,

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from twophase.kernels.pruning import hidden_loss, logits_loss
+from twophase.models.bf16_products import products_in_fp32
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
 from twophase.models.transformer import Transformer
@@ -49,6 +50,7 @@ def lesson(
     return loss + hidden_loss(own, taught) if way == BOTH else loss
 
 
+@products_in_fp32()
 def teach(
     student: Transformer,
     teacher: Transformer,

@@ -17,6 +17,7 @@ import torch
 
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models import checkpoints, corpus
+from twophase.models.bf16_products import products_in_fp32
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.findings import Findings, arguments, came_from, read, write
 from twophase.models.objective import training_loss
@@ -57,6 +58,7 @@ def train_adapters(model: Transformer, recipe: Recipe, data: np.ndarray) -> None
         optimizer.step()
 
 
+@products_in_fp32()
 def train_on(
     model: Transformer, recipe: Recipe, data: np.ndarray, how: IntegerFormat | None
 ) -> Transformer:

@@ -16,6 +16,7 @@ import torch
 from torch.nn import functional
 
 from twophase.models import checkpoints, corpus
+from twophase.models.bf16_products import products_in_fp32
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
 from twophase.models.speculative_decoding.medusa import MedusaHeads
@@ -56,6 +57,7 @@ def _apart(logits: torch.Tensor, laws: torch.Tensor) -> torch.Tensor:
     return -(laws.exp() * logits.float().log_softmax(-1)).sum(-1).mean()
 
 
+@products_in_fp32()
 def train(target: Transformer, recipe: Recipe = RECIPE) -> dict[str, Head]:
     """All heads, trained on the training text; a line every 50 steps."""
     torch.manual_seed(recipe.seed)
