@@ -3,6 +3,7 @@ several tokens reads them.
 
 `F.linear` brings a matrix into that order for each call anew, which takes about as long as the
 product of 16 tokens itself; here it is done once, and kept beside the matrix. Codes lie in tiles.
+bf16 is read by loops as it lies where the processor has no products of it.
 """
 
 import copy
@@ -13,7 +14,9 @@ from torch import nn
 from twophase.kernels.compiled.codes import pack_for_loops
 from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.compiled.quantized_tokens import quantized_product
+from twophase.kernels.compiled.tokens import product_of_tokens
 from twophase.measure.system import available_bytes
+from twophase.models.bf16_products import multiplies_bf16
 from twophase.models.compiled.weights import NoKernel, check_kind
 from twophase.models.linear import Linear
 from twophase.models.quantize.linear import (
@@ -61,11 +64,31 @@ class CodesLinear(nn.Module):
         return (y if self.bias is None else y + self.bias).to(x.dtype)
 
 
+class WideningLinear(nn.Module):
+    """A linear layer in bf16 whose product loops take in fp32."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: [..., inputs] → [..., outputs], in x's dtype, rounded once."""
+        tokens = x.float().reshape(-1, x.shape[-1])  # [tokens, inputs]
+        y = product_of_tokens(self.weight, tokens).view(*x.shape[:-1], -1)  # [..., outputs]
+        return (y if self.bias is None else y + self.bias).to(x.dtype)
+
+
+def wants_widening(linear: nn.Module) -> bool:
+    """Whether this is a layer in bf16, and the processor has no products of bf16."""
+    plain = isinstance(linear, nn.Linear) and linear.weight.dtype == torch.bfloat16
+    return plain and not multiplies_bf16()
+
+
 def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
-    """The model for a step of several sequences: its quantized layers as `CodesLinear`, and with
-    `pack` its other linear layers as `PackedLinear`, where they can be, nobody listens to them, and
-    memory has room for as much again; all else is the model's own, numbers and all. A model on
-    another device than the CPU is returned as it is."""
+    """The model for a step of several sequences: its quantized layers as `CodesLinear`, those that
+    want it as `WideningLinear`, and with `pack` its other linear layers as `PackedLinear`, where
+    they can be, nobody listens to them, and memory has room for as much again; all else is the
+    model's own, numbers and all. A model on another device than the CPU is returned as it is."""
     if model.device.type != "cpu":
         return model
     numbers = [*model.parameters(), *model.buffers()]
@@ -73,9 +96,11 @@ def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     pack = pack and available_bytes() > 2 * weight_bytes(model)
     for name, linear in list(made.named_modules()):
         try:
-            kinds = (QuantizedLinear, NamedLinear, *((Linear, nn.Linear) if pack else ()))
-            check_kind(linear, *kinds)
-            kind = CodesLinear if isinstance(linear, FewBitsLinear) else PackedLinear
+            widened = wants_widening(linear)
+            plain = (Linear, nn.Linear) if pack or widened else ()
+            check_kind(linear, QuantizedLinear, NamedLinear, *plain)
+            codes = isinstance(linear, FewBitsLinear)
+            kind = CodesLinear if codes else WideningLinear if widened else PackedLinear
             made.set_submodule(name, kind(linear))
         except (NoKernel, ValueError):  # another kind, or one without a loop
             continue

@@ -16,7 +16,7 @@ from twophase.kernels.compiled.threads import workers, workers_of_parallel_loops
 from twophase.kernels.span import span_counts
 from twophase.models.cache import Cache, Counts
 from twophase.models.compiled.batch import batch_step
-from twophase.models.compiled.batch_linear import with_batch_linears
+from twophase.models.compiled.batch_linear import wants_widening, with_batch_linears
 from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
 from twophase.models.compiled.halves import Half
 from twophase.models.compiled.make import make_half
@@ -154,7 +154,8 @@ class CompiledTransformer:
         products read them."""
         if self._batched is None:
             large = weight_bytes(self.model) > LARGE_BYTES
-            if not large and not any(map(is_quantized, self.model.modules())):
+            others = (is_quantized(m) or wants_widening(m) for m in self.model.modules())
+            if not large and not any(others):
                 return self.model
             self._version.add(linear.weight for _, linear in linears(self.model))
             self._batched = with_batch_linears(self.model, large)
