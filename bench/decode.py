@@ -106,9 +106,13 @@ def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespa
     """Race all steps that are there for one context and batch."""
     found = ways(model, S, B, name, options.without)
     n_bytes = next(iter(found.values()))[1]
-    multiply, flops = gemm("fp32" if name == "fp32" else "bf16", "cpu")
+    # a bf16 is an fp32, and some processors multiply only the latter fast
+    squares = {
+        dtype: gemm(dtype, "cpu") for dtype in {"fp32", "fp32" if name == "fp32" else "bf16"}
+    }
     limits = reads(n_bytes)
-    timed = limits | {"a square product": multiply} | {w: step for w, (step, _) in found.items()}
+    timed = limits | {dtype: multiply for dtype, (multiply, _) in squares.items()}
+    timed |= {way: step for way, (step, _) in found.items()}
     with torch.inference_mode():
         result = race(
             rested(timed), budget_s=options.seconds, warmup=1, min_rounds=options.rounds,
@@ -116,7 +120,7 @@ def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespa
         )  # fmt: skip
     fastest = min(limits, key=lambda way: result[way].median_s)
     bytes_per_s = n_bytes / result[fastest].median_s
-    flops_per_s = flops / result["a square product"].median_s
+    flops_per_s = max(flops / result[dtype].median_s for dtype, (_, flops) in squares.items())
     needed = 2 * B * (model.n_params - model.embed_tokens.weight.numel()) / flops_per_s
     peer = next((way for way in found if way.startswith("llama.cpp")), None)
     steps = [

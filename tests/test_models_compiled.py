@@ -12,8 +12,13 @@ from torch import nn
 
 from twophase.kernels.compiled.linear import project_add
 from twophase.models.checkpoints import load
-from twophase.models.compiled import CompiledTransformer, transformer
-from twophase.models.compiled.batch_linear import PackedLinear, with_batch_linears
+from twophase.models.compiled import CompiledTransformer, batch_linear, transformer
+from twophase.models.compiled.batch_linear import (
+    PackedLinear,
+    WideningLinear,
+    multiplies_bf16,
+    with_batch_linears,
+)
 from twophase.models.family import FAMILY
 from twophase.models.generate import complete, complete_batch, on_path
 from twophase.models.hugging_face.config import read_config
@@ -233,14 +238,39 @@ def test_packed_matrices_multiply_a_batch_as_they_are_kept(more, dtype):
     """oneDNN's sums in another order; in bf16 what is rounded differs by one place at most."""
     model = random_model(replace(ODD, **more)).to(dtype)
     packed = with_batch_linears(model, pack=True)
-    assert isinstance(packed.lm_head, PackedLinear)
-    assert isinstance(packed.layers[0].mlp.up_proj, PackedLinear)
+    kind = PackedLinear if dtype == torch.float32 or multiplies_bf16() else WideningLinear
+    assert isinstance(packed.lm_head, kind)
+    assert isinstance(packed.layers[0].mlp.up_proj, kind)
     assert packed.embed_tokens.weight is model.embed_tokens.weight
     tolerance = TOLERANCE if dtype == torch.float32 else 2**-6
     for B in (1, 2, 17):
         ids = torch.randint(0, ODD.V, (B, 1), generator=torch.Generator().manual_seed(B))
         plain, ours = (run(ids, run.new_cache(B, 4), at=-1) for run in (model, packed))
         assert (plain - ours).abs().max() < tolerance * plain.std()
+
+
+@pytest.mark.parametrize("more", [{}, {"qkv_bias": True, "o_bias": True, "mlp_bias": True}])
+def test_without_products_of_bf16_a_batch_of_any_model_in_bf16_is_multiplied_in_fp32(
+    more, monkeypatch
+):
+    monkeypatch.setattr(batch_linear, "multiplies_bf16", lambda: False)
+    model = random_model(replace(ODD, **more)).to(torch.bfloat16)
+    compiled = CompiledTransformer(model)
+    for B in (2, 4, 17):
+        ids = torch.randint(0, ODD.V, (B, 1), generator=torch.Generator().manual_seed(B))
+        plain, ours = (run(ids, run.new_cache(B, 4), at=-1) for run in (model, compiled))
+        assert (plain - ours).abs().max() < 2**-6 * plain.std()
+    widened = [type(m) for m in compiled._of_batches().modules() if hasattr(m, "weight")]
+    assert torch.nn.Linear not in widened
+    assert type(compiled._of_batches().lm_head) is WideningLinear
+    assert compiled._of_batches().lm_head.weight is compiled.model.lm_head.weight
+
+
+def test_where_bf16_is_multiplied_or_numbers_are_fp32_nothing_is_widened(monkeypatch):
+    for known, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr(batch_linear, "multiplies_bf16", lambda known=known: known)
+        compiled = CompiledTransformer(random_model(ODD).to(dtype))
+        assert compiled._of_batches() is compiled.model
 
 
 def test_a_large_model_packs_its_matrices_for_batches_and_notices_other_numbers(monkeypatch):

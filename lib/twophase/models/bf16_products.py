@@ -31,7 +31,7 @@ def products_in_fp32(needed: bool | None = None) -> Iterator[None]:
     if not (not multiplies_bf16() if needed is None else needed) or _installed:
         yield
         return
-    library = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Warning only once for all operators")
