@@ -9,10 +9,9 @@ caches until all tokens have met them, so a matrix comes from memory once.
 
 import numba
 import numpy as np
-import torch
 
 from twophase.kernels.compiled.linear import share
-from twophase.kernels.compiled.loops import as_numpy, inner, loop
+from twophase.kernels.compiled.loops import as_stored, inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
@@ -23,38 +22,54 @@ ROWS = 32  # that all tokens meet before the next ones
 Array = np.ndarray
 
 
-def product_of_tokens(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """x wᵀ on all threads, in fp32 [B, outputs]: w fp32 or bf16 [outputs, inputs], x fp32 [B,
-    inputs]. Raises ValueError for another w (`as_numpy`) or x."""
-    if x.ndim != 2 or w.ndim != 2 or x.shape[1] != w.shape[1] or x.dtype != torch.float32:
+def product_of_tokens(w: Array, x: Array, bias: Array) -> Array:
+    """x wᵀ + bias on all threads, each number rounded once: x [B, inputs] and what is returned [B,
+    outputs] in the same dtype, w [outputs, inputs]: fp32, or the bits of bf16; bias fp32 [outputs].
+    Raises ValueError for shapes that do not fit."""
+    if x.shape[1:] != w.shape[1:] or bias.shape != w.shape[:1]:
         raise ValueError(
-            f"a matrix {list(w.shape)} multiplies tokens in fp32, [B, inputs]; got {x.dtype}"
-            f" {list(x.shape)}."
+            f"a matrix {list(w.shape)} multiplies tokens [B, inputs] and adds a bias [outputs]; got"
+            f" {list(x.shape)} and {list(bias.shape)}."
         )
-    padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % TOKENS)).contiguous()  # [4·, inputs]
-    y = torch.empty(len(padded), len(w))
-    n = workers_of_parallel_loops()
-    multiply_rows.on(n)(as_numpy(w), as_numpy(padded), y.numpy(), n)
-    return y[: len(x)]
+    y, n = np.empty((len(x), len(w)), x.dtype), workers_of_parallel_loops()
+    multiply_rows.on(n)(w, x, bias, y, n)
+    return y
 
 
 @loop
-def multiply_rows(w: Array, x: Array, y: Array, parts: int) -> None:
-    """y [B, outputs] of w [outputs, inputs] and x [B, inputs], B a multiple of four."""
+def multiply_rows(w: Array, x: Array, bias: Array, y: Array, parts: int) -> None:
+    """y [B, outputs] = x [B, inputs] wᵀ + bias, in so many runs of rows, one for each core. While a
+    row is multiplied, a share of the one that comes ROWS later is asked for."""
+    tokens = in_fours(x)
+    B, inputs = tokens.shape
     for part in numba.prange(parts):
         begin, end = share(part, parts, w.shape[0])
+        sums = np.empty((2, TOKENS), _f32)
         for first in range(begin, end, ROWS):
             last = min(first + ROWS, end) - 1
-            for b in range(0, len(x), TOKENS):
-                ask = range(2 * b * w.shape[1] // len(x), 2 * (b + TOKENS) * w.shape[1] // len(x))
+            for b in range(0, B, TOKENS):
                 for row in range(first, last + 1, 2):
-                    prefetch(w, row + ROWS, ask.start, ask.stop)
-                    two_rows_by_four(w, row, min(row + 1, last), x, b, y)
+                    prefetch(w, row + ROWS, 2 * inputs * b // B, 2 * inputs * (b + TOKENS) // B)
+                    other = min(row + 1, last)
+                    two_rows_by_four(w, row, other, tokens, b, sums)
+                    for t in range(min(TOKENS, len(y) - b)):
+                        y[b + t, row] = as_stored(sums[0, t] + bias[row], y)
+                        y[b + t, other] = as_stored(sums[1, t] + bias[other], y)
 
 
 @inner
-def two_rows_by_four(w: Array, row: int, other: int, x: Array, b: int, y: Array) -> None:
-    """Two rows, or one twice, times the tokens b to b + 3."""
+def in_fours(x: Array) -> Array:
+    """Tokens in fp32, and zeros up to the next multiple of four: [4·n, inputs]."""
+    tokens = np.zeros((-(-len(x) // TOKENS) * TOKENS, x.shape[1]), _f32)
+    for b in range(len(x)):
+        for i in range(x.shape[1]):
+            tokens[b, i] = value_of(x[b, i])
+    return tokens
+
+
+@inner
+def two_rows_by_four(w: Array, row: int, other: int, x: Array, b: int, sums: Array) -> None:
+    """Two rows, or one twice, times the tokens b to b + 3: sums [2, 4]."""
     a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = _f32(0)
     for i in range(w.shape[1]):
         p, q = value_of(w[row, i]), value_of(w[other, i])
@@ -67,5 +82,5 @@ def two_rows_by_four(w: Array, row: int, other: int, x: Array, b: int, y: Array)
         b1 += q * x1
         b2 += q * x2
         b3 += q * x3
-    y[b, row], y[b + 1, row], y[b + 2, row], y[b + 3, row] = a0, a1, a2, a3
-    y[b, other], y[b + 1, other], y[b + 2, other], y[b + 3, other] = b0, b1, b2, b3
+    sums[0, 0], sums[0, 1], sums[0, 2], sums[0, 3] = a0, a1, a2, a3
+    sums[1, 0], sums[1, 1], sums[1, 2], sums[1, 3] = b0, b1, b2, b3

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from twophase.kernels.compiled.codes import pack_for_loops
-from twophase.kernels.compiled.loops import STORED
+from twophase.kernels.compiled.loops import STORED, as_numpy
 from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.kernels.compiled.tokens import product_of_tokens
 from twophase.measure.system import available_bytes
 from twophase.models.bf16_products import multiplies_bf16
-from twophase.models.compiled.weights import NoKernel, check_kind
+from twophase.models.compiled.weights import NoKernel, biases, check_kind, stored
 from twophase.models.linear import Linear
 from twophase.models.quantize.linear import (
     FewBitsLinear,
@@ -65,17 +65,20 @@ class CodesLinear(nn.Module):
 
 
 class WideningLinear(nn.Module):
-    """A linear layer in bf16 whose product loops take in fp32."""
+    """A linear layer in bf16 whose product loops take in fp32. Raises NoKernel where they cannot
+    read it."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
+        self.weight = linear.weight
+        self.bits = stored(linear.weight, linear.out_features, linear.in_features)
+        self.bias = biases(linear)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [..., inputs] → [..., outputs], in x's dtype, rounded once."""
-        tokens = x.float().reshape(-1, x.shape[-1])  # [tokens, inputs]
-        y = product_of_tokens(self.weight, tokens).view(*x.shape[:-1], -1)  # [..., outputs]
-        return (y if self.bias is None else y + self.bias).to(x.dtype)
+        """x: bf16 [..., inputs] → bf16 [..., outputs], rounded once."""
+        tokens = as_numpy(x.reshape(-1, x.shape[-1]).contiguous())  # [tokens, inputs]
+        y = torch.from_numpy(product_of_tokens(self.bits, tokens, self.bias))
+        return y.view(x.dtype).view(*x.shape[:-1], -1)  # [..., outputs]
 
 
 def wants_widening(linear: nn.Module) -> bool:
