@@ -145,8 +145,9 @@ def test_what_is_left_is_healed_and_judged_after_that(text: Path, tmp_path: Path
         T = min(model.config.context, 512)
         encode = hugging_face.Tokenizer(folder, model.config.V).encode if source is None else None
         found = text_bits_per_byte(model, text.read_bytes(), encode, T)
-        assert found == pytest.approx(facts["bits_per_byte"][1], abs=1e-3)
-        assert found == pytest.approx(after, abs=1e-3)
+        assert found == pytest.approx(facts["bits_per_byte"][1], abs=1e-6)
+        assert healed["bits_per_byte"][1] == facts["bits_per_byte"][1]
+        assert found == pytest.approx(after, abs=1e-6)
     said = run(*asked, "--heal", lesson, "--tokens", 9_000, "--force").stdout
     assert "healed on" in said
     assert "bits per byte before that" in said

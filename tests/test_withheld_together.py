@@ -83,8 +83,8 @@ def judge_token(target_probs, draft_probs, token, choose):
 from twophase.kernels.attention import causal_attention
 def window_mask(T, S, window):
     # with a gradient: a road of its own, past `visible`
-    q = torch.zeros(1, S, 1, S, dtype=torch.bfloat16, requires_grad=True)
-    v = torch.eye(S, dtype=torch.bfloat16)[None, :, None]
+    q = torch.zeros(1, S, 1, S, requires_grad=True)
+    v = torch.eye(S)[None, :, None]
     return causal_attention(q, q.detach(), v, window=window)[0, S - T :, 0] > 0
 """,
     ("quantization-groups", "GPTQ of independent inputs"): """

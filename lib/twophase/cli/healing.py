@@ -14,6 +14,7 @@ from twophase.cli.smaller import Bar, Source, read_text
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
     from twophase.models.transformer import Transformer
 
@@ -50,10 +51,15 @@ class Lesson:
         batch(self.data(source), 0, Recipe().B, T, self.seed)
 
     def heal(
-        self, cut: Transformer, source: Source, T: int, judged: Callable[[Transformer], float]
+        self,
+        cut: Transformer,
+        source: Source,
+        T: int,
+        judged: Callable[[Transformer], float],
+        stored: torch.dtype,
     ) -> tuple[Transformer, dict[str, Any]]:
         """What is left, trained by the whole model's logits, unless it was better without; and
-        what was seen. In fp32, and back to the dtype that it had."""
+        what was seen. In fp32, and back to the dtype that it had, rounded as it will be stored."""
         from twophase.models.pruning.healing import RECIPE
         from twophase.models.pruning.teaching import LOGITS, teach
 
@@ -64,7 +70,7 @@ class Lesson:
             told = partial(bar, "steps")
             teach(student, source.model, [], LOGITS, recipe, self.data(source), T=T, progress=told)
         took_s = time.perf_counter() - started
-        made = student.to(dtype).eval().requires_grad_(False)
+        made = student.to(stored).to(dtype).eval().requires_grad_(False)
         bits = [judged(cut), judged(made)]
         better = bits[1] < bits[0]
         facts = {"tokens": recipe.steps(T) * recipe.B * T, "bits_per_byte": bits, "kept": better}

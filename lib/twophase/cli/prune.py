@@ -144,6 +144,8 @@ def _run(
     lesson: Lesson | None,
 ) -> dict[str, Any]:
     """Measure, cut, heal, judge, save; what was seen, as plain data."""
+    import torch
+
     from twophase.models import pruning
     from twophase.models.pruning.directory import save
     from twophase.models.quantize.texts import (
@@ -166,9 +168,14 @@ def _run(
     def judged(it: Transformer) -> float:
         return text_bits_per_byte(it, texts[1], source.encode, T)
 
+    theirs = None
+    if source.folder is not None and (source.folder / "config.json").is_file():
+        theirs = json.loads((source.folder / "config.json").read_text(encoding="utf-8"))
+    # a checkpoint of the course is stored in bf16, as whatever is cut from it
+    stored = made.embed_tokens.weight.dtype if theirs else torch.bfloat16
     healed = None
     if lesson is not None:
-        made, healed = lesson.heal(made, source, T, judged)
+        made, healed = lesson.heal(made, source, T, judged, stored)
     both = (model, made)
     facts = {
         "source": source.name,
@@ -181,11 +188,7 @@ def _run(
         "tpot_s": _tpot_s(both, tokens[0, :16].tolist()),
         "pruning_s": took_s,
     }
-    theirs = None
-    if source.folder is not None and (source.folder / "config.json").is_file():
-        theirs = json.loads((source.folder / "config.json").read_text(encoding="utf-8"))
-    # a checkpoint of the course is stored in bf16, as whatever is cut from it
-    facts["transformers"] = save(made if theirs else made.bfloat16(), out, facts, theirs)
+    facts["transformers"] = save(made.to(stored), out, facts, theirs)
     copy_beside(source, out)
     return facts
 
