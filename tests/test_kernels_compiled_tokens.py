@@ -60,7 +60,8 @@ def test_what_is_no_number_comes_out_where_it_belongs(number):
 
 
 @pytest.mark.parametrize(
-    ("w", "x", "bias"), [((3, 4), (2, 5), 3), ((3, 4), (4,), 3), ((3, 4), (2, 4), 4)]
+    ("w", "x", "bias"),
+    [((3, 4), (2, 5), 3), ((3, 4), (4,), 3), ((3, 4), (2, 4), 4), ((3,), (2,), 3)],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(w, x, bias):
     with pytest.raises(ValueError, match="multiplies tokens"):

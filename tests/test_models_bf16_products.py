@@ -1,12 +1,15 @@
 """Products of bf16 that are taken in fp32 are those that the processor would take, forward and
 backward, eager and compiled; and all others are left alone."""
 
+import warnings
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional
 
-from twophase.models import corpus
-from twophase.models.bf16_products import products_in_fp32
+from twophase.models import bf16_products, corpus
+from twophase.models.bf16_products import multiplies_bf16, products_in_fp32
 from twophase.models.family import FAMILY
 from twophase.models.recipe import Recipe
 from twophase.models.train import Trainer
@@ -38,7 +41,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_product_is_the_exact_one_rounded(name):
+def test_every_product_is_torchs_up_to_one_place(name):
     with products_in_fp32(needed=True):
         found = CASES[name]()
     plain = CASES[name]()
@@ -55,7 +58,69 @@ def test_products_in_fp32_and_fp64_are_torchs_own_to_the_bit():
         assert all(map(torch.equal, own, meanwhile))
 
 
-def test_where_it_is_not_needed_and_afterwards_nothing_is_changed(monkeypatch):
+MIXED = {
+    "mm": lambda: torch.mm(numbers(4, 3).float(), numbers(3, 2)),
+    "addmm": lambda: torch.addmm(numbers(2).float(), numbers(4, 3), numbers(3, 2)),
+    "linear": lambda: functional.linear(numbers(4, 3).double(), numbers(2, 3)),
+    "out": lambda: torch.mm(numbers(4, 3), numbers(3, 2), out=torch.empty(4, 2)),
+    "shapes": lambda: torch.bmm(numbers(1, 4, 3), numbers(1, 4, 3)),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_what_torch_refuses_is_refused_in_torchs_words(name):
+    with pytest.raises(RuntimeError) as own:
+        MIXED[name]()
+    with products_in_fp32(needed=True), pytest.raises(RuntimeError) as meanwhile:
+        MIXED[name]()
+    assert str(meanwhile.value) == str(own.value)
+
+
+def test_an_out_is_filled_where_it_lies_and_one_that_does_not_fit_is_resized_as_torch_does():
+    a, b = numbers(17, 33), numbers(33, 5)
+    wide = torch.zeros(17, 10, dtype=torch.bfloat16)
+    with products_in_fp32(needed=True):
+        product = a @ b
+        for out in (wide[:, ::2], torch.empty(5, 17, dtype=torch.bfloat16).T):
+            assert torch.mm(a, b, out=out) is out
+            assert torch.equal(out, product)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of the last two
+            for shape in ((0,), (4, 4), (3, 17, 5)):
+                out = torch.empty(shape, dtype=torch.bfloat16)
+                assert torch.mm(a, b, out=out).shape == (17, 5)
+    assert not wide[:, 1::2].any()
+
+
+def test_where_torch_has_no_onednn_or_only_widens_there_are_no_products_of_bf16(monkeypatch):
+    multiplies_bf16.cache_clear()
+    answers = []
+    for ops, known in (
+        (SimpleNamespace(), ("+avx512bf16",)),
+        (SimpleNamespace(_is_mkldnn_bf16_supported=lambda: False), ("+avx512bf16",)),
+        (SimpleNamespace(_is_mkldnn_bf16_supported=lambda: True), ("+avx512f",)),
+        (SimpleNamespace(_is_mkldnn_bf16_supported=lambda: True), ("+avx512f", "+avx512bf16")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.ops, "mkldnn", ops)
+            patch.setattr(bf16_products, "features", lambda known=known: known)
+            patch.setattr(bf16_products.platform, "machine", lambda: "x86_64")
+            answers.append(multiplies_bf16())
+        multiplies_bf16.cache_clear()
+    assert answers == [False, False, False, True]
+
+
+def test_it_lasts_until_the_last_one_leaves():
+    first, second = (products_in_fp32(needed=True) for _ in range(2))
+    before = str(torch._C._dispatch_dump("aten::mm"))
+    with first:
+        second.__enter__()
+    assert str(torch._C._dispatch_dump("aten::mm")) != before
+    second.__exit__(None, None, None)
+    assert str(torch._C._dispatch_dump("aten::mm")) == before
+
+
+def test_where_it_is_not_needed_and_afterwards_nothing_is_changed():
     def kernel() -> str:
         return str(torch._C._dispatch_dump("aten::mm"))
 

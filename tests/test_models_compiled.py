@@ -1,6 +1,8 @@
 """The compiled decode step is the plain model: the same logits and tokens for every kind of model,
 on the same caches, and what it has no loops for runs in torch and is named."""
 
+import copy
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,18 +13,18 @@ from hugging_face_cases import CASES, FAMILY_USUAL, USUAL, Case
 from torch import nn
 
 from twophase.kernels.compiled.linear import project_add
+from twophase.models.bf16_products import multiplies_bf16
 from twophase.models.checkpoints import load
 from twophase.models.compiled import CompiledTransformer, batch_linear, transformer
 from twophase.models.compiled.batch_linear import (
     PackedLinear,
     WideningLinear,
-    multiplies_bf16,
     with_batch_linears,
 )
 from twophase.models.family import FAMILY
 from twophase.models.generate import complete, complete_batch, on_path
 from twophase.models.hugging_face.config import read_config
-from twophase.models.linear import replace_linears
+from twophase.models.linear import Linear, replace_linears
 from twophase.models.transformer import Config, Transformer
 
 # Largest difference of two logits as a share of their deviation: sums in another order.
@@ -249,21 +251,59 @@ def test_packed_matrices_multiply_a_batch_as_they_are_kept(more, dtype):
         assert (plain - ours).abs().max() < tolerance * plain.std()
 
 
-@pytest.mark.parametrize("more", [{}, {"qkv_bias": True, "o_bias": True, "mlp_bias": True}])
-def test_without_products_of_bf16_a_batch_of_any_model_in_bf16_is_multiplied_in_fp32(
-    more, monkeypatch
+def without_products_of_bf16(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(batch_linear, "multiplies_bf16", lambda: False)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda: random_model(ODD), id="grouped queries"),
+        pytest.param(
+            lambda: random_model(replace(ODD, qkv_bias=True, o_bias=True, mlp_bias=True)),
+            id="biases",
+        ),
+        *(
+            pytest.param(functools.partial(load, name), id=name)
+            for name in ("gqa", "mla", "ssm", "linear")
+        ),
+    ],
+)
+def test_without_products_of_bf16_a_batch_of_a_model_in_bf16_is_multiplied_in_fp32(
+    made, monkeypatch
 ):
-    monkeypatch.setattr(batch_linear, "multiplies_bf16", lambda: False)
-    model = random_model(replace(ODD, **more)).to(torch.bfloat16)
-    compiled = CompiledTransformer(model)
+    without_products_of_bf16(monkeypatch)
+    model = made().to(torch.bfloat16)
+    exact, compiled = copy.deepcopy(model).float(), CompiledTransformer(model)
     for B in (2, 4, 17):
-        ids = torch.randint(0, ODD.V, (B, 1), generator=torch.Generator().manual_seed(B))
-        plain, ours = (run(ids, run.new_cache(B, 4), at=-1) for run in (model, compiled))
-        assert (plain - ours).abs().max() < 2**-6 * plain.std()
-    widened = [type(m) for m in compiled._of_batches().modules() if hasattr(m, "weight")]
-    assert torch.nn.Linear not in widened
-    assert type(compiled._of_batches().lm_head) is WideningLinear
-    assert compiled._of_batches().lm_head.weight is compiled.model.lm_head.weight
+        ids = torch.randint(0, 31, (B, 1), generator=torch.Generator().manual_seed(B))
+        wanted, plain, ours = (
+            run(ids, run.new_cache(B, 4), at=-1).float() for run in (exact, model, compiled)
+        )
+        # as near as torch's own products: what is rounded is a place or two of a bf16 apart
+        far = (plain - wanted).abs().max()
+        assert (ours - wanted).abs().max() < 2 * far + 2**-8 * wanted.abs().max()
+    layers = list(compiled._of_batches().modules())
+    assert not any(type(m) in (Linear, nn.Linear) for m in layers)
+    widened = [m for m in layers if isinstance(m, WideningLinear)]
+    assert len(widened) == sum(type(m) in (Linear, nn.Linear) for m in model.modules())
+    assert compiled._of_batches().lm_head.weight is model.lm_head.weight
+
+
+def test_a_widened_layer_reads_its_matrix_where_it_lies_and_takes_any_number_of_tokens(monkeypatch):
+    without_products_of_bf16(monkeypatch)
+    model = random_model(ODD).to(torch.bfloat16)
+    compiled, cache = CompiledTransformer(model), model.new_cache(2, 8)
+    ids = tokens(model, 2).view(2, 1)
+    before = compiled(ids, cache, at=-1, commit=False)
+    model.lm_head.weight.mul_(2)
+    assert torch.equal(compiled(ids, cache, at=-1, commit=False), 2 * before)
+    layer = WideningLinear(model.lm_head)
+    for shape in ((0, ODD.D), (1, 0, ODD.D), (ODD.D,), (2, 3, ODD.D)):
+        x = torch.ones(shape, dtype=torch.bfloat16)
+        assert layer(x).shape == model.lm_head(x).shape
+    with pytest.raises(ValueError, match=r"multiplies bf16; got torch.float32"):
+        layer(torch.ones(1, ODD.D))
 
 
 def test_where_bf16_is_multiplied_or_numbers_are_fp32_nothing_is_widened(monkeypatch):

@@ -23,7 +23,8 @@ class EngineConfig:
     have blocks of their own, and give back what lies behind it; no prefix is shared then.
     `watermark`: the share of the pool that stays free when a request joins others, so that these
     can grow (vLLM's option of this name). `pack_weights`: keep matrices a second time, in the order
-    in which products of several tokens read them on a CPU: faster passes, other last bits.
+    in which products of several tokens read them on a CPU (bf16 where the processor has no products
+    of it: as they lie): faster passes, other last bits.
     ValueError for what is out of range.
     """
 

@@ -56,8 +56,9 @@ class ModelRunner:
     `dtype`: of keys, values and latents; that of the weights if not said. `batch_invariant`: each
     token in calls of its own. `window_blocks`: as many blocks of their own for layers with a window
     (0: they share those of the others). `pack_weights`: a copy of matrices in the order of products
-    of several tokens, where memory has room for it and torch such an order; what is written to the
-    model later it does not see. ValueError for a model that reads both ways.
+    of several tokens, where memory has room for it and torch such an order, or loops that widen
+    bf16; what is written to the model later it may not see. ValueError for a model that reads both
+    ways.
     """
 
     def __init__(

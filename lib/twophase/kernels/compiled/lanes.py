@@ -41,8 +41,8 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, kind.vector)
 
 
-def _features() -> tuple[str, ...]:
-    """What Numba may use here: LLVM ends the process where more is asked for
+def features() -> tuple[str, ...]:
+    """What Numba may use of the processor, as LLVM names it: LLVM ends a process that asks for more
     (`NUMBA_ENABLE_AVX=0`, `NUMBA_CPU_NAME=generic`, `NUMBA_CPU_FEATURES`)."""
     told = numba.config.CPU_FEATURES
     features: str = get_host_cpu_features() if told is None else told
@@ -52,19 +52,19 @@ def _features() -> tuple[str, ...]:
 @cache
 def has_pairs() -> bool:
     """Whether pairs of bf16 are multiplied in one instruction here."""
-    return "+avx512bf16" in _features()
+    return "+avx512bf16" in features()
 
 
 @cache
 def has_wide() -> bool:
     """Whether a register holds 16 numbers here, and there are 32 of them."""
-    return "+avx512f" in _features()
+    return "+avx512f" in features()
 
 
 @cache
 def has_bytes() -> bool:
     """Whether fours of bytes are multiplied in one instruction here."""
-    return "+avx512vnni" in _features()
+    return "+avx512vnni" in features()
 
 
 @intrinsic  # type: ignore[untyped-decorator]

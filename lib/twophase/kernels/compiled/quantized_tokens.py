@@ -22,7 +22,7 @@ from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import STORED, inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.quantized import int4, int8, n_tiles
-from twophase.kernels.compiled.threads import workers_of_parallel_loops
+from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32, _u32 = np.float32, np.uint32
 TOKENS = 4  # at a time
@@ -49,7 +49,7 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
     sums = padded.view(len(padded), groups, -1).sum(2).T.contiguous()  # [groups, B]
     inputs = padded.T.contiguous()  # [inputs, B]
     y = torch.empty(len(padded), w.outputs)
-    n = workers_of_parallel_loops()
+    n = workers_even_if_forked()
     multiply_tokens.on(n)(w.arrays, inputs.numpy(), sums.numpy(), y.numpy(), n)
     return y[: len(x)]
 
@@ -64,7 +64,7 @@ def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
     pairs = eights.permute(1, 2, 4, 0, 3).contiguous().view(torch.int32)  # [steps, 2, 2, B, 1]
     sums = padded.float().view(B, steps // chunk, -1).sum(2).T.contiguous()  # [chunks, B]
     y = torch.empty(B, w.outputs)
-    n = workers_of_parallel_loops()
+    n = workers_even_if_forked()
     inputs = pairs.view(torch.uint32).view(-1, B).numpy()  # [inputs / 2, B]
     multiply_pairs.on(n)(w.arrays, inputs, sums.numpy(), y.numpy(), n)
     return y[: len(x)]

@@ -64,6 +64,11 @@ def workers_of_parallel_loops() -> int:
     return n
 
 
+def workers_even_if_forked() -> int:
+    """The same for a loop that has a form for one core at hand: 1 in a process that was forked."""
+    return 1 if _forked else workers_of_parallel_loops()
+
+
 def workers() -> int:
     """How many threads compiled loops run on from now: as many as torch has, or 1, which is said
     once in a warning, where starting them costs too much."""

@@ -14,7 +14,7 @@ from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import as_stored, inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
-from twophase.kernels.compiled.threads import workers_of_parallel_loops
+from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32 = np.float32
 TOKENS = 4  # whose sums are in registers together, with two rows each
@@ -24,14 +24,14 @@ Array = np.ndarray
 
 def product_of_tokens(w: Array, x: Array, bias: Array) -> Array:
     """x wᵀ + bias on all threads, each number rounded once: x [B, inputs] and what is returned [B,
-    outputs] in the same dtype, w [outputs, inputs]: fp32, or the bits of bf16; bias fp32 [outputs].
-    Raises ValueError for shapes that do not fit."""
-    if x.shape[1:] != w.shape[1:] or bias.shape != w.shape[:1]:
+    outputs] in the same dtype, w [outputs, inputs] in that or the other: fp32, or the bits of bf16;
+    bias fp32 [outputs]. Raises ValueError for shapes that do not fit."""
+    if x.ndim != 2 or x.shape[1:] != w.shape[1:] or bias.shape != w.shape[:1]:
         raise ValueError(
             f"a matrix {list(w.shape)} multiplies tokens [B, inputs] and adds a bias [outputs]; got"
             f" {list(x.shape)} and {list(bias.shape)}."
         )
-    y, n = np.empty((len(x), len(w)), x.dtype), workers_of_parallel_loops()
+    y, n = np.empty((len(x), len(w)), x.dtype), workers_even_if_forked()
     multiply_rows.on(n)(w, x, bias, y, n)
     return y
 

@@ -17,7 +17,7 @@ from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.kernels.compiled.tokens import product_of_tokens
 from twophase.measure.system import available_bytes
 from twophase.models.bf16_products import multiplies_bf16
-from twophase.models.compiled.weights import NoKernel, biases, check_kind, stored
+from twophase.models.compiled.weights import NoKernel, check_kind, stored, zeros
 from twophase.models.linear import Linear
 from twophase.models.quantize.linear import (
     FewBitsLinear,
@@ -60,37 +60,42 @@ class CodesLinear(nn.Module):
         """x: [..., inputs] → [..., outputs], in x's dtype."""
         read = x if x.dtype in STORED else x.float()
         tokens = read.reshape(-1, x.shape[-1])  # [tokens, inputs]
-        y = quantized_product(self.packed, tokens).view(*x.shape[:-1], -1)  # [..., outputs]
+        y = quantized_product(self.packed, tokens)  # [tokens, outputs]
+        y = y.view(*x.shape[:-1], self.packed.outputs)  # [..., outputs]
         return (y if self.bias is None else y + self.bias).to(x.dtype)
 
 
 class WideningLinear(nn.Module):
-    """A linear layer in bf16 whose product loops take in fp32. Raises NoKernel where they cannot
-    read it."""
+    """A linear layer in bf16 whose product loops take in fp32. They read its matrix where it lies.
+    Raises NoKernel where they cannot."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.weight = linear.weight
-        self.bits = stored(linear.weight, linear.out_features, linear.in_features)
-        self.bias = biases(linear)
+        self.weight, self.bias = linear.weight, linear.bias
+        stored(self.weight, linear.out_features, linear.in_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: bf16 [..., inputs] → bf16 [..., outputs], rounded once."""
+        """x: bf16 [..., inputs] → bf16 [..., outputs], rounded once; no gradient. ValueError for
+        another dtype."""
+        if x.dtype != self.weight.dtype:
+            raise ValueError(f"this layer multiplies bf16; got {x.dtype}.")
+        n = len(self.weight)
+        bias = zeros(n) if self.bias is None else self.bias.detach().float().numpy()
         tokens = as_numpy(x.reshape(-1, x.shape[-1]).contiguous())  # [tokens, inputs]
-        y = torch.from_numpy(product_of_tokens(self.bits, tokens, self.bias))
-        return y.view(x.dtype).view(*x.shape[:-1], -1)  # [..., outputs]
+        y = torch.from_numpy(product_of_tokens(as_numpy(self.weight), tokens, bias))
+        return y.view(x.dtype).view(*x.shape[:-1], n)  # [..., outputs]
 
 
-def wants_widening(linear: nn.Module) -> bool:
-    """Whether this is a layer in bf16, and the processor has no products of bf16."""
-    plain = isinstance(linear, nn.Linear) and linear.weight.dtype == torch.bfloat16
-    return plain and not multiplies_bf16()
+def wants_widening(module: nn.Module) -> bool:
+    """Whether this is a linear layer in bf16, and the processor has no products of bf16."""
+    in_bf16 = isinstance(module, nn.Linear) and module.weight.dtype == torch.bfloat16
+    return in_bf16 and not multiplies_bf16()
 
 
 def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     """The model for a step of several sequences: its quantized layers as `CodesLinear`, those that
-    want it as `WideningLinear`, and with `pack` its other linear layers as `PackedLinear`, where
-    they can be, nobody listens to them, and memory has room for as much again; all else is the
+    want it as `WideningLinear`, and with `pack` its other linear layers as `PackedLinear` if memory
+    has room for as much again; each where it can be, and nobody listens to it. All else is the
     model's own, numbers and all. A model on another device than the CPU is returned as it is."""
     if model.device.type != "cpu":
         return model
@@ -100,8 +105,8 @@ def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     for name, linear in list(made.named_modules()):
         try:
             widened = wants_widening(linear)
-            plain = (Linear, nn.Linear) if pack or widened else ()
-            check_kind(linear, QuantizedLinear, NamedLinear, *plain)
+            numbers_too = (Linear, nn.Linear) if pack or widened else ()
+            check_kind(linear, QuantizedLinear, NamedLinear, *numbers_too)
             codes = isinstance(linear, FewBitsLinear)
             kind = CodesLinear if codes else WideningLinear if widened else PackedLinear
             made.set_submodule(name, kind(linear))

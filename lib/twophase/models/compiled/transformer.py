@@ -154,10 +154,11 @@ class CompiledTransformer:
         products read them."""
         if self._batched is None:
             large = weight_bytes(self.model) > LARGE_BYTES
-            others = (is_quantized(m) or wants_widening(m) for m in self.model.modules())
-            if not large and not any(others):
+            in_loops = (is_quantized(m) or wants_widening(m) for m in self.model.modules())
+            if not large and not any(in_loops):
                 return self.model
-            self._version.add(linear.weight for _, linear in linears(self.model))
+            copied = [m.weight for _, m in linears(self.model) if not wants_widening(m)]
+            self._version.add(copied)
             self._batched = with_batch_linears(self.model, large)
         self._version.check()
         return self._batched
