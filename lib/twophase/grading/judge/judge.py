@@ -35,6 +35,7 @@ from twophase.grading.judge.supervisor import Supervisor
 from twophase.grading.release.release import Release, Source
 from twophase.grading.results.records import Record, blank, filled, keyed, line_of
 from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox.affinity import one_processor
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.launch import ENVIRONMENT, LOG, ForkServer
 from twophase.grading.sandbox.zygote_handle import Zygote, make_zygote
@@ -142,7 +143,8 @@ class Judge:
         supervisor = Supervisor(
             self._zygote, released, self._benches, self._course.limits, task.seed
         )
-        return filled(record, supervisor.grade(work), released.exercises)
+        with one_processor():
+            return filled(record, supervisor.grade(work), released.exercises)
 
     def _start(self, released: Release, seed: int | str) -> None:
         if not self._started:  # while it loads: the right answers

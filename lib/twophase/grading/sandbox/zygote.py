@@ -6,8 +6,9 @@ value each: first {"work": …, "own": …, "hidden": […]}, the empty folder i
 another over which each gets one of its own, and paths below which nothing is readable for them,
 then requests. No request has a word of a submission in it.
 
-    {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …} with one descriptor:
-    the child's end of the channel; with more, what torch loads late is loaded before the fork;
+    {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …, "processors": […]} with
+    one descriptor: the child's end of the channel; with more, what torch loads late is loaded
+    before the fork; the child runs on these processors, where its judge is;
     what is withheld must be the same each time: else the zygote ends
     {"do": "end", "died": …}: kill the child and everything that it left behind
 
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.sandbox import linux
+from twophase.grading.sandbox.affinity import stay_on
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.descendants import kill_descendants
 from twophase.grading.sandbox.jail import Jail
@@ -47,6 +49,7 @@ def child(
     """Everything that happens in a submission's process."""
     code = 0
     try:
+        stay_on(request["processors"])
         end = jail.enter(Limits(**request["limits"]), end, zygote)
         random.seed(0)  # this generator, alone of them, takes another seed after a fork
         Worker(Channel(end, patient=True), shell).serve()

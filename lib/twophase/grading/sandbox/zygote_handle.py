@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.errors import GraderFault
+from twophase.grading.sandbox.affinity import processors
 from twophase.grading.sandbox.confinement import Limits, practice
 from twophase.grading.sandbox.launch import ForkServer
 from twophase.grading.sandbox.session import Session
@@ -126,6 +127,7 @@ class Zygote:
             "limits": asdict(limits),
             "beside": beside,
             "more": more,
+            "processors": processors(),
         }
         # a submission may have killed the zygote: then the next one starts it again
         for _ in range(2):
