@@ -27,7 +27,7 @@ def multiplied(w: torch.Tensor, x: torch.Tensor, bias: torch.Tensor) -> torch.Te
 def test_any_number_of_rows_inputs_and_tokens_is_what_fp64_says_rounded_once(rows, inputs, dtype):
     w, bias = numbers(rows, rows, inputs).to(dtype), numbers(1, rows)
     once = 0.0 if dtype == torch.float32 else 2**-8
-    for B in (0, 1, TOKENS - 1, TOKENS, TOKENS + 1, 17):
+    for B in (0, 1, 2, TOKENS - 1, TOKENS, TOKENS + 1, 17):
         x = numbers(B, B, inputs).to(dtype)
         found = multiplied(w, x, bias)
         assert found.dtype == dtype
@@ -37,11 +37,12 @@ def test_any_number_of_rows_inputs_and_tokens_is_what_fp64_says_rounded_once(row
         assert ((found - exact).abs() <= SUMS * (1 + sizes) + once * exact.abs()).all()
 
 
-def test_in_however_many_parts_the_bits_are_the_same():
+@pytest.mark.parametrize("B", [2, TOKENS, 7])
+def test_in_however_many_parts_the_bits_are_the_same(B):
     w, x, bias = (
-        numbers(n, *shape).numpy() for n, shape in enumerate([(131, 200), (7, 200), (131,)])
+        numbers(n, *shape).numpy() for n, shape in enumerate([(131, 200), (B, 200), (131,)])
     )
-    found = [np.empty((7, 131), np.float32) for _ in range(5)]
+    found = [np.empty((B, 131), np.float32) for _ in range(5)]
     for parts, y in zip((1, 2, 3, 131, 200), found, strict=True):
         multiply_rows.serial(w, x, bias, y, parts)
     multiply_rows.parallel(w, x, bias, again := np.empty_like(found[0]), 2)
@@ -49,11 +50,12 @@ def test_in_however_many_parts_the_bits_are_the_same():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_what_is_no_number_comes_out_where_it_belongs(number):
-    w, x = torch.ones(5, 9).bfloat16(), torch.ones(6, 9).bfloat16()
+@pytest.mark.parametrize("B", [2, 3, 6])
+def test_what_is_no_number_comes_out_where_it_belongs(B, number):
+    w, x = torch.ones(5, 9).bfloat16(), torch.ones(B, 9).bfloat16()
     w[3, 8], x[1, 0] = number, number
     found = multiplied(w, x, torch.zeros(5))
-    finite = torch.ones(6, 5, dtype=torch.bool)
+    finite = torch.ones(B, 5, dtype=torch.bool)
     finite[:, 3] = finite[1] = False
     assert torch.equal(found.isfinite(), finite)
     assert torch.equal(found.isnan(), (x.float() @ w.float().T).isnan())

@@ -4,7 +4,9 @@ A library's product of bf16 needs instructions for bf16. Without them torch take
 (10 GFLOP/s on a core of a Zen 3 for 16 tokens), or wants a copy in fp32, twice as many bytes. Here
 a row is widened in registers while it meets four tokens, two rows at a time: of 6 numbers that are
 loaded come 8 products, as many as 16 registers of sums and factors hold. Some rows stay in the
-caches until all tokens have met them, so a matrix comes from memory once.
+caches until all tokens have met them, so a matrix comes from memory once. Two to four tokens are
+products enough to wait for memory, not for them: then rows are read one behind the other, as it
+gives them fastest.
 """
 
 import numba
@@ -38,33 +40,80 @@ def product_of_tokens(w: Array, x: Array, bias: Array) -> Array:
 
 @loop
 def multiply_rows(w: Array, x: Array, bias: Array, y: Array, parts: int) -> None:
-    """y [B, outputs] = x [B, inputs] wᵀ + bias, in so many runs of rows, one for each core. While a
-    row is multiplied, a share of the one that comes ROWS later is asked for."""
-    tokens = in_fours(x)
-    B, inputs = tokens.shape
+    """y [B, outputs] = x [B, inputs] wᵀ + bias, in so many runs of rows, one for each core."""
+    few = len(x) <= TOKENS
+    tokens = padded(x, 2 if len(x) <= 2 else TOKENS)
     for part in numba.prange(parts):
         begin, end = share(part, parts, w.shape[0])
-        sums = np.empty((2, TOKENS), _f32)
-        for first in range(begin, end, ROWS):
-            last = min(first + ROWS, end) - 1
-            for b in range(0, B, TOKENS):
-                for row in range(first, last + 1, 2):
-                    prefetch(w, row + ROWS, 2 * inputs * b // B, 2 * inputs * (b + TOKENS) // B)
-                    other = min(row + 1, last)
-                    two_rows_by_four(w, row, other, tokens, b, sums)
-                    for t in range(min(TOKENS, len(y) - b)):
-                        y[b + t, row] = as_stored(sums[0, t] + bias[row], y)
-                        y[b + t, other] = as_stored(sums[1, t] + bias[other], y)
+        if few:
+            rows_by_few(w, begin, end, tokens, bias, y)
+        else:
+            rows_by_many(w, begin, end, tokens, bias, y)
 
 
 @inner
-def in_fours(x: Array) -> Array:
-    """Tokens in fp32, and zeros up to the next multiple of four: [4·n, inputs]."""
-    tokens = np.zeros((-(-len(x) // TOKENS) * TOKENS, x.shape[1]), _f32)
+def padded(x: Array, n: int) -> Array:
+    """Tokens in fp32, and zeros up to the next multiple of n, 1 or more: [n·k, inputs]."""
+    tokens = np.zeros((max(1, -(-len(x) // n)) * n, x.shape[1]), _f32)
     for b in range(len(x)):
         for i in range(x.shape[1]):
             tokens[b, i] = value_of(x[b, i])
     return tokens
+
+
+@inner
+def rows_by_few(w: Array, begin: int, end: int, x: Array, bias: Array, y: Array) -> None:
+    """y[:, begin:end] for two or four tokens x, of which y has as many or fewer."""
+    sums = np.empty(TOKENS, _f32)
+    for row in range(begin, end):
+        if len(x) == 2:
+            row_by_two(w, row, x, sums)
+        else:
+            row_by_four(w, row, x, sums)
+        for t in range(len(y)):
+            y[t, row] = as_stored(sums[t] + bias[row], y)
+
+
+@inner
+def rows_by_many(w: Array, begin: int, end: int, x: Array, bias: Array, y: Array) -> None:
+    """y[:, begin:end] for a multiple of four tokens x, the last of which may lie behind y's. While
+    a row is multiplied, a share of the one that comes ROWS later is asked for."""
+    B, inputs = x.shape
+    sums = np.empty((2, TOKENS), _f32)
+    for first in range(begin, end, ROWS):
+        last = min(first + ROWS, end) - 1
+        for b in range(0, B, TOKENS):
+            for row in range(first, last + 1, 2):
+                prefetch(w, row + ROWS, 2 * inputs * b // B, 2 * inputs * (b + TOKENS) // B)
+                other = min(row + 1, last)
+                two_rows_by_four(w, row, other, x, b, sums)
+                for t in range(min(TOKENS, len(y) - b)):
+                    y[b + t, row] = as_stored(sums[0, t] + bias[row], y)
+                    y[b + t, other] = as_stored(sums[1, t] + bias[other], y)
+
+
+@inner
+def row_by_two(w: Array, row: int, x: Array, sums: Array) -> None:
+    """A row times two tokens: the first two of sums [4]."""
+    a = b = _f32(0)
+    for i in range(w.shape[1]):
+        p = value_of(w[row, i])
+        a += p * x[0, i]
+        b += p * x[1, i]
+    sums[0], sums[1] = a, b
+
+
+@inner
+def row_by_four(w: Array, row: int, x: Array, sums: Array) -> None:
+    """A row times four tokens: sums [4]."""
+    a = b = c = d = _f32(0)
+    for i in range(w.shape[1]):
+        p = value_of(w[row, i])
+        a += p * x[0, i]
+        b += p * x[1, i]
+        c += p * x[2, i]
+        d += p * x[3, i]
+    sums[0], sums[1], sums[2], sums[3] = a, b, c, d
 
 
 @inner
