@@ -21,11 +21,14 @@ def multiplied(w: torch.Tensor, x: torch.Tensor, bias: torch.Tensor) -> torch.Te
     return torch.from_numpy(found).view(x.dtype)
 
 
+@pytest.mark.parametrize("stored", DTYPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("inputs", [0, 1, 7, 128, 1025])
 @pytest.mark.parametrize("rows", [0, 1, 2, ROWS - 1, ROWS, 2 * ROWS + 1, 131])
-def test_any_number_of_rows_inputs_and_tokens_is_what_fp64_says_rounded_once(rows, inputs, dtype):
-    w, bias = numbers(rows, rows, inputs).to(dtype), numbers(1, rows)
+def test_any_number_of_rows_inputs_and_tokens_is_what_fp64_says_rounded_once(
+    rows, inputs, dtype, stored
+):
+    w, bias = numbers(rows, rows, inputs).to(stored), numbers(1, rows)
     once = 0.0 if dtype == torch.float32 else 2**-8
     for B in (0, 1, 2, TOKENS - 1, TOKENS, TOKENS + 1, 17):
         x = numbers(B, B, inputs).to(dtype)

@@ -19,14 +19,15 @@ from typing import Any, Protocol
 import twophase
 from twophase.grading.errors import GraderFault, ServerGone
 from twophase.grading.files.removal import remove
+from twophase.grading.sandbox.affinity import let_go
 from twophase.grading.sandbox.confinement import practice
 
 LOG = "log"
 # one thread each, and sets in the same order everywhere: the same numbers, however many processes
-# there are
+# there are; threads that an answer starts all the same do not spin, since they share a processor
 ENVIRONMENT = {
     f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
-} | {"PYTHONHASHSEED": "0"}
+} | {"PYTHONHASHSEED": "0", "GOMP_SPINCOUNT": "0"}
 
 
 class Child(Protocol):
@@ -174,7 +175,7 @@ def start_process(
     """A process that runs `module`, with this end of a socket, `folder` and nothing else of ours;
     the end is closed here, and what it says is in the log in `home`."""
     with end, (home / LOG).open("wb") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(end.fileno()), str(folder)],
             stdin=stdin,
             stdout=subprocess.DEVNULL,
@@ -184,6 +185,8 @@ def start_process(
             env=_environment(str(home)),
             start_new_session=True,
         )
+    let_go(process.pid)
+    return process
 
 
 def _environment(home: str) -> dict[str, str]:

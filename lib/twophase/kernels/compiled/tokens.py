@@ -4,9 +4,9 @@ A library's product of bf16 needs instructions for bf16. Without them torch take
 (10 GFLOP/s on a core of a Zen 3 for 16 tokens), or wants a copy in fp32, twice as many bytes. Here
 a row is widened in registers while it meets four tokens, two rows at a time: of 6 numbers that are
 loaded come 8 products, as many as 16 registers of sums and factors hold. Some rows stay in the
-caches until all tokens have met them, so a matrix comes from memory once. Two to four tokens are
-products enough to wait for memory, not for them: then rows are read one behind the other, as it
-gives them fastest.
+caches until all tokens have met them, so a matrix comes from memory once. Four tokens or fewer wait
+for memory more than for products: then rows are read one behind the other, as it gives them
+fastest.
 """
 
 import numba
@@ -34,7 +34,8 @@ def product_of_tokens(w: Array, x: Array, bias: Array) -> Array:
             f" {list(x.shape)} and {list(bias.shape)}."
         )
     y, n = np.empty((len(x), len(w)), x.dtype), workers_even_if_forked()
-    multiply_rows.on(n)(w, x, bias, y, n)
+    if y.size:
+        multiply_rows.on(n)(w, x, bias, y, n)
     return y
 
 
