@@ -382,4 +382,5 @@ def gradescope_run_library() -> str:
 
 def test_grading_fits_into_a_container_of_768_megabytes(graded: tuple[dict[str, Any], int]) -> None:
     peak_kib = graded[1]
-    assert 200 * 1024 < peak_kib < 700 * 1024, f"{peak_kib / 1024:.0f} MiB"
+    # some 525 MiB; a moment in which one process ends and the next begins was once seen at 732
+    assert 200 * 1024 < peak_kib < 768 * 1024, f"{peak_kib / 1024:.0f} MiB"
