@@ -8,7 +8,7 @@ read, and the oracle of the tests.
 - `linear`: products with what stands before and after them: norm, activation, residual.
   `quantized`: the same of int8 and int4 codes, which `codes` lays out, and `quantized_bytes` where
   processors multiply bytes by fours; `quantized_tokens`: of several tokens, and `bf16_pairs` where
-  they multiply bf16 by twos. `lanes`: registers and these instructions.
+  they multiply bf16 by twos. `lanes`: registers and these instructions, made of `lane_code`.
 - `rope`: norms of heads, RoPE, and a new token's place in the cache.
 - `latent`, `recurrence`, `experts`: a token through latent attention, through layers with a state,
   and through the experts that it visits.
@@ -16,8 +16,9 @@ read, and the oracle of the tests.
 - `layers`: all of these loops for layers of one kind, in one call; `addresses`: arrays by where
   they begin.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
-  a task, and the merge. `block`: scores, softmax and values of one block. `prefetch`: asking memory
-  for what comes next.
+  a task, and the merge. `block`: scores, softmax and values of one block, in registers that
+  `widened` fills; `block_pairs`: the same by pairs of bf16; `block_forms`: which of both.
+  `prefetch`: asking memory for what comes next.
 - `pages`: large pages for weights and caches.
 - `threads`: how many, and on what. `compiling`: keeps machine code, and says what takes so
   long.

@@ -2,25 +2,36 @@
 weighted values.
 
 Keys and values [tokens, K, H] come as whole arrays with the number of a token, never as slices:
-that their rows lie side by side is part of the type then, and the loops over H run on vectors.
-Query head i reads KV head i // G; a key that is read once serves four heads in registers, and four
-values at a time are added to the output. A tile of 2 keys by 4 heads reads 2 rows of keys and 4 of
-queries for 8 products; one key with one head reads 2 rows for 1.
+that their rows lie side by side is part of the type then, and registers are filled from them
+(`widened`). Query head i reads KV head i // G. A tile of scores is 2 heads by 4 tokens, 8 sums in
+registers: 2 rows of queries and 4 of keys are read for 8 products, where one head with one key
+reads 2 for 1. A tile of weighted values is 4 heads by one step of a row, or one head by 4 tokens.
 
 The four arrays of an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3):
 `p` [N, block] scores, then weights; `out` [N, Hv] the sum so far; `top`, `total` [N] its maximum
 and the sum of its weights.
 """
 
+from typing import Any
+
 import numpy as np
 
+from twophase.kernels.compiled.compiling import compiled
+from twophase.kernels.compiled.lanes import pick
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.widened import (
+    STEP,
+    add_totals,
+    nothing,
+    plus_products,
+    plus_weighted,
+    read,
+    write,
+)
 
 _f32, _i32 = np.float32, np.int32
-# How far ahead keys are asked for: those of a task's first block nobody else has asked for.
-AHEAD_BYTES = 8192
 Array = np.ndarray
 
 
@@ -29,82 +40,80 @@ def score(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
     """p[i, column + s] += q[i] · keys[first + s, i // G] for the n tokens from `first` on.
-    Meanwhile ask for their keys some tokens ahead, and for what `upcoming` holds of them: their
-    values.
+    Meanwhile ask for what `upcoming` holds of them, their values: a few lines before each tile,
+    since most of a burst is dropped.
 
-    q: fp32 [N, H]. Two tokens a pass: p has an even width, and where n is odd
-    the last token fills two columns, of which the second means nothing.
+    q: fp32 [N, H], `arranged` for the keys. Two heads and four tokens at a time; a last head goes
+    with itself.
     """
-    K, H = keys.shape[1], keys.shape[2]
-    Hv = upcoming.shape[2]
-    G = len(q) // K
-    ahead = max(2, AHEAD_BYTES // (K * H * keys.itemsize))
-    for s in range(0, n, 2):
-        t, u, c = first + s, first + min(s + 1, n - 1), column + s
+    K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
+    G, whole = len(q) // K, H // STEP * STEP
+    more = -(-4 * Hv // ((G + 1) // 2))  # numbers of values for each tile
+    for s in range(0, n, 4):
+        last = min(4, n - s) - 1
+        asked = (first + s) * K * Hv
         for k in range(K):
-            if s + ahead < n:  # what lies behind a block may be anybody's
-                prefetch(keys, t + ahead, k * H, (k + 1) * H)
-                prefetch(keys, u + ahead, k * H, (k + 1) * H)
-            prefetch(upcoming, t, k * Hv, (k + 1) * Hv)
-            prefetch(upcoming, u, k * Hv, (k + 1) * Hv)
-            fours, twos = k * G + G // 4 * 4, k * G + G // 2 * 2
-            for i in range(k * G, fours, 4):
-                score_four(q, i, keys, t, u, k, p, c)
-            for i in range(fours, twos, 2):
-                score_two(q, i, keys, t, u, k, p, c)
-            for i in range(twos, k * G + G):
-                score_one(q, i, keys, t, u, k, p, c)
+            t = ((first + s) * K + k) * H
+            u, v, z = t + min(1, last) * K * H, t + min(2, last) * K * H, t + last * K * H
+            for i in range(k * G, k * G + G, 2):
+                j = min(i + 1, k * G + G - 1)
+                prefetch(upcoming, 0, asked, asked + more)
+                asked += more
+                sums, others = two_by_four(q, i * H, j * H, keys, t, u, v, z, whole)
+                add_scores(p, i, column + s, sums, last)
+                if j > i:
+                    add_scores(p, j, column + s, others, last)
+            if whole < H:
+                score_rest(q, keys, first + s, last + 1, k, whole, p, column + s)
+
+
+@compiled(inline="always")
+def two_by_four(
+    q: Array, i: int, j: int, keys: Array, t: int, u: int, v: int, z: int, n: int
+) -> Any:
+    """Two queries times four keys, n numbers of each, a multiple of STEP: 8 sums, as registers
+    whose lanes are still to be added, four of the first query and four of the second. Queries and
+    keys are given by the place of their first number behind the first of all.
+    """
+    a = b = c = d = e = f = g = h = nothing()
+    for m in range(0, n, STEP):
+        first, second = read(q, i + m), read(q, j + m)
+        key = read(keys, t + m)
+        a, e = plus_products(a, first, key), plus_products(e, second, key)
+        key = read(keys, u + m)
+        b, f = plus_products(b, first, key), plus_products(f, second, key)
+        key = read(keys, v + m)
+        c, g = plus_products(c, first, key), plus_products(g, second, key)
+        key = read(keys, z + m)
+        d, h = plus_products(d, first, key), plus_products(h, second, key)
+    return (a, b, c, d), (e, f, g, h)
+
+
+@compiled(inline="always")
+def add_scores(p: Array, i: int, column: int, sums: Any, last: int) -> None:
+    """p[i, column + s] += the sum of a head's register s, for the tokens up to the `last` of
+    four."""
+    if last == 3:
+        add_totals(p, i * p.shape[1] + column, sums)
+    else:
+        totals = np.zeros(4, _f32)
+        add_totals(totals, 0, sums)
+        for s in range(last + 1):
+            p[i, column + s] += totals[s]
 
 
 @inner
-def score_four(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s: int) -> None:
-    """Scores of the heads i to i + 3, which read KV head k, with the tokens t and u."""
-    a = b = c = d = e = f = g = j = _f32(0)
-    for h in range(keys.shape[2]):
-        x, y = value_of(keys[t, k, h]), value_of(keys[u, k, h])
-        a += x * q[i, h]
-        b += x * q[i + 1, h]
-        c += x * q[i + 2, h]
-        d += x * q[i + 3, h]
-        e += y * q[i, h]
-        f += y * q[i + 1, h]
-        g += y * q[i + 2, h]
-        j += y * q[i + 3, h]
-    p[i, s] += a
-    p[i + 1, s] += b
-    p[i + 2, s] += c
-    p[i + 3, s] += d
-    p[i, s + 1] += e
-    p[i + 1, s + 1] += f
-    p[i + 2, s + 1] += g
-    p[i + 3, s + 1] += j
-
-
-@inner
-def score_two(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s: int) -> None:
-    """Scores of the heads i and i + 1."""
-    a = b = e = f = _f32(0)
-    for h in range(keys.shape[2]):
-        x, y = value_of(keys[t, k, h]), value_of(keys[u, k, h])
-        a += x * q[i, h]
-        b += x * q[i + 1, h]
-        e += y * q[i, h]
-        f += y * q[i + 1, h]
-    p[i, s] += a
-    p[i + 1, s] += b
-    p[i, s + 1] += e
-    p[i + 1, s + 1] += f
-
-
-@inner
-def score_one(q: Array, i: int, keys: Array, t: int, u: int, k: int, p: Array, s: int) -> None:
-    """Scores of the head i."""
-    a = e = _f32(0)
-    for h in range(keys.shape[2]):
-        a += value_of(keys[t, k, h]) * q[i, h]
-        e += value_of(keys[u, k, h]) * q[i, h]
-    p[i, s] += a
-    p[i, s + 1] += e
+def score_rest(
+    q: Array, keys: Array, first: int, n: int, k: int, whole: int, p: Array, column: int
+) -> None:
+    """What is left of scores with KV head k: numbers from `whole` on, which fill no step."""
+    G = len(q) // keys.shape[1]
+    for i in range(k * G, k * G + G):
+        for s in range(n):
+            total = _f32(0)
+            for h in range(whole, keys.shape[2]):
+                total += value_of(keys[first + s, k, h]) * q[i, h]
+            p[i, column + s] += total
 
 
 @inner
@@ -159,36 +168,90 @@ def add_values(
     following: int,
 ) -> None:
     """out[i] += Σ_s p[i, column + s] · values[first + s, i // G], and ask for n tokens' keys from
-    `following` on, those of a later block, meanwhile."""
-    K, Hv = values.shape[1], values.shape[2]
-    H = keys.shape[2]
-    G = len(p) // K
-    whole = n // 4 * 4
+    `following` on, those of a later block, meanwhile. out [N, Hv] is `arranged` for the values."""
+    K, Hv, H, width = values.shape[1], values.shape[2], keys.shape[2], p.shape[1]
+    G, whole, row, asked = len(p) // K, Hv // STEP * STEP, K * Hv, following * K * H
     for k in range(K):
         fours = k * G + G // 4 * 4
-        for s in range(0, whole, 4):
-            t, c = first + s, column + s
-            prefetch(keys, following, (k * n + s) * H, (k * n + s + 4) * H)
+        for h in range(0, whole, STEP):
+            t, more = (first * K + k) * Hv + h, 4 * STEP * H // Hv
             for i in range(k * G, fours, 4):
-                a0, a1, a2, a3 = p[i, c], p[i, c + 1], p[i, c + 2], p[i, c + 3]
-                b0, b1, b2, b3 = p[i + 1, c], p[i + 1, c + 1], p[i + 1, c + 2], p[i + 1, c + 3]
-                c0, c1, c2, c3 = p[i + 2, c], p[i + 2, c + 1], p[i + 2, c + 2], p[i + 2, c + 3]
-                d0, d1, d2, d3 = p[i + 3, c], p[i + 3, c + 1], p[i + 3, c + 2], p[i + 3, c + 3]
-                for h in range(Hv):
-                    w, x = value_of(values[t, k, h]), value_of(values[t + 1, k, h])
-                    y, z = value_of(values[t + 2, k, h]), value_of(values[t + 3, k, h])
-                    out[i, h] += a0 * w + a1 * x + a2 * y + a3 * z
-                    out[i + 1, h] += b0 * w + b1 * x + b2 * y + b3 * z
-                    out[i + 2, h] += c0 * w + c1 * x + c2 * y + c3 * z
-                    out[i + 3, h] += d0 * w + d1 * x + d2 * y + d3 * z
+                w, o = i * width + column, i * Hv + h
+                asked = four_heads(p, w, values, t, row, n, out, o, keys, asked, more)
+                more = 0  # asked for once is enough
             for i in range(fours, k * G + G):
-                a0, a1, a2, a3 = p[i, c], p[i, c + 1], p[i, c + 2], p[i, c + 3]
-                for h in range(Hv):
-                    w, x = value_of(values[t, k, h]), value_of(values[t + 1, k, h])
-                    y, z = value_of(values[t + 2, k, h]), value_of(values[t + 3, k, h])
-                    out[i, h] += a0 * w + a1 * x + a2 * y + a3 * z
-        for s in range(whole, n):
-            for i in range(k * G, k * G + G):
-                weight = p[i, column + s]
-                for h in range(Hv):
-                    out[i, h] += weight * value_of(values[first + s, k, h])
+                w, o = i * width + column, i * Hv + h
+                asked = one_head(p, w, values, t, row, n, out, o, keys, asked, more)
+                more = 0
+        for i in range(k * G, k * G + G):
+            for s in range(n if whole < Hv else 0):
+                for h in range(whole, Hv):
+                    out[i, h] += p[i, column + s] * value_of(values[first + s, k, h])
+
+
+@compiled(inline="always")
+def four_heads(
+    p: Array,
+    w: int,
+    values: Array,
+    t: int,
+    row: int,
+    n: int,
+    out: Array,
+    at: int,
+    keys: Array,
+    asked: int,
+    more: int,
+) -> int:
+    """A step of the values' rows, times the weights of four heads: n tokens, the first of which
+    begins at t, each `row` numbers behind the one before. Weights are in p from w on, sums in out
+    from `at` on, of other heads a whole row behind. With every fourth token ask for `more` numbers
+    of keys, from the one on that is `asked` behind the first; returns where to go on."""
+    width, Hv = p.shape[1], out.shape[1]
+    a, b, c, d = read(out, at), read(out, at + Hv), read(out, at + 2 * Hv), read(out, at + 3 * Hv)
+    for s in range(n):
+        if s % 4 == 0:
+            prefetch(keys, 0, asked, asked + more)
+            asked += more
+        x = read(values, t + s * row)
+        a = plus_weighted(a, pick(p, w + s), x)
+        b = plus_weighted(b, pick(p, w + width + s), x)
+        c = plus_weighted(c, pick(p, w + 2 * width + s), x)
+        d = plus_weighted(d, pick(p, w + 3 * width + s), x)
+    write(out, at, a)
+    write(out, at + Hv, b)
+    write(out, at + 2 * Hv, c)
+    write(out, at + 3 * Hv, d)
+    return asked
+
+
+@compiled(inline="always")
+def one_head(
+    p: Array,
+    w: int,
+    values: Array,
+    t: int,
+    row: int,
+    n: int,
+    out: Array,
+    at: int,
+    keys: Array,
+    asked: int,
+    more: int,
+) -> int:
+    """The same for one head, with four tokens at a time, in sums of their own."""
+    a, whole = read(out, at), n // 4 * 4
+    b = c = d = (nothing(), nothing())
+    for s in range(0, whole, 4):
+        prefetch(keys, 0, asked, asked + more)
+        asked += more
+        x = t + s * row
+        a = plus_weighted(a, pick(p, w + s), read(values, x))
+        b = plus_weighted(b, pick(p, w + s + 1), read(values, x + row))
+        c = plus_weighted(c, pick(p, w + s + 2), read(values, x + 2 * row))
+        d = plus_weighted(d, pick(p, w + s + 3), read(values, x + 3 * row))
+    for s in range(whole, n):
+        a = plus_weighted(a, pick(p, w + s), read(values, t + s * row))
+    one = _f32(1)
+    write(out, at, plus_weighted(plus_weighted(a, one, b), one, plus_weighted(c, one, d)))
+    return asked

@@ -8,7 +8,6 @@ the tokens s and s + 1, whose values stand side by side in registers while four 
 
 import numpy as np
 
-from twophase.kernels.compiled.block import AHEAD_BYTES
 from twophase.kernels.compiled.lanes import (
     LANES,
     add_pairs,
@@ -26,6 +25,8 @@ from twophase.kernels.compiled.prefetch import prefetch
 
 _f32, _u32 = np.float32, np.uint32
 PAIRED = 2 * LANES  # numbers of a key that fill the registers
+# How far ahead keys are asked for: those of a task's first block nobody else has asked for.
+AHEAD_BYTES = 8192
 Array = np.ndarray
 
 

@@ -7,7 +7,6 @@ to each lane: four of bytes (AVX512-VNNI: Ice Lake, Zen 4, and later ones) or tw
 (AVX512-BF16: Cooper Lake, Sapphire Rapids, Zen 4, and later ones).
 """
 
-from collections.abc import Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -17,11 +16,20 @@ from numba.core import cgutils, types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic, models, register_model
 
+from twophase.kernels.compiled.lane_code import (
+    FLOAT,
+    WORD,
+    chosen,
+    folded,
+    in_all,
+    place,
+    plus_product,
+    totals,
+)
+
 LANES = 32  # numbers side by side: of rows of codes, or of one head
 REGISTER = 16
-_WORD, _FLOAT = ir.IntType(32), ir.FloatType()
 _BYTES = ir.VectorType(ir.IntType(8), 4 * REGISTER)
-_FLAGS = ("contract",)
 
 
 class Lanes(types.Type):
@@ -32,7 +40,7 @@ class Lanes(types.Type):
         self.vector = ir.VectorType(number, LANES)
 
 
-words, floats = Lanes("words", _WORD), Lanes("floats", _FLOAT)
+words, floats = Lanes("words", WORD), Lanes("floats", FLOAT)
 
 
 @register_model(Lanes)
@@ -76,7 +84,7 @@ def load(context: Any, array: Any, at: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         stored = ir.VectorType(ir.IntType(array.dtype.bitwidth), LANES)
-        where = _place(context, builder, signature, arguments, stored if narrow else kind.vector)
+        where = place(context, builder, signature, arguments, stored if narrow else kind.vector)
         found = builder.load(where, align=array.dtype.bitwidth // 8)
         if narrow:
             found = builder.zext(found, words.vector)
@@ -92,7 +100,7 @@ def store(context: Any, array: Any, at: Any, x: Any) -> Any:
     """Put floats into a contiguous fp32 array, where `load` would find them."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        where = _place(context, builder, signature, arguments, floats.vector)
+        where = place(context, builder, signature, arguments, floats.vector)
         builder.store(arguments[2], where, align=4)
         return context.get_dummy_value()
 
@@ -105,7 +113,7 @@ def spread(context: Any, number: Any) -> Any:
     kind = floats if number == types.float32 else words
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _in_all(builder, arguments[0], kind.vector)
+        return in_all(builder, arguments[0], kind.vector)
 
     return kind(number), build
 
@@ -157,8 +165,7 @@ def add_times(context: Any, total: Any, a: Any, b: Any) -> Any:
     """total + a·b of floats, rounded once."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        total, a, b = arguments
-        return builder.fadd(total, builder.fmul(a, b, flags=_FLAGS), flags=_FLAGS)
+        return plus_product(builder, *arguments)
 
     return floats(floats, floats, floats), build
 
@@ -179,7 +186,7 @@ def add_bytes(context: Any, total: Any, codes: Any, four: Any) -> Any:
     one uint32, the same in all lanes. Total is a whole number."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _in_registers(builder, "avx512.vpdpbusd.512", _WORD, _BYTES, arguments)
+        return _in_registers(builder, "avx512.vpdpbusd.512", WORD, _BYTES, arguments)
 
     return words(words, words, types.uint32), build
 
@@ -190,8 +197,8 @@ def add_pairs(context: Any, total: Any, pairs: Any, two: Any) -> Any:
     same in all lanes. Total is a float; a number below 2⁻¹²⁶ counts as zero."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        taken = ir.VectorType(_WORD, REGISTER)
-        return _in_registers(builder, "avx512bf16.dpbf16ps.512", _FLOAT, taken, arguments)
+        taken = ir.VectorType(WORD, REGISTER)
+        return _in_registers(builder, "avx512bf16.dpbf16ps.512", FLOAT, taken, arguments)
 
     return floats(floats, words, words if two == words else types.uint32), build
 
@@ -204,10 +211,10 @@ def side_by_side(context: Any, array: Any, i: Any, j: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, *starts = arguments
-        places = [_place(context, builder, signature, (array, at), row) for at in starts]
-        lower, upper = (builder.load(place, align=2) for place in places)
+        places = [place(context, builder, signature, (array, at), row) for at in starts]
+        lower, upper = (builder.load(where, align=2) for where in places)
         turns = [number for lane in range(LANES) for number in (lane, LANES + lane)]
-        mask = ir.Constant(ir.VectorType(_WORD, 2 * LANES), turns)
+        mask = ir.Constant(ir.VectorType(WORD, 2 * LANES), turns)
         return builder.bitcast(builder.shuffle_vector(lower, upper, mask), words.vector)
 
     return words(array, types.intp, types.intp), build
@@ -216,19 +223,13 @@ def side_by_side(context: Any, array: Any, i: Any, j: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def store_totals(context: Any, array: Any, registers: Any) -> Any:
     """Put the sum of each of 2, 4, 8 or 16 floats in a tuple into a contiguous fp32 array, from its
-    first number on; summed in whatever order is fastest. (Together: halves of two registers fill
-    one, so that each addition serves both.)"""
+    first number on; summed in whatever order is fastest."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wholes = cgutils.unpack_tuple(builder, arguments[1])
-        parts = [_folded(builder, whole, None, REGISTER) for whole in wholes]
-        width = REGISTER  # lanes that a sum still has
-        while width > 1:
-            width //= 2
-            behind = parts[1::2] or [None]
-            parts = [_folded(builder, *two, width) for two in zip(parts[::2], behind, strict=True)]
+        found = totals(builder, [folded(builder, whole, None, REGISTER) for whole in wholes])
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        builder.store(parts[0], builder.bitcast(view.data, parts[0].type.as_pointer()), align=4)
+        builder.store(found, builder.bitcast(view.data, found.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(array, registers), build
@@ -241,8 +242,8 @@ def total_of(context: Any, registers: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         part = reduce(builder.fadd, cgutils.unpack_tuple(builder, arguments[0]))
         while part.type.count > 1:
-            part = _folded(builder, part, None, part.type.count // 2)
-        return builder.extract_element(part, _WORD(0))
+            part = folded(builder, part, None, part.type.count // 2)
+        return builder.extract_element(part, WORD(0))
 
     return types.float32(registers), build
 
@@ -252,49 +253,20 @@ def _in_registers(builder: Any, name: str, number: Any, taken: Any, arguments: A
     they are multiplied by: as many, or one number that is the same for all. `taken`: how it wants
     to see small numbers."""
     totals, smalls, others = arguments
-    if others.type == _WORD:
-        others = _in_all(builder, others, words.vector)
+    if others.type == WORD:
+        others = in_all(builder, others, words.vector)
     result = ir.VectorType(number, REGISTER)
     kind = ir.FunctionType(result, [result, taken, taken])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}")
     halves = []
     for first in range(0, LANES, REGISTER):
         lanes = range(first, first + REGISTER)
-        total, small, other = (_lanes(builder, it, lanes) for it in (totals, smalls, others))
+        total, small, other = (chosen(builder, it, lanes) for it in (totals, smalls, others))
         small, other = builder.bitcast(small, taken), builder.bitcast(other, taken)
         halves.append(builder.call(function, [total, small, other]))
-    return _lanes(builder, halves[0], range(LANES), halves[1])
-
-
-def _lanes(builder: Any, vector: Any, which: Sequence[int], behind: Any = None) -> Any:
-    """Some lanes of a vector, or of two, one behind the other."""
-    mask = ir.Constant(ir.VectorType(_WORD, len(which)), list(which))
-    behind = ir.Constant(vector.type, ir.Undefined) if behind is None else behind
-    return builder.shuffle_vector(vector, behind, mask)
-
-
-def _folded(builder: Any, x: Any, y: Any, width: int) -> Any:
-    """Runs of 2·width lanes, of a vector or of two, as runs of width: their halves added."""
-    n = x.type.count * (1 if y is None else 2)
-    firsts = [run + lane for run in range(0, n, 2 * width) for lane in range(width)]
-    halves = [_lanes(builder, x, [lane + half for lane in firsts], y) for half in (0, width)]
-    return builder.fadd(*halves)
-
-
-def _in_all(builder: Any, number: Any, vector: Any) -> Any:
-    """One number in all lanes."""
-    nothing = ir.Constant(vector, ir.Undefined)
-    lone = builder.insert_element(nothing, number, _WORD(0))
-    first = ir.Constant(ir.VectorType(_WORD, vector.count), [0] * vector.count)
-    return builder.shuffle_vector(lone, nothing, first)
+    return chosen(builder, halves[0], range(LANES), halves[1])
 
 
 def _same(number: int) -> Any:
     """One constant in all words."""
     return ir.Constant(words.vector, [number] * LANES)
-
-
-def _place(context: Any, builder: Any, signature: Any, arguments: Any, vector: Any) -> Any:
-    """Where the number stands that is arguments[1] behind the first of the array arguments[0]."""
-    view = context.make_array(signature.args[0])(context, builder, arguments[0])
-    return builder.bitcast(builder.gep(view.data, [arguments[1]]), vector.as_pointer())

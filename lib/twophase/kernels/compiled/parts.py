@@ -14,6 +14,7 @@ from twophase.kernels.compiled.lanes import LANES
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
 from twophase.kernels.compiled.rope import turn_append
+from twophase.kernels.compiled.widened import arranged, restore
 
 _f32 = np.float32
 LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
@@ -144,7 +145,9 @@ def _attend_task(
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
         _attend_blocks(asked, keys, values, blocks, scale, softcap, p, weights, out, top, total)
     else:
-        _attend_blocks(q[b], keys, values, blocks, scale, softcap, p, p, out, top, total)
+        asked = arranged(q[b], keys)
+        _attend_blocks(asked, keys, values, blocks, scale, softcap, p, p, out, top, total)
+        restore(out, values)
 
 
 @inner
@@ -209,9 +212,11 @@ def _latent_task(
             asked, turned, latents, rope_keys, blocks, scale, softcap, p, weights, out, top, total
         )
     else:
+        asked, turned = arranged(q[b], latents), arranged(q_rope[b], rope_keys)
         _latent_blocks(
-            q[b], q_rope[b], latents, rope_keys, blocks, scale, softcap, p, p, out, top, total
+            asked, turned, latents, rope_keys, blocks, scale, softcap, p, p, out, top, total
         )
+        restore(out, latents)
 
 
 @inner
