@@ -15,6 +15,7 @@ from twophase.checks.registry import CHAPTERS, Catalog
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 RawCell = dict[str, Any]
 
 

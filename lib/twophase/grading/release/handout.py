@@ -41,17 +41,13 @@ class Handout:
     def differs(self, folder: Path) -> list[str]:
         """The files of `folder` that are not as in this release, or that only one of the two
         has."""
+        files = (p for p in folder.rglob("*") if p.is_file() or p.is_symlink())
         there = {
             p.relative_to(folder).as_posix(): p
-            for p in folder.rglob("*")
-            if p.is_file() or p.is_symlink()
+            for p in files
+            if not MADE_BY_USE & {*p.relative_to(folder).parts, p.parent.suffix}
         }
-        there = {
-            n: p for n, p in there.items() if not MADE_BY_USE & {*n.split("/"), p.parent.suffix}
-        }
-        same = {
-            n for n in there.keys() & self.files.keys() if there[n].read_bytes() == self.files[n]
-        }
+        same = {n for n in there.keys() & self.files if there[n].read_bytes() == self.files[n]}
         return sorted((there.keys() | self.files.keys()) - same)
 
 
