@@ -68,29 +68,34 @@ class Notebook:
 
 def read_notebook(path: Path) -> Notebook:
     """The notebook at `path`. Raises Unreadable, with the reason, and nothing else."""
-    data = read_bytes(path)
-    return parse(data)
+    return parse(read_bytes(path))
 
 
 def read_bytes(path: Path) -> bytes:
     """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no
     regular file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as f:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
-            data = f.read(MAX_BYTES + 1)
-    except IsADirectoryError:
-        raise Unreadable("it is a folder, not a file") from None
+        with open(open_regular(path), "rb") as file:
+            return file.read(MAX_BYTES + 1)
     except OSError as e:
-        link = (
-            "it is a link, and links are not followed"
-            if os.path.islink(path)
-            else f"it cannot be opened ({e.strerror})"
-        )
-        raise Unreadable(link) from None
-    return data
+        raise Unreadable(f"it cannot be opened ({e.strerror})") from None
+
+
+def open_regular(path: Path) -> int:
+    """The descriptor of a regular file, to read from. Raises Unreadable for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as e:
+        if os.path.islink(path):
+            raise Unreadable("it is a link, and links are not followed") from None
+        raise Unreadable(f"it cannot be opened ({e.strerror})") from None
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise Unreadable("it is a folder, not a file")
+    raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
 
 
 def parse(data: bytes) -> Notebook:

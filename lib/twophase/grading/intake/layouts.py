@@ -146,13 +146,11 @@ def nbgrader(top: Node, forced: bool) -> list[HandIn]:
 
 
 def _inbound(top: Node) -> list[HandIn]:
-    found = []
-    for child in (c for c in top.inside if c.kind == "folder"):
-        if match := NBGRADER.fullmatch(child.own):
-            found.append(
-                HandIn(child.name, (child,), match["student"], instant(match["time"]), "nbgrader")
-            )
-    return found
+    return [
+        HandIn(c.name, (c,), match["student"], instant(match["time"]), "nbgrader")
+        for c in top.inside
+        if c.kind == "folder" and (match := NBGRADER.fullmatch(c.own))
+    ]
 
 
 def _collected(top: Node, sure: bool) -> list[HandIn]:
