@@ -285,9 +285,5 @@ class Scheme:
         """Raise ValueError unless `who` is a student or a group."""
         everyone = known | set(self.groups)
         if who not in everyone:
-            near = (
-                nearest(who, everyone)
-                if len(everyone) <= 20 or "mean" in nearest(who, everyone)
-                else ""
-            )
+            near = nearest(who, everyone, most=20)
             raise ValueError(f"{where}: there is no student or group {who!r}{near}")

@@ -100,12 +100,9 @@ class Scorer:
         others = len(readable or tried) - 1
         counts = self.scheme.submissions.counts
         guesses = "" if counts == "latest" else ", each of them another guess"
-        more = (
-            [f"{counts} of {others + 1} submissions{guesses}: {chosen.file}"]
-            if others and chosen.file
-            else []
-        )
-        return chosen.noting(*passed, *more)
+        if others and chosen.file:
+            passed.append(f"{counts} of {others + 1} submissions{guesses}: {chosen.file}")
+        return chosen.noting(*passed)
 
     def _one_of(
         self, rubric: Rubric, tried: Sequence[Outcome], digests: Mapping[str, str]
@@ -131,20 +128,13 @@ class Scorer:
     def _nothing(self, student: str, rubric: Rubric, due: Due | None) -> Outcome:
         """No submission: not due yet, missing, or graded by hand alone."""
         topic, worth = rubric.assignment.topic, rubric.worth
-        made = exercise_scores(student, rubric, None, self.manual)
-        if any(c.status == "by hand" for c in made):
-            return self._scored(
-                Outcome(student, topic, "graded", worth, exercises=tuple(made)), rubric
-            )
-        if due is not None and self.now < rubric.assignment.late.last(due).end:
+        made = tuple(exercise_scores(student, rubric, None, self.manual))
+        begun = any(c.status == "by hand" for c in made)
+        if not begun and due is not None and self.now < rubric.assignment.late.last(due).end:
             return Outcome(student, topic, "open", worth, notes=(f"not handed in; due {due}",))
-        if rubric.only_by_hand:
-            return self._scored(
-                Outcome(student, topic, "graded", worth, exercises=tuple(made)), rubric
-            )
-        return Outcome(
-            student, topic, "missing", worth, ZERO, tuple(made), notes=("not handed in",)
-        )
+        if begun or rubric.only_by_hand:
+            return self._scored(Outcome(student, topic, "graded", worth, exercises=made), rubric)
+        return Outcome(student, topic, "missing", worth, ZERO, made, notes=("not handed in",))
 
     def _attempt(self, student: str, rubric: Rubric, record: Record, due: Due | None) -> Outcome:
         """One submission as if it were the only one."""
@@ -243,17 +233,11 @@ def lateness_text(outcome: Outcome) -> str:
     how = f"{human(outcome.late.by)} late"
     if not outcome.late.accepted:
         return f"{how}, after the cutoff: {points_text(outcome.cost)} points lost"
-    return (
-        f"{how}, cost {points_text(outcome.cost)} points"
-        if outcome.cost
-        else f"{how}, cost nothing"
-    )
+    cost = f"{points_text(outcome.cost)} points" if outcome.cost else "nothing"
+    return f"{how}, cost {cost}"
 
 
 def pending_reasons(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     """What keeps a total from being final."""
-    return tuple(
-        dict.fromkeys(
-            f"{o.topic}: {w}" for o in outcomes if o.status == "pending" for w in o.waiting
-        )
-    )
+    pending = (o for o in outcomes if o.status == "pending")
+    return tuple(dict.fromkeys(f"{o.topic}: {w}" for o in pending for w in o.waiting))
