@@ -128,11 +128,8 @@ def _remarks(record: Record) -> str:
     lines = [
         f"{record['points']:g} of {record['out_of']:g} points ({STATUS_WORDS[record['status']]})."
     ]
-    lines += [
-        f"Noticed, {f['where']}: {f['says']}"
-        for f in record["flags"]
-        if f["name"] != "missing_cell"
-    ]
+    noticed = (f for f in record["flags"] if f["name"] != "missing_cell")
+    lines += [f"Noticed, {f['where']}: {f['says']}" for f in noticed]
     return "\n".join(lines)
 
 

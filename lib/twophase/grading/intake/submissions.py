@@ -107,16 +107,9 @@ def _submissions(hand: HandIn) -> Iterator[Submission]:
     if not found:
         first = hand.nodes[0]
         found = [Node(hand.name, "file", first.path, first.members, trouble=_instead(there))]
+    who = (hand.student, hand.submitted)
     for node in found:
-        yield Submission(
-            node.path,
-            node.name,
-            hand.student,
-            hand.submitted,
-            node.members,
-            node.trouble,
-            hand.layout,
-        )
+        yield Submission(node.path, node.name, *who, node.members, node.trouble, hand.layout)
 
 
 def _readable(node: Node) -> Iterator[Node]:

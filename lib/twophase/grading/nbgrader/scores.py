@@ -224,14 +224,10 @@ def _known(book: Any, works: Iterable[GradedNotebook], told: Notices) -> list[Gr
 
 
 def _left(place: NotebookPath, others: tuple[str, ...]) -> str:
-    is_ours = (
-        "is no check cell of this course's"
-        if len(others) == 1
-        else "are no check cells of this course's"
-    )
+    is_ours = "is no check cell" if len(others) == 1 else "are no check cells"
     return (
-        f"{place.assignment}/{place.notebook}: {', '.join(others)} {is_ours}; left as the gradebook"
-        " has it"
+        f"{place.assignment}/{place.notebook}: {', '.join(others)} {is_ours} of this course's; left"
+        " as the gradebook has it"
     )
 
 

@@ -25,6 +25,7 @@ KINDS = frozenset(
     {".py", ".json", ".safetensors", ".txt", ".css", ".js", ".html", ".yml", ".csv", ".typed"}
 )
 PACKAGE = "lib/twophase"
+FORMAT = {"metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 NO_TOPIC = ("prove",)  # folders of checks/ that every release needs
 MADE_BY_USE = {"__pycache__", ".venv", ".egg-info"}
 
@@ -81,11 +82,7 @@ def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
     if not raw:
         raise ValueError(f"there is no notebook solutions/{catalog.stem(topic)}.ipynb in {root}")
     try:
-        nb = normalize(
-            nbformat.from_dict({"cells": raw, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}),
-            topic,
-            catalog,
-        )
+        nb = normalize(nbformat.from_dict(FORMAT | {"cells": raw}), topic, catalog)
         validate(nb, topic, catalog)
     except BadNotebook as e:
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None

@@ -42,11 +42,8 @@ def found(
     yield from _lines(files, catalog, list(notebooks))
     if catalog.variants:
         held = {p.read_bytes(): p for p in catalog.variants.modules() if p.stat().st_size}
-        yield from (
-            f"{name} is the held-back file {held[data]}"
-            for name, data in files.items()
-            if data in held
-        )
+        for name in (n for n, data in files.items() if data in held):
+            yield f"{name} is the held-back file {held[files[name]]}"
 
 
 def _spellings(secret: bytes) -> list[bytes]:

@@ -235,11 +235,8 @@ def _notebook(source: Source, topic: str) -> Notebook:
     cannot be read."""
     catalog, folder = source.catalog(), source.folder()
     name = f"{catalog.stem(topic)}.ipynb"
-    rooms = (
-        [folder / "exercises"]
-        if folder
-        else [course_root() / "exercises", course_root() / "solutions"]
-    )
+    own = (course_root() / "exercises", course_root() / "solutions")
+    rooms = (folder / "exercises",) if folder else own
     room = next((r for r in rooms if (r / name).is_file()), None)
     if folder is None and any(topic in f.topics for f in catalog.folders()):
         return parse(

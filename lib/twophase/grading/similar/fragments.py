@@ -26,9 +26,8 @@ MAX_TEXT = 64_000  # characters of an answer that are looked at
 MAX_STEPS = 20_000
 
 Fragment = tuple[str, ...]
-NAME = (  # before a name that may be chosen freely; no name in a source that parses begins with it
-    "\0"
-)
+# before a name that may be chosen freely; no name in a source that parses begins with it
+NAME = "\0"
 
 MODULES = {
     "np",
@@ -124,11 +123,8 @@ def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[
             yield first, last, labels
         return
     words = (m.group() for m in re.finditer(LEXER, text))
-    yield (
-        first,
-        last,
-        [w if w in FIXED or not w.isidentifier() else NAME + w for w in words if w not in "\n,()"],
-    )
+    told = (w for w in words if w not in "\n,()")
+    yield first, last, [NAME + w if w.isidentifier() and w not in FIXED else w for w in told]
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -31,10 +31,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         depth = max(0, depth + (token in "([{") - (token in ")]}"))
         line += token.count("\n")
-        parts += (
-            f" {token}"
-            if parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_")
-            else token
-        )
+        apart = parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_")
+        parts += f" {token}" if apart else token
     if parts.strip():
         yield first, line, parts.strip()

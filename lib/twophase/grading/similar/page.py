@@ -64,11 +64,9 @@ def follows_sentence(one: Compared) -> str:
     if not n:
         return ""
     many = one.answers - len(one.empty)
-    who = (
-        f"All {many} answers follow"
-        if n == many > 1
-        else f"{n} of {many} answers follow{'s' * (n == 1)}"
-    )
+    who = f"{n} of {many} answers follow{'s' * (n == 1)}"
+    if n == many > 1:
+        who = f"All {many} answers follow"
     return f"{who} the published solution; what they share with it is not counted between students."
 
 

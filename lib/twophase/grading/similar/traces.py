@@ -54,11 +54,8 @@ def traces_of(tree: Any) -> FileTraces:
     """The traces in a notebook's JSON, whatever it is. Raises nothing."""
     if not isinstance(tree, dict):
         return FileTraces()
-    cells = (
-        [c for c in tree["cells"] if isinstance(c, dict)]
-        if isinstance(tree.get("cells"), list)
-        else []
-    )
+    there = tree.get("cells")
+    cells = [c for c in there if isinstance(c, dict)] if isinstance(there, list) else []
     ids = frozenset(i for c in cells if isinstance(i := c.get("id"), str) and is_random(i))
     places = [tree.get("metadata"), *(c.get("metadata") for c in cells)]
     return FileTraces(
