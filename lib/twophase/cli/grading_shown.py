@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from statistics import mean, median
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -162,7 +163,11 @@ def _topics(counted: Counts) -> Table:
         table.add_column(name, justify="right")
     for topic, t in counted.topics.items():
         table.add_row(
-            topic, f"{len(t.points):,}", f"{t.mean:.2f}", f"{t.median:g}", f"{t.out_of:g}"
+            topic,
+            f"{len(t.points):,}",
+            f"{mean(t.points):.2f}",
+            f"{median(t.points):g}",
+            f"{t.out_of:g}",
         )
     return table
 

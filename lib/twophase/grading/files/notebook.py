@@ -50,8 +50,6 @@ class Cell:
     grade_id: str = ""
     grade: bool = False
     locked: bool = False
-    solution: bool = False
-    points: float = 0.0
 
     @property
     def is_code(self) -> bool:
@@ -162,19 +160,12 @@ def _cell(raw: Any) -> Cell:
     """One cell, whatever it is: what has the wrong type counts as absent."""
     if not isinstance(raw, dict):
         return Cell("unknown", "")
-    marks, source = marks_of(raw), source_of(raw)
-    grade_id, points = marks.get("grade_id"), marks.get("points")
+    marks, kind = marks_of(raw), raw.get("cell_type")
+    grade_id = marks.get("grade_id")
     return Cell(
-        kind=raw["cell_type"] if isinstance(raw.get("cell_type"), str) else "unknown",
-        source=source,
+        kind=kind if isinstance(kind, str) else "unknown",
+        source=source_of(raw),
         grade_id=grade_id if isinstance(grade_id, str) else "",
         grade=marks.get("grade") is True,
         locked=marks.get("locked") is True,
-        solution=marks.get("solution") is True,
-        points=_number(points),
     )
-
-
-def _number(points: Any) -> float:
-    """What a cell says it is worth: nobody adds it up, so anything odd is worth nothing."""
-    return float(points) if type(points) in (int, float) and abs(points) < 1e9 else 0.0

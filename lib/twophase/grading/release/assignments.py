@@ -179,15 +179,9 @@ def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     _require_marks(answer, "answer")
     if BEGIN not in answer.source:
         raise BadNotebook(f"the answer cell {exercise.id} has no {BEGIN} … {END}")
-    check = nb.cells[at + 1] if at + 1 < len(nb.cells) else None
-    if (
-        check is None
-        or check.id != f"{exercise.id}-check"
-        or check.source != f'check("{exercise.id}")'
-    ):
-        raise BadNotebook(
-            f'below the answer cell {exercise.id} must stand its check cell: check("{exercise.id}")'
-        )
+    check, asks = nb.cells[at + 1] if at + 1 < len(nb.cells) else None, f'check("{exercise.id}")'
+    if check is None or (check.id, check.source) != (f"{exercise.id}-check", asks):
+        raise BadNotebook(f"below the answer cell {exercise.id} must stand its check cell: {asks}")
     _require_marks(check, "check")
     if check.metadata.nbgrader.get("points") != exercise.points:
         raise BadNotebook(

@@ -111,11 +111,8 @@ def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     released."""
     for path in sorted((root / PACKAGE).rglob("*")):
         name = path.relative_to(root / PACKAGE)
-        if (
-            path.is_symlink()
-            or not path.is_file()
-            or (path.suffix not in KINDS and path.name != "py.typed")
-        ):
+        is_ours = path.suffix in KINDS or path.name == "py.typed"
+        if path.is_symlink() or not path.is_file() or not is_ours:
             continue
         if any(part.startswith((".", "__pycache__")) for part in name.parts):
             continue

@@ -73,11 +73,10 @@ class Scorer:
         if extension is not None and due is not None:
             why = f" ({extension.because})" if extension.because else ""
             found = found.noting(f"extended to {due}{why}")
-        excusal = self.scheme.excusal(student, rubric.assignment.topic)
-        regular = [s for s in rubric.items if not s.rule.extra]
-        if excusal or all(
-            self.scheme.excusal(student, rubric.assignment.topic, s.id) for s in regular
-        ):
+        topic = rubric.assignment.topic
+        excusal = self.scheme.excusal(student, topic)
+        regular = [s.id for s in rubric.items if not s.rule.extra]
+        if excusal or all(self.scheme.excusal(student, topic, i) for i in regular):
             why = f": {excusal.because}" if excusal and excusal.because else ""
             kept = found.points if found.status == "graded" else None
             found = replace(
@@ -108,9 +107,8 @@ class Scorer:
         self, rubric: Rubric, tried: Sequence[Outcome], digests: Mapping[str, str]
     ) -> Outcome:
         if self.scheme.submissions.counts == "latest":
-            if len({digests[o.file] for o in tried}) > 1 and any(
-                o.handed_in is None for o in tried
-            ):
+            versions = {digests[o.file] for o in tried}
+            if len(versions) > 1 and any(o.handed_in is None for o in tried):
                 files = ", ".join(o.file for o in tried)
                 waits = (
                     f"which of {files} is the latest is not known: give files.times (with counts:"

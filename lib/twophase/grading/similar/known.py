@@ -42,7 +42,6 @@ class Published:
     text: str
     sources: frozenset[str]
     traces: FileTraces = field(default_factory=FileTraces)
-    digest: str = ""
 
     def has(self, mark: Mark) -> bool:
         """Whether this is in what the course shows: no trace of another student."""
@@ -79,7 +78,6 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
         " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
         frozenset(c.source.strip() for c in released.cells if c.is_code),
         traces_of(notebook.tree(data)) if data else FileTraces(),
-        released.digest,
     )
 
 

@@ -102,9 +102,8 @@ def _trace_rows(traces: Sequence[Trace]) -> list[list[object]]:
     """A line for each kind of trace and set of files, the strongest first."""
     kinds = list(KINDS)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for t in sorted(
-        traces, key=lambda t: (not t.mark.strong, kinds.index(t.mark.kind), t.mark.text)
-    ):
+    order = sorted(traces, key=lambda t: (not t.mark.strong, kinds.index(t.mark.kind), t.mark.text))
+    for t in order:
         together.setdefault((t.mark.kind, t.files), []).append(t.mark.text)
     return [
         [
