@@ -190,21 +190,13 @@ def read_manual(path: Path) -> list[HandScore]:
             raise ValueError(
                 f"{row.where}: submission: {digest!r} is no digest of 12 or more hexadecimal digits"
             )
-        score = HandScore(
-            row.need("student", text),
-            row.need("exercise", text),
-            row.need("points", number),
-            row.cells.get("comment", ""),
-            digest,
-            row.where,
-        )
-        key = (score.who, score.exercise, score.submission)
+        who, exercise = row.need("student", text), row.need("exercise", text)
+        points, comment = row.need("points", number), row.cells.get("comment", "")
+        key = (who, exercise, digest)
         if key in found:
-            raise ValueError(
-                f"{row.where}: {score.who} has points for {score.exercise} already"
-                f" ({found[key].where})"
-            )
-        found[key] = score
+            before = found[key].where
+            raise ValueError(f"{row.where}: {who} has points for {exercise} already ({before})")
+        found[key] = HandScore(who, exercise, points, comment, digest, row.where)
     return list(found.values())
 
 
@@ -271,14 +263,9 @@ def read_overrides(path: Path) -> list[Override]:
     ]
     if mistakes:
         raise ValueError("\n".join(f"{path}: {m}" for m in mistakes))
-    return [
-        Override(
-            digest,
-            "" if exercise == "all" else exercise,
-            decision.points,
-            decision.because,
-            f"{path}: {digest}.{exercise}",
-        )
-        for digest, parts in decisions.items()
-        for exercise, decision in parts.items()
-    ]
+    found = []
+    for digest, parts in decisions.items():
+        for exercise, said in parts.items():
+            of, where = "" if exercise == "all" else exercise, f"{path}: {digest}.{exercise}"
+            found.append(Override(digest, of, said.points, said.because, where))
+    return found

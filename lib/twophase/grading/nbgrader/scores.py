@@ -57,9 +57,8 @@ def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> 
                     f"{student}: not in the gradebook, and the course does not create students"
                 )
                 continue
-            done.changed += GradebookEntry(book, course, student, assignment, told).write(
-                theirs, rules
-            )
+            entry = GradebookEntry(book, course, student, assignment, told)
+            done.changed += entry.write(theirs, rules)
             done.works += theirs
         for assignment, name in {(w.place.assignment, w.place.notebook) for w in done.works}:
             done.masters[assignment, name] = Master(book.find_notebook(name, assignment))

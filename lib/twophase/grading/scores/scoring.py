@@ -176,14 +176,7 @@ class Scorer:
         there = [n for n, c in enumerate(made) if c.kept]
         if all(made[n].item.rule.extra for n in there):
             return replace(outcome, status="excused", points=None)
-        items = [
-            Weighted(
-                made[n].points or ZERO,
-                ZERO if made[n].item.rule.extra else made[n].item.out_of,
-                made[n].excused,
-            )
-            for n in there
-        ]
+        items = [_weighted(made[n]) for n in there]
         kept = highest_ratio(items, rubric.assignment.drop_lowest)
         chosen = {there[k] for k in kept}
         made = [replace(c, kept=n in chosen) for n, c in enumerate(made)]
@@ -202,6 +195,11 @@ class Scorer:
                 return read_time(said, self.scheme.time_zone)
         found = self.times.get(record["file"]) or self.times.get(record["digests"]["submission"])
         return found.astimezone(UTC) if found else None
+
+
+def _weighted(cell: ExerciseScore) -> Weighted:
+    out_of = ZERO if cell.item.rule.extra else cell.item.out_of
+    return Weighted(cell.points or ZERO, out_of, cell.excused)
 
 
 def _unread(outcome: Outcome) -> bool:
