@@ -34,12 +34,8 @@ def audit(
     to audit, CannotWrite."""
     index = reader.Index(reader.results_path(out))
     chosen = choose(submissions, course, index, share)
-    console.print(
-        Text(
-            f"Auditing {len(chosen):,} of {len(submissions):,} submissions, with the same seed and"
-            " with another."
-        )
-    )
+    said = f"Auditing {len(chosen):,} of {len(submissions):,} submissions, with the same seed and"
+    console.print(Text(f"{said} with another."))
     path = out / "audit.jsonl"
     different: list[Audited] = []
     try:
@@ -56,13 +52,11 @@ def audit(
     if different:
         console.print(_table(different))
     same = sum(d.same_seed for d in different)
-    said = (
-        f"{same:,} differ with the same seed, {len(different) - same:,} get other verdicts with"
-        " another seed."
-        if different
-        else ""
-    )
-    console.print(Text(said or "All are equal."))
+    said = "All are equal."
+    if different:
+        said = f"{same:,} differ with the same seed, {len(different) - same:,} get other verdicts"
+        said += " with another seed."
+    console.print(Text(said))
     console.print(Text(f"Written: {path}"))
     return DIFFERENT if different else ALL_EQUAL
 

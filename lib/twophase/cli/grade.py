@@ -92,9 +92,7 @@ def grade(
     folder: Annotated[
         Path, typer.Argument(help="The submissions: a folder or a zip, as downloaded.")
     ],
-    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path(
-        "grades"
-    ),
+    out: options.Out = options.GRADES,
     layout: Annotated[
         str, typer.Option(help=f"How they lie there: {', '.join(submissions.LAYOUTS)}.")
     ] = "auto",
@@ -151,8 +149,7 @@ def grade(
     Example: twophase grade submissions/ --out grades/ --layout canvas
     """
     options.require_confinement(unsafe)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
+    options.require_folder(out)
     # the next run would take it for a student's
     if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
         raise ValueError(
@@ -234,12 +231,8 @@ class Run:
             if scheme is not None:
                 from twophase.cli.score import write_grades
 
-                code = max(
-                    code,
-                    write_grades(
-                        scheme, reader.latest_records(results.path), self._out, self._console
-                    ),
-                )
+                records = reader.latest_records(results.path)
+                code = max(code, write_grades(scheme, records, self._out, self._console))
         return code
 
     def _write_note(self, complete: bool) -> None:
@@ -281,19 +274,11 @@ def _stop(sentence: str) -> NoReturn:
 
 
 def _verdicts(record: Record) -> Table:
-    table = Table(
-        "exercise",
-        "points",
-        "verdict",
-        title=Text(one_line(record["file"])),
-        caption=f"{feedback.points(record)} points",
-    )
+    title, caption = Text(one_line(record["file"])), f"{feedback.points(record)} points"
+    table = Table("exercise", "points", "verdict", title=title, caption=caption)
     for q in record["questions"]:
         mark, color = MARKS[q["status"]]
         says = "right" if q["status"] == "right" else one_line(q["message"])
-        table.add_row(
-            one_line(q["title"]),
-            f"{q['points']:g} of {q['out_of']:g}",
-            Text(f"{mark} {says}", style=color),
-        )
+        points = f"{q['points']:g} of {q['out_of']:g}"
+        table.add_row(one_line(q["title"]), points, Text(f"{mark} {says}", style=color))
     return table

@@ -20,6 +20,8 @@ UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**
 LEAST_MEMORY_BYTES = 100_000_000
 BEYOND = "beyond the libraries'"
 
+GRADES = Path("grades")
+Out = Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")]
 Seed = Annotated[int, typer.Option(help="Seed of the cases. The check cells in a notebook use 0.")]
 TimeLimit = Annotated[
     float, typer.Option(min=1, help="Longest time for one submission, in seconds.")
@@ -101,6 +103,12 @@ def course(
             source.validate()
     apart = tuple(p.absolute() for p in (secret_file, *hidden, *source.private()) if p is not None)
     return Course(seed, the_limits, source, known, case_sets, hidden=apart)
+
+
+def require_folder(out: Path) -> None:
+    """Raises ValueError if a file is in the place of the folder to write to."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to --out")
 
 
 def require_confinement(unsafe: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from statistics import mean, median
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -92,10 +93,9 @@ class Watch:
         rate = self.graded / took
         left = int((self._total - self.done) / rate)
         said = f"{rate:.1f} per s" if rate >= 1 else f"{60 * rate:.1f} per min"
+        said += f", {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
         troubled = sum(self.statuses[s] for s in TROUBLED)
-        return f"{said}, {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left" + (
-            f", {troubled} troubled" if troubled else ""
-        )
+        return f"{said}, {troubled} troubled" if troubled else said
 
 
 def line(console: Console, text: Text) -> None:
@@ -108,13 +108,20 @@ def line(console: Console, text: Text) -> None:
     )
 
 
+def listed(
+    lines: Sequence[str], most: int, style: str, more: str = "... and {:,} more"
+) -> Iterator[Text]:
+    """The first `most` of these lines, and how many `more` there are."""
+    yield from (Text(one_line(said), style=style) for said in lines[:most])
+    if len(lines) > most:
+        yield Text(more.format(len(lines) - most), style=style)
+
+
 def trouble(record: Record) -> Text:
     """One line: whose, what, why."""
-    why = one_line(counts.why(record))
-    said = f"{one_line(record['file'])}: {STATUS_WORDS[record['status']]}: {why}"
-    return Text(
-        said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[record["status"]]
-    )
+    status = record["status"]
+    said = one_line(f"{record['file']}: {STATUS_WORDS[status]}: {counts.why(record)}")
+    return Text(said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[status])
 
 
 def summary(console: Console, counted: Counts) -> None:
@@ -123,21 +130,15 @@ def summary(console: Console, counted: Counts) -> None:
         console.print(_topics(counted))
     for topic, found in counted.topics.items():
         console.print(_exercises(topic, found))
-    said = ", ".join(
-        f"{counted.statuses[s]:,} {words}"
-        for s, words in STATUS_WORDS.items()
-        if counted.statuses[s]
-    )
+    there = [s for s in STATUS_WORDS if counted.statuses[s]]
+    said = ", ".join(f"{counted.statuses[s]:,} {STATUS_WORDS[s]}" for s in there)
     many = f"{counted.n:,} submission{'' if counted.n == 1 else 's'}"
     console.print(Text(f"{many}: {said}" if said else many))
     if counted.not_asked:
-        asked = ", ".join(
-            f"{one_line(i)} in {n:,}" for i, n in counted.not_asked.most_common(MOST_NAMED)
-        )
-        said = (
-            "Asked by notebooks and not graded, so --release, --checks or --variants may be missing"
-        )
-        console.print(Text(f"{said}: {asked}", style="bold red"))
+        named = counted.not_asked.most_common(MOST_NAMED)
+        said = "Asked by notebooks and not graded, so --release, --checks or --variants may be"
+        said += " missing: " + ", ".join(f"{one_line(i)} in {n:,}" for i, n in named)
+        console.print(Text(said, style="bold red"))
     if counted.alone:
         files = ", ".join(one_line(f) for f in sorted(counted.alone)[:MOST_NAMED])
         more = ", …" if len(counted.alone) > MOST_NAMED else ""
@@ -146,12 +147,8 @@ def summary(console: Console, counted: Counts) -> None:
             Text(f"{said}: {counted.alone.total():,} answers in {files}{more}", style="yellow")
         )
     if counted.labels["practice"]:
-        console.print(
-            Text(
-                "Practice, not an official result: this system cannot confine a submission.",
-                style="bold yellow",
-            )
-        )
+        said = "Practice, not an official result: this system cannot confine a submission."
+        console.print(Text(said, style="bold yellow"))
     if counted.labels["unsafe"]:
         said = (
             f"Not official, {counted.labels['unsafe']:,} of them: graded without what should"
@@ -166,7 +163,11 @@ def _topics(counted: Counts) -> Table:
         table.add_column(name, justify="right")
     for topic, t in counted.topics.items():
         table.add_row(
-            topic, f"{len(t.points):,}", f"{t.mean:.2f}", f"{t.median:g}", f"{t.out_of:g}"
+            topic,
+            f"{len(t.points):,}",
+            f"{mean(t.points):.2f}",
+            f"{median(t.points):g}",
+            f"{t.out_of:g}",
         )
     return table
 

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from twophase.cli.grading_shown import listed
 from twophase.cli.interrupt import loading
 from twophase.grading.errors import Unreadable
 from twophase.grading.nbgrader import course as nbgrader_course
 from twophase.grading.nbgrader import works as nbgrader_works
-from twophase.grading.reports.plain import one_line
 from twophase.grading.results import reader
 
 DONE, SOME_WAIT = 0, 1
@@ -114,9 +114,7 @@ def _matched(
 def _tell(console: Console, said: str, waiting: list[str], notes: list[str]) -> int:
     """Print what was done and what needs a person. Returns the exit code."""
     for lines, style in ((waiting, "yellow"), (notes, "dim")):
-        for line in lines[:MOST_LINES]:
-            console.print(Text(one_line(line), style=style))
-        if len(lines) > MOST_LINES:
-            console.print(Text(f"... and {len(lines) - MOST_LINES:,} more", style=style))
+        for line in listed(lines, MOST_LINES, style):
+            console.print(line)
     console.print(Text(said))
     return SOME_WAIT if waiting else DONE

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli.grading_shown import listed
 from twophase.grading.course.deadlines import read_time
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports import class_report, exports
@@ -134,18 +135,9 @@ def _lines(book: Gradebook) -> list[Text]:
         for topic, o in t.outcomes.items()
         if o.status != "pending" and (said := exports.remarks(o))
     ]
+    more = "... and {} more such lines, all in grades.csv"
     return [
-        *_some(troubles, "yellow"),
-        *_some(told, ""),
+        *listed(troubles, MOST_LINES, "yellow", more),
+        *listed(told, MOST_LINES, "", more),
         *(Text(one_line(f"note: {n}"), style="cyan") for n in book.notes),
     ]
-
-
-def _some(lines: list[str], style: str) -> list[Text]:
-    shown = [Text(one_line(line), style=style) for line in lines[:MOST_LINES]]
-    more = len(lines) - len(shown)
-    return (
-        [*shown, Text(f"... and {more} more such lines, all in grades.csv", style=style)]
-        if more > 0
-        else shown
-    )

@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from twophase.cli import grading_options as options
 from twophase.cli.grade import finish, guarded
+from twophase.cli.grading_shown import listed
 from twophase.grading.reports.plain import one_line
 from twophase.grading.results import counts, reader
 from twophase.grading.results.writer import CannotWrite
@@ -24,9 +26,7 @@ def merge(
         list[Path],
         typer.Argument(help="The folders that `twophase grade --shard` wrote, all of them."),
     ],
-    out: Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")] = Path(
-        "grades"
-    ),
+    out: options.Out = options.GRADES,
 ) -> None:
     """Put the results of shards together, if they are all there, each submission once, graded under
     the same conditions.
@@ -37,8 +37,7 @@ def merge(
 
     Example: twophase merge grades-*/ --out grades/
     """
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
+    options.require_folder(out)
     raise typer.Exit(guarded(lambda: _merge(parts, out, Console())))
 
 
@@ -47,13 +46,8 @@ def _merge(parts: list[Path], out: Path, console: Console) -> int:
     for line in plan.remarks:
         console.print(Text(one_line(f"note: {line}"), style="cyan"), soft_wrap=True)
     if plan.problems:
-        shown = plan.problems[:MOST_LINES]
-        for line in shown:
-            console.print(Text(one_line(line), style="red"), soft_wrap=True)
-        if len(plan.problems) > len(shown):
-            console.print(
-                Text(f"and {len(plan.problems) - len(shown):,} more such lines", style="red")
-            )
+        for problem in listed(plan.problems, MOST_LINES, "red", "and {:,} more such lines"):
+            console.print(problem, soft_wrap=True)
         console.print(Text("Nothing was written."))
         return DO_NOT_FIT
     try:

@@ -74,21 +74,12 @@ def similar(
         raise ValueError(
             f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}"
         )
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
+    options.require_folder(out)
     scheme = None if course is None else gradebook.load_course(_there(course))[0]
     found = submissions.find(folder, layout)
-    console = Console()
+    console, source = Console(), Source(None, tuple(checks or ()), variants)
     with _Bar(console) as bar:
-        compared = compare_class(
-            found,
-            least,
-            exercise,
-            scheme,
-            release,
-            bar,
-            Source(None, tuple(checks or ()), variants),
-        )
+        compared = compare_class(found, least, exercise, scheme, release, bar, source)
     written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
     data = json.dumps(as_json.as_json(compared), indent=1) + "\n"
     replace_text(out / "similar.json", data, mode=PRIVATE)
@@ -134,13 +125,10 @@ def _tell(found: Report, console: Console) -> None:
 def _table(found: Report) -> Table:
     table = Table("group", "topic", "exercises", "strongest pair", "also the same")
     for g in found.groups[:MOST_GROUPS]:
-        names = ", ".join(g.names[:MOST_NAMES]) + (
-            f" and {len(g.names) - MOST_NAMES} more" if len(g.names) > MOST_NAMES else ""
-        )
-        shown = (
-            Text(one_line(x)) for x in (names, g.topic, _exercises(g), _strongest(g), _traces(g))
-        )
-        table.add_row(*shown)
+        names = ", ".join(g.names[:MOST_NAMES])
+        names += f" and {len(g.names) - MOST_NAMES} more" if len(g.names) > MOST_NAMES else ""
+        shown = (names, g.topic, _exercises(g), _strongest(g), _traces(g))
+        table.add_row(*(Text(one_line(x)) for x in shown))
     return table
 
 

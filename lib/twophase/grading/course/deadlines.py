@@ -9,6 +9,7 @@ second one counts; a time that does not exist (clocks go forward) is refused.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -23,15 +24,14 @@ def instant(wall: datetime, zone: ZoneInfo) -> datetime:
     first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if exists(wall, zone):
         return max(first, second)
-    # the jump lies between these: before it the clock shows less than `wall`, after it more
-    low, high = (second, first)
-    while high - low > timedelta(seconds=1):
-        middle = low + timedelta(seconds=(high - low) // timedelta(seconds=1) // 2)
-        if middle.astimezone(zone).replace(tzinfo=None) < wall:
-            low = middle
-        else:
-            high = middle
-    return high
+
+    def shown(after_s: int) -> datetime:
+        at = second + timedelta(seconds=after_s)
+        return at.astimezone(zone).replace(tzinfo=None)
+
+    # the jump lies between them: before it the clock shows less than `wall`, after it more
+    between_s = range((first - second) // timedelta(seconds=1))
+    return second + timedelta(seconds=bisect_left(between_s, wall, key=shown))
 
 
 def exists(wall: datetime, zone: ZoneInfo) -> bool:

@@ -77,13 +77,18 @@ def read_yaml(path: Path) -> Value:
         raise ValueError(f"{path} is no YAML file ({str(e).splitlines()[0]})") from None
 
 
-def nearest(wrong: str, known: Iterable[str]) -> str:
-    """`; did you mean 'due'?`, or the list of what there is."""
+def nearest(wrong: str, known: Iterable[str], most: int = 10_000) -> str:
+    """`; did you mean 'due'?`, or the list of what there is, if it has no more than `most`."""
     names = sorted(known)
     near = difflib.get_close_matches(wrong, names, 1, 0.5)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; known here: {', '.join(names)}" if names else ""
+    return f"; known here: {', '.join(names)}" if 0 < len(names) <= most else ""
+
+
+def absent(what: str, name: str, known: Iterable[str]) -> str:
+    """`there is no column 'duee'; did you mean 'due'?`"""
+    return f"there is no {what} {name!r}{nearest(name, known)}"
 
 
 class Mistake(ValueError):

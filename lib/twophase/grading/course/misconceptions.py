@@ -3,51 +3,40 @@ misspelt one gives nobody anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from twophase.checks import registry
 from twophase.grading.course.fields import nearest
-from twophase.grading.course.scheme import Assignment, Scheme
+from twophase.grading.course.scheme import Assignment, Partial, Scheme
 
 
 def unknown_names(scheme: Scheme) -> list[str]:
     """A sentence for every name in `partial.misconceptions` that no check of the exercises it
     stands for has."""
     found: list[str] = []
-    for assignment in scheme.assignments.values():
-        rules = assignment.exercises or {}
-        for exercise_id, rule in rules.items():
+    course = scheme.assignments.values()
+    for assignment in course:
+        for exercise_id, rule in (assignment.exercises or {}).items():
             if rule.partial is not assignment.partial:
-                found += _unknown(
-                    scheme,
-                    f"{assignment.topic}.{exercise_id}",
-                    rule.partial.misconceptions,
-                    [exercise_id],
-                )
-    for names in {
-        id(a.partial): a.partial.misconceptions for a in scheme.assignments.values()
-    }.values():
-        meant = [a for a in scheme.assignments.values() if a.partial.misconceptions is names]
+                where = f"{scheme.path}: {assignment.topic}.{exercise_id}"
+                found += _unknown(where, rule.partial, [exercise_id])
+    for partial in {id(a.partial): a.partial for a in course}.values():
+        meant = [a for a in course if a.partial is partial]
         where = "partial" if len(meant) > 1 else f"{meant[0].topic}.partial"
-        found += _unknown(scheme, where, names, [i for a in meant for i in _ids(a)])
+        exercise_ids = [i for a in meant for i in _ids(a)]
+        found += _unknown(f"{scheme.path}: {where}", partial, exercise_ids)
     return found
 
 
 def _ids(assignment: Assignment) -> list[str]:
     if assignment.exercises is not None:
         return list(assignment.exercises)
-    return (
-        registry.ids(assignment.topic)
-        if assignment.topic in registry.topics()
-        else [assignment.topic]
-    )
+    in_course = assignment.topic in registry.topics()
+    return registry.ids(assignment.topic) if in_course else [assignment.topic]
 
 
-def _unknown(
-    scheme: Scheme, where: str, names: Iterable[str], exercise_ids: list[str]
-) -> list[str]:
-    """The sentences for those of `names` that none of the exercises has; none if one of them is not
+def _unknown(where: str, partial: Partial, exercise_ids: list[str]) -> list[str]:
+    """The sentences for those names that none of the exercises has; none if one of these is not
     known here."""
+    names = partial.misconceptions
     if not names:
         return []
     try:
@@ -55,7 +44,7 @@ def _unknown(
     except ValueError:  # an instructor's own exercise, whose checks are elsewhere
         return []
     return [
-        f"{scheme.path}: {where}: no check names the misconception {name!r}{nearest(name, known)}"
+        f"{where}: no check names the misconception {name!r}{nearest(name, known)}"
         for name in names
         if name not in known
     ]

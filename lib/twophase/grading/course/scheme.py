@@ -264,17 +264,13 @@ class Scheme:
     def due_for(self, student: str, assignment: Assignment) -> tuple[Due | None, Extension | None]:
         """A student's own deadline, and the extension that made it so; the latest if there are
         several."""
-        due, found = assignment.due, None
-        if due is None:
+        topic, regular = assignment.topic, assignment.due
+        if regular is None:
             return None, None
-        for extension in self.extensions:
-            if extension.assignment == assignment.topic and self.means(
-                extension.student, student, assignment.topic
-            ):
-                longer = extension.of(assignment.due or due)
-                if longer.end > due.end:
-                    due, found = longer, extension
-        return due, found
+        theirs = (e for e in self.extensions if e.assignment == topic)
+        longer = [(e.of(regular), e) for e in theirs if self.means(e.student, student, topic)]
+        due, extension = max(longer, key=lambda found: found[0].end, default=(regular, None))
+        return (due, extension) if due.end > regular.end else (regular, None)
 
     def excusal(self, student: str, topic: str, exercise: str = "") -> Excusal | None:
         """What excuses a student from this exercise, or (without one) from the whole assignment."""
@@ -285,9 +281,5 @@ class Scheme:
         """Raise ValueError unless `who` is a student or a group."""
         everyone = known | set(self.groups)
         if who not in everyone:
-            near = (
-                nearest(who, everyone)
-                if len(everyone) <= 20 or "mean" in nearest(who, everyone)
-                else ""
-            )
+            near = nearest(who, everyone, most=20)
             raise ValueError(f"{where}: there is no student or group {who!r}{near}")

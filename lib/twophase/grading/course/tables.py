@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from pydantic import ConfigDict, PlainValidator
 
 from twophase.grading.course import fields
 from twophase.grading.course.deadlines import read_time
-from twophase.grading.course.fields import nearest
+from twophase.grading.course.fields import absent, nearest
 from twophase.grading.course.values import Text, number, text
 
 T = TypeVar("T")
@@ -87,27 +88,23 @@ def read_csv(path: Path) -> tuple[list[str], list[Row]]:
     first = data.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(data, newline=""), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    rows: list[Row] = []
     try:
-        for line in reader:
-            where = f"{path}, line {reader.line_num}"
-            if not any(c.strip() for c in line):
-                continue
-            if header is None:
-                header = [c.strip() for c in line]
-                continue
-            if len(line) > len(header):
-                raise ValueError(f"{where}: {len(line)} cells under {len(header)} columns")
-            cells = [c.strip() for c in line] + [""] * (len(header) - len(line))
-            rows.append(Row(where, dict(zip(header, cells, strict=True))))
+        lines = [(reader.line_num, [c.strip() for c in line]) for line in reader]
     except csv.Error as e:
         raise ValueError(f"{path}, line {reader.line_num}: {e}") from None
-    if header is None:
+    lines = [(n, cells) for n, cells in lines if any(cells)]
+    if not lines:
         raise ValueError(f"{path} is empty")
+    (_, header), *rest = lines
+    for n, cells in rest:
+        if len(cells) > len(header):
+            raise ValueError(f"{path}, line {n}: {len(cells)} cells under {len(header)} columns")
     if len(set(header)) < len([h for h in header if h]) + ("" in header):
         raise ValueError(f"{path}: two columns have the same name")
-    return header, rows
+    return header, [
+        Row(f"{path}, line {n}", dict(zip_longest(header, cells, fillvalue="")))
+        for n, cells in rest
+    ]
 
 
 def read_roster(path: Path, key: str = "") -> list[Student]:
@@ -118,12 +115,8 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
     ours = _our_columns(header, canvas)
     column = key or _key_column(ours, rows, canvas)
     if column not in header:
-        says = (
-            f"no column {key!r}{nearest(key, header)}"
-            if key
-            else "no column student; name one with files.roster.key"
-        )
-        raise ValueError(f"{path}: there is {says}")
+        unnamed = "there is no column student; name one with files.roster.key"
+        raise ValueError(f"{path}: {absent('column', key, header) if key else unnamed}")
     found: dict[str, Student] = {}
     for row in rows:
         if canvas and (row.cells["Student"] == "Points Possible" or not row.cells["ID"]):
@@ -197,21 +190,13 @@ def read_manual(path: Path) -> list[HandScore]:
             raise ValueError(
                 f"{row.where}: submission: {digest!r} is no digest of 12 or more hexadecimal digits"
             )
-        score = HandScore(
-            row.need("student", text),
-            row.need("exercise", text),
-            row.need("points", number),
-            row.cells.get("comment", ""),
-            digest,
-            row.where,
-        )
-        key = (score.who, score.exercise, score.submission)
+        who, exercise = row.need("student", text), row.need("exercise", text)
+        points, comment = row.need("points", number), row.cells.get("comment", "")
+        key = (who, exercise, digest)
         if key in found:
-            raise ValueError(
-                f"{row.where}: {score.who} has points for {score.exercise} already"
-                f" ({found[key].where})"
-            )
-        found[key] = score
+            before = found[key].where
+            raise ValueError(f"{row.where}: {who} has points for {exercise} already ({before})")
+        found[key] = HandScore(who, exercise, points, comment, digest, row.where)
     return list(found.values())
 
 
@@ -278,14 +263,9 @@ def read_overrides(path: Path) -> list[Override]:
     ]
     if mistakes:
         raise ValueError("\n".join(f"{path}: {m}" for m in mistakes))
-    return [
-        Override(
-            digest,
-            "" if exercise == "all" else exercise,
-            decision.points,
-            decision.because,
-            f"{path}: {digest}.{exercise}",
-        )
-        for digest, parts in decisions.items()
-        for exercise, decision in parts.items()
-    ]
+    found = []
+    for digest, parts in decisions.items():
+        for exercise, said in parts.items():
+            of, where = "" if exercise == "all" else exercise, f"{path}: {digest}.{exercise}"
+            found.append(Override(digest, of, said.points, said.because, where))
+    return found

@@ -14,7 +14,6 @@ from pydantic import PlainValidator, ValidationInfo
 from twophase.grading.course.deadlines import Due, Duration, read_due, read_duration
 from twophase.grading.course.fields import Value, nearest, shown
 
-NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 UTC = ZoneInfo("UTC")
 # Canvas skips these
 NO_TITLE = re.compile(r"(?:Current|Final) (?:Score|Points|Grade)|Override (?:Score|Grade|Status)")
@@ -28,12 +27,18 @@ def text(value: Value) -> str:
     return value.strip()
 
 
+def matching(value: Value, pattern: str, otherwise: str) -> str:
+    """Text of this pattern. Raises ValueError, with the text and what to write `otherwise`."""
+    said = text(value)
+    if not re.fullmatch(pattern, said):
+        raise ValueError(f"{said!r} is {otherwise}")
+    return said
+
+
 def number(value: Value) -> Fraction:
     """A number of points: not negative, finite, exact."""
-    said = text(value)
-    if not NUMBER.fullmatch(said):
-        raise ValueError(f"{said!r} is no number of points; write one such as 4 or 2.5")
-    return Fraction(said)
+    otherwise = "no number of points; write one such as 4 or 2.5"
+    return Fraction(matching(value, r"[0-9]{1,6}(?:\.[0-9]{1,6})?", otherwise))
 
 
 def positive(value: Value) -> Fraction:
@@ -45,10 +50,7 @@ def positive(value: Value) -> Fraction:
 
 
 def whole(value: Value) -> int:
-    said = text(value)
-    if not (said.isascii() and said.isdigit()) or len(said) > 4:
-        raise ValueError(f"{said!r} is no whole number; write one such as 1")
-    return int(said)
+    return int(matching(value, "[0-9]{1,4}", "no whole number; write one such as 1"))
 
 
 def percent(value: Value) -> Fraction:
@@ -91,11 +93,9 @@ def zone(value: Value, info: ValidationInfo[dict[str, Any]]) -> ZoneInfo:
     """The course's time zone; all times below are in it."""
     name = text(value)
     if name not in available_timezones():
-        meant = nearest(name, available_timezones()) if "/" in name else ""
-        meant = meant if "mean" in meant else ""  # there are hundreds
+        meant = nearest(name, available_timezones(), most=0) if "/" in name else ""
         raise ValueError(
-            f"there is no time zone {name!r}{meant}; "
-            "write an IANA name such as Europe/Berlin".replace("?;", "?")
+            f"there is no time zone {name!r}{meant or ';'} write an IANA name such as Europe/Berlin"
         )
     info.context["zone"] = ZoneInfo(name)
     return ZoneInfo(name)
@@ -118,13 +118,11 @@ def title(value: Value) -> str:
 
 
 def canvas_number(value: Value) -> str:
-    said = text(value)
-    if not (said.isascii() and said.isdigit()):
-        raise ValueError(
-            f"{said!r} is not the number that Canvas has for the assignment; it ends the"
-            " assignment's address, /assignments/12345"
-        )
-    return said
+    otherwise = (
+        "not the number that Canvas has for the assignment; it ends the assignment's address,"
+        " /assignments/12345"
+    )
+    return matching(value, "[0-9]+", otherwise)
 
 
 def whose(value: Value) -> re.Pattern[str] | str:

@@ -50,8 +50,6 @@ class Cell:
     grade_id: str = ""
     grade: bool = False
     locked: bool = False
-    solution: bool = False
-    points: float = 0.0
 
     @property
     def is_code(self) -> bool:
@@ -68,29 +66,34 @@ class Notebook:
 
 def read_notebook(path: Path) -> Notebook:
     """The notebook at `path`. Raises Unreadable, with the reason, and nothing else."""
-    data = read_bytes(path)
-    return parse(data)
+    return parse(read_bytes(path))
 
 
 def read_bytes(path: Path) -> bytes:
     """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no
     regular file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as f:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
-            data = f.read(MAX_BYTES + 1)
-    except IsADirectoryError:
-        raise Unreadable("it is a folder, not a file") from None
+        with open(open_regular(path), "rb") as file:
+            return file.read(MAX_BYTES + 1)
     except OSError as e:
-        link = (
-            "it is a link, and links are not followed"
-            if os.path.islink(path)
-            else f"it cannot be opened ({e.strerror})"
-        )
-        raise Unreadable(link) from None
-    return data
+        raise Unreadable(f"it cannot be opened ({e.strerror})") from None
+
+
+def open_regular(path: Path) -> int:
+    """The descriptor of a regular file, to read from. Raises Unreadable for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as e:
+        if os.path.islink(path):
+            raise Unreadable("it is a link, and links are not followed") from None
+        raise Unreadable(f"it cannot be opened ({e.strerror})") from None
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise Unreadable("it is a folder, not a file")
+    raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
 
 
 def parse(data: bytes) -> Notebook:
@@ -157,19 +160,12 @@ def _cell(raw: Any) -> Cell:
     """One cell, whatever it is: what has the wrong type counts as absent."""
     if not isinstance(raw, dict):
         return Cell("unknown", "")
-    marks, source = marks_of(raw), source_of(raw)
-    grade_id, points = marks.get("grade_id"), marks.get("points")
+    marks, kind = marks_of(raw), raw.get("cell_type")
+    grade_id = marks.get("grade_id")
     return Cell(
-        kind=raw["cell_type"] if isinstance(raw.get("cell_type"), str) else "unknown",
-        source=source,
+        kind=kind if isinstance(kind, str) else "unknown",
+        source=source_of(raw),
         grade_id=grade_id if isinstance(grade_id, str) else "",
         grade=marks.get("grade") is True,
         locked=marks.get("locked") is True,
-        solution=marks.get("solution") is True,
-        points=_number(points),
     )
-
-
-def _number(points: Any) -> float:
-    """What a cell says it is worth: nobody adds it up, so anything odd is worth nothing."""
-    return float(points) if type(points) in (int, float) and abs(points) < 1e9 else 0.0

@@ -68,15 +68,15 @@ def graded(root: Path, began: float) -> ResultsJson:
     except NothingToGrade as e:
         return results.unreadable(str(e), time.monotonic() - began, _worth(config, source))
     submission = replace(submission, student=who.student, submitted=who.submitted)
-    course = Course(limits=_limits(config), source=source)
-    hidden = [
-        private,
-        *(root / name for name in ("submission", "results", "submission_metadata.json")),
-    ]
-    with scratch(), make_zygote(hidden) as zygote:
-        record = Judge(course, zygote).grade(
-            Task(submission, seed_for(who.student, config, private))
-        )
+    limits = Limits(
+        cell_s=config.cell_s,
+        submission_s=config.submission_s,
+        memory_bytes=gradescope_config.memory_bytes(config),
+    )
+    names = ("submission", "results", "submission_metadata.json")
+    with scratch(), make_zygote([private, *(root / name for name in names)]) as zygote:
+        judge = Judge(Course(limits=limits, source=source), zygote)
+        record = judge.grade(Task(submission, seed_for(who.student, config, private)))
     return results.results(record, time.monotonic() - began, _worth(config, source))
 
 
@@ -84,11 +84,9 @@ def seed_for(student: str, config: Config, private: Path) -> int | str:
     """The seed of the cases: of the course's secret and of whom Gradescope names, never of anything
     that was handed in."""
     path = private / "secret"
-    return (
-        secret.seed_of(secret.read_secret(path), student, config.sets)
-        if path.exists()
-        else config.seed
-    )
+    if not path.exists():
+        return config.seed
+    return secret.seed_of(secret.read_secret(path), student, config.sets)
 
 
 def source_of(config: Config, private: Path) -> Source:
@@ -142,14 +140,6 @@ def _worth(config: Config, source: Source) -> float | None:
     if not config.topic:
         return None
     return float(sum(e.points for e in source.load(config.topic).exercises.values()))
-
-
-def _limits(config: Config) -> Limits:
-    return Limits(
-        cell_s=config.cell_s,
-        submission_s=config.submission_s,
-        memory_bytes=gradescope_config.memory_bytes(config),
-    )
 
 
 def _probe() -> int:

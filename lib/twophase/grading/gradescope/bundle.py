@@ -17,7 +17,6 @@ import os
 import platform
 import stat
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +35,6 @@ SCRIPT, FILE, OURS_ONLY = 0o755, 0o644, 0o600
 # minutes
 MARGIN_S = 60
 MOST_S = 540  # unless the submission's own time is longer than Gradescope's
-LEFT_OUT = ("__pycache__",)
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def _package() -> dict[str, Member]:
     root = Path(twophase.__path__[0])
     members = {
         f"lib/twophase/{p.relative_to(root).as_posix()}": Member(p.read_bytes())
-        for p in _python_files(root)
+        for p in root.rglob("*.py")
     }
     try:
         number = version("twophase")
@@ -115,12 +113,6 @@ def _package() -> dict[str, Member]:
         return members
     metadata = f"Metadata-Version: 2.1\nName: twophase\nVersion: {number}\n"
     return members | {f"lib/twophase-{number}.dist-info/METADATA": Member(metadata.encode("ascii"))}
-
-
-def _python_files(root: Path) -> Iterator[Path]:
-    for here, folders, files in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in LEFT_OUT)
-        yield from (Path(here, f) for f in sorted(files) if f.endswith(".py"))
 
 
 def _notebooks(config: Config, source: Source) -> dict[str, Member]:
@@ -144,7 +136,7 @@ def _folder(folder: Path, place: str, with_notebooks: bool) -> dict[str, Member]
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         inside = path.relative_to(folder)
         kept = path.suffix == ".py" or (with_notebooks and path.suffix == ".ipynb")
-        if kept and not any(part.startswith(".") or part in LEFT_OUT for part in inside.parts):
+        if kept and not any(part.startswith((".", "__pycache__")) for part in inside.parts):
             members[f"{place}/{inside.as_posix()}"] = Member(path.read_bytes(), OURS_ONLY)
     return members
 

@@ -84,9 +84,8 @@ def rehearse(
 ) -> Rehearsal:
     """Run `archive` on these files. Raises ValueError if it is no autograder, a file is missing, or
     no results.json is left."""
-    with tempfile.TemporaryDirectory(
-        prefix="twophase-gradescope-", ignore_cleanup_errors=True
-    ) as name:
+    prefix = "twophase-gradescope-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         root = Path(name)
         root.chmod(0o755)  # as /autograder is: a submission runs as another user
         lay_out(root, archive, handed_in, student)

@@ -34,7 +34,7 @@ def results(record: Record, seconds: float, worth: float | None = None) -> Resul
         return without_score(record["message"], seconds, record)
     if record["status"] == "unreadable":
         return unreadable(record["message"], seconds, worth, record)
-    tests = [_test(n, q) for n, q in enumerate(record["questions"], 1)]
+    tests = [_exercise(n, q) for n, q in enumerate(record["questions"], 1)]
     tests += _hidden(record, len(tests) + 1)
     return _frame(_remarks(record), seconds, record) | {"score": record["points"], "tests": tests}
 
@@ -44,18 +44,8 @@ def unreadable(
 ) -> ResultsJson:
     """No points, for a reason that the student can see and mend: no notebook, several, a broken
     one, one of another topic."""
-    test = {
-        "name": READING_TITLE,
-        "number": "1",
-        "score": 0.0,
-        "status": "failed",
-        "output": text(message),
-        "output_format": "text",
-        "name_format": "text",
-        "visibility": "visible",
-    }
-    if worth is not None:
-        test["max_score"] = worth
+    test = _test(1, READING_TITLE, message, score=0.0)
+    test |= {} if worth is None else {"max_score": worth}
     return _frame(message, seconds, record) | {"score": 0.0, "tests": [test]}
 
 
@@ -81,20 +71,24 @@ def _frame(output: str, seconds: float, record: Record | None) -> ResultsJson:
     }
 
 
-def _test(n: int, q: Record) -> ResultsJson:
-    """One exercise."""
+def _test(n: int, name: str, output: str, **more: Any) -> ResultsJson:
+    """One of Gradescope's tests: failed and visible, unless `more` says otherwise."""
     return {
-        "name": text(q["title"]),
+        "name": text(name),
         "name_format": "text",
         "number": str(n),
-        "score": q["points"],
-        "max_score": q["out_of"],
-        "status": "passed" if q["status"] == "right" else "failed",
-        "output": text("\n".join(_lines(q))),
+        "status": "failed",
+        "output": text(output),
         "output_format": "text",
-        "tags": [q["id"]],
         "visibility": "visible",
+        **more,
     }
+
+
+def _exercise(n: int, q: Record) -> ResultsJson:
+    status = "passed" if q["status"] == "right" else "failed"
+    earned = {"score": q["points"], "max_score": q["out_of"], "status": status, "tags": [q["id"]]}
+    return _test(n, q["title"], "\n".join(_lines(q)), **earned)
 
 
 def _lines(q: Record) -> list[str]:
@@ -125,19 +119,8 @@ def _hidden(record: Record, n: int) -> list[ResultsJson]:
         failed = sum(not c["right"] for c in hidden)
         if failed:
             lines.append(f"{q['title']}: {failed} of {len(hidden)} are not right.")
-    if not lines:
-        return []
-    return [
-        {
-            "name": HIDDEN_TITLE,
-            "name_format": "text",
-            "number": str(n),
-            "status": "failed",
-            "output": text("\n".join(lines)),
-            "output_format": "text",
-            "visibility": "after_published",
-        }
-    ]
+    said = "\n".join(lines)
+    return [_test(n, HIDDEN_TITLE, said, visibility="after_published")] if lines else []
 
 
 def _remarks(record: Record) -> str:
@@ -145,11 +128,8 @@ def _remarks(record: Record) -> str:
     lines = [
         f"{record['points']:g} of {record['out_of']:g} points ({STATUS_WORDS[record['status']]})."
     ]
-    lines += [
-        f"Noticed, {f['where']}: {f['says']}"
-        for f in record["flags"]
-        if f["name"] != "missing_cell"
-    ]
+    noticed = (f for f in record["flags"] if f["name"] != "missing_cell")
+    lines += [f"Noticed, {f['where']}: {f['says']}" for f in noticed]
     return "\n".join(lines)
 
 

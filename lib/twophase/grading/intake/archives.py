@@ -11,13 +11,12 @@ import os
 import stat
 import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from unicodedata import category
 
 from twophase.grading.errors import Unreadable
-from twophase.grading.files.notebook import MAX_BYTES, isolated
+from twophase.grading.files.notebook import MAX_BYTES, isolated, open_regular
 from twophase.grading.intake.trees import DEEPEST, Node, below, skipped
 
 DEPTH = 3  # a download of a class, a student's zip in it, one more in that
@@ -243,37 +242,19 @@ def _inner(z: zipfile.ZipFile, number: int) -> bytes:
     return data
 
 
-@contextmanager
-def _file(path: Path) -> Iterator[_Careful]:
+def _file(path: Path) -> _Careful:
     """A regular file, open. Raises Unreadable for anything else."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as e:
-        link = os.path.islink(path)
-        why = (
-            "it is a link, and links are not followed"
-            if link
-            else f"it cannot be opened ({e.strerror})"
-        )
-        raise Unreadable(why) from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise Unreadable("it is no file (a folder, a pipe or a device has its name)")
-    with _Careful(io.FileIO(fd)) as file:
-        yield file
+    return _Careful(io.FileIO(open_regular(path)))
 
 
-@contextmanager
-def _zip(file: _Careful, whole_class: bool) -> Iterator[zipfile.ZipFile]:
+def _zip(file: _Careful, whole_class: bool) -> zipfile.ZipFile:
     """A zip with its directory read. Raises Unreadable if there is none, or an enormous one."""
     file.most = CLASS_DIRECTORY_BYTES if whole_class else DIRECTORY_BYTES
     try:
-        z = zipfile.ZipFile(file)
+        return zipfile.ZipFile(file)
     except Unreadable:
         raise
     except Exception:
         raise Unreadable(
             "it is no zip, or a damaged one; make it again, or hand in the notebook itself"
         ) from None
-    with z:
-        yield z

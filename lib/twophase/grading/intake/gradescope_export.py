@@ -62,16 +62,11 @@ def _students(entry: dict[Any, Any]) -> str:
 
 
 def _ids(submitters: Any) -> Iterator[str]:
-    for one in submitters if isinstance(submitters, list) else []:
-        said = (
-            [_field(one, name) for name in ("sid", "email", "name")]
-            if isinstance(one, dict)
-            else []
-        )
-        known = [
-            s.strip() for s in said if isinstance(s, str) and s.strip() not in ("", "~", "null")
-        ]
-        yield from known[:1]
+    listed = submitters if isinstance(submitters, list) else []
+    for one in (s for s in listed if isinstance(s, dict)):
+        said = [_field(one, name) for name in ("sid", "email", "name")]
+        texts = [s.strip() for s in said if isinstance(s, str)]
+        yield from [t for t in texts if t not in ("", "~", "null")][:1]
 
 
 def _time(entry: dict[Any, Any]) -> str:

@@ -146,13 +146,11 @@ def nbgrader(top: Node, forced: bool) -> list[HandIn]:
 
 
 def _inbound(top: Node) -> list[HandIn]:
-    found = []
-    for child in (c for c in top.inside if c.kind == "folder"):
-        if match := NBGRADER.fullmatch(child.own):
-            found.append(
-                HandIn(child.name, (child,), match["student"], instant(match["time"]), "nbgrader")
-            )
-    return found
+    return [
+        HandIn(c.name, (c,), match["student"], instant(match["time"]), "nbgrader")
+        for c in top.inside
+        if c.kind == "folder" and (match := NBGRADER.fullmatch(c.own))
+    ]
 
 
 def _collected(top: Node, sure: bool) -> list[HandIn]:
@@ -229,9 +227,8 @@ def _exports(top: Node) -> list[HandIn]:
     platform names it counts only if nothing else lies here, and if it has two students or more."""
     found = {c.name: _read(c) for c in top.inside if c.kind != "file"}
     sure = {name for name in found if TRUSTED.fullmatch(name.rpartition("/")[2])}
-    if not any(c.is_notebook for c in top.inside) and all(
-        len({h.student for h in f}) > 1 for f in found.values()
-    ):
+    of_several = all(len({h.student for h in f}) > 1 for f in found.values())
+    if of_several and not any(c.is_notebook for c in top.inside):
         sure = set(found)
     return [h for name in found if name in sure for h in found[name]]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 
 from twophase.grading.errors import Unreadable
@@ -40,11 +40,9 @@ class Submission:
         """The first bytes, one more than a notebook may have. Raises Unreadable."""
         if self.trouble:
             raise Unreadable(self.trouble)
-        return (
-            archives.read_member(self.path, self.members)
-            if self.members
-            else notebook.read_bytes(self.path)
-        )
+        if self.members:
+            return archives.read_member(self.path, self.members)
+        return notebook.read_bytes(self.path)
 
 
 def find(folder: Path, layout: str = "auto") -> list[Submission]:
@@ -72,13 +70,10 @@ def describe(submissions: Sequence[Submission]) -> str:
     students = len({s.student for s in submissions if s.student})
     said = f"{layouts[:1].upper()}{layouts[1:]}: {_count(notebooks, 'notebook')}"
     said += f" of {_count(students, 'student')}" if students else ""
-    broken = len(submissions) - notebooks
-    return (
-        f"{said}; {_count(broken, 'file or folder', 'files or folders')} without one that can be"
-        " read"
-        if broken
-        else said
-    )
+    if broken := len(submissions) - notebooks:
+        others = _count(broken, "file or folder", "files or folders")
+        said += f"; {others} without one that can be read"
+    return said
 
 
 def _count(n: int, one: str, many: str = "") -> str:
@@ -112,16 +107,9 @@ def _submissions(hand: HandIn) -> Iterator[Submission]:
     if not found:
         first = hand.nodes[0]
         found = [Node(hand.name, "file", first.path, first.members, trouble=_instead(there))]
+    who = (hand.student, hand.submitted)
     for node in found:
-        yield Submission(
-            node.path,
-            node.name,
-            hand.student,
-            hand.submitted,
-            node.members,
-            node.trouble,
-            hand.layout,
-        )
+        yield Submission(node.path, node.name, *who, node.members, node.trouble, hand.layout)
 
 
 def _readable(node: Node) -> Iterator[Node]:
@@ -150,17 +138,15 @@ def _instead(nodes: Iterable[Node]) -> str:
 def _distinct(found: Iterable[Submission]) -> list[Submission]:
     """Sorted by name, every name once: a second `x.ipynb` is `x (2).ipynb`."""
     found = sorted(found, key=lambda s: (s.name, os.fsencode(s.path), s.members))
-    used = set(Counter(s.name for s in found))
+    used = {s.name for s in found}
     seen: set[str] = set()
     made: list[Submission] = []
     for s in found:
-        name, n = s.name, 2
-        while name in seen or (name != s.name and name in used):
-            stem, dot, ending = s.name.rpartition(".")
-            name, n = (
-                (f"{stem} ({n}){dot}{ending}" if dot and "/" not in ending else f"{s.name} ({n})"),
-                n + 1,
-            )
+        stem, dot, ending = s.name.rpartition(".")
+        if not dot or "/" in ending:
+            stem, dot, ending = s.name, "", ""
+        others = (o for n in count(2) if (o := f"{stem} ({n}){dot}{ending}") not in used)
+        name = next(o for o in chain([s.name], others) if o not in seen)
         seen.add(name)
         made.append(replace(s, name=name))
     return sorted(made, key=lambda s: s.name)

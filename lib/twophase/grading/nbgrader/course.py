@@ -28,11 +28,8 @@ class NbCourse:
 
     def folder(self, step: str, student: str, assignment: str) -> Path:
         """The folder of one `submitted`, `autograded` or `feedback` assignment."""
-        return Path(
-            self.directory.format_path(
-                getattr(self.directory, f"{step}_directory"), student, assignment
-            )
-        )
+        where = getattr(self.directory, f"{step}_directory")
+        return Path(self.directory.format_path(where, student, assignment))
 
     @property
     def url(self) -> Any:

@@ -14,7 +14,7 @@ from twophase.grading.files import notebook
 from twophase.grading.files.atomic import replace_text
 from twophase.grading.files.notebook import Cell
 from twophase.grading.nbgrader.course import NbCourse
-from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices
+from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices, submitted_path
 from twophase.grading.reports import feedback
 from twophase.grading.reports.plain import printable
 from twophase.grading.results.records import Record
@@ -80,12 +80,8 @@ def write_autograded(
     """
     for work in works:
         place = work.place
-        path = (
-            course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
-        )
-        content = masters[place.assignment, place.notebook].filled(
-            notebook.read_notebook(path).cells, work.record
-        )
+        cells = notebook.read_notebook(submitted_path(course, place)).cells
+        content = masters[place.assignment, place.notebook].filled(cells, work.record)
         folder = _prepare(course, "autograded", place)
         _write(course, folder / f"{place.notebook}.ipynb", content, 0o444)
 

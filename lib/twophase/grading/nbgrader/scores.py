@@ -57,9 +57,8 @@ def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> 
                     f"{student}: not in the gradebook, and the course does not create students"
                 )
                 continue
-            done.changed += GradebookEntry(book, course, student, assignment, told).write(
-                theirs, rules
-            )
+            entry = GradebookEntry(book, course, student, assignment, told)
+            done.changed += entry.write(theirs, rules)
             done.works += theirs
         for assignment, name in {(w.place.assignment, w.place.notebook) for w in done.works}:
             done.masters[assignment, name] = Master(book.find_notebook(name, assignment))
@@ -224,14 +223,10 @@ def _known(book: Any, works: Iterable[GradedNotebook], told: Notices) -> list[Gr
 
 
 def _left(place: NotebookPath, others: tuple[str, ...]) -> str:
-    is_ours = (
-        "is no check cell of this course's"
-        if len(others) == 1
-        else "are no check cells of this course's"
-    )
+    is_ours = "is no check cell" if len(others) == 1 else "are no check cells"
     return (
-        f"{place.assignment}/{place.notebook}: {', '.join(others)} {is_ours}; left as the gradebook"
-        " has it"
+        f"{place.assignment}/{place.notebook}: {', '.join(others)} {is_ours} of this course's; left"
+        " as the gradebook has it"
     )
 
 

@@ -7,6 +7,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
@@ -49,6 +50,11 @@ class Notices:
 
     waiting: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+def submitted_path(course: NbCourse, place: NotebookPath) -> Path:
+    """The file that nbgrader has collected."""
+    return course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
 
 
 def path_of(record: Record) -> NotebookPath | None:
@@ -111,23 +117,17 @@ def match_records(
 
 def _of_collected(course: NbCourse, place: NotebookPath, found: list[Record]) -> Record | str:
     """The record of the version that was collected, or why there is none."""
-    path = course.folder("submitted", place.student, place.assignment) / f"{place.notebook}.ipynb"
+    path = submitted_path(course, place)
     broken = [r for r in found if r["status"] not in JUDGED]
     try:
         digest = hashlib.sha256(notebook.read_bytes(path)).hexdigest()
     except Unreadable as e:
-        return (
-            broken[-1]
-            if broken
-            else f"there is no such file in {path.parent} ({e}); run `nbgrader collect` first"
-        )
+        if broken:
+            return broken[-1]
+        return f"there is no such file in {path.parent} ({e}); run `nbgrader collect` first"
     same = [r for r in found if r["digests"]["submission"] == digest]
     judged = [r for r in same if r["status"] in JUDGED]
-    if judged or same:
-        return (judged or same)[-1]
     unread = [r for r in broken if not r["digests"]["submission"]]
-    return (
-        unread[-1]
-        if unread
-        else "what is collected now is another version than the one graded; grade it again"
-    )
+    if counts := judged or same or unread:
+        return counts[-1]
+    return "what is collected now is another version than the one graded; grade it again"

@@ -29,8 +29,8 @@ from nbgrader.preprocessors import (
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
 from twophase.checks.registry import Catalog
+from twophase.grading.release.compose import BEGIN, END, grade_id
 
-BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python"}
 MAX_ID = 64  # nbformat's limit for cell ids
@@ -44,12 +44,6 @@ MARKS = {  # what nbgrader's metadata must say of each kind of cell
 
 class BadNotebook(ValueError):
     """A notebook that breaks a rule of CONTRIBUTING.md, "Notebooks"."""
-
-
-def grade_id(cell: NotebookNode) -> str | None:
-    """The cell's nbgrader id, or None."""
-    found = cell.metadata.get("nbgrader", {}).get("grade_id")
-    return str(found) if found is not None else None
 
 
 def topic_of(path: Path) -> str:
@@ -108,15 +102,11 @@ def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
     exercise before it."""
     ids: list[str] = []
     last, count = f"{topic}-intro", 0
-    for i, cell in enumerate(cells):
-        own = grade_id(cell)
-        following = cells[i + 1] if i + 1 < len(cells) else None
-        if own is not None:
+    for cell, following in zip(cells, [*cells[1:], None], strict=True):
+        if own := grade_id(cell):
             ids.append(own)
             last, count = own.removesuffix("-check"), 0
-        elif (
-            cell.cell_type == "markdown" and following is not None and utils.is_solution(following)
-        ):
+        elif cell.cell_type == "markdown" and following and utils.is_solution(following):
             ids.append(f"{grade_id(following)}-task")
         else:
             count += 1
@@ -171,8 +161,8 @@ def _validate_setup(nb: NotebookNode, topic: str) -> None:
 
 def _require_marks(cell: NotebookNode, kind: str) -> None:
     for key, value in MARKS[kind].items():
-        if cell.metadata.nbgrader.get(key) != value:
-            found = cell.metadata.nbgrader.get(key)
+        found = cell.metadata.nbgrader.get(key)
+        if found != value:
             raise BadNotebook(
                 f"the {kind} cell {cell.id} must have {key} = {value} in its nbgrader metadata, not"
                 f" {found}"
@@ -189,15 +179,9 @@ def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     _require_marks(answer, "answer")
     if BEGIN not in answer.source:
         raise BadNotebook(f"the answer cell {exercise.id} has no {BEGIN} … {END}")
-    check = nb.cells[at + 1] if at + 1 < len(nb.cells) else None
-    if (
-        check is None
-        or check.id != f"{exercise.id}-check"
-        or check.source != f'check("{exercise.id}")'
-    ):
-        raise BadNotebook(
-            f'below the answer cell {exercise.id} must stand its check cell: check("{exercise.id}")'
-        )
+    check, asks = nb.cells[at + 1] if at + 1 < len(nb.cells) else None, f'check("{exercise.id}")'
+    if check is None or (check.id, check.source) != (f"{exercise.id}-check", asks):
+        raise BadNotebook(f"below the answer cell {exercise.id} must stand its check cell: {asks}")
     _require_marks(check, "check")
     if check.metadata.nbgrader.get("points") != exercise.points:
         raise BadNotebook(
@@ -222,7 +206,7 @@ class ClearToNotYet(ClearSolutions):  # type: ignore[misc]
             elif self.end_solution_delimeter in line:
                 if region is None:
                     raise BadNotebook(f"{cell.id} ends a solution that it did not begin")
-                new_lines.append(indent + stub(grade_id(cell) or "", region))
+                new_lines.append(indent + stub(grade_id(cell), region))
                 region, replaced = None, True
             else:
                 (new_lines if region is None else region).append(line)
@@ -252,14 +236,8 @@ def release(
     """
     nb = copy.deepcopy(solutions)
     resources: dict[str, Any] = {"nbgrader": {}}
-    for step in (
-        ClearToNotYet(),
-        ClearOutput(),
-        LockCells(),
-        CheckCellMetadata(),
-        ComputeChecksums(),
-    ):
-        nb, resources = step.preprocess(nb, resources)
+    for step in (ClearToNotYet, ClearOutput, LockCells, CheckCellMetadata, ComputeChecksums):
+        nb, resources = step().preprocess(nb, resources)
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.metadata["deletable"] = cell.metadata["editable"] = False

@@ -15,6 +15,7 @@ from twophase.checks.registry import CHAPTERS, Catalog
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 RawCell = dict[str, Any]
 
 
@@ -96,10 +97,8 @@ def three_cells(cells: list[RawCell], exercise_id: str, path: Path) -> list[RawC
             f"{path}: above the answer cell {exercise_id} must stand its task, a markdown cell"
         )
     check = cells[at + 1] if at + 1 < len(cells) else {}
-    if (
-        grade_id(check) != f"{exercise_id}-check"
-        or notebook.marks_of(check).get("grade") is not True
-    ):
+    graded = notebook.marks_of(check).get("grade") is True
+    if grade_id(check) != f"{exercise_id}-check" or not graded:
         raise ValueError(
             f"{path}: below the answer cell {exercise_id} must stand its check cell,"
             f' check("{exercise_id}"), with the grade_id "{exercise_id}-check" and "grade": true'

@@ -25,6 +25,7 @@ KINDS = frozenset(
     {".py", ".json", ".safetensors", ".txt", ".css", ".js", ".html", ".yml", ".csv", ".typed"}
 )
 PACKAGE = "lib/twophase"
+FORMAT = {"metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 NO_TOPIC = ("prove",)  # folders of checks/ that every release needs
 MADE_BY_USE = {"__pycache__", ".venv", ".egg-info"}
 
@@ -41,17 +42,13 @@ class Handout:
     def differs(self, folder: Path) -> list[str]:
         """The files of `folder` that are not as in this release, or that only one of the two
         has."""
+        files = (p for p in folder.rglob("*") if p.is_file() or p.is_symlink())
         there = {
             p.relative_to(folder).as_posix(): p
-            for p in folder.rglob("*")
-            if p.is_file() or p.is_symlink()
+            for p in files
+            if not MADE_BY_USE & {*p.relative_to(folder).parts, p.parent.suffix}
         }
-        there = {
-            n: p for n, p in there.items() if not MADE_BY_USE & {*n.split("/"), p.parent.suffix}
-        }
-        same = {
-            n for n in there.keys() & self.files.keys() if there[n].read_bytes() == self.files[n]
-        }
+        same = {n for n in there.keys() & self.files if there[n].read_bytes() == self.files[n]}
         return sorted((there.keys() | self.files.keys()) - same)
 
 
@@ -85,11 +82,7 @@ def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
     if not raw:
         raise ValueError(f"there is no notebook solutions/{catalog.stem(topic)}.ipynb in {root}")
     try:
-        nb = normalize(
-            nbformat.from_dict({"cells": raw, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}),
-            topic,
-            catalog,
-        )
+        nb = normalize(nbformat.from_dict(FORMAT | {"cells": raw}), topic, catalog)
         validate(nb, topic, catalog)
     except BadNotebook as e:
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None
@@ -118,11 +111,8 @@ def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     released."""
     for path in sorted((root / PACKAGE).rglob("*")):
         name = path.relative_to(root / PACKAGE)
-        if (
-            path.is_symlink()
-            or not path.is_file()
-            or (path.suffix not in KINDS and path.name != "py.typed")
-        ):
+        is_ours = path.suffix in KINDS or path.name == "py.typed"
+        if path.is_symlink() or not path.is_file() or not is_ours:
             continue
         if any(part.startswith((".", "__pycache__")) for part in name.parts):
             continue

@@ -15,14 +15,12 @@ from pathlib import Path
 
 from twophase.checks.registry import Catalog
 from twophase.grading.files.notebook import raw_cells, source_of
-from twophase.grading.release.compose import cells_of
+from twophase.grading.release.compose import BEGIN, END, cells_of
 
-BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 # beside the package
 AS_THEY_ARE = "requirements.txt", "constraints.txt", "pyproject.toml", "LICENSE"
-SHORT = (
-    16  # signs: a shorter line must be a whole line to be found, or `return x` would be everywhere
-)
+# signs: a shorter line must be a whole line to be found, or `return x` would be everywhere
+SHORT = 16
 # folders that no release has
 NEVER = "solutions", "tests", "bench", "book", "scratch", "my", ".git"
 
@@ -44,11 +42,8 @@ def found(
     yield from _lines(files, catalog, list(notebooks))
     if catalog.variants:
         held = {p.read_bytes(): p for p in catalog.variants.modules() if p.stat().st_size}
-        yield from (
-            f"{name} is the held-back file {held[data]}"
-            for name, data in files.items()
-            if data in held
-        )
+        for name in (n for n, data in files.items() if data in held):
+            yield f"{name} is the held-back file {held[files[name]]}"
 
 
 def _spellings(secret: bytes) -> list[bytes]:

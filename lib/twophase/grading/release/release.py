@@ -203,20 +203,13 @@ def _require_same(given: Manifest, catalog: Catalog, where: str) -> None:
         ("--checks", given.checks, checks),
         ("--variants", given.variants or (), held),
     ):
-        if made_of and not now:
-            raise ValueError(
-                f"the release in {where} was made with {option}; give the same folder here"
-            )
-        if now and not made_of:
-            raise ValueError(
-                f"the release in {where} was made without {option}; leave it out here, or release"
-                " anew"
-            )
         if made_of != now:
-            raise ValueError(
-                f"the release in {where} was made with another {option}, or it was edited since:"
-                " release anew"
-            )
+            how = f"with another {option}, or it was edited since: release anew"
+            if not now:
+                how = f"with {option}; give the same folder here"
+            if not made_of:
+                how = f"without {option}; leave it out here, or release anew"
+            raise ValueError(f"the release in {where} was made {how}")
 
 
 @cache
@@ -242,11 +235,8 @@ def _notebook(source: Source, topic: str) -> Notebook:
     cannot be read."""
     catalog, folder = source.catalog(), source.folder()
     name = f"{catalog.stem(topic)}.ipynb"
-    rooms = (
-        [folder / "exercises"]
-        if folder
-        else [course_root() / "exercises", course_root() / "solutions"]
-    )
+    own = (course_root() / "exercises", course_root() / "solutions")
+    rooms = (folder / "exercises",) if folder else own
     room = next((r for r in rooms if (r / name).is_file()), None)
     if folder is None and any(topic in f.topics for f in catalog.folders()):
         return parse(

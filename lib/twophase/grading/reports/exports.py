@@ -20,6 +20,8 @@ from twophase.grading.scores.scoring import Outcome, lateness_text
 
 # the last four: their full-width forms
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+WHO = ("student", "name", "section")
+WHOLE = ("total", "out of", "percent", "status", "remarks")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 MOODLE = (("Username", "username"), ("ID number", "id_number"), ("Email address", "email"))
 
@@ -77,38 +79,15 @@ def write(folder: Path, book: Gradebook) -> list[Path]:
 def table(book: Gradebook) -> list[list[str]]:
     """One line a student: every assignment, the total, its percentage, and remarks."""
     rubrics = book.rubrics
-    head = [
-        "student",
-        "name",
-        "section",
-        *rubrics,
-        "total",
-        "out of",
-        "percent",
-        "status",
-        "remarks",
-    ]
-    rows = [head]
+    rows = [[*WHO, *rubrics, *WHOLE]]
     for t in book.totals:
-        final = t.status == "graded"
         told = [f"{topic}: {said}" for topic in rubrics if (said := remarks(t.outcomes[topic]))]
         scores = [score(t.outcomes[topic]) for topic in rubrics]
-        whole = (
-            [points_text(t.points), points_text(t.out_of), points_text(t.percent)]
-            if final and t.percent is not None
-            else ["", "", ""]
-        )
-        rows.append(
-            [
-                t.student.key,
-                t.student.name,
-                t.student.section,
-                *scores,
-                *whole,
-                t.status,
-                " | ".join(told),
-            ]
-        )
+        whole = ["", "", ""]
+        if t.percent is not None:
+            whole = [points_text(points) for points in (t.points, t.out_of, t.percent)]
+        s = t.student
+        rows.append([s.key, s.name, s.section, *scores, *whole, t.status, " | ".join(told)])
     return rows
 
 
@@ -116,17 +95,8 @@ def canvas(book: Gradebook) -> list[list[str]]:
     """Canvas's import of grades. Excused is EX; a pending score stays what the export of grades
     had: nothing is overwritten."""
     columns = {topic: _canvas_column(rubric, book.totals) for topic, rubric in book.rubrics.items()}
-    rows = [
-        [*CANVAS, *columns.values()],
-        [
-            "    Points Possible",
-            "",
-            "",
-            "",
-            "",
-            *(points_text(s.worth) for s in book.rubrics.values()),
-        ],
-    ]
+    worths = [points_text(s.worth) for s in book.rubrics.values()]
+    rows = [[*CANVAS, *columns.values()], ["    Points Possible", "", "", "", "", *worths]]
     for t in book.totals:
         s = t.student
         if not (s.canvas_id or s.sis_user_id or s.sis_login_id):
@@ -162,14 +132,11 @@ def moodle(book: Gradebook, rubric: Rubric) -> list[list[str]]:
     """Moodle's import of one assignment: who, grade, feedback. Only final grades, since Moodle
     would take an empty cell for "no grade"."""
     title, topic = rubric.assignment.title, rubric.assignment.topic
-    known = [
-        (head, field)
-        for head, field in MOODLE
-        if any(getattr(t.student, field) for t in book.totals)
-    ]
-    rows = [[*(head for head, _ in known), title, f"{title} (feedback)"]]
+    students = [t.student for t in book.totals]
+    known = {head: name for head, name in MOODLE if any(getattr(s, name) for s in students)}
+    rows = [[*known, title, f"{title} (feedback)"]]
     for t in book.totals:
-        who, outcome = [getattr(t.student, field) for _, field in known], t.outcomes[topic]
+        who, outcome = [getattr(t.student, name) for name in known.values()], t.outcomes[topic]
         out = outcome.free and not outcome.counted
         if all(who) and who and outcome.points is not None and not out:
             rows.append([*who, points_text(outcome.points), remarks(outcome)])

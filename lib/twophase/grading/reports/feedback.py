@@ -106,11 +106,8 @@ def unofficial(record: Record) -> str:
 def _cases_of(record: Record) -> str:
     """Which cases were drawn. A seed that comes from the course's secret stays secret: others will
     meet the same cases."""
-    return (
-        f"Seed {record['seed']}"
-        if isinstance(record["seed"], int)
-        else "Cases from the course's secret"
-    )
+    is_public = isinstance(record["seed"], int)
+    return f"Seed {record['seed']}" if is_public else "Cases from the course's secret"
 
 
 def _shown(q: Record) -> tuple[list[Record], list[Record]]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import mean, median
 
 from twophase.grading.results.grade import NOT_ASKED
 from twophase.grading.results.records import Record
@@ -42,14 +41,6 @@ class TopicCounts:
         self.points.append(record["points"])
         for question in record["questions"]:
             self.exercises.setdefault(question["id"], ExerciseCounts()).add(question)
-
-    @property
-    def mean(self) -> float:
-        return mean(self.points)
-
-    @property
-    def median(self) -> float:
-        return median(self.points)
 
 
 @dataclass

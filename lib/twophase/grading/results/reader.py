@@ -128,10 +128,9 @@ def require_sound(record: Record) -> None:
         raise TypeError("official must be true or false, seed a number or text")
     if record["status"] not in STATUSES:
         raise ValueError(f"status {record['status']!r}")
-    texts = (record[k] for k in ("file", "topic", "message"))
-    if not all(
-        isinstance(s, str) for s in (*texts, record.get("student", ""), record.get("submitted", ""))
-    ):
+    texts = [record[k] for k in ("file", "topic", "message")]
+    texts += [record.get(k, "") for k in ("student", "submitted")]
+    if not all(isinstance(said, str) for said in texts):
         raise TypeError("file, student, submitted, topic and message must be text")
     for q in record["questions"]:
         _require_sound_question(q)
@@ -151,9 +150,8 @@ def _require_sound_question(q: Record) -> None:
     if q["status"] not in QUESTION_STATUSES or not isinstance(q["id"], str):
         raise ValueError(f"question {q['id']!r}")
     points, out_of = float(q["points"]), float(q["out_of"])
-    if not (
-        math.isfinite(out_of) and out_of > 0 and points == (out_of if q["status"] == "right" else 0)
-    ):
+    earned = out_of if q["status"] == "right" else 0
+    if not (math.isfinite(out_of) and out_of > 0 and points == earned):
         raise ValueError(f"{q['id']} is {q['status']} and has {points:g} of {out_of:g} points")
     for case in q["cases"]:
         if not isinstance(case["right"], bool) or not isinstance(case["public"], bool):

@@ -119,15 +119,8 @@ def key(
 def keyed(record: Record) -> Record:
     """The record with the key of its contents."""
     d = record["digests"]
-    made = key(
-        record["file"],
-        d["submission"],
-        d["release"],
-        d["library"],
-        record["seed"],
-        record["official"],
-    )
-    return record | {"key": made}
+    digests = (d["submission"], d["release"], d["library"])
+    return record | {"key": key(record["file"], *digests, record["seed"], record["official"])}
 
 
 def result_of(record: Record) -> Record:

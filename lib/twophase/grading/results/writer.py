@@ -26,13 +26,10 @@ class Results:
         """Raises ValueError if another run is writing there, or the file is something else;
         CannotWrite."""
         self.path = folder / "results.jsonl"
+        how = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(
-                self.path,
-                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC,
-                0o666,
-            )
+            self._fd = os.open(self.path, how, 0o666)
         except OSError as e:
             raise CannotWrite(f"{self.path} cannot be opened for writing: {e.strerror}") from None
         try:

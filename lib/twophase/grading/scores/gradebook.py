@@ -113,17 +113,11 @@ def make_gradebook(
     notes += doubts
     students = _students(scheme, beside, handed_in)
     scorer = Scorer(scheme, beside.manual, beside.times, now or datetime.now(UTC))
-    totals = [
-        _total(
-            s,
-            {
-                t: scorer.outcome(s.key, rubric, handed_in.get((s.key, t), []))
-                for t, rubric in rubrics.items()
-            },
-            scheme,
-        )
-        for s in students
-    ]
+    totals = []
+    for student in students:
+        who, theirs = student.key, {t: handed_in.get((student.key, t), []) for t in rubrics}
+        outcomes = {t: scorer.outcome(who, rubric, theirs[t]) for t, rubric in rubrics.items()}
+        totals.append(_total(student, outcomes, scheme))
     notes += _notes(scheme, beside, by_topic)
     lost = any(r["status"] == "internal" for r in by_topic.get("", []))
     return Gradebook(scheme, rubrics, tuple(totals), tuple(strangers), tuple(notes), lost)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from twophase.grading.course.fields import nearest
+from twophase.grading.course.fields import absent, nearest
 from twophase.grading.course.scheme import Assignment, ExerciseRule, Partial, Scheme
 from twophase.grading.course.tables import HandScore, Override
 from twophase.grading.results.records import Record
@@ -152,14 +152,8 @@ class ManualGrades:
     def override(self, record: Record | None, exercise: str) -> Override | None:
         """The override for an exercise of this submission, or ("") for the whole of it."""
         digest = record["digests"]["submission"] if record else ""
-        return next(
-            (
-                o
-                for o in self.overrides
-                if digest and digest.startswith(o.digest) and o.exercise == exercise
-            ),
-            None,
-        )
+        theirs = (o for o in self.overrides if digest and digest.startswith(o.digest))
+        return next((o for o in theirs if o.exercise == exercise), None)
 
     def by_hand(self, student: str, topic: str, exercise: str) -> list[HandScore]:
         """The scores for this cell: the student's own, else the group's, else a member's if the
@@ -168,9 +162,8 @@ class ManualGrades:
         for names in [[student], [group.name], group.members] if group else [[student]]:
             found = [h for n in names for h in self._by_cell.get((n, exercise), [])]
             if found:
-                alike = len({(h.points, h.submission) for h in found}) == len(
-                    {h.submission for h in found}
-                )
+                versions = {h.submission for h in found}
+                alike = len({(h.points, h.submission) for h in found}) == len(versions)
                 return sorted(found, key=lambda h: h.submission == "") if alike else []
         return []
 
@@ -185,13 +178,11 @@ def exercise_scores(
         excused = manual.scheme.excusal(student, topic, item.id) is not None
         override = manual.override(record, item.id)
         if override:
-            cell = ExerciseScore(
-                item, override.points, "override", f"set by hand: {override.because}"
-            )
+            why = f"set by hand: {override.because}"
+            cell = ExerciseScore(item, override.points, "override", why)
         elif item.rule.by_hand:
-            cell = _by_hand(
-                item, record, manual.by_hand(student, topic, item.id), rubric.only_by_hand
-            )
+            scores = manual.by_hand(student, topic, item.id)
+            cell = _by_hand(item, record, scores, rubric.only_by_hand)
         else:
             cell = _judged(item, record, questions.get(item.id), manual.scheme)
         made.append(replace(cell, excused=excused))
@@ -207,11 +198,9 @@ def _by_hand(
             return ExerciseScore(item, score.points, "by hand", score.comment)
     if record is None and not alone:
         return ExerciseScore(item, ZERO, "missing", "not handed in")
-    if scores:
-        return ExerciseScore(
-            item, None, "pending", f"{item.id} was graded by hand for another version of the work"
-        )
-    return ExerciseScore(item, None, "pending", f"{item.id} is not graded by hand yet")
+    how = "was graded by hand for another version of the work"
+    how = how if scores else "is not graded by hand yet"
+    return ExerciseScore(item, None, "pending", f"{item.id} {how}")
 
 
 def _judged(
@@ -219,33 +208,22 @@ def _judged(
 ) -> ExerciseScore:
     if record is None:
         return ExerciseScore(item, ZERO, "missing", "not handed in")
+    file, rules = record["file"], scheme.submissions
     if record["status"] == "unreadable":
-        worth = ZERO if scheme.submissions.unreadable == "zero" else None
-        return ExerciseScore(item, worth, "unreadable", f"{record['file']} cannot be read")
+        worth = ZERO if rules.unreadable == "zero" else None
+        return ExerciseScore(item, worth, "unreadable", f"{file} cannot be read")
     if record["status"] == "internal":
-        return ExerciseScore(
-            item, None, "internal", f"the grader failed on {record['file']}: grade it again"
-        )
+        why = f"the grader failed on {file}: grade it again"
+        return ExerciseScore(item, None, "internal", why)
     if q is None:
-        return ExerciseScore(
-            item, None, "pending", f"{item.id} was not judged in {record['file']}: grade it again"
-        )
-    if q["status"] == "right" and q.get("alone") and scheme.submissions.right_alone == "pending":
-        return ExerciseScore(
-            item,
-            None,
-            "pending",
-            f"{item.id} is right only by itself in {record['file']}: look, and set it by an"
-            " override",
-        )
-    return ExerciseScore(
-        item,
-        item.out_of * partial_credit(q, item.rule.partial),
-        q["status"],
-        "",
-        q["misconception"] or "",
-        str(q["message"]),
-    )
+        why = f"{item.id} was not judged in {file}: grade it again"
+        return ExerciseScore(item, None, "pending", why)
+    if q["status"] == "right" and q.get("alone") and rules.right_alone == "pending":
+        why = f"{item.id} is right only by itself in {file}: look, and set it by an override"
+        return ExerciseScore(item, None, "pending", why)
+    points = item.out_of * partial_credit(q, item.rule.partial)
+    named, says = q["misconception"] or "", str(q["message"])
+    return ExerciseScore(item, points, q["status"], "", named, says)
 
 
 def require_bounds(rubrics: Iterable[Rubric], manual: ManualGrades, digests: Iterable[str]) -> None:
@@ -273,7 +251,7 @@ def require_bounds(rubrics: Iterable[Rubric], manual: ManualGrades, digests: Ite
 
 def _require(exercise: str, points: Fraction, known: Mapping[str, RubricItem], where: str) -> None:
     if exercise not in known:
-        raise ValueError(f"{where}: there is no exercise {exercise!r}{nearest(exercise, known)}")
+        raise ValueError(f"{where}: {absent('exercise', exercise, known)}")
     item = known[exercise]
     if points > item.out_of:
         raise ValueError(

@@ -73,11 +73,10 @@ class Scorer:
         if extension is not None and due is not None:
             why = f" ({extension.because})" if extension.because else ""
             found = found.noting(f"extended to {due}{why}")
-        excusal = self.scheme.excusal(student, rubric.assignment.topic)
-        regular = [s for s in rubric.items if not s.rule.extra]
-        if excusal or all(
-            self.scheme.excusal(student, rubric.assignment.topic, s.id) for s in regular
-        ):
+        topic = rubric.assignment.topic
+        excusal = self.scheme.excusal(student, topic)
+        regular = [s.id for s in rubric.items if not s.rule.extra]
+        if excusal or all(self.scheme.excusal(student, topic, i) for i in regular):
             why = f": {excusal.because}" if excusal and excusal.because else ""
             kept = found.points if found.status == "graded" else None
             found = replace(
@@ -100,20 +99,16 @@ class Scorer:
         others = len(readable or tried) - 1
         counts = self.scheme.submissions.counts
         guesses = "" if counts == "latest" else ", each of them another guess"
-        more = (
-            [f"{counts} of {others + 1} submissions{guesses}: {chosen.file}"]
-            if others and chosen.file
-            else []
-        )
-        return chosen.noting(*passed, *more)
+        if others and chosen.file:
+            passed.append(f"{counts} of {others + 1} submissions{guesses}: {chosen.file}")
+        return chosen.noting(*passed)
 
     def _one_of(
         self, rubric: Rubric, tried: Sequence[Outcome], digests: Mapping[str, str]
     ) -> Outcome:
         if self.scheme.submissions.counts == "latest":
-            if len({digests[o.file] for o in tried}) > 1 and any(
-                o.handed_in is None for o in tried
-            ):
+            versions = {digests[o.file] for o in tried}
+            if len(versions) > 1 and any(o.handed_in is None for o in tried):
                 files = ", ".join(o.file for o in tried)
                 waits = (
                     f"which of {files} is the latest is not known: give files.times (with counts:"
@@ -131,20 +126,13 @@ class Scorer:
     def _nothing(self, student: str, rubric: Rubric, due: Due | None) -> Outcome:
         """No submission: not due yet, missing, or graded by hand alone."""
         topic, worth = rubric.assignment.topic, rubric.worth
-        made = exercise_scores(student, rubric, None, self.manual)
-        if any(c.status == "by hand" for c in made):
-            return self._scored(
-                Outcome(student, topic, "graded", worth, exercises=tuple(made)), rubric
-            )
-        if due is not None and self.now < rubric.assignment.late.last(due).end:
+        made = tuple(exercise_scores(student, rubric, None, self.manual))
+        begun = any(c.status == "by hand" for c in made)
+        if not begun and due is not None and self.now < rubric.assignment.late.last(due).end:
             return Outcome(student, topic, "open", worth, notes=(f"not handed in; due {due}",))
-        if rubric.only_by_hand:
-            return self._scored(
-                Outcome(student, topic, "graded", worth, exercises=tuple(made)), rubric
-            )
-        return Outcome(
-            student, topic, "missing", worth, ZERO, tuple(made), notes=("not handed in",)
-        )
+        if begun or rubric.only_by_hand:
+            return self._scored(Outcome(student, topic, "graded", worth, exercises=made), rubric)
+        return Outcome(student, topic, "missing", worth, ZERO, made, notes=("not handed in",))
 
     def _attempt(self, student: str, rubric: Rubric, record: Record, due: Due | None) -> Outcome:
         """One submission as if it were the only one."""
@@ -188,14 +176,7 @@ class Scorer:
         there = [n for n, c in enumerate(made) if c.kept]
         if all(made[n].item.rule.extra for n in there):
             return replace(outcome, status="excused", points=None)
-        items = [
-            Weighted(
-                made[n].points or ZERO,
-                ZERO if made[n].item.rule.extra else made[n].item.out_of,
-                made[n].excused,
-            )
-            for n in there
-        ]
+        items = [_weighted(made[n]) for n in there]
         kept = highest_ratio(items, rubric.assignment.drop_lowest)
         chosen = {there[k] for k in kept}
         made = [replace(c, kept=n in chosen) for n, c in enumerate(made)]
@@ -214,6 +195,11 @@ class Scorer:
                 return read_time(said, self.scheme.time_zone)
         found = self.times.get(record["file"]) or self.times.get(record["digests"]["submission"])
         return found.astimezone(UTC) if found else None
+
+
+def _weighted(cell: ExerciseScore) -> Weighted:
+    out_of = ZERO if cell.item.rule.extra else cell.item.out_of
+    return Weighted(cell.points or ZERO, out_of, cell.excused)
 
 
 def _unread(outcome: Outcome) -> bool:
@@ -243,17 +229,11 @@ def lateness_text(outcome: Outcome) -> str:
     how = f"{human(outcome.late.by)} late"
     if not outcome.late.accepted:
         return f"{how}, after the cutoff: {points_text(outcome.cost)} points lost"
-    return (
-        f"{how}, cost {points_text(outcome.cost)} points"
-        if outcome.cost
-        else f"{how}, cost nothing"
-    )
+    cost = f"{points_text(outcome.cost)} points" if outcome.cost else "nothing"
+    return f"{how}, cost {cost}"
 
 
 def pending_reasons(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     """What keeps a total from being final."""
-    return tuple(
-        dict.fromkeys(
-            f"{o.topic}: {w}" for o in outcomes if o.status == "pending" for w in o.waiting
-        )
-    )
+    pending = (o for o in outcomes if o.status == "pending")
+    return tuple(dict.fromkeys(f"{o.topic}: {w}" for o in pending for w in o.waiting))

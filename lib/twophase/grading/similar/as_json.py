@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from twophase.grading.similar.groups import SimilarGroup
@@ -45,15 +46,7 @@ def _group_json(g: SimilarGroup) -> dict[str, Any]:
             }
             for a in g.agreements
         ],
-        "traces": [
-            {
-                "kind": t.mark.kind,
-                "text": t.mark.text,
-                "strong": t.mark.strong,
-                "files": list(t.files),
-            }
-            for t in g.traces
-        ],
+        "traces": [asdict(t.mark) | {"files": list(t.files)} for t in g.traces],
     }
 
 

@@ -26,9 +26,8 @@ MAX_TEXT = 64_000  # characters of an answer that are looked at
 MAX_STEPS = 20_000
 
 Fragment = tuple[str, ...]
-NAME = (  # before a name that may be chosen freely; no name in a source that parses begins with it
-    "\0"
-)
+# before a name that may be chosen freely; no name in a source that parses begins with it
+NAME = "\0"
 
 MODULES = {
     "np",
@@ -43,6 +42,7 @@ MODULES = {
 }
 FIXED = MODULES | set(dir(builtins)) | set(keyword.kwlist)
 SILENT = (ast.expr_context, ast.arguments, ast.Expr, ast.Starred)
+NO_STATEMENT = (ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,8 @@ def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[
             yield first, last, labels
         return
     words = (m.group() for m in re.finditer(LEXER, text))
-    yield (
-        first,
-        last,
-        [w if w in FIXED or not w.isidentifier() else NAME + w for w in words if w not in "\n,()"],
-    )
+    told = (w for w in words if w not in "\n,()")
+    yield first, last, [NAME + w if w.isidentifier() and w not in FIXED else w for w in told]
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -137,9 +134,7 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     waiting = list(reversed(body))
     while waiting:
         statement = waiting.pop()
-        if isinstance(
-            statement, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Nonlocal
-        ):
+        if isinstance(statement, NO_STATEMENT):
             continue
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue
@@ -163,13 +158,10 @@ def _pairs(statement: ast.stmt) -> list[ast.stmt]:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return []
     target, value = statement.targets[0], statement.value
-    if (
-        not isinstance(target, ast.Tuple)
-        or not isinstance(value, ast.Tuple)
-        or len(target.elts) != len(value.elts)
-    ):
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
         return []
-    if any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts)):
+    starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
+    if starred or len(target.elts) != len(value.elts):
         return []
     both = zip(target.elts, value.elts, strict=True)
     return [ast.copy_location(ast.Assign([t], v), statement) for t, v in both]

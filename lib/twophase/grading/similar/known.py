@@ -42,15 +42,12 @@ class Published:
     text: str
     sources: frozenset[str]
     traces: FileTraces = field(default_factory=FileTraces)
-    digest: str = ""
 
     def has(self, mark: Mark) -> bool:
         """Whether this is in what the course shows: no trace of another student."""
-        return (
-            mark in self.names
-            if mark.kind in ("name", "spacing")
-            else mark.kind in ("comment", "text") and mark.text in self.text
-        )
+        if mark.kind in ("name", "spacing"):
+            return mark in self.names
+        return mark.kind in ("comment", "text") and mark.text in self.text
 
 
 @cache
@@ -61,16 +58,11 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
     data = b"" if handed_out is None else handed_out.read_bytes()
     released = notebook.parse(data) if data else Notebook((), "")
     solved = _solved(stem, release)
-    texts = [c.source for c in released.cells if c.is_code] + _fenced(released)
+    texts = _code(released)
     given = _fragments(texts)
-    shown = (
-        [c.source for c in solved.cells if c.is_code] + _fenced(solved) + _course_texts(topic, stem)
-    )
-    ids = [
-        c.grade_id.removesuffix("-check")
-        for c in released.cells or solved.cells
-        if c.grade and c.grade_id
-    ]
+    shown = _code(solved) + _course_texts(topic, stem)
+    checks = [c.grade_id for c in released.cells or solved.cells if c.grade and c.grade_id]
+    ids = [check.removesuffix("-check") for check in checks]
     return Published(
         topic,
         {i: _title(released, i) for i in ids},
@@ -86,7 +78,6 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
         " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
         frozenset(c.source.strip() for c in released.cells if c.is_code),
         traces_of(notebook.tree(data)) if data else FileTraces(),
-        released.digest,
     )
 
 
@@ -97,16 +88,13 @@ def _handed_out(stem: str, release: Path | None) -> Path | None:
         return path if path.is_file() else None
     if not release.is_dir():
         raise ValueError(f"{release} is no folder; give the one that `twophase release` wrote")
-    near = [
-        p
-        for p in (release / "exercises" / f"{stem}.ipynb", release / f"{stem}.ipynb")
-        if p.is_file()
-    ]
-    found = near or sorted(p for p in release.rglob(f"{stem}.ipynb") if "solutions" not in p.parts)
+    name = f"{stem}.ipynb"
+    near = [p for p in (release / "exercises" / name, release / name) if p.is_file()]
+    found = near or sorted(p for p in release.rglob(name) if "solutions" not in p.parts)
     if not found:
         raise ValueError(
-            f"{release} has no {stem}.ipynb; give the folder that was handed out, as `twophase"
-            " release` wrote it"
+            f"{release} has no {name}; give the folder that was handed out, as `twophase release`"
+            " wrote it"
         )
     return found[0]
 
@@ -129,15 +117,16 @@ def _course_texts(topic: str, stem: str) -> list[str]:
     modules = [package / "kernels" / f"{topic}.py", package / "theory" / f"{topic}.py"]
     modules += sorted((package / "checks" / topic).glob("*.py"))
     texts = [p.read_text(encoding="utf-8") for p in modules if p.is_file()]
-    return texts + (
-        FENCED.findall(chapter.read_text(encoding="utf-8")) if chapter.is_file() else []
-    )
+    if chapter.is_file():
+        texts += FENCED.findall(chapter.read_text(encoding="utf-8"))
+    return texts
 
 
-def _fenced(book: Notebook) -> list[str]:
-    return [
-        code for c in book.cells if c.kind == "markdown" for code in FENCED.findall(c.source + "\n")
-    ]
+def _code(book: Notebook) -> list[str]:
+    """The code cells, and the code in the text."""
+    text = [c.source + "\n" for c in book.cells if c.kind == "markdown"]
+    cells = [c.source for c in book.cells if c.is_code]
+    return cells + [code for t in text for code in FENCED.findall(t)]
 
 
 def _fragments(texts: list[str]) -> frozenset[Fragment]:

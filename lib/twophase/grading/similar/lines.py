@@ -9,6 +9,8 @@ LEXER = re.compile(
     r"#[^\n]*|\"\"\"[\s\S]*?(?:\"\"\"|\Z)|'''[\s\S]*?(?:'''|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
     r"|\d[\w.]*|\w+|[^\w\s]|\n"
 )
+# what begins a line also where a bracket was left open
+BEGINS = ("def ", "class ", "return ", "for ", "while ", "import ")
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
@@ -20,9 +22,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
         if token == "\n":
             line += 1
             starts = text[piece.end() : piece.end() + 80].lstrip(" \t")
-            if depth == 0 or starts.startswith(
-                ("def ", "class ", "return ", "for ", "while ", "import ")
-            ):
+            if depth == 0 or starts.startswith(BEGINS):
                 if parts.strip():
                     yield first, line - 1, parts.strip()
                 depth, first, parts = 0, line, ""
@@ -31,10 +31,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         depth = max(0, depth + (token in "([{") - (token in ")]}"))
         line += token.count("\n")
-        parts += (
-            f" {token}"
-            if parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_")
-            else token
-        )
+        apart = parts[-1:].isalnum() and (token[0].isalnum() or token[0] == "_")
+        parts += f" {token}" if apart else token
     if parts.strip():
         yield first, line, parts.strip()

@@ -64,11 +64,9 @@ def follows_sentence(one: Compared) -> str:
     if not n:
         return ""
     many = one.answers - len(one.empty)
-    who = (
-        f"All {many} answers follow"
-        if n == many > 1
-        else f"{n} of {many} answers follow{'s' * (n == 1)}"
-    )
+    who = f"{n} of {many} answers follow{'s' * (n == 1)}"
+    if n == many > 1:
+        who = f"All {many} answers follow"
     return f"{who} the published solution; what they share with it is not counted between students."
 
 
@@ -104,9 +102,8 @@ def _trace_rows(traces: Sequence[Trace]) -> list[list[object]]:
     """A line for each kind of trace and set of files, the strongest first."""
     kinds = list(KINDS)
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for t in sorted(
-        traces, key=lambda t: (not t.mark.strong, kinds.index(t.mark.kind), t.mark.text)
-    ):
+    order = sorted(traces, key=lambda t: (not t.mark.strong, kinds.index(t.mark.kind), t.mark.text))
+    for t in order:
         together.setdefault((t.mark.kind, t.files), []).append(t.mark.text)
     return [
         [

@@ -75,7 +75,6 @@ class Compared:
     pairs: list[Pair] = field(default_factory=list)
     comparisons: int = 0
     weights: Mapping[Fragment, float] = field(default_factory=dict)
-    having: Mapping[Fragment, int] = field(default_factory=dict)
     owners: Mapping[Fragment, set[int]] = field(default_factory=dict)
     parties: tuple[Students, ...] = ()
 
@@ -161,16 +160,14 @@ def _weigh(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) 
 def _nodes(out: Compared, same: Mapping[frozenset[Fragment], Sequence[Answer]]) -> list[_Node]:
     """Those that have enough to say, least first; the others are noted as common or as short."""
     found: list[_Node] = []
+    many = max(2, COMMON * out.students)
     for fragments, copies in same.items():
         rarer = frozenset(f for f in fragments if out.weights[f] > 0)
         files = tuple(a.file for a in copies)
         if len(rarer) >= ENOUGH:
-            found.append(
-                _Node(fragments, tuple(copies), math.fsum(out.weights[f] for f in rarer), rarer)
-            )
-        elif len(fragments) >= ENOUGH and len({a.party for a in copies}) > max(
-            2, COMMON * out.students
-        ):
+            worth = math.fsum(out.weights[f] for f in rarer)
+            found.append(_Node(fragments, tuple(copies), worth, rarer))
+        elif len(fragments) >= ENOUGH and len({a.party for a in copies}) > many:
             out.common += (CommonAnswer(files, copies[0].source),)
         else:
             out.short += tuple(f for f in files if f not in out.follows)

@@ -54,11 +54,8 @@ def traces_of(tree: Any) -> FileTraces:
     """The traces in a notebook's JSON, whatever it is. Raises nothing."""
     if not isinstance(tree, dict):
         return FileTraces()
-    cells = (
-        [c for c in tree["cells"] if isinstance(c, dict)]
-        if isinstance(tree.get("cells"), list)
-        else []
-    )
+    there = tree.get("cells")
+    cells = [c for c in there if isinstance(c, dict)] if isinstance(there, list) else []
     ids = frozenset(i for c in cells if isinstance(i := c.get("id"), str) and is_random(i))
     places = [tree.get("metadata"), *(c.get("metadata") for c in cells)]
     return FileTraces(
@@ -110,27 +107,19 @@ def words(source: str) -> frozenset[Mark]:
             found.update(_said("comment", token.lstrip("# \t")))
         elif token[0] in "\"'":
             found.update(_said("text", token.strip("\"'")))
-        elif (
-            len(token) >= SHORT_NAME
-            and token.isidentifier()
-            and token not in FIXED
-            and _chosen(text, piece.start())
-        ):
+        elif _chosen(token, text, piece.start()):
             found.add(Mark("name", token[:80]))
-    lines = (
-        line
-        for line in text.split("\n")
-        if len(line.strip()) >= 10 and not line.lstrip().startswith("#")
-    )
-    found.update(
-        Mark("spacing", line[:120]) for line in lines if SPACING.search(line.lstrip()[:400])
-    )
+    for line in text.split("\n"):
+        is_code = len(line.strip()) >= 10 and not line.lstrip().startswith("#")
+        if is_code and SPACING.search(line.lstrip()[:400]):
+            found.add(Mark("spacing", line[:120]))
     return frozenset(found)
 
 
-def _chosen(text: str, at: int) -> bool:
-    """Whether the name there is the person's own choice: not an attribute of a library's object."""
-    return text[at - 1 : at] != "." or text[max(0, at - 5) : at] == "self."
+def _chosen(token: str, text: str, at: int) -> bool:
+    """Whether it is a name of the person's own choice: no attribute of a library's object."""
+    is_own = text[at - 1 : at] != "." or text[max(0, at - 5) : at] == "self."
+    return is_own and len(token) >= SHORT_NAME and token.isidentifier() and token not in FIXED
 
 
 def _said(kind: str, text: str) -> Iterator[Mark]:
