@@ -65,5 +65,5 @@ FAMILY = {
     "target": Config(L=6, D=256, F=576, N=8, K=4, H=32),
     "draft": Config(L=2, D=128, F=256, N=4, K=2, H=32),
 }
-COMPARED = ("mha", "gqa", "mqa", "mla", "local_global")  # closely, in chapters 5 to 7
+COMPARED = ("mha", "gqa", "mqa", "mla", "sliding", "local_global")  # closely, in chapters 5 to 7
 SEEDS = {name: (1, 2, 3) if name in COMPARED else (1,) for name in FAMILY}
