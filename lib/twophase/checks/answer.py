@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from twophase.protocol import AnswerError, ObjectRef, roundtrip
+from twophase.protocol import AnswerError, ObjectRef, decode, roundtrip
 from twophase.protocol.arguments import FIXED, Args, ArgumentGuard, lends, lent
 from twophase.protocol.codec import decode_each, encode_each
 from twophase.protocol.invoke import crossed, find, find_method, guarded
@@ -115,8 +115,7 @@ class LocalHandle:
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         function = find_method(self.instance, method)
-        value = self._guard.method(method, function, _copies(args, kwargs))
-        return crossed(roundtrip, value, f"what {method} returned")
+        return decode(self._guard.method(method, function, _copies(args, kwargs)))
 
     def get(self, attribute: str) -> Any:
         value = guarded(getattr, (self.instance, attribute), {})  # a property may raise anything
@@ -133,12 +132,11 @@ class LocalAnswer:
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         function = find(self._namespace, name)
-        value = self._guard.function(name, function, _copies(args, kwargs))
-        return crossed(roundtrip, value, f"what {name} returned")
+        return decode(self._guard.function(name, function, _copies(args, kwargs)))
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> LocalHandle:
         make = find(self._namespace, name)
-        return LocalHandle(self._guard.method(name, make, _copies(args, kwargs)), self._guard)
+        return LocalHandle(self._guard.made(name, make, _copies(args, kwargs)), self._guard)
 
 
 class AskedOnce:

@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from twophase.protocol.arrays import described
-from twophase.protocol.codec import MAX_FRAME_BYTES, Callback, decode_each, encode_each
-from twophase.protocol.errors import AnswerError
-from twophase.protocol.invoke import guarded
+from twophase.protocol.codec import MAX_FRAME_BYTES, Callback, decode, encode, encode_each
+from twophase.protocol.errors import AnswerError, ProtocolError
+from twophase.protocol.invoke import crossed, guarded
+from twophase.protocol.parts import MAX_DEPTH
 
 Args = tuple[tuple[Any, ...], dict[str, Any]]
 
-FIXED = (int, float, bool, str, type(None))  # no call can change one
+FIXED = frozenset((int, float, bool, str, type(None)))  # no call can change one
 KEPT = 16  # sets of arguments, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
-ARRAY = b"array"  # begins what tells an array: of a frame the first byte is 0
+ARRAY = b"array"  # begins what tells an array: a frame begins with 0, what is written differently
 
 
 def lent(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,53 +61,67 @@ class ArgumentGuard:
     def __init__(self) -> None:
         self._given: dict[bytes, Args] = {}
         self._gave: tuple[Any, bytes] | None = None
-        self._own: deque[bytes | None] = deque(maxlen=4 * KEPT)  # what it returned
+        self._own: deque[bytes] = deque(maxlen=4 * KEPT)  # frames of what it returned
 
-    def function(self, called: str, function: Callable[..., Any], given: Args) -> Any:
-        """function(*args, **kwargs). Raises AnswerError as `guarded` does; also (unusable) if it
-        changes its arguments, or by this call what it returned the time before."""
-        value = self.method(called, function, given)
-        if self._gave is not None and _print(self._gave[0]) not in (None, self._gave[1]):
+    def function(self, called: str, function: Callable[..., Any], given: Args) -> bytes:
+        """The frame of function(*args, **kwargs). Raises AnswerError as `method` does; also
+        (unusable) if it changes by this call what it returned the time before."""
+        value = self.made(called, function, given)
+        if self._gave is not None and _frame(self._gave[0]) not in (None, self._gave[1]):
             raise AnswerError(
                 "unusable",
                 f"{called} returned the same object as the time before, and what that held is gone:"
                 " make a new one for every call",
                 ("SharedResult",),
             )
-        now = self._own[-1]
-        self._gave = (value, now) if now and len(now) <= LARGEST_KEPT else None
-        return value
+        self._gave = None
+        frame = self._crossed(called, value)
+        if type(value) not in FIXED and len(frame) <= LARGEST_KEPT:
+            self._gave = value, frame
+        return frame
 
-    def method(self, called: str, method: Callable[..., Any], given: Args) -> Any:
-        """method(*args, **kwargs) of an object, whose results may change with it. Raises
-        AnswerError as `function` does for the arguments."""
+    def method(self, called: str, method: Callable[..., Any], given: Args) -> bytes:
+        """The frame of method(*args, **kwargs) of an object, whose results may change with it.
+        Raises AnswerError as `made` does, also (not_plain) if that is no plain data."""
+        return self._crossed(called, self.made(called, method, given))
+
+    def made(self, called: str, function: Callable[..., Any], given: Args) -> Any:
+        """function(*args, **kwargs) itself. Raises AnswerError as `guarded` does; also (unusable)
+        if it changes its arguments."""
+        if all(type(value) in FIXED for value in (*given[0], *given[1].values())):
+            return guarded(function, *given)
         before = _prints(given)
         args, kwargs = self._same(before, given)
         loans = [_Loan(a) if lends(a) else a for a in args]
-        value = guarded(method, tuple(loans), kwargs)
+        value = guarded(function, tuple(loans), kwargs)
         for i, (was, now) in enumerate(zip(before, _prints((args, kwargs)), strict=True)):
             if was != now and not self._returned(was):
                 raise AnswerError(
                     "unusable",
-                    f"{called} changed its argument {_name(method, i, (args, kwargs))}: what it is"
-                    " given belongs to the caller; work on a copy",
+                    f"{called} changed its argument {_name(function, i, (args, kwargs))}: what it"
+                    " is given belongs to the caller; work on a copy",
                     ("ChangedArgument",),
                 )
         for i, loan in enumerate(loans):
             if isinstance(loan, _Loan) and loan.changed():
                 raise AnswerError(
                     "unusable",
-                    f"{called} changed what {_name(method, i, (args, kwargs))} returned: it belongs"
-                    " to the caller; work on a copy",
+                    f"{called} changed what {_name(function, i, (args, kwargs))} returned: it"
+                    " belongs to the caller; work on a copy",
                     ("ChangedArgument",),
                 )
-        self._own.append(_print(value))
         return value
 
+    def _crossed(self, called: str, value: Any) -> bytes:
+        frame: bytes = crossed(encode, value, f"what {called} returned")
+        if type(value) not in FIXED:
+            self._own.append(frame)
+        return frame
+
     def _returned(self, was: bytes | None) -> bool:
-        """Whether the answer returned this itself, alone or as one of a few. The parts of what it
-        returned are looked at only here: few answers change what they are given."""
-        return was in self._own or any(was in _parts(gave) for gave in reversed(self._own))
+        """Whether the answer returned this itself, alone or as one of a few. What it returned is
+        looked at only here: few answers change what they are given."""
+        return any(was in _parts(decode(frame)) for frame in reversed(self._own))
 
     def _same(self, before: list[bytes | None], given: Args) -> Args:
         """The arguments as the objects that they were the last time, functions excepted."""
@@ -121,16 +136,15 @@ class ArgumentGuard:
 
 
 def _prints(given: Args) -> list[bytes | None]:
-    return [
-        repr(value).encode() if type(value) in FIXED else _print(value)
-        for value in (*given[0], *given[1].values())
-    ]
+    return [_print(value) for value in (*given[0], *given[1].values())]
 
 
 def _print(value: Any) -> bytes | None:
     """What tells whether a value has changed; None if that cannot be told (an object of the
     answer's own, say)."""
     try:
+        if _written(value):
+            return repr(value).encode()
         array = described(value)
         if array is None:
             return encode_each([value], lambda v: Callback(0) if callable(v) else None)
@@ -140,11 +154,31 @@ def _print(value: Any) -> bytes | None:
     return ARRAY + repr(told).encode() + data if len(data) <= MAX_FRAME_BYTES else None
 
 
-def _parts(gave: bytes | None) -> list[bytes | None]:
-    value = None if gave is None or gave.startswith(ARRAY) else decode_each(gave)[0]
-    if not isinstance(value, list | tuple) or len(value) > KEPT:
-        return []
-    return [_print(part) for part in value]
+def _written(value: Any, depth: int = 0) -> bool:
+    """Whether `repr` writes all of a value: it is fixed, or a list, tuple or dict of such."""
+    kind = type(value)
+    if kind is dict:
+        parts, keys = value.values(), value.keys()
+    elif kind is list or kind is tuple:
+        parts, keys = value, ()
+    else:
+        return kind in FIXED
+    kinds = set(map(type, keys)) | set(map(type, parts))
+    if kinds <= FIXED:
+        return True
+    return depth < MAX_DEPTH and all(_written(part, depth + 1) for part in (*keys, *parts))
+
+
+def _frame(value: Any) -> bytes | None:
+    try:
+        return encode(value)
+    except ProtocolError:
+        return None
+
+
+def _parts(gave: Any) -> list[bytes | None]:
+    few = isinstance(gave, list | tuple) and len(gave) <= KEPT
+    return [_print(part) for part in ([gave, *gave] if few else [gave])]
 
 
 def _name(function: Callable[..., Any], at: int, given: Args) -> str:

@@ -76,6 +76,10 @@ class _Run:
     def grade(self) -> Grade:
         with self._replay.kept(self._plan.steps, self._together) as live:
             seen = {i: self._first(i, live) for i in self._plan.order()}
+        for i, first in seen.items():  # once the process of all together has ended
+            exercise, above = self._release.exercises[i], self._plan.above(i)
+            relayed = self._relayed(exercise, first, above, self._together)
+            seen[i] = first if relayed is first else self._noted(relayed)
         found = {i: seen[i] for i in self._release.exercises}
         again = [i for i, first in found.items() if self._deserves_another_look(first)]
         for n, exercise_id in enumerate(again):
@@ -97,21 +101,22 @@ class _Run:
         if exercise_id in self._plan.missing:
             return Graded(_verdict(exercise, "missing", NOWHERE))
         session = live(self._plan.asked[exercise_id])
-        above = self._plan.above(exercise_id)
-        graded = self._judge(exercise, session, above, self._together)
+        return self._noted(self._judge(exercise, session, self._together))
+
+    def _noted(self, graded: Graded) -> Graded:
+        """`graded`; if the time of all together did not last for it, that is noted."""
         if graded.verdict.status == "failed" and not self._together.left_s:
-            self._cut.add(exercise_id)
+            self._cut.add(graded.verdict.exercise_id)
         return graded
 
     def _judge(
         self,
         exercise: Exercise,
         session: Session | None,
-        steps: Sequence[Step],
         allowance: Allowance,
         whole: bool = True,
     ) -> Graded:
-        """The verdict on an exercise whose `steps` have run in `session`; `whole` as the bench has
+        """The verdict on an exercise whose cells have run in `session`; `whole` as the bench has
         it."""
         own = self._plan.answers(exercise.id)
         ran = _together([self._replay.ran[s] for s in own if s in self._replay.ran])
@@ -120,9 +125,6 @@ class _Run:
         if session is None:
             return Graded(_verdict(exercise, "failed", TIME_IS_UP, "timeout"))
         verdict = self._ask(exercise, session, allowance, whole)
-        if verdict.right and exercise.relayed:
-            session.close()  # two fresh ones are next to each other; the others get another one
-            verdict = self._relay(exercise, steps, allowance)
         self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
@@ -140,6 +142,16 @@ class _Run:
         if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
             self._benches.forget(exercise, self._seed)
         return verdict
+
+    def _relayed(
+        self, exercise: Exercise, first: Graded, steps: Sequence[Step], allowance: Allowance
+    ) -> Graded:
+        """`first`; if that is right, what two fresh processes give where the exercise wants it."""
+        if not (first.verdict.right and exercise.relayed):
+            return first
+        verdict = self._relay(exercise, steps, allowance)
+        self._grade.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
+        return replace(first, verdict=verdict)
 
     def _relay(self, exercise: Exercise, steps: Sequence[Step], allowance: Allowance) -> Verdict:
         """The verdict on an answer that was right, asked in two processes in turn."""
@@ -225,7 +237,8 @@ class _Run:
             return None
         with session:
             exercise = self._release.exercises[exercise_id]
-            second = self._judge(exercise, session, steps, allowance, whole)
+            second = self._judge(exercise, session, allowance, whole)
+        second = self._relayed(exercise, second, steps, allowance)
         for step, why in blamed.items():
             guilty.setdefault(step, why)
         return second

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from twophase.grading.files import scratch
-from twophase.grading.sandbox import zygote
+from twophase.grading.sandbox import linux, zygote
 from twophase.grading.sandbox.launch import LOG, ForkServer
 from twophase.grading.sandbox.preload import make_shell, preload, seed
 from twophase.grading.sandbox.withhold import Library
@@ -114,6 +114,7 @@ def main() -> None:
 
     gc.freeze()  # garbage and all: to look for it takes 0.3 s, and finds a megabyte
     gc.enable()
+    linux.use_large_pages()
     ForkServerLoop(control, {"zygote": become_zygote, "judge": become_judge}).serve()
     scratch.leave(folder, last=True)
 

@@ -18,6 +18,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_SECUR
 )
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
+MADV_COLLAPSE, LARGE_PAGE = 25, 2**21
 READ_ALL_FILES = 1 << 2  # CAP_DAC_READ_SEARCH
 NO_ROOT_LOCKED = (
     0b11  # executing a file as root, or one that belongs to root, gives nothing; for good
@@ -53,6 +54,18 @@ def syscall(number: int, *arguments: object) -> int:
         error = ctypes.get_errno()
         raise OSError(error, f"system call {number}: {os.strerror(error)}")
     return result
+
+
+def use_large_pages() -> None:
+    """Have what this process has written lie in pages of 2 MB: a fork, and the end of what was
+    forked, take half as long. Nothing where the kernel cannot (before 6.1)."""
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8") as maps:
+        for where, rights, _, _, inode, *_ in map(str.split, maps.readlines()):
+            first, end = (int(edge, 16) for edge in where.split("-"))
+            for at in range(-(-first // LARGE_PAGE) * LARGE_PAGE, end - LARGE_PAGE + 1, LARGE_PAGE):
+                if rights == "rw-p" and inode == "0":
+                    with contextlib.suppress(OSError):  # nothing was ever written there
+                        call("madvise", at, LARGE_PAGE, MADV_COLLAPSE)
 
 
 def drop_capabilities(keep: int = 0) -> None:

@@ -106,16 +106,14 @@ class Worker:
     ) -> tuple[bytes, bytes]:
         names = self._shell.user_ns
         if kind == w.CALL:
-            value = self._guard.function(target, find(names, target), (args, kwargs))
-            return w.VALUE, crossed(encode, value, f"what {target} returned")
+            return w.VALUE, self._guard.function(target, find(names, target), (args, kwargs))
         if kind == w.NEW:
-            instance = self._guard.method(target, find(names, target), (args, kwargs))
+            instance = self._guard.made(target, find(names, target), (args, kwargs))
             self._objects[len(self._objects) + 1] = instance
             return w.OBJECT, encode(ObjectRef(len(self._objects)))
         instance, name = target
         if kind == w.METHOD:
-            value = self._guard.method(name, find_method(instance, name), (args, kwargs))
-            return w.VALUE, crossed(encode, value, f"what {name} returned")
+            return w.VALUE, self._guard.method(name, find_method(instance, name), (args, kwargs))
         return w.VALUE, crossed(
             encode, guarded(getattr, (instance, name), {}), f"the attribute {name}"
         )
