@@ -14,6 +14,7 @@ from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
 from twophase.checks.judge import judge
+from twophase.grading.files.names import only_defines
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.supervisor import Supervisor
@@ -235,3 +236,9 @@ def test_a_state_that_is_kept_where_nobody_measures_it_is_not_there_in_another_p
     [(missed, why)] = wrong(graded("arithmetic_intensity", cells))
     assert missed == flash
     assert "handed to another one" in why
+
+
+def test_a_star_import_may_put_anything_in_the_place_of_a_name() -> None:
+    assert only_defines("from numpy import sum, max")
+    assert not only_defines("from numpy import *")
+    assert not only_defines("import math\nfrom numpy import *\n")

@@ -53,6 +53,14 @@ STEP_TIMES = (  # reading beside computing, whatever is read and computed
     "twophase.theory.arithmetic_intensity.time_overlapped_s",
     "twophase.theory.arithmetic_intensity.time_serial_s",
 )
+METERS = (  # what counts the FLOPs and bytes of operators as they run, and what that is made of
+    "twophase.measure.meter.Meter",
+    "twophase.measure.meter._Mode",
+    "twophase.measure.meter._accesses",
+    "twophase.measure.regions.Region",
+    "twophase.measure.regions.plain_traffic",
+    "twophase.measure.formulas.lookup",
+)
 COUNTS = (  # all of the library that counts the parameters of a model
     "twophase.theory.architecture.Architecture",
     "twophase.theory.count.breakdown",

@@ -168,5 +168,7 @@ EXERCISE = Exercise(
         "twophase.kernels.mixture_of_experts.router_scores",
         "twophase.kernels.compiled.experts.route",
         "twophase.kernels.compiled.experts.visit_experts",
+        "twophase.kernels.compiled.experts.score_experts",
+        "twophase.kernels.compiled.experts.take_best",
     ),
 )

@@ -11,6 +11,7 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.quantization import _formats as f
 from twophase.checks.quantization._formats import Chip, Format, Model, chosen
+from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -186,4 +187,5 @@ EXERCISE = Exercise(
         "Once computing binds: int8 products run at twice the rate, while fewer bytes save"
         " nothing.",
     ),
+    withholds=STEP_TIMES,
 )

@@ -216,5 +216,6 @@ EXERCISE = Exercise(
         "twophase.kernels.quantization.int8_products.int8_product",
         "twophase.kernels.quantization.int8_products.quantize_tokens",
         "twophase.kernels.quantization.int8_products.outlier_inputs",
+        "twophase.kernels.matvec.quantize_rows",
     ),
 )

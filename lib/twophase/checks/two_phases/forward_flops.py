@@ -9,6 +9,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -184,6 +185,6 @@ EXERCISE = Exercise(
         ),
     ),
     # they count what is to be predicted
-    withholds=("twophase.measure.meter.Meter", "twophase.theory.two_phases.forward_flops"),
+    withholds=(*METERS, "twophase.theory.two_phases.forward_flops"),
     ranges={"T": (1, 4099), "n_cached": (0, 131_101)},
 )

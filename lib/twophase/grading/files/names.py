@@ -82,7 +82,9 @@ def _only_defines(node: ast.stmt) -> bool:
         return named and not (node.value is not None and _calls(node.value))
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
-    return isinstance(node, ast.Import | ast.ImportFrom | ast.Pass)
+    if isinstance(node, ast.ImportFrom):
+        return all(a.name != "*" for a in node.names)  # which names those are, no cell says
+    return isinstance(node, ast.Import | ast.Pass)
 
 
 def _calls(node: ast.AST) -> bool:
