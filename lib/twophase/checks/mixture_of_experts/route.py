@@ -170,5 +170,6 @@ EXERCISE = Exercise(
         "twophase.kernels.compiled.experts.visit_experts",
         "twophase.kernels.compiled.experts.score_experts",
         "twophase.kernels.compiled.experts.take_best",
+        "twophase.kernels.compiled.experts.keep_best_groups",
     ),
 )
