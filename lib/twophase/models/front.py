@@ -76,5 +76,5 @@ def _losses(
             fontsize=8,
         )
     ax.set_xscale("log")
-    ax.set_xlim(min(kept) * 0.55, max(kept) * 3)  # room for names on both sides
+    ax.set_xlim(min(kept) * 0.35, max(kept) * 3)  # room for names on both sides
     label(ax, f"cache per token at {S:,} tokens [bytes]", "bits per byte")
