@@ -86,6 +86,17 @@ def test_an_argument_that_changes_is_named() -> None:
         ArgumentGuard().function("f", f, (([1], {}), {}))
 
 
+def test_an_argument_that_doubles_at_every_depth_is_a_change_that_is_told_at_once() -> None:
+    """Written out, such a list is larger than any memory."""
+
+    def f(values: list[Any]) -> None:
+        for _ in range(31):
+            values[:] = [list(values)] * 2
+
+    with pytest.raises(AnswerError, match="f changed its argument values: "):
+        ArgumentGuard().function("f", f, (([1],), {}))
+
+
 def test_what_a_function_only_lent_must_be_left_as_it_was() -> None:
     def f(read: Callable[[], list[int]]) -> int:
         return read().pop()

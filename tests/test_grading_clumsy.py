@@ -190,6 +190,23 @@ def test_of_several_guesses_in_cells_of_one_id_the_one_at_the_check_counts() -> 
     assert {f.name for f in seen.flags} == {"duplicate_cell"}
 
 
+@pytest.mark.parametrize(
+    ("scratch", "right", "flag"),
+    [(BELOW.format("0"), True, "right_alone"), (WITHOUT_WEIGHTS, False, "defined_again")],
+)
+def test_a_trial_below_an_answer_without_checks_takes_no_points_unless_it_is_told(
+    scratch: str, right: bool, flag: str
+) -> None:
+    """With the check cells gone an exercise is asked at the notebook's end. A named mistake there
+    gets no second look, else it could be one of two guesses."""
+    cells = [c for c in cells_of("kv_cache") if not id_of(c).endswith("-check")]
+    seen = graded("kv_cache", [*cells, own(scratch)])
+    assert wrong(seen) == [] if right else [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+    [found] = seen.flags
+    assert (found.name, found.where) == (flag, "kv_cache-max_batch")
+    assert right or f"Cell {len(cells) + 1} defines it again" in found.says
+
+
 KEEPS_ALL_BLOCKS = """
 import math
 import torch

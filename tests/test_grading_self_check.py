@@ -102,6 +102,28 @@ def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (f"%%writefile own_module.py\n{RIGHT}", "cell 1 would write it"),
+        ("pass", "of your files only the notebook is handed in"),
+    ],
+)
+def test_a_module_that_is_not_there_is_told_with_why(tmp_path: Path, first: str, why: str) -> None:
+    book = json.loads(KV.read_bytes())
+    for cell in book["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == MAX_BATCH:
+            cell["source"] = "from own_module import max_batch"
+    cell = {"cell_type": "code", "source": first, "metadata": {}}
+    path = tmp_path / "03_kv_cache.ipynb"
+    path.write_text(json.dumps(book | {"cells": [cell, *book["cells"]]}))
+    said = verdict(path)
+    assert said["status"] != "right"
+    [remark] = said["remarks"]
+    assert remark.startswith(f"{MAX_BATCH} needs the module own_module")
+    assert why in remark
+
+
 def _has_begun(home: Path) -> bool:
     """Whether there are the folder of what all are forked from, and in its judge's that of the
     worker."""

@@ -12,7 +12,7 @@ from twophase.protocol.arrays import described
 from twophase.protocol.codec import MAX_FRAME_BYTES, Callback, decode, encode, encode_each
 from twophase.protocol.errors import AnswerError, ProtocolError
 from twophase.protocol.invoke import crossed, guarded
-from twophase.protocol.parts import MAX_DEPTH
+from twophase.protocol.parts import MAX_DEPTH, MAX_NODES
 
 Args = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -154,19 +154,24 @@ def _print(value: Any) -> bytes | None:
     return ARRAY + repr(told).encode() + data if len(data) <= MAX_FRAME_BYTES else None
 
 
-def _written(value: Any, depth: int = 0) -> bool:
-    """Whether `repr` writes all of a value: it is fixed, or a list, tuple or dict of such."""
-    kind = type(value)
-    if kind is dict:
-        parts, keys = value.values(), value.keys()
-    elif kind is list or kind is tuple:
-        parts, keys = value, ()
-    else:
-        return kind in FIXED
-    kinds = set(map(type, keys)) | set(map(type, parts))
-    if kinds <= FIXED:
-        return True
-    return depth < MAX_DEPTH and all(_written(part, depth + 1) for part in (*keys, *parts))
+def _written(value: Any) -> bool:
+    """Whether `repr` writes all of a value, within the bounds of a frame: it is fixed, or a list,
+    tuple or dict of such. (A list of one list twice, and so on, doubles at every depth.)"""
+    todo, nodes = [(value, 0)], 0
+    while todo:
+        part, depth = todo.pop()
+        kind = type(part)
+        if kind in FIXED:
+            continue
+        if kind not in (list, tuple, dict):
+            return False
+        inside = [*part, *part.values()] if kind is dict else part
+        nodes += len(inside)
+        if depth > MAX_DEPTH or nodes > MAX_NODES:
+            return False
+        if not set(map(type, inside)) <= FIXED:
+            todo += [(x, depth + 1) for x in inside]
+    return True
 
 
 def _frame(value: Any) -> bytes | None:

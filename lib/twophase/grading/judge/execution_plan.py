@@ -90,6 +90,12 @@ class ExecutionPlan:
         roles = ("setup", "given", "own") if with_own else ("setup", "given")
         return tuple(s for s in self.steps if s.role in roles or s.exercise_id == exercise_id)
 
+    def overwrites(self, exercise_id: str, entries: Sequence[str]) -> tuple[Step, ...]:
+        """The cells between its answer and where it is asked that define one of its names again."""
+        last = max((s.number for s in self.answers(exercise_id)), default=-1)
+        below = (s for s in self.above(exercise_id) if s.number > last and s.role != "given")
+        return tuple(s for s in below if _defines(s.source, entries))
+
     def is_stub(self, exercise_id: str) -> bool:
         """Whether the exercise's own cell is a stub still."""
         return any("NotYet" in s.source for s in self.answers(exercise_id))
@@ -117,7 +123,8 @@ class ExecutionPlan:
             return True
         if not all(only_defines(s.source) for s in others):
             return True
-        mine = {name for s in self.answers(exercise_id) for name in used(s.source)}
+        own = self.answers(exercise_id)
+        mine = {name for s in own for name in used(s.source) | defined(s.source)}
         given = {n for s in self.steps if s.role in ("setup", "given") for n in defined(s.source)}
         shared = given - {"np", "numpy", "torch", "math", "NotYet"}
         below = self.steps[self.asked[exercise_id] :]

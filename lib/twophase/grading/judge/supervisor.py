@@ -244,19 +244,25 @@ class _Run:
         return second
 
     def _flag(self, exercise_id: str, graded: Graded) -> None:
+        entries = self._release.exercises[exercise_id].entries
+        found = {}
         if graded.alone:
-            says = (
+            found["right_alone"] = (
                 "It is right by itself, and another cell of the notebook breaks it: judged by"
                 " itself."
             )
-            self._grade.flags.append(Flag("right_alone", exercise_id, says))
+        elif not graded.verdict.right and (again := self._plan.overwrites(exercise_id, entries)):
+            found["defined_again"] = (
+                f"Cell {again[-1].number + 1} defines it again, and no check stands between: that"
+                " one was asked. Give it another name."
+            )
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:
-            says = (
+            found["uses_withheld"] = (
                 "It calls for a library function that is the answer, or for the checks: neither is"
                 " there."
             )
-            self._grade.flags.append(Flag("uses_withheld", exercise_id, says))
+        self._grade.flags += [Flag(name, exercise_id, says) for name, says in found.items()]
 
 
 def _together(runs: Sequence[CellRun]) -> CellRun:

@@ -27,6 +27,8 @@ from twophase.grading.sandbox.confinement import Limits
 
 SEED = 0  # of the check cells: what is right there should be right here
 UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+WRITES = re.compile(r"\s*%%(?:write)?file\b.*?\b(\w+)\.py\s*$", re.M)  # a cell that is a module
 
 
 def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
@@ -46,12 +48,12 @@ def remarks(data: bytes, record: Record) -> list[str]:
     """One sentence for each thing about the saved file that its student may want to change. Raises
     Unreadable."""
     cells = notebook.parse(data).cells
-    return [*_memory(cells, record), *_order(data), *_kernel(data)]
-
-
-def _memory(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
-    """Names that a fresh process does not have, and where they are defined, if anywhere."""
     said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
+    return [*_memory(cells, said), *_modules(cells, said), *_order(data), *_kernel(data)]
+
+
+def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
+    """Names that a fresh process does not have, and where they are defined, if anywhere."""
     for exercise_id, text in said.items():
         for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
             at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
@@ -59,6 +61,20 @@ def _memory(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
             yield (
                 f"{exercise_id} needs the name {name}, which is not there in a fresh run:"
                 f" {_where(places, at)}."
+            )
+
+
+def _modules(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
+    """Modules that are not there when a notebook is graded, and why."""
+    written = {m[1]: n for n, c in enumerate(cells, 1) if (m := WRITES.match(c.source))}
+    for exercise_id, text in said.items():
+        for name in dict.fromkeys(UNKNOWN_MODULE.findall(text)):
+            why = "of your files only the notebook is handed in, and no other libraries are there"
+            if name in written:
+                why = f"cell {written[name]} would write it, and a submission can write no files"
+            yield (
+                f"{exercise_id} needs the module {name}, which is not there in a fresh run: {why}."
+                " Put what you need of it into a cell."
             )
 
 
