@@ -15,7 +15,6 @@ back to what it was.
 """
 
 import torch
-from torch.nn import functional
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -44,17 +43,21 @@ def causal_conv(
             f"a convolution of x {list(x.shape)} takes weight [{d_inner}, W] and state [{B},"
             f" {d_inner}, W]; got {list(weight.shape)} and {list(state.shape)}."
         )
-    inputs = torch.cat([state.to(x.dtype), x.transpose(1, 2)], dim=2)  # [B, d_inner, W + T]
-    filters = weight.to(x.dtype)[:, None]  # [d_inner, 1, W]
-    y = functional.conv1d(
-        inputs[:, :, 1:], filters, bias if bias is None else bias.to(x.dtype), groups=d_inner
-    )
+    inputs = torch.cat([state.to(x.dtype).transpose(1, 2), x], dim=1)  # [B, W + T, d_inner]
+    # Shifted sums, in fp32 or wider: torch's convolution goes from channel to channel in bf16.
+    wide = torch.promote_types(x.dtype, torch.float32)
+    shifted, weight = inputs.to(wide), weight.to(wide)
+    y = shifted[:, 1 : T + 1] * weight[:, 0]  # [B, T, d_inner]
+    for age in range(1, W):
+        y = torch.addcmul(y, shifted[:, age + 1 : age + 1 + T], weight[:, age])
+    if bias is not None:
+        y = y + bias.to(wide)
     if n_new is None:
-        last = inputs[:, :, T:]  # [B, d_inner, W]
+        last = inputs[:, T:]  # [B, W, d_inner]
     else:
         where = n_new[:, None] + torch.arange(W, device=x.device)  # [B, W]
-        last = inputs.gather(2, where[:, None].expand(-1, d_inner, -1))  # [B, d_inner, W]
-    return y.transpose(1, 2), last  # [B, T, d_inner], [B, d_inner, W]
+        last = inputs.gather(1, where[:, :, None].expand(-1, -1, d_inner))  # [B, W, d_inner]
+    return y.to(x.dtype), last.transpose(1, 2)  # [B, T, d_inner], [B, d_inner, W]
 
 
 def selective_scan(
