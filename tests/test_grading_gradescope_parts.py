@@ -107,6 +107,43 @@ def test_what_is_installed_there_is_pinned_as_here_and_has_nothing_of_the_book()
     } & set(wanted)
 
 
+ONLY_WHAT_IS_INSTALLED = """
+import sys
+from importlib.metadata import packages_distributions
+from packaging.utils import canonicalize_name
+from twophase.grading.gradescope import requirements
+
+installed = set(requirements.versions())
+owners = {m: {*map(canonicalize_name, d)} for m, d in packages_distributions().items()}
+missing = {m for m, names in owners.items() if not names & {*installed, "twophase", "setuptools"}}
+for name in [m for m in sys.modules if m.partition(".")[0] in missing]:
+    del sys.modules[name]
+
+class Container:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(f"not in the container: {name}", name=name)
+
+sys.meta_path.insert(0, Container())
+import twophase.grading.gradescope.autograder
+import twophase.grading.judge.judge
+import twophase.grading.sandbox.fork_server
+from twophase.checks import registry
+from twophase.grading.sandbox.preload import preload
+
+print(len(missing) > 100, preload(), len(registry.topics()))
+"""
+
+
+def test_the_grader_and_all_that_a_notebook_can_import_need_no_more_than_is_installed_there() -> (
+    None
+):
+    done = subprocess.run(
+        [sys.executable, "-c", ONLY_WHAT_IS_INSTALLED], capture_output=True, text=True
+    )
+    assert done.stdout.split("\n")[-2:] == ["True [] 14", ""], done.stderr
+
+
 def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     assert bundle.save(path, b"one")

@@ -11,6 +11,7 @@ import pkgutil
 import random
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from twophase.grading.files.removal import remove
@@ -29,13 +30,22 @@ LIBRARIES = ("numpy", "torch", "torch.nn.functional", "asyncio", "matplotlib.pyp
 
 def preload() -> list[str]:
     """Import what notebooks import. Returns what could not be imported."""
-    failed = []
-    for name in LIBRARIES + tuple(_modules()):
+    failed: list[str] = []
+
+    def load(name: str) -> ModuleType | None:
         try:
-            importlib.import_module(name)
+            return importlib.import_module(name)
         # a module that needs what is not installed is no reason to grade nothing
         except Exception as e:
             failed.append(f"{name}: {type(e).__name__}: {e}")
+            return None
+
+    for name in LIBRARIES:
+        load(name)
+    for room in filter(None, (load(f"twophase.{room}") for room in ROOMS)):
+        for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            if module.name not in NOT_LOADED and not module.name.endswith("__main__"):
+                load(module.name)
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
     torch.set_num_interop_threads(1)
@@ -56,15 +66,6 @@ def load_more() -> None:
         remove(Path(made))
     # no compiler can be started in there: what torch.compile was given then runs as it is
     sys.modules["torch"]._dynamo.config.suppress_errors = True
-
-
-def _modules() -> list[str]:
-    names = []
-    for room in ROOMS:
-        package = importlib.import_module(f"twophase.{room}")
-        names.append(package.__name__)
-        names += [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    return [n for n in names if n not in NOT_LOADED and not n.endswith("__main__")]
 
 
 def make_shell() -> Any:
