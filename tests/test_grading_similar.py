@@ -7,6 +7,7 @@ import ast
 import json
 import random
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from twophase.checks import registry
 from twophase.cli.main import build
+from twophase.grading.course.tables import Student
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import course_root
 from twophase.grading.scores import gradebook
@@ -316,6 +318,26 @@ def test_a_team_and_a_students_own_versions_are_not_compared_with_themselves(
     again = Submission(submissions[0].path, "bob/again.ipynb", student="ann")
     assert groups(report.compare_class([submissions[0], again])) == []
     assert groups(report.compare_class(submissions)) == [("ann", "bob")]
+
+
+def test_who_handed_in_together_or_under_a_platforms_number_is_the_student_of_the_roster(
+    tmp_path: Path,
+) -> None:
+    """Gradescope's export names both of a team, Canvas's a number: neither is another student."""
+    papers = {n: answered({ATTENTION: f"{ORIGINAL}\n# {n}"}) for n in ("together", "alone")}
+    papers |= {how: answered({ATTENTION: s}) for how, s in OTHERS.items()}
+    found = {s.name.partition("/")[0]: s for s in klass(tmp_path / "in", papers)}
+    both = replace(found["together"], student="ann & bob")
+    alone = replace(found["alone"], student="ann")
+    rest = [s for name, s in found.items() if name in OTHERS]
+    assert groups(report.compare_class([both, alone, *rest])) == []
+    number = replace(found["alone"], name="annlee_4711_9_03_kv_cache.ipynb", student="4711")
+    roster = [Student("ann", canvas_id="4711"), Student("bob")]
+    assert groups(report.compare_class([both, number, *rest], students=roster)) == []
+    stranger = replace(number, student="4712")
+    assert groups(report.compare_class([both, stranger, *rest], students=roster)) == [
+        ("4712", "ann + bob")
+    ]
 
 
 def own(source: str, cell_id: str) -> Cells:

@@ -75,11 +75,12 @@ def similar(
             f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}"
         )
     options.require_folder(out)
-    scheme = None if course is None else gradebook.load_course(_there(course))[0]
+    scheme, beside = (None, None) if course is None else gradebook.load_course(_there(course))
+    students = beside.roster if beside else ()
     found = submissions.find(folder, layout)
     console, source = Console(), Source(None, tuple(checks or ()), variants)
     with _Bar(console) as bar:
-        compared = compare_class(found, least, exercise, scheme, release, bar, source)
+        compared = compare_class(found, least, exercise, scheme, release, bar, source, students)
     written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
     data = json.dumps(as_json.as_json(compared), indent=1) + "\n"
     replace_text(out / "similar.json", data, mode=PRIVATE)

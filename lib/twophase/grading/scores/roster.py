@@ -90,9 +90,14 @@ def by_student(
         records = list(records)
         twice = _namesakes(records, roster)
         for record in records:
-            who = [] if str(record["file"]) in twice else _named(record, scheme, roster, topic)
+            file = str(record["file"])
+            said = (
+                []
+                if file in twice
+                else students_of(record.get("student"), file, topic, roster, scheme)
+            )
             ours = dict.fromkeys(
-                m for w in who for m in scheme.members(w, topic) if not known or m in known
+                m for w in said for m in scheme.members(w, topic) if not known or m in known
             )
             if not ours or not topic:
                 strangers.append(record["file"])
@@ -101,16 +106,17 @@ def by_student(
     return found, sorted(strangers), list(dict.fromkeys(roster.notes))
 
 
-def _named(record: Record, scheme: Scheme, roster: Roster, topic: str) -> list[str]:
-    """The students, or the group, that a record is of: what it says itself counts before its
-    path."""
-    said = record.get("student")
+def students_of(
+    said: object, file: str, topic: str, roster: Roster, scheme: Scheme | None
+) -> list[str]:
+    """The students, or the group, that a file is of: what its layout or record says counts before
+    its path."""
     if not isinstance(said, str) or not said:
-        by_path = scheme.student_of(record["file"])
+        by_path = scheme.student_of(file) if scheme else None
         return [by_path] if by_path else []
-    if (group := scheme.groups.get(said)) and group.covers(topic):
+    if scheme and (group := scheme.groups.get(said)) and group.covers(topic):
         return [said]
-    return roster.keys(said, str(record["file"]))
+    return roster.keys(said, file)
 
 
 def _namesakes(records: Iterable[Record], roster: Roster) -> set[str]:

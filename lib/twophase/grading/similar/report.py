@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from twophase.grading.course.scheme import Scheme
+from twophase.grading.course.tables import Student
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.files.notebook import Cell, Notebook, isolated
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import Source
+from twophase.grading.scores.roster import Roster, students_of
 from twophase.grading.similar import fragments
 from twophase.grading.similar import known as similar_known
 from twophase.grading.similar.groups import SimilarGroup, groups_of
@@ -62,13 +64,16 @@ class Report:
     groups_left_out: int = 0
 
 
-def party_of(submission: Submission, topic: str, scheme: Scheme | None = None) -> tuple[str, ...]:
-    """The students that a submission counts for: of its layout, else by the course's rule, else by
-    its folder's or file's name."""
+def party_of(
+    submission: Submission, topic: str, scheme: Scheme | None, roster: Roster
+) -> tuple[str, ...]:
+    """The students that a submission counts for, as in a gradebook: of its layout, else by the
+    course's rule, else by its folder's or file's name; all of a group."""
     parts = submission.name.split("/")
     by_name = parts[0] if len(parts) > 1 else parts[0].removesuffix(".ipynb")
-    who = submission.student or (scheme.student_of(submission.name) if scheme else None) or by_name
-    return tuple(sorted(scheme.members(who, topic))) if scheme else (who,)
+    said, file = submission.student, submission.name
+    who = students_of(said, file, topic, roster, scheme) or [said or by_name]
+    return tuple(sorted({m for w in who for m in (scheme.members(w, topic) if scheme else (w,))}))
 
 
 def read_papers(
@@ -77,9 +82,11 @@ def read_papers(
     source: Source,
     handed_out: Path | None,
     told: Progress,
+    students: Sequence[Student] = (),
 ) -> tuple[list[StudentNotebook], list[tuple[str, str]]]:
     """All papers, and the files that cannot be read with the reason. Raises ValueError if
     `handed_out` is no release."""
+    roster = Roster(students)
     papers: list[StudentNotebook] = []
     unreadable: list[tuple[str, str]] = []
     for n, submission in enumerate(submissions, 1):
@@ -88,7 +95,7 @@ def read_papers(
             book = notebook.parse(data)
             topic = source.topic_of(book, submission.name.rpartition("/")[2])
             known = similar_known.load_published(topic, source.catalog().stem(topic), handed_out)
-            party = party_of(submission, topic, scheme)
+            party = party_of(submission, topic, scheme, roster)
             with isolated():
                 papers.append(_paper(submission.name, party, book, data, known))
         except Unreadable as e:
@@ -124,10 +131,11 @@ def compare_class(
     handed_out: Path | None = None,
     told: Progress = lambda what, done, of: None,
     source: Source = COURSE,
+    students: Sequence[Student] = (),
 ) -> Report:
-    """Compare a class on the exercises of `source`. Raises ValueError if no paper has `exercise`,
-    or `handed_out` is no release."""
-    papers, unreadable = read_papers(submissions, scheme, source, handed_out, told)
+    """Compare a class, with `students` as its roster, on the exercises of `source`. Raises
+    ValueError if no paper has `exercise`, or `handed_out` is no release."""
+    papers, unreadable = read_papers(submissions, scheme, source, handed_out, told, students)
     stem = source.catalog().stem
     known = {
         t: similar_known.load_published(t, stem(t), handed_out)
