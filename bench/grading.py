@@ -27,9 +27,11 @@ from grading_time import checks_alone, processes, processor_s
 from made_class import ROOT, notebook
 
 from twophase.checks import registry
+from twophase.grading.intake.submissions import find
+from twophase.grading.judge.judge import Course
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results
-from twophase.grading.run.folder import Course, find, grade_folder
+from twophase.grading.run.folder import grade_folder
 
 
 def memory_bytes() -> int:

@@ -20,10 +20,12 @@ from patience import PATIENCE_S
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files.notebook import Notebook
+from twophase.grading.intake.submissions import find
+from twophase.grading.judge.judge import Course
 from twophase.grading.release.release import Release
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results
-from twophase.grading.run.folder import Course, find, grade_folder
+from twophase.grading.run.folder import grade_folder
 
 
 @cache

@@ -33,7 +33,7 @@ def released(change: Callable[[NotebookNode], object] = lambda nb: None) -> Note
 
     nb = small_solution()
     change(nb)
-    return release(normalize(nb, "kv_cache"), "kv_cache")
+    return release(normalize(nb, "kv_cache"))
 
 
 @pytest.fixture(autouse=True)

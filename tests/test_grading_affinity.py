@@ -10,8 +10,8 @@ from grading_run_tools import course, write
 from hostile.course import RIGHT, cells, dump
 from hostile.worker import LIMITS, output, zygote
 
+from twophase.grading.intake.submissions import find
 from twophase.grading.judge.judge import Judge, Task
-from twophase.grading.run.folder import find
 from twophase.grading.sandbox import affinity
 from twophase.grading.sandbox.affinity import one_processor, processors, stay_on
 from twophase.grading.sandbox.zygote_handle import Zygote

@@ -14,11 +14,11 @@ from hostile.worker import zygote
 from rich.console import Console
 
 from twophase.cli import auditing
+from twophase.grading.intake.submissions import find
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record
 from twophase.grading.run import audit
 from twophase.grading.run import folder as runs
-from twophase.grading.run.folder import find
 
 CASES = [c.args for c in EXERCISES[f"{TOPIC}-bytes"].make_cases(1)]
 TABLE = (

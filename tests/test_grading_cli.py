@@ -25,12 +25,13 @@ from twophase.checks import registry
 from twophase.cli import grading_options, grading_shown
 from twophase.cli.main import build, main
 from twophase.grading.files.notebook import Cell, parse
+from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.execution_plan import make_plan
+from twophase.grading.judge.judge import Course, Judge, Task
 from twophase.grading.release import release
 from twophase.grading.results import counts, reader, records
 from twophase.grading.run import folder as run
 from twophase.grading.run import pool
-from twophase.grading.run.folder import Course, Submission, grade_one
 from twophase.grading.sandbox import confinement
 
 TOPIC = "kv_cache"
@@ -168,7 +169,9 @@ def released_solutions() -> list[str]:
 @pytest.mark.parametrize("topic", released_solutions())
 def test_the_released_solutions_get_full_marks_without_what_is_withheld(topic: str) -> None:
     path = release.course_root() / "solutions" / f"{registry.stem(topic)}.ipynb"
-    record = grade_one(Submission(path, path.name), Course(limits=LIMITS), zygote())
+    course = Course(limits=LIMITS)
+    task = Task(Submission(path, path.name), course.seed)
+    record = Judge(course, zygote()).grade(task)
     assert (record["status"], record["points"]) == ("ok", record["out_of"]), [
         (q["id"], q["message"]) for q in record["questions"] if q["status"] != "right"
     ] or record["message"]

@@ -275,7 +275,7 @@ def test_grade_writes_grades_too_when_it_is_given_the_course_and_reads_that_firs
     files: list[str],
 ) -> None:
     from twophase.cli import grade
-    from twophase.grading.run.folder import Submission
+    from twophase.grading.intake.submissions import Submission
 
     def graded(
         submissions: object, course: object, results: Results, *rest: object, **more: object

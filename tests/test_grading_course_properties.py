@@ -18,6 +18,7 @@ from grading_course_tools import NOW, question, record
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from twophase.grading.course.by_hand import HandScore
 from twophase.grading.course.deadlines import Due, Duration
 from twophase.grading.course.lateness import LateRule
 from twophase.grading.course.scheme import (
@@ -29,7 +30,6 @@ from twophase.grading.course.scheme import (
     Scheme,
     Submissions,
 )
-from twophase.grading.course.tables import HandScore
 from twophase.grading.reports import exports
 from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook

@@ -12,8 +12,12 @@ from grading_course_tools import record, scored
 
 from twophase.checks import registry
 from twophase.grading.course import reading
+from twophase.grading.course.by_hand import read_manual, read_overrides
+from twophase.grading.course.csv_file import read_csv
 from twophase.grading.course.fields import keys_of
+from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.lateness import LateRule
+from twophase.grading.course.roster_file import read_roster
 from twophase.grading.course.scheme import (
     Assignment,
     Excusal,
@@ -25,13 +29,6 @@ from twophase.grading.course.scheme import (
     RosterFile,
     Scheme,
     Submissions,
-)
-from twophase.grading.course.tables import (
-    read_csv,
-    read_manual,
-    read_overrides,
-    read_roster,
-    read_times,
 )
 from twophase.grading.scores import gradebook
 

@@ -15,11 +15,12 @@ from hostile.course import EXERCISES, RIGHT, STUBS, TOPIC, cell, cells, dump, ex
 from hostile.notebooks import UNREADABLE, version_3
 from hostile.worker import zygote
 
+from twophase.grading.intake.submissions import find
 from twophase.grading.release.release import Release
 from twophase.grading.reports import feedback
 from twophase.grading.results.records import SCHEMA, Record
 from twophase.grading.results.writer import Results
-from twophase.grading.run.folder import find, grade_folder
+from twophase.grading.run.folder import grade_folder
 
 SCRIPT = "<script>alert(1)</script>"
 WRONG = "def bytes_of(n_tokens, width):\n    return n_tokens * width"

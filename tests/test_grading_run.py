@@ -25,9 +25,9 @@ from hostile.worker import LIMITS, server
 
 from twophase.grading.errors import GraderFault
 from twophase.grading.files.notebook import Notebook
+from twophase.grading.judge.judge import Course
 from twophase.grading.results.records import Record
 from twophase.grading.run import pool
-from twophase.grading.run.folder import Course
 from twophase.grading.run.pool import FAILED_STARTS
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.zygote_handle import Zygote

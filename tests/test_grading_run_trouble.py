@@ -20,11 +20,13 @@ from patience import PATIENCE_S
 from typer.testing import CliRunner
 
 from twophase.cli.main import build, main
+from twophase.grading.errors import CannotWrite
+from twophase.grading.intake.submissions import Submission, find
 from twophase.grading.reports import feedback
 from twophase.grading.results.records import Record, result_of
-from twophase.grading.results.writer import CannotWrite, Results
+from twophase.grading.results.writer import Results
 from twophase.grading.run import pool
-from twophase.grading.run.folder import AlreadyGraded, Submission, find, selected
+from twophase.grading.run.folder import AlreadyGraded, selected
 
 HALF = dump(cells(RIGHT | {"bytes": STUBS["bytes"]}))
 

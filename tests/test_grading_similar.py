@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from twophase.checks import registry
 from twophase.cli.main import build
-from twophase.grading.course.tables import Student
+from twophase.grading.course.roster_file import Student
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import course_root
 from twophase.grading.scores import gradebook

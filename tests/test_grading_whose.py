@@ -10,7 +10,7 @@ import pytest
 from grading_course_tools import NOW, points, record, scored, totals
 from layout_tools import CANVAS, GRADESCOPE, MOODLE, NOTEBOOK, lay, zipped
 
-from twophase.grading.course.tables import read_roster
+from twophase.grading.course.roster_file import read_roster
 from twophase.grading.intake.submissions import find
 from twophase.grading.scores.gradebook import Gradebook
 

@@ -95,7 +95,7 @@ def test_a_small_course_untouched_gets_nothing_and_solved_everything(
     monkeypatch.setattr(twophase.checks.kv_cache, "ORDER", ("max_batch",))
     nb = normalize(small_solution(), "kv_cache")
     scores = graded_by_nbgrader(
-        tmp_path, {"03_kv_cache.ipynb": nb}, {"03_kv_cache.ipynb": release(nb, "kv_cache")}
+        tmp_path, {"03_kv_cache.ipynb": nb}, {"03_kv_cache.ipynb": release(nb)}
     )
     assert scores == {"untouched": 0, "solved": 2, "most": 2}
 

@@ -220,7 +220,7 @@ def made(nb: NotebookNode) -> NotebookNode:
 
     nb = normalize(nb, "kv_cache")
     validate(nb, "kv_cache")
-    return release(nb, "kv_cache")
+    return release(nb)
 
 
 def source(nb: NotebookNode, name: str) -> str:

@@ -94,9 +94,7 @@ def make(path: Path, run: bool) -> str:
     """Bring one topic up to date; returns what was done."""
     started = time.perf_counter()
     nb = read(path)
-    released = to_bytes(
-        release(nb, topic_of(path))
-    )  # before anything is written: a broken stub stops here
+    released = to_bytes(release(nb))  # before anything is written: a broken stub stops here
     if run:
         nb = execute(nb, path.parent)
     changed = [
@@ -114,7 +112,7 @@ def check(path: Path) -> str:
     where = f"{target.parent.name}/{target.name}"
     if not target.exists():
         raise BadNotebook(f"{where} is missing: run `make exercises`")
-    if target.read_bytes() != to_bytes(release(nb, topic_of(path))):
+    if target.read_bytes() != to_bytes(release(nb)):
         raise BadNotebook(
             f"{where} is not what {path.parent.name}/{path.name} gives: run `make exercises`"
         )

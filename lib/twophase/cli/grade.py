@@ -17,7 +17,7 @@ from twophase.cli import auditing
 from twophase.cli import grading_options as options
 from twophase.cli.grading_shown import Watch, summary
 from twophase.grading.course import secret
-from twophase.grading.errors import GraderFault
+from twophase.grading.errors import CannotWrite, GraderFault
 from twophase.grading.intake import submissions
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import DEFAULT_SEED, Course, Task
@@ -26,7 +26,7 @@ from twophase.grading.reports import feedback
 from twophase.grading.reports.plain import one_line
 from twophase.grading.results import counts, reader
 from twophase.grading.results.records import Record
-from twophase.grading.results.writer import CannotWrite, Results
+from twophase.grading.results.writer import Results
 from twophase.grading.run import shards
 from twophase.grading.run.folder import grade_alone, grade_folder, selected
 

@@ -12,9 +12,9 @@ from rich.text import Text
 from twophase.cli import grading_options as options
 from twophase.cli.grade import finish, guarded
 from twophase.cli.grading_shown import listed
+from twophase.grading.errors import CannotWrite
 from twophase.grading.reports.plain import one_line
 from twophase.grading.results import counts, reader
-from twophase.grading.results.writer import CannotWrite
 from twophase.grading.run import merging
 
 MERGED, DO_NOT_FIT = 0, 1

@@ -1,4 +1,4 @@
-"""What ends the grading of one submission: the grader's own fault, or no notebook to grade."""
+"""What ends the grading of one submission, a judge, or a run."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ class Unreadable(ValueError):
 
 class ServerGone(GraderFault):
     """What a judge was forked from, and its zygotes are, has gone: it cannot start another."""
+
+
+class CannotWrite(Exception):
+    """The results cannot be written. What was written before is whole, and the next run goes on
+    from there."""

@@ -164,11 +164,6 @@ def fault_message(why: str) -> str:
     return f"The grader failed here ({why}): not graded."[:2000]
 
 
-def grade_one(submission: Submission, course: Course, zygote: Zygote) -> Record:
-    """The record of one submission, judged in this process. For several, keep a Judge."""
-    return Judge(course, zygote).grade(Task(submission, course.seed_for(submission)))
-
-
 def apart(hidden: Iterable[Path]) -> list[Path]:
     """Of these paths those that can be kept from submissions: not a folder in which the libraries
     are that they need."""

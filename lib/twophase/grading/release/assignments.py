@@ -225,9 +225,7 @@ def stub(exercise_id: str, answer: list[str]) -> str:
     )
 
 
-def release(
-    solutions: NotebookNode, topic: str, catalog: Catalog = registry.COURSE
-) -> NotebookNode:
+def release(solutions: NotebookNode, catalog: Catalog = registry.COURSE) -> NotebookNode:
     """The exercise notebook: stubs for answers, no outputs, cells locked, checksums as nbgrader
     wants them.
 

@@ -91,7 +91,7 @@ def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
 
 def _released(topic: str, solution: NotebookNode, catalog: Catalog) -> NotebookNode:
     try:
-        return release(solution, topic, catalog)
+        return release(solution, catalog)
     # nbgrader raises RuntimeError for what it will not release
     except (BadNotebook, RuntimeError, ValueError) as e:
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None

@@ -1,5 +1,5 @@
-"""Results: one JSON object per line and submission, appended and never rewritten. The README of
-this room lists the fields."""
+"""Results: one JSON object per line and submission, appended and never rewritten. grading/README.md
+lists the fields."""
 
 from __future__ import annotations
 

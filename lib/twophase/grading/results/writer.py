@@ -10,13 +10,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from twophase.grading.errors import CannotWrite
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record, line_of
-
-
-class CannotWrite(Exception):
-    """The results cannot be written. What was written before is whole, and the next run goes on
-    from there."""
 
 
 class Results:

@@ -60,7 +60,7 @@ def other_seed(seed: int | str) -> str:
 def choose(
     submissions: Sequence[Submission], course: Course, index: Index, share: float
 ) -> list[Submission]:
-    """Those graded under today's conditions; of these, by a digest of name and content, about this
+    """Those graded under today's conditions; of these, by a digest of their names, about this
     share. Raises ValueError for none."""
     done = AlreadyGraded(course, index)
     graded = [s for s in submissions if s in done]

@@ -10,27 +10,14 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 
 from twophase.grading.errors import GraderFault, Unreadable
 from twophase.grading.files.digests import library_digest
-from twophase.grading.intake.submissions import Submission, find
-from twophase.grading.judge.judge import DEFAULT_SEED, Course, Judge, Task, grade_one, record_line
+from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.judge import Course, Judge, Task, record_line
 from twophase.grading.results import records
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results
 from twophase.grading.run import pool
 from twophase.grading.sandbox.zygote_handle import Zygote
-
-__all__ = [
-    "DEFAULT_SEED",
-    "Course",
-    "Submission",
-    "Task",
-    "find",
-    "grade_alone",
-    "grade_folder",
-    "grade_one",
-    "grade_tasks",
-    "selected",
-]
 
 MIN_DIGEST = 8
 

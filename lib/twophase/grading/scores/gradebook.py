@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from twophase.grading.course import misconceptions, reading
+from twophase.grading.course.by_hand import read_manual, read_overrides
+from twophase.grading.course.hand_in_times import read_times
+from twophase.grading.course.roster_file import Student, read_roster
 from twophase.grading.course.scheme import Scheme
-from twophase.grading.course.tables import (
-    Student,
-    read_manual,
-    read_overrides,
-    read_roster,
-    read_times,
-)
 from twophase.grading.results.records import Record
 from twophase.grading.scores.dropping import Weighted, highest_ratio
 from twophase.grading.scores.roster import by_student

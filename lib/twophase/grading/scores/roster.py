@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from twophase.grading.course.roster_file import Student
 from twophase.grading.course.scheme import Scheme
-from twophase.grading.course.tables import Student
 from twophase.grading.intake.gradescope_export import TOGETHER
 from twophase.grading.intake.layouts import numbered
 from twophase.grading.results.records import Record

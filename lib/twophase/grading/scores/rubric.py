@@ -10,9 +10,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from twophase.grading.course.by_hand import HandScore, Override
 from twophase.grading.course.fields import absent, nearest
 from twophase.grading.course.scheme import Assignment, ExerciseRule, Partial, Scheme
-from twophase.grading.course.tables import HandScore, Override
 from twophase.grading.results.records import Record
 
 ZERO = Fraction(0)

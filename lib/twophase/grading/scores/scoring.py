@@ -93,9 +93,8 @@ class Scorer:
         tried = [self._attempt(student, rubric, record, due) for record in attempts]
         readable = [o for o in tried if not _unread(o)]
         passed = [f"{o.file} cannot be read: passed over" for o in tried if readable and _unread(o)]
-        chosen = self._one_of(
-            rubric, readable or tried, {r["file"]: r["digests"]["submission"] for r in attempts}
-        )
+        digests = {r["file"]: r["digests"]["submission"] for r in attempts}
+        chosen = self._one_of(readable or tried, digests)
         others = len(readable or tried) - 1
         counts = self.scheme.submissions.counts
         guesses = "" if counts == "latest" else ", each of them another guess"
@@ -103,9 +102,7 @@ class Scorer:
             passed.append(f"{counts} of {others + 1} submissions{guesses}: {chosen.file}")
         return chosen.noting(*passed)
 
-    def _one_of(
-        self, rubric: Rubric, tried: Sequence[Outcome], digests: Mapping[str, str]
-    ) -> Outcome:
+    def _one_of(self, tried: Sequence[Outcome], digests: Mapping[str, str]) -> Outcome:
         if self.scheme.submissions.counts == "latest":
             versions = {digests[o.file] for o in tried}
             if len(versions) > 1 and any(o.handed_in is None for o in tried):

@@ -11,7 +11,7 @@ from twophase.grading.similar.report import CAVEAT, SCHEMA, Report
 
 
 def as_json(found: Report) -> dict[str, Any]:
-    """The same as plain data; the README of this room lists the fields."""
+    """The same as plain data; grading/README.md lists the fields."""
     return {
         "schema": SCHEMA,
         "caveat": CAVEAT,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from twophase.grading.course.roster_file import Student
 from twophase.grading.course.scheme import Scheme
-from twophase.grading.course.tables import Student
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.files.notebook import Cell, Notebook, isolated
