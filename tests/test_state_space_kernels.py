@@ -115,6 +115,18 @@ def test_a_convolution_without_a_past_or_a_bias_sees_zeros():
     assert torch.equal(y, z)
 
 
+def test_a_convolution_in_bf16_is_rounded_once():
+    g = torch.Generator().manual_seed(5)
+    x, weight, bias, before = (
+        torch.randn(*s, generator=g).bfloat16() for s in [(2, 9, 33), (33, 4), (33,), (2, 33, 4)]
+    )
+    y, inputs = causal_conv(x, weight, bias, before)
+    exact, _ = causal_conv(*(t.double() for t in (x, weight, bias, before)))
+    assert (y.dtype, inputs.dtype) == (torch.bfloat16, torch.bfloat16)
+    # half a step of bf16, which has 8 binary digits, and what fp32 lost before
+    assert ((y - exact).abs() <= (2**-8 + 1e-6) * exact.abs() + 1e-6).all()
+
+
 # The scan.
 
 
