@@ -99,7 +99,8 @@ def _where(places: list[int], at: int) -> str:
 
 def _order(data: bytes) -> Iterator[str]:
     """Cells that ran in another order than they stand in."""
-    counts = [(n, c["execution_count"]) for n, c in enumerate(_raw_cells(data), 1) if _count(c)]
+    cells = enumerate(notebook.raw_cells(data), 1)
+    counts = [(n, c["execution_count"]) for n, c in cells if _count(c)]
     back = [(n, m) for (n, before), (m, after) in pairwise(counts) if after < before]
     if back:
         n, m = back[0]
@@ -116,7 +117,7 @@ def _count(cell: Any) -> bool:
 
 def _kernel(data: bytes) -> Iterator[str]:
     """Another kernel than Python's own."""
-    spec = _tree(data).get("metadata")
+    spec = notebook.tree(data).get("metadata")
     spec = spec.get("kernelspec") if isinstance(spec, dict) else None
     name = spec.get("name") if isinstance(spec, dict) else None
     if isinstance(name, str) and name not in ("", "python3"):
@@ -124,16 +125,6 @@ def _kernel(data: bytes) -> Iterator[str]:
             f"It was saved with the kernel {name!r}: graded is with the grader's own Python,"
             " whatever stands there."
         )
-
-
-def _tree(data: bytes) -> dict[str, Any]:
-    tree = notebook.tree(data)
-    return tree if isinstance(tree, dict) else {}
-
-
-def _raw_cells(data: bytes) -> list[Any]:
-    cells = _tree(data).get("cells")
-    return cells if isinstance(cells, list) else []
 
 
 def read(path: Path) -> bytes:
