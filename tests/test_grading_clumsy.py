@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
@@ -252,6 +253,60 @@ def test_a_state_that_is_kept_where_nobody_measures_it_is_not_there_in_another_p
             cell["source"] = KEEPS_ALL_BLOCKS
     [(missed, why)] = wrong(graded("arithmetic_intensity", cells))
     assert missed == flash
+    assert "handed to another one" in why
+
+
+KEEPS_ALL_SCORES = """
+KEPT = []
+
+def update(m, l, scores):
+    if not l.any():
+        KEPT.clear()
+    KEPT.append(scores.clone())
+    every = torch.cat(KEPT, dim=1)
+    m = every.amax(dim=1)
+    safe = torch.where(m == -torch.inf, 0.0, m)
+    return m, torch.exp(every - safe[:, None]).sum(dim=1)
+"""
+CHANGES_ITS_STATE = """
+import math
+
+def start(T, H):
+    return {"out": torch.zeros(T, H), "m": torch.full((T,), -math.inf), "l": torch.zeros(T)}
+
+def add_block(state, q, k, v, key_start, query_start):
+    key = key_start + torch.arange(k.shape[0])
+    query = query_start + torch.arange(q.shape[0])
+    scores = (q @ k.T / math.sqrt(q.shape[1])).masked_fill(key > query[:, None], -math.inf)
+    m = torch.maximum(state["m"], scores.amax(-1))
+    safe = torch.where(m == -math.inf, 0.0, m)
+    old, weights = torch.exp(state["m"] - safe), torch.exp(scores - safe[:, None])
+    state["out"] = state["out"] * old[:, None] + weights @ v
+    state["l"] = state["l"] * old + weights.sum(-1)
+    state["m"] = m
+    return state
+
+def finish(state):
+    return state["out"] / state["l"][:, None]
+"""
+
+
+def test_what_is_handed_from_process_to_process_may_be_changed_and_all_that_is_kept_is_in_it() -> (
+    None
+):
+    """The task of flash says that a state may be changed; that of online softmax that no score may
+    be kept."""
+    softmax, flash = "arithmetic_intensity-online_softmax", "arithmetic_intensity-flash"
+    namespace: dict[str, object] = {"torch": torch}
+    exec(KEEPS_ALL_SCORES, namespace)
+    assert judge(registry.load(softmax), namespace).right, "one process takes it for right"
+    cells = cells_of("arithmetic_intensity")
+    for cell in cells:
+        cell["source"] = {softmax: KEEPS_ALL_SCORES, flash: CHANGES_ITS_STATE}.get(
+            id_of(cell), cell["source"]
+        )
+    [(missed, why)] = wrong(graded("arithmetic_intensity", cells))
+    assert missed == softmax
     assert "handed to another one" in why
 
 

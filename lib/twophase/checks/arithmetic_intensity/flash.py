@@ -17,25 +17,34 @@ from twophase.checks.misconceptions import Misconceptions
 wrong = Misconceptions()
 
 SPARE = 16  # numbers that a state may hold beside T·(H + 2)
+LETTERS = 200  # in all keys of a state together
 
 
 def size(state: Any) -> float:
     """How many numbers a state holds; infinite for anything that is no number, tensor, array, list,
-    tuple or dict.
+    tuple or dict, and for an enormous integer.
 
-    Infinite too for what could hold many numbers and look like one: an enormous integer, a long or
-    odd key of a dict.
+    What holds no number counts as one, and a shape as its own numbers: many empty tensors could
+    hold much.
     """
     if state is None or isinstance(state, bool | float):
         return 1
     if isinstance(state, int):
         return 1 if state.bit_length() <= 64 else math.inf
     if isinstance(state, Mapping):
-        named = all((isinstance(key, str) and len(key) <= 40) or size(key) == 1 for key in state)
-        return max(1, sum(map(size, state.values()))) if named else math.inf
+        numbers = [key for key in state if not isinstance(key, str)]
+        return max(1, sum(map(size, [*numbers, *state.values()])))
     if isinstance(state, list | tuple):
         return max(1, sum(map(size, state)))
-    return math.prod(state.shape) if hasattr(state, "shape") else math.inf
+    shape = getattr(state, "shape", None)
+    return math.inf if shape is None else max(1, len(shape), math.prod(shape))
+
+
+def letters(state: Any) -> int:
+    """How long all words are that stand as keys in a state."""
+    if isinstance(state, Mapping):
+        return sum(len(k) for k in state if isinstance(k, str)) + letters([*state.values()])
+    return sum(map(letters, state)) if isinstance(state, list | tuple) else 0
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
@@ -52,6 +61,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
             old, new, q, *block = given
             states[new] = answer.call("add_block", states[old], q, *block)
             small = small and size(states[new]) <= q.numel() + 2 * len(q) + SPARE
+            small = small and letters(states[new]) <= LETTERS
     seen: dict[str, Any] = {"the state stays within T·(H + 2) + 16 numbers": small}
     for name in (n for n in ("one", "two") if n in states):
         seen[f"output {name}"] = answer.call("finish", states[name])

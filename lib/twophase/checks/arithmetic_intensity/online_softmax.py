@@ -225,6 +225,7 @@ EXERCISE = Exercise(
         "A larger score turns up. What happens to the sum so far in online softmax?",
         "It is multiplied by exp(old maximum − new maximum), a number below 1.",
     ),
+    relayed=True,
     withholds=(
         "twophase.kernels.online_softmax.merge",
         "twophase.kernels.online_softmax.partial_attention",

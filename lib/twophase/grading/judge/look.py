@@ -94,7 +94,7 @@ class Look:
                 sessions.append(processes.enter_context(session))
             bench = self._benches.of(exercise, self._seed)
             until = time.monotonic() + allowance.left_s
-            answers = [RemoteAnswer(session, until) for session in sessions]
+            answers = [RemoteAnswer(session, until, handed=True) for session in sessions]
             verdict = bench.judge(Relay(*answers), whole=False)
             self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
             if any(a.interrupted for a in answers):

@@ -47,10 +47,12 @@ class RemoteHandle:
 
 class RemoteAnswer:
     """The answer that the cells of `session` have defined. All of its exercise ends at `until`, a
-    time of `time.monotonic()`."""
+    time of `time.monotonic()`. If it is `handed` what another process of it returned, it may change
+    that, as it may what it returned itself."""
 
-    def __init__(self, session: Session, until: float = math.inf) -> None:
+    def __init__(self, session: Session, until: float = math.inf, handed: bool = False) -> None:
         self._session = session
+        self._call = w.HANDED if handed else w.CALL
         self._alarm = Alarm()
         self._callbacks: dict[int, Callable[..., Any]] = {}
         self._given = 0  # callbacks so far: a number is never used again
@@ -96,7 +98,7 @@ class RemoteAnswer:
             self.waited_s = self._session.waited_s()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return self.ask(w.CALL, name, name, args, kwargs)
+        return self.ask(self._call, name, name, args, kwargs)
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> RemoteHandle:
         reference = self.ask(w.NEW, name, name, args, kwargs)

@@ -107,6 +107,9 @@ class Worker:
         names = self._shell.user_ns
         if kind == w.CALL:
             return w.VALUE, self._guard.function(target, find(names, target), (args, kwargs))
+        if kind == w.HANDED:
+            value = guarded(find(names, target), args, kwargs)
+            return w.VALUE, crossed(encode, value, f"what {target} returned")
         if kind == w.NEW:
             instance = self._guard.made(target, find(names, target), (args, kwargs))
             self._objects[len(self._objects) + 1] = instance
