@@ -148,7 +148,8 @@ def served(rng: random.Random, lengths: list[int], seats: int) -> Made:
     """What continuous batching makes of these lengths."""
     rows: list[list[str]] = [[] for _ in range(seats)]
     for i, n in enumerate(lengths, 1):
-        rng.choice([row for row in rows if len(row) == min(map(len, rows))]).extend([f"R{i}"] * n)
+        shortest = min(map(len, rows))
+        rng.choice([row for row in rows if len(row) == shortest]).extend([f"R{i}"] * n)
     end = max(map(len, rows))
     filled = [row + [""] * (end - len(row)) for row in rows]
     return filled, {f"R{i}": n for i, n in enumerate(lengths, 1)}
