@@ -128,7 +128,7 @@ def imports_in_the_setup(topic: str, cells: Cells) -> Cells:
 
 def installs_above(topic: str, cells: Cells) -> Cells:
     """What a page on the web says to run first, in the cell of the answer itself."""
-    lines = "!pip install -q numpy\nfiles = !ls\n%pip list\n"
+    lines = "!pip install -q numpy\nfiles = !ls\n%pip list\n%cd -q .\n"
     return [c | {"source": lines + c["source"]} if is_answer(c) else c for c in cells]
 
 

@@ -197,6 +197,18 @@ CHARTS: dict[str, Made] = {
 }
 
 
+def _spoilt(rng: random.Random, rows: Chart, lengths: dict[str, int]) -> Made:
+    """A right chart, or one with a fault: which, must not be known from its place."""
+    rows, fault = [list(row) for row in rows], rng.randrange(4)
+    if fault == 1:  # somebody's first step is another's
+        rows[0][0] = rows[1][0]
+    elif fault == 2:
+        lengths = lengths | {"R9": lengths["R9"] + 1}
+    elif fault == 3:  # a slot begins a step late
+        rows = [["", *rows[0]], *([*row, ""] for row in rows[1:])]
+    return rows, lengths
+
+
 def cases(rng: random.Random) -> list[Case]:
     """The sources' chart, each fault alone and with another, in first, middle and last places;
     right charts; large ones; fresh ones."""
@@ -217,12 +229,9 @@ def cases(rng: random.Random) -> list[Case]:
     )
     made["many, the last one's length wrong"] = (many[0], {**many[1], "R600": many[1]["R600"] + 1})
     drawn = {}
-    for i in range(4):
-        rows, lengths = served(rng, [rng.randrange(1, 6) for _ in range(9)], 3)
-        if i % 2:  # somebody's first step is another's
-            rows = [list(row) for row in rows]
-            rows[0][0] = rows[1][0]
-        drawn[f"fresh {i + 1}"] = rows, lengths
+    for i in range(6):
+        right = served(rng, [rng.randrange(1, 6) for _ in range(9)], 3)
+        drawn[f"fresh {i + 1}"] = _spoilt(rng, *right)
     return [
         *(
             Case(name, args, public=len(args[0]) < 10 and len(args[0][0]) < 100)

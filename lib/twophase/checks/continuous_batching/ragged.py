@@ -125,6 +125,15 @@ _add(
 )
 
 
+_add(
+    "masked_at_minus_100",
+    {"masked_fill(hidden, -math.inf)": "masked_fill(hidden, -100.0)"},
+    "masks of −100 for −inf",
+    "You hide a key with a score of −100. Where all scores that are seen lie below that, the hidden"
+    " keys get the weight: use −inf.",
+)
+
+
 def _normal(rng: random.Random, *shape: int) -> Tensor:
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
     return torch.randn(*shape, generator=generator)
@@ -156,6 +165,14 @@ def _hidden() -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], list
     return q, k, v, [(torch.zeros(0, 1, 4), torch.zeros(0, 1, 4))], [2]
 
 
+def _far_below() -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], list[int]]:
+    """The same prompt, whose first query finds -20,000 in its own key: a hidden key whose score is
+    set to -100 or -10,000 gets all of the weight."""
+    q, k, v, caches, n_new = _hidden()
+    k = torch.tensor([[[-20.0, 0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 0.0]]])  # [2, K=1, H=4]
+    return q, k, v, caches, n_new
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One token, one request, decoding, prompts, both mixed; nothing new for some and for all; one
     KV head and as many as query heads; large scores; more of each size than any constant."""
@@ -181,6 +198,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "one KV head for eight", [2, 1], [2, 1], N=8, K=1, H=5),
         _case(rng, "large scores", [4, 2], [3, 2], by=300.0),
         Case("what is hidden would win by 2 million", _hidden()),
+        Case("what is seen has scores of −20,000", _far_below()),
         _case(rng, "a long cache, and a short one", [past(2048), 1], [1, 2], N=2, K=1, H=2),
         _case(rng, "a chunk of 331 tokens", [2], [331], N=2, K=1, H=2),
         _case(rng, "257 requests", many, [*many[1:], 2], N=2, K=1, H=2),

@@ -163,6 +163,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("without chunks, the prompt just fits", (1, 1), (6, 12, 1), 5, 20, False),
         case("without chunks, a token too long", (1, 1), (6, 13, 1), 5, 20, False),
         case("without chunks, nothing left", (1, 1), (18, 1), 5, 20, False),
+        case("without chunks, the first prompt is longer than the budget", (), (10,), 4, 5, False),
         case("nobody", (), (), 3, 10),
         case("nobody waits", (1, 1, 1), (), 3, 10),
         case("nobody runs", (), (4, 2, 9), 3, 10),

@@ -81,6 +81,10 @@ def cases(rng: random.Random) -> list[Case]:
             2,
             [_insert(A + B, 9, 2), _insert(A + B + C, 6, 2), ("match", [*A, *B, *C, 1])],
         ),
+        "taken over, grown and known again": (
+            1,
+            [("insert", [1], [7]), ("insert", [1, 2], [7, 8]), ("match", [1, 2, 3])],
+        ),
         "two that part": (
             2,
             [

@@ -146,6 +146,7 @@ EDGES = {
     "shared after its release": "t3 r3 s3",
     "written without being taken": "t1 w2 r1",
     "written while shared": "t3 w3 s3 w3 r3 r3",
+    "written while three hold it": "t3 s3 s3 w3 r3 r3 r3",
     "written while two of three are left": "t3 s3 s3 r3 w3 r3 r3",
     "never released": "t3 w3",
     "released once too few": "t3 s3 r3",

@@ -132,6 +132,13 @@ wrong.add(
     "exp of a score of 100 is more than float32 holds: subtract the largest score first.",
 )
 wrong.add(
+    "masked_at_minus_100",
+    replaced(reference, {"masked_fill(hidden, -math.inf)": "masked_fill(hidden, -100.0)"}),
+    "masks of −100 for −inf",
+    "You hide a key with a score of −100. Where all scores that are seen lie below that, the hidden"
+    " keys get the weight: use −inf.",
+)
+wrong.add(
     "mask_of_minus_100",
     replaced(
         reference,
@@ -165,13 +172,14 @@ def cases(rng: random.Random) -> list[Case]:
         name = f"T={T}, S={S}, N={N}, K={K}, H={H}, D={D}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
 
-    def large_scores() -> Case:
-        """Scores of −20, 10 and 150, the largest hidden from all queries but the last."""
+    def large_scores(first: float, second: float, third: float) -> Case:
+        """One score of each key, for all queries; the last key is hidden from all but the last."""
         q = torch.tensor([1.0, 0.0]).expand(3, 2, 2).contiguous()
         k = normal(rng, 3, 1, 2)
-        k[:, 0, 0] = math.sqrt(2) * torch.tensor([-20.0, 10.0, 150.0])
+        k[:, 0, 0] = math.sqrt(2) * torch.tensor([first, second, third])
         given = q, k, normal(rng, 3, 1, 2), normal(rng, 4, 2)
-        return Case("scores of −20, 10 and 150, T=3, S=3, rank 1 of 2", (*given, 1, 2))
+        said = f"{first:g}, {second:g} and {third:g}".replace("-", "−")
+        return Case(f"scores of {said}, T=3, S=3, rank 1 of 2", (*given, 1, 2))
 
     return [
         case(1, 3, 2, 1, 2, 3, 0, 1),
@@ -189,7 +197,9 @@ def cases(rng: random.Random) -> list[Case]:
         case(1, 2, 2, 2, edges.past(256), 2, 0, 2),
         case(1, 2, 2, 2, 2, edges.past(512), 1, 2),
         case(1, 2, 2 * edges.past(64), 2, 1, 2, 1, edges.past(64)),
-        large_scores(),
+        large_scores(-20.0, 10.0, 150.0),
+        large_scores(-190.0, -160.0, -100.0),
+        large_scores(100.0, 150.0, 190.0),
         case(2, rng.randrange(3, 9), 12, 4, 3, 5, 4, 6, public=False),
     ]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import linecache
 import os
 import pkgutil
 import random
@@ -49,6 +50,7 @@ def preload() -> list[str]:
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
     torch.set_num_interop_threads(1)
+    linecache.clearcache()  # a warning keeps the text of its module, and an answer may be in it
     sys.dont_write_bytecode = True  # what is above is kept for the next run, but nobody writes more
     os.environ.pop("XDG_CACHE_HOME", None)
     return failed
@@ -80,6 +82,7 @@ def make_shell() -> Any:
     config.InteractiveShell.xmode = "Minimal"
     config.InteractiveShell.enable_tip = False
     shell = InteractiveShell.instance(config=config)
+    shell.db = {}  # of %cd and %bookmark, in memory: there is no folder to write it to
     shell.ask_exit = lambda: None
     # %matplotlib asks for one, and must not cost its cell's answer
     shell.enable_gui = lambda gui=None: None
