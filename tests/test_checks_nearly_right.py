@@ -1,5 +1,5 @@
-"""Answers that are wrong at one edge only, as people write them: a fixed case refuses each, whatever
-the seed. Those that have a name are misconceptions of their exercise; these have none."""
+"""Answers that are wrong at one edge only, as people write them: a fixed case refuses each,
+whatever the seed. Those that have a name are misconceptions of their exercise; these have none."""
 
 from __future__ import annotations
 

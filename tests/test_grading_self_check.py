@@ -124,6 +124,23 @@ def test_a_module_that_is_not_there_is_told_with_why(tmp_path: Path, first: str,
     assert why in remark
 
 
+def test_a_cell_that_writes_a_file_is_told_that_it_cannot(tmp_path: Path) -> None:
+    said = verdict(notebook(tmp_path, {MAX_BATCH: f"open('notes.txt', 'w')\n{RIGHT}"}))
+    assert said["status"] != "right"
+    assert [r for r in said["remarks"] if r.startswith(f"{MAX_BATCH} reads or writes a file")]
+
+
+def test_an_answer_far_below_a_stub_is_told_with_its_place(tmp_path: Path) -> None:
+    book = json.loads(with_answers(KV, {MAX_BATCH: f"{SIGNATURE}    raise NotYet('{MAX_BATCH}')"}))
+    cell = {"cell_type": "code", "source": RIGHT, "metadata": {}}
+    path = tmp_path / "03_kv_cache.ipynb"
+    path.write_text(json.dumps(book | {"cells": [*book["cells"], cell]}))
+    said = verdict(path)
+    assert said["status"] == "not_yet"
+    [remark] = said["remarks"]
+    assert f"cell {len(book['cells']) + 1} defines max_batch too late" in remark
+
+
 def _has_begun(home: Path) -> bool:
     """Whether there are the folder of what all are forked from, and in its judge's that of the
     worker."""

@@ -49,7 +49,13 @@ def remarks(data: bytes, record: Record) -> list[str]:
     Unreadable."""
     cells = notebook.parse(data).cells
     said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
-    return [*_memory(cells, said), *_modules(cells, said), *_order(data), *_kernel(data)]
+    return [
+        *_memory(cells, said),
+        *_files(cells, said),
+        *_elsewhere(cells, record),
+        *_order(data),
+        *_kernel(data),
+    ]
 
 
 def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
@@ -64,8 +70,8 @@ def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
             )
 
 
-def _modules(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
-    """Modules that are not there when a notebook is graded, and why."""
+def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
+    """Modules and files that are not there when a notebook is graded, and why."""
     written = {m[1]: n for n, c in enumerate(cells, 1) if (m := WRITES.match(c.source))}
     for exercise_id, text in said.items():
         for name in dict.fromkeys(UNKNOWN_MODULE.findall(text)):
@@ -76,6 +82,25 @@ def _modules(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
                 f"{exercise_id} needs the module {name}, which is not there in a fresh run: {why}."
                 " Put what you need of it into a cell."
             )
+        if "PermissionError" in text:
+            yield (
+                f"{exercise_id} reads or writes a file: a submission can write none, and read those"
+                " of Python and its libraries only. Leave that out of its cell."
+            )
+
+
+def _elsewhere(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
+    """Answers below the check of an exercise whose own cell is a stub still."""
+    stubs = [q["id"] for q in record["questions"] if q["status"] == "not_yet"]
+    exercises = Source().load(record["topic"]).exercises if stubs else {}
+    for exercise_id in stubs:
+        for name in exercises[exercise_id].entries:
+            for n, cell in enumerate(cells, 1):
+                if cell.is_code and cell.grade_id != exercise_id and name in defined(cell.source):
+                    yield (
+                        f"{exercise_id} is a stub still, and cell {n} defines {name} too late: put"
+                        " that into the exercise's own cell."
+                    )
 
 
 def _where(places: list[int], at: int) -> str:
