@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.judge import Bench
 from twophase.checks.prove.limits import cpu_limit
 from twophase.grading.sandbox.rlimits import address_space_bytes
 
@@ -74,6 +76,14 @@ def public_functions() -> dict[str, Any]:
                 ):
                     found[full_name] = member
     return found
+
+
+def refused_by_a_fixed_case(exercise_id: str, functions: dict[str, Any]) -> None:
+    """An answer that is nearly right is wrong, and not only where a seed happens to say so."""
+    verdict = Bench(registry.load(exercise_id)).judge(LocalAnswer(functions))
+    assert verdict.status == "wrong"
+    wrong = [outcome.case for outcome in verdict.outcomes if not outcome.right]
+    assert any(not name.startswith(("fresh", "log ")) for name in wrong), wrong
 
 
 MEMORY_BYTES = 2**28

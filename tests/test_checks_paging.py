@@ -182,8 +182,11 @@ def test_the_reference_of_prefix_finds_what_the_block_manager_finds() -> None:
 def test_no_block_of_a_script_of_prefix_stands_for_two_things(seed: int) -> None:
     for case in prefix.cases(random.Random(seed)):
         for script in case.args[1:]:
-            tables = [b for what, *args in script if what == "insert" for b in args[1]]
-            assert len(set(tables)) == len(tables), case.name
+            stands: dict[int, list[int]] = {}  # the text up to a block's end
+            for what, *args in script:
+                for i, block in enumerate(args[1]) if what == "insert" else ():
+                    text = args[0][: (i + 1) * case.args[0]]
+                    assert stands.setdefault(block, text) == text, case.name
 
 
 def test_the_reference_of_slots_is_the_slot_mapping() -> None:

@@ -8,6 +8,23 @@ from hostile.worker import right_here_and_withheld_there
 
 SETUP = "import torch\n"
 TOGETHER = {  # (exercise, what it is made of): the source
+    ("continuous_batching-pass_time", "a chip's load"): """
+from types import SimpleNamespace
+from twophase.theory.sharded_pass import Load
+def pass_time(starts, n_new, model, bytes_per_s, flops_per_s):
+    pairs = sum(n * (2 * start + n + 1) // 2 for start, n in zip(starts, n_new))
+    caches = sum(starts) * model["kv_bytes"]
+    flops = sum(n_new) * model["token_flops"] + pairs * model["pair_flops"]
+    chip = SimpleNamespace(hbm_bytes_per_s=bytes_per_s, peak_flops_per_s=lambda dtype: flops_per_s)
+    def seconds(read, flops):
+        return Load(0, 0, *read, flops, ()).work_s(chip)
+    read = model["weight_bytes"], caches
+    return {
+        "read_s": seconds(read, 0),
+        "compute_s": seconds((0, 0), flops),
+        "pass_s": seconds(read, flops),
+    }
+""",
     ("continuous_batching-ragged", "the kernel of the chapter"): """
 from twophase.kernels.continuous_batching import ragged_attention as attend
 def ragged_attention(q, k, v, caches, n_new):

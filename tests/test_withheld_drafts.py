@@ -34,6 +34,13 @@ def verify_price(weight_bytes, cache_bytes, token_flops, B, gamma, bytes_per_s, 
     )
     return {"plain_s": plain, "verify_s": verify, "ratio": verify / plain}
 """
+LOOKUP = """
+def lookup(text, n, longest):
+    back = text[::-1]  # what two texts end with, turned round they begin with it
+    ends = range(len(text) - 1, 0, -1)
+    size, end = max(((min(alike(back, text[:e][::-1]), longest), e) for e in ends), default=(0, 0))
+    return text[end : end + n] if size else []
+"""
 TOGETHER = {  # (exercise, what it is made of): the source
     ("pruning-predict", "the parts of a layer"): AFTER
     + """
@@ -110,6 +117,66 @@ def step_s(weight_bytes, B, cache_bytes, flops, bytes_per_s, flops_per_s):
     ("speculative_decoding-verify_price", "a step of the planner's"): PRICE
     + """
 from twophase.theory.latency_throughput import step_time_s as step_s
+""",
+    ("speculative_decoding-verify_price", "a chip's load"): PRICE
+    + """
+from types import SimpleNamespace
+from twophase.theory.sharded_pass import Load
+def step_s(weight_bytes, B, cache_bytes, flops, bytes_per_s, flops_per_s):
+    chip = SimpleNamespace(hbm_bytes_per_s=bytes_per_s, peak_flops_per_s=lambda dtype: flops_per_s)
+    return Load(0, 0, weight_bytes, B * cache_bytes, flops, ()).work_s(chip)
+""",
+    ("speculative_decoding-verify_price", "a sharded machine's times"): PRICE
+    + """
+from types import SimpleNamespace
+from twophase.theory.sharded_deployment import ShardedDeployment
+def step_s(weight_bytes, B, cache_bytes, flops, bytes_per_s, flops_per_s):
+    chip = SimpleNamespace(hbm_bytes_per_s=bytes_per_s, peak_flops_per_s=lambda dtype: flops_per_s)
+    w, load = SimpleNamespace(compute=""), SimpleNamespace(sending_s=lambda *links: 0.0)
+    machine = SimpleNamespace(chip=chip, w=w, link=None, between=None)
+    read = weight_bytes + B * cache_bytes
+    return ShardedDeployment._loaded(machine, load, read, flops).overlapped_s
+""",
+    ("speculative_decoding-verify_price", "a product of codes"): PRICE
+    + """
+from twophase.theory.quantization import weights_step_s
+def step_s(weight_bytes, B, cache_bytes, flops, bytes_per_s, flops_per_s):
+    bits = 16 * (weight_bytes + B * cache_bytes) / flops
+    return weights_step_s(1, flops / 2, bits, bytes_per_s, flops_per_s)
+""",
+    ("speculative_decoding-verify_price", "a place under the roof"): PRICE
+    + """
+from twophase.theory.arithmetic_intensity import roofline_flops_per_s
+def step_s(weight_bytes, B, cache_bytes, flops, bytes_per_s, flops_per_s):
+    intensity = flops / (weight_bytes + B * cache_bytes)
+    return flops / roofline_flops_per_s(intensity, flops_per_s, bytes_per_s)
+""",
+    ("speculative_decoding-lookup", "what a cache shares with a text"): LOOKUP
+    + """
+from twophase.models.speculative_decoding.drafts import _shared
+def alike(one, other):
+    return _shared(one, [*other, None])
+""",
+    ("speculative_decoding-lookup", "a step down a tree of prefixes"): LOOKUP
+    + """
+from types import SimpleNamespace
+from twophase.serving.radix import _closest
+def alike(one, other):
+    child = SimpleNamespace(tokens=other)
+    return _closest(SimpleNamespace(children={one[0]: [child]}), one)[1]
+""",
+    ("speculative_decoding-lookup", "the keys of equal prefixes"): LOOKUP
+    + """
+from twophase.serving.prefixes import prefix_keys
+def alike(one, other):
+    return sum(a == b for a, b in zip(prefix_keys(one, 1), prefix_keys(other, 1)))
+""",
+    ("pruning-distill", "what draft heads learn by"): """
+from twophase.models.speculative_decoding.train_heads import _apart
+def distillation_loss(student, teacher, temperature):
+    own, taught = student / temperature, teacher / temperature
+    laws = taught.log_softmax(-1)
+    return (_apart(own, laws) - _apart(taught, laws)) * temperature**2
 """,
     ("speculative_decoding-accept", "a tree of one token"): """
 from twophase.kernels.speculative_decoding import verify_tree

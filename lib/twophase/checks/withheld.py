@@ -52,6 +52,10 @@ STEP_TIMES = (  # reading beside computing, whatever is read and computed
     "twophase.theory.latency_throughput.memory_step_time_s",
     "twophase.theory.arithmetic_intensity.time_overlapped_s",
     "twophase.theory.arithmetic_intensity.time_serial_s",
+    "twophase.theory.arithmetic_intensity.roofline_flops_per_s",
+    "twophase.theory.quantization.weights_step_s",
+    "twophase.theory.sharded_pass.Load",
+    "twophase.theory.sharded_deployment.ShardedDeployment",
 )
 METERS = (  # what counts the FLOPs and bytes of operators as they run, and what that is made of
     "twophase.measure.meter.Meter",

@@ -223,6 +223,9 @@ def cases(rng: random.Random) -> list[Case]:
     apart = [row.copy() for row in many[0]]
     apart[0][-1] = apart[-1][-1] = "R600"
     made["300 slots, one name in the first and the last"] = apart, many[1]
+    made["300 slots, the last one empty while somebody waits"] = as_chart(
+        *(f"A{i} B{i}" for i in range(299)), ". C"
+    )
     made["5,000 steps, a pause in the last but one"] = (
         [["A"] * 4998 + ["B", "A"]],
         {"A": 4999, "B": 1},

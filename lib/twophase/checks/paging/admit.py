@@ -115,6 +115,7 @@ def cases(rng: random.Random) -> list[Case]:
         "two of three": ([5, 8, 3], 6, 10, 4, 20),
         "just at the watermark": ([16], 6, 10, 4, 20),
         "one block less": ([17], 6, 10, 4, 20),
+        "a block each": ([4, 4, 4], 2, 10, 4, 0),
         "a multiple of the block": ([8], 4, 10, 4, 20),
         "no watermark, all blocks": ([8, 8], 4, 10, 4, 0),
         "no watermark, a token too many": ([8, 9], 4, 10, 4, 0),

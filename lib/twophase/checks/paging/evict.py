@@ -171,6 +171,7 @@ def cases(rng: random.Random) -> list[Case]:
             _blocks((9, None, 0, 1.0), (2, 9, 0, 5.0), (3, None, 0, 5.0)),
             2,
         ),
+        "block 0 behind an older one": (_blocks((1, None, 0, 1.0), (0, 1, 0, 5.0)), 1),
         "block 0 last": (_blocks((0, None, 0, 2.0), (1, None, 0, 1.0)), 2),
         "times a little apart": (_blocks((1, None, 0, 2.0**-20), (2, None, 0, 0.0)), 1),
         "before the clock's zero": (_blocks((1, None, 0, -1.0), (2, None, 0, -2.0)), 1),

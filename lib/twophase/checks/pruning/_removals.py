@@ -78,6 +78,7 @@ EDGES: dict[str, Model] = {
     "everything fits: nothing goes": model([0.1, 0.5, 0.3], [10, 10, 10], 30),
     "everything fits, and one does harm": model([-0.2, 0.5, 0.3], [10, 10, 10], 30),
     "no budget: everything goes": model([0.1, 0.5, 0.3], [10, 10, 10], 0),
+    "ten units, no budget: everything goes": model([0.1] * 10, [10] * 10, 0),
     "one unit must go": model([0.4], [10], 9),
     "the cheapest by the byte leaves too much over": model(
         [0.05, 0.5, 0.3, 0.9], [10, 100, 55, 200], 265

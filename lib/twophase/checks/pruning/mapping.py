@@ -193,8 +193,8 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """The two inputs, then the repaired function: no groups and one group, first, middle and last
-    KV heads gone, unequal groups, nothing gone."""
+    """The two inputs, then the repaired function: no groups, neighbors among them, and one group,
+    first, middle and last KV heads gone, unequal groups, nothing gone."""
     wide = past(128)
     made = [
         ([0, 1, 2, 4], 6, 2),
@@ -205,6 +205,8 @@ def cases(rng: random.Random) -> list[Case]:
         ([0, 5, 6, 7], 8, 2),
         ([0, 1, 2, 3], 4, 2),
         ([1, 3], 4, 4),
+        ([0, 1], 4, 4),
+        ([1, 8], 9, 9),  # a set of these need not go round in their order
         ([1, 2], 4, 1),
         ([3], 4, 2),
         ([0], 1, 1),

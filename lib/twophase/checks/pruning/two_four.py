@@ -123,6 +123,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("an input that is always 0", (four, torch.tensor([1.0, 1.0, 1.0, 0.0]))),
         Case("weights of any size", (tiny, torch.ones(8))),
         Case("inputs of any length", (four.repeat(1, 2), short)),
+        Case("weights below 1e-24", (1e-25 * (1 + alike).float(), torch.ones(12))),
+        Case("weights beyond 1e24", (1e25 * (1 + alike).float(), torch.ones(12))),
+        Case("inputs below 1e-24", (torch.ones(1, 24), 1e-25 * (1 + alike).float().flatten())),
         Case("scores nearly alike", ((1 + alike / 1e4).float(), torch.ones(12))),
         Case("alike in float32", (1 + alike / 1e9, torch.ones(12, dtype=torch.float64))),
         Case(

@@ -134,11 +134,13 @@ def _mixed(m: Model) -> list[tuple[str, Events]]:
     short = _logs.reduced_in_part(sums[:1], m, 0)
     unsummed = [e for e in log("length", m) if e["op"] != "all_reduce"]
     gather = _logs.event("all_gather", 1, m["n"], m["B"] * m["D"] * m["bytes"])
+    sent = _logs.event("send", m["L"] - 1, 2, m["B"] * m["D"] * m["bytes"])
     return [
         ("nothing in layers, something in embedding and head", outside),
         ("three sums in layer 0, one in layer 1, two in layer 2", [sums[0], *sums[:3], *sums[4:]]),
         ("a stage of a pipeline whose layers are summed", [*log("pipeline", m), *sums]),
         ("gathers and exchanges, no sums", unsummed),
+        ("gathers, and a send", [*log("gathered", m), sent]),
         ("sums and a gather, no exchange", [*tensor, gather]),
         ("reduce-scatters, and a sum of one sequence", [*stationary, *short]),
         ("reduce-scatters, and three sums in layer 0", [*stationary, *sums[:2], sums[0]]),

@@ -14,6 +14,14 @@ Verify = Callable[[list[Probs], list[Probs], list[int], Choose], list[int]]
 
 LEAST = 1e-9  # a probability below is that of a path which rounding opened
 
+# Target and draft of a token, the last, that the draft says once in 32,768 times and the target
+# half as often: the chance of a token in a vocabulary of so many. It is kept by a half, and what is
+# left over is as small. Every number is one of float32.
+RARE: tuple[Probs, Probs] = (
+    [0.5 + 3 * 2.0**-18, 0.5 - 2.0**-15 + 2.0**-18, 2.0**-16],
+    [0.5, 0.5 - 2.0**-15, 2.0**-15],
+)
+
 
 def normalized(weights: Probs) -> Probs:
     total = sum(weights)

@@ -158,6 +158,10 @@ def cases(rng: random.Random) -> list[Case]:
             ),
         ),
         Case(
+            "the second is rare, and as little left over",
+            ([certain[0], _rule.RARE[0], [0.5, 0.25, 0.25]], [certain[0], _rule.RARE[1]], [1, 2]),
+        ),
+        Case(
             "the target likes all of them more",
             ([[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]], [[0.5, 0.5]] * 2, [0, 1]),
         ),

@@ -112,7 +112,7 @@ def cases(rng: random.Random) -> list[Case]:
         weight_bytes=2e12,
         cache_bytes=0.0,
         token_flops=2e12,
-        gamma=past(64),
+        gamma=100,
         bytes_per_s=1e14,
         flops_per_s=1e12,
     )
@@ -138,6 +138,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("one drafted token fewer", {**even, "gamma": 2}),
         ("already bound by computing", {**even, "B": 128}),
         ("no token drafted", {**seven, "gamma": 0}),
+        ("no token drafted, bound by computing", {**even, "B": 128, "gamma": 0}),
         ("2,053 sequences", {**seven, "B": past(2048), "cache_bytes": 1e3}),
         *((f"300 sequences, {what}", new) for what, new in changed),
         *((f"fresh {i + 1}", new) for i, new in enumerate(fresh)),
@@ -169,6 +170,6 @@ EXERCISE = Exercise(
         "One sequence's few tokens are computed while the weights are read; 64 times as many may"
         " take longer than that reading.",
     ),
-    ranges={"gamma": (0, 67)},
+    ranges={"gamma": (0, 100)},
     withholds=("twophase.theory.speculative_decoding.verification_ratio", *STEP_TIMES),
 )
