@@ -208,6 +208,10 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
         "distill",
         _said("((student / temperature).softmax(-1) + 1e-30).log()"),
     ),
+    "a little added to lengths": (
+        "turned",
+        {"turned": replaced(turned.reference, {"* y.norm(dim=-1))": "* y.norm(dim=-1) + 1e-6)"})},
+    ),
     "scores squared": ("two_four", _scored("(weight * input_norms) ** 2")),
     "a little added to scores": ("two_four", _scored("weight.abs() * input_norms + 1e-6")),
     "a little added to each input's length": (

@@ -147,6 +147,9 @@ def observe(answer: Answer, case: Case) -> list[float]:
     return [float(x) for x in found]
 
 
+SHORTEST = 0.001  # of a row, as the task promises; cosine_similarity divides by 1e-8 at least
+
+
 def _case(
     rng: random.Random,
     name: str,
@@ -167,6 +170,7 @@ def _case(
         new = torch.randn(tokens, D, generator=generator, dtype=torch.float64)
         lengths = streams[-1].norm(dim=-1, keepdim=True) / new.norm(dim=-1, keepdim=True)
         streams.append(streams[-1] + step * lengths * new)
+    assert all(bool((s.norm(dim=-1) > SHORTEST).all()) for s in streams)
     return Case(name, ([(size * s).to(dtype) for s in streams],), public=public)
 
 
@@ -191,6 +195,7 @@ def cases(rng: random.Random) -> list[Case]:
             ([long_and_short, torch.tensor([[100.0, 0.0], [1.0, 0.0]])],),
         ),
         Case("two layers, the second turns it back", ([two, two.flip(0), two.clone()],)),
+        Case("short rows", ([one / 50, one.flip(1) / 50],)),
         Case("no layer", ([one],)),
         _case(fixed, "three layers, four tokens", 3, 4, 5),
         _case(fixed, "layers that add much", 3, 4, 8, step=3.0),
