@@ -76,6 +76,13 @@ COUNTS = (  # all of the library that counts the parameters of a model
     "twophase.models.attention.GroupedQueryAttention",
     "twophase.models.mlp.GatedMLP",
 )
+PART_FLOPS = (  # the products of a layer, part by part
+    "twophase.theory.arithmetic_intensity.matmul_flops",
+    "twophase.theory.arithmetic_intensity.mlp_flops",
+    "twophase.theory.arithmetic_intensity.projection_flops",
+    "twophase.theory.arithmetic_intensity.attention_flops",
+    "twophase.theory.count.matmul_params",
+)
 CACHE_BYTES = (  # of a token, or of a sequence: of one token it is the same
     "twophase.theory.kv_cache.kv_bytes_per_token_per_layer",
     "twophase.theory.kv_cache.kv_bytes_per_token",
