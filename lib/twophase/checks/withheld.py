@@ -80,3 +80,49 @@ COUNTS = (  # all of the library that counts the parameters of a model
     "twophase.models.attention.GroupedQueryAttention",
     "twophase.models.mlp.GatedMLP",
 )
+PART_FLOPS = (  # the products of a layer, part by part
+    "twophase.theory.arithmetic_intensity.matmul_flops",
+    "twophase.theory.arithmetic_intensity.mlp_flops",
+    "twophase.theory.arithmetic_intensity.projection_flops",
+    "twophase.theory.arithmetic_intensity.attention_flops",
+    "twophase.theory.count.matmul_params",
+)
+CACHE_BYTES = (  # of a token, or of a sequence: of one token it is the same
+    "twophase.theory.kv_cache.kv_bytes_per_token_per_layer",
+    "twophase.theory.kv_cache.kv_bytes_per_token",
+    "twophase.theory.kv_cache.kv_bytes_per_sequence",
+    "twophase.theory.kv_cache.latent_bytes_per_token_per_layer",
+    "twophase.theory.kv_cache.latent_bytes_per_sequence",
+    "twophase.theory.kv_cache.window_bytes_per_sequence",
+    "twophase.theory.kv_cache.hybrid_bytes_per_sequence",
+    "twophase.theory.kv_cache.shared_bytes_per_sequence",
+)
+CONFIGS = (  # all of the library that reads the sizes in a config.json
+    "twophase.theory.hugging_face._READERS",
+    "twophase.theory.hugging_face.config_sizes",
+    "twophase.theory.hugging_face.common.common_sizes",
+    "twophase.theory.architecture.Architecture",
+)
+STORES = (  # all of the library that keeps tokens in their places and refuses those without room
+    "twophase.kernels.kv_cache.KVCache",
+    "twophase.kernels.kv_cache.SlotStore",
+    "twophase.kernels.kv_cache.put",
+    "twophase.kernels.kv_cache.check_room",
+    "twophase.kernels.span.Span",
+    "twophase.kernels.local_attention.RingKVCache",
+    "twophase.kernels.latent_attention.LatentCache",
+    "twophase.kernels.paging.FlatSpan",
+    "twophase.kernels.paging.PagedKV",
+    "twophase.kernels.paging.WindowKV",
+    "twophase.kernels.paging.PagedLatents",
+    "twophase.models.cache.Cache",
+)
+TURNS = (  # all of the library that turns by RoPE
+    "twophase.kernels.rope.apply_rope",
+    "twophase.kernels.rope.rope_tables",
+    "twophase.kernels.compiled.rope.turn",
+    "twophase.kernels.compiled.rope.turn_append",
+    "twophase.kernels.compiled.latent.append_latent",
+    "twophase.kernels.compiled.latent.absorb",
+    "twophase.kernels.compiled.recurrence.linear_attention_step",
+)

@@ -52,6 +52,14 @@ def _pairs(*log_sum_exps: tuple[float, float]) -> tuple[list[Part]]:
     return (parts,)
 
 
+def _large() -> tuple[list[Part]]:
+    """Outputs at the largest that the task allows, whose mean is nearly as large."""
+    outs = ([[1e6, -1e6], [-4e5, 3e5]], [[9e5, -7e5], [-1e6, 8e5]])
+    log_sum_exps = ([0.5, -2.0], [0.25, -1.0])
+    pairs = zip(outs, log_sum_exps, strict=True)
+    return ([(torch.tensor(out), torch.tensor(lse)) for out, lse in pairs],)
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Two parts, three, with large and small log-sum-exps, equal ones and distant ones, with rows
     that saw no key; then the faults that must be exposed."""
@@ -85,6 +93,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("repaired: log-sum-exps 9 apart, outputs 10⁶ apart", _pairs((4.0, -5.0), (-5.0, 4.0))),
         Case("repaired: log-sum-exps 300 apart", _pairs((100.0, -200.0), (-200.0, 100.0))),
         Case("repaired: log-sum-exps of 10,000 and −10,000, and none", _pairs(*ENDS)),
+        Case("repaired: outputs of hundreds of thousands", _large()),
         Case("repaired: 263 queries, 19 numbers each", _parts(rng, 263, 19, [3, 4])),
         *(Case(f"exposed: {fault}", (fault,)) for fault in FAULTS),
     ]

@@ -188,6 +188,13 @@ wrong.add(
     "The maximum that you subtracted before exp must be added again after log.",
 )
 wrong.add(
+    "ends_with_half_precision",
+    {"merge": m.ends_with_half_precision},
+    "merges for half precision",
+    "Your outputs end at 65,504, where float16 does: these are float32, and may be as large as"
+    " ±1,000,000.",
+)
+wrong.add(
     "average",
     {"merge": m.merger(weigh=lambda w_a, w_b: ((w_a > 0).float(), (w_b > 0).float()))},
     "averaging partial attentions",

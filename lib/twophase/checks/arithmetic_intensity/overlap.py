@@ -10,6 +10,7 @@ from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -86,6 +87,15 @@ def rates_swapped(kernels: Kernels, C: float, W: float) -> Times:
     return _times()(kernels, W, C)
 
 
+@wrong(
+    "plausible",
+    "A step without FLOPs takes its time, too: with nothing to hide behind, all its traffic shows.",
+)
+def nothing_computed_in_no_time(kernels: Kernels, C: float, W: float) -> Times:
+    right = _times()(kernels, C, W)
+    return right if any(flops for flops, _ in kernels) else [0.0, *right[1:]]
+
+
 def observe(answer: Answer, case: Case) -> Any:
     """What step_times returns; an array will do for a list."""
     return plain(answer.call("step_times", *case.args))
@@ -146,6 +156,7 @@ def cases(rng: random.Random) -> list[Case]:
             ([(200.0, 50.0), (9000.0, 20.0)], 100.0, 10.0),
         ),
         Case("nothing but computing", ([(200.0, 0.0), (900.0, 0.0)], 100.0, 10.0)),
+        Case("nothing but traffic", ([(0.0, 50.0), (0.0, 20.0)], 100.0, 10.0)),
         Case("a kernel at the ridge", ([(500.0, 50.0), (200.0, 50.0)], 100.0, 10.0)),
         Case(
             "whole numbers: 3·10¹² FLOPs, 7·10⁹ bytes; 10¹⁴ FLOP/s, 10¹² B/s",
@@ -232,5 +243,11 @@ EXERCISE = Exercise(
         ),
         "Twice as long, at the ridge, where computing and traffic take equally long.",
     ),
-    withholds=(),
+    withholds=(
+        *STEP_TIMES,
+        "twophase.theory.latency_throughput.compute_time_s",
+        "twophase.theory.latency_throughput.step_time_floor_s",
+        "twophase.theory.latency_throughput.ttft_s",
+        "twophase.theory.quantization.weights_step_s",
+    ),
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -205,5 +206,5 @@ EXERCISE = Exercise(
             " scores."
         ),
     ),
-    withholds=(),
+    withholds=METERS,  # they count what is to be predicted
 )

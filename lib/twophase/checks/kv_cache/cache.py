@@ -11,6 +11,7 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.kv_cache._cache_cases import Pair, cases, observe
 from twophase.checks.kv_cache._data import SAME_NUMBERS
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import STORES
 
 wrong = Misconceptions()
 
@@ -240,5 +241,5 @@ EXERCISE = Exercise(
             " its room itself."
         ),
     ),
-    withholds=("twophase.kernels.kv_cache.KVCache", "twophase.models.cache.Cache"),
+    withholds=STORES,
 )

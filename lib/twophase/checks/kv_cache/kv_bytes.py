@@ -7,6 +7,7 @@ import random
 from twophase.checks import edges
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import CACHE_BYTES
 
 wrong = Misconceptions()
 
@@ -142,9 +143,9 @@ EXERCISE = Exercise(
         "nor the query heads.",
     ),
     withholds=(
-        "twophase.theory.kv_cache.kv_bytes_per_token",
-        "twophase.theory.kv_cache.kv_bytes_per_token_per_layer",
-        "twophase.theory.kv_cache.kv_bytes_per_sequence",
+        *CACHE_BYTES,
+        "twophase.theory.messages.sequence_attention",
+        "twophase.theory.sharding.sequence_sent_bytes",
         "twophase.kernels.local_attention.RingKVCache",
     ),
 )

@@ -9,6 +9,7 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.kv_cache._data import SAME_NUMBERS
 from twophase.checks.kv_cache._ragged_cases import cases, observe
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import STORES
 
 wrong = Misconceptions()
 
@@ -209,5 +210,5 @@ EXERCISE = Exercise(
         ),
         "The length of each sequence: whatever lies behind it is padding and must be masked.",
     ),
-    withholds=("twophase.kernels.kv_cache.KVCache", "twophase.models.cache.Cache"),
+    withholds=STORES,
 )

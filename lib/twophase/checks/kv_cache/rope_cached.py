@@ -11,6 +11,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import TURNS
 
 wrong = Misconceptions()
 
@@ -226,5 +227,5 @@ EXERCISE = Exercise(
             " positions never change."
         ),
     ),
-    withholds=("twophase.kernels.rope.apply_rope", "twophase.kernels.rope.rope_tables"),
+    withholds=TURNS,
 )

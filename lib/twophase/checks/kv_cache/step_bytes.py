@@ -103,6 +103,16 @@ def scores_stored(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_
     return _predicted(B, 2 * (S + 1) * K * H + 2 * N * (S + 1), N * H, 2 * K * H, bytes_per_value)
 
 
+@wrong(
+    "plausible",
+    "With one query head you count its query or its output: the one is read and the other written,"
+    " however many heads there are.",
+)
+def one_head_once(B: int, S: int, S_max: int, N: int, K: int, H: int, bytes_per_value: int) -> int:
+    right = reference(B, S, S_max, N, K, H, bytes_per_value)
+    return right - B * N * H * bytes_per_value if N == 1 else right
+
+
 def _large() -> tuple[int, int, int, int, int, int]:
     """More places than any table has, and more bytes than a float holds, but not than 64 bits."""
     S = edges.past(2**17)
@@ -115,7 +125,7 @@ def _large() -> tuple[int, int, int, int, int, int]:
 
 def cases(rng: random.Random) -> list[Case]:
     """Tiny shapes; an empty cache, one that this step fills, every width of number, one KV head, as
-    many as queries; one longer than any table; then shapes that nobody has seen."""
+    many as queries, one of each; one longer than any table; then shapes that nobody has seen."""
 
     def case(B: int, S: int, S_max: int, N: int, K: int, H: int, b: int, seen: bool = True) -> Case:
         name = f"B={B}, S={S}, S_max={S_max}, N={N}, K={K}, H={H}, {b} bytes"
@@ -148,6 +158,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 7, 9, 4, 2, 6, 2),
         case(3, 5, 20, 6, 6, 4, 4),
         case(3, 5, 20, 6, 1, 4, 4),
+        case(3, 5, 20, 1, 1, 4, 4),
         case(*_large(), 2),
         *unseen,
     ]

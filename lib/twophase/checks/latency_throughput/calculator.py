@@ -12,6 +12,7 @@ from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latency_throughput import _calculators as k
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import CACHE_BYTES, CONFIGS
 
 wrong = Misconceptions()
 
@@ -243,5 +244,5 @@ EXERCISE = Exercise(
         ),
         "By G = N / K = 8 times.",
     ),
-    withholds=("twophase.theory.architecture.Architecture",),
+    withholds=(*CONFIGS, *CACHE_BYTES),
 )

@@ -12,6 +12,7 @@ from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import CACHE_BYTES, COUNTS
 
 wrong = Misconceptions()
 
@@ -205,6 +206,9 @@ EXERCISE = Exercise(
         "At the same batch each step reads less; and the memory now holds a larger batch.",
     ),
     withholds=(
+        *COUNTS,
+        *CACHE_BYTES,
+        "twophase.theory.kv_cache.weight_bytes",
         "twophase.theory.latency_throughput.memory_step_time_s",
         "twophase.theory.latency_throughput.step_time_s",
         "twophase.theory.plan.plan_deployment",

@@ -7,6 +7,7 @@ import random
 from twophase.checks.compare import FORMULA
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -205,8 +206,7 @@ EXERCISE = Exercise(
         "The KV cache of every sequence in the batch: B × tokens × bytes per token.",
     ),
     withholds=(
-        "twophase.theory.latency_throughput.memory_step_time_s",
+        *STEP_TIMES,
         "twophase.theory.latency_throughput.step_bytes",
-        "twophase.theory.latency_throughput.step_time_s",
     ),
 )

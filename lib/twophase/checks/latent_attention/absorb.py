@@ -177,5 +177,9 @@ EXERCISE = Exercise(
             " depends on the position would stand between w_q and w_uk."
         ),
     ),
-    withholds=("twophase.models.latent_attention.UpProjection",),
+    withholds=(
+        "twophase.models.latent_attention.UpProjection",
+        "twophase.kernels.compiled.latent.absorb",
+        "twophase.kernels.compiled.latent.unfold",
+    ),
 )

@@ -10,6 +10,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Exercise
 from twophase.checks.latent_attention._latent_cases import LONG, cases, observe
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.withheld import STORES, TURNS
 
 wrong = Misconceptions()
 
@@ -268,9 +269,5 @@ EXERCISE = Exercise(
             " that it can be unfolded, or absorbed into, at any time."
         ),
     ),
-    withholds=(
-        "twophase.kernels.latent_attention.LatentCache",
-        "twophase.kernels.rope.apply_rope",
-        "twophase.kernels.rope.rope_tables",
-    ),
+    withholds=(*STORES, *TURNS),
 )

@@ -9,7 +9,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import METERS
+from twophase.checks.withheld import COUNTS, METERS, PART_FLOPS
 
 wrong = Misconceptions()
 
@@ -184,7 +184,7 @@ EXERCISE = Exercise(
             " part does not."
         ),
     ),
-    # they count what is to be predicted
-    withholds=(*METERS, "twophase.theory.two_phases.forward_flops"),
+    # they count what is to be predicted, or are what is counted
+    withholds=(*METERS, *COUNTS, *PART_FLOPS, "twophase.theory.two_phases.forward_flops"),
     ranges={"T": (1, 4099), "n_cached": (0, 131_101)},
 )

@@ -145,4 +145,9 @@ EXERCISE = Exercise(
         "Two for each parameter it is multiplied with: one multiply, one add.",
     ),
     ranges={"n_params": (1, 4.05e11), "n_prompt": (1, 100_000), "n_output": (1, 100_001)},
+    # pairs of a query and a key are as many as the tokens of all steps
+    withholds=(
+        "twophase.theory.arithmetic_intensity.attention_pairs",
+        "twophase.theory.arithmetic_intensity.window_pairs",
+    ),
 )
