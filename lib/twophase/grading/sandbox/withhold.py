@@ -17,8 +17,18 @@ from typing import Any
 from twophase.protocol import Withheld
 
 MESSAGE = "(why it is withheld)"
-# where a decorator keeps the function: functools, methods, properties, Numba, our compiled loops
-WRAPPED = ("__wrapped__", "__func__", "fget", "fset", "py_func", "func", "serial", "parallel")
+# where a decorator keeps the function: functools, methods, properties, Numba, our own
+WRAPPED = (
+    "__wrapped__",
+    "__func__",
+    "fget",
+    "fset",
+    "py_func",
+    "func",
+    "compute",
+    "serial",
+    "parallel",
+)
 REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
 
 
