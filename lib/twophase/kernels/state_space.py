@@ -48,8 +48,8 @@ def causal_conv(
     wide = torch.promote_types(x.dtype, torch.float32)
     shifted, weight = inputs.to(wide), weight.to(wide)
     y = shifted[:, 1 : T + 1] * weight[:, 0]  # [B, T, d_inner]
-    for age in range(1, W):
-        y = torch.addcmul(y, shifted[:, age + 1 : age + 1 + T], weight[:, age])
+    for w in range(1, W):
+        y = torch.addcmul(y, shifted[:, w + 1 : w + 1 + T], weight[:, w])  # [B, T, d_inner]
     if bias is not None:
         y = y + bias.to(wide)
     if n_new is None:
