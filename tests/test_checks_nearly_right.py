@@ -12,10 +12,12 @@ from twophase.checks.continuous_batching import chart, ragged, step
 from twophase.checks.misconceptions import replaced
 from twophase.checks.paging import admit, counts_log, evict, prefix
 from twophase.checks.sharding import heads, length, which_layout
+from twophase.checks.speculative_decoding import accept, verify, verify_price
 
 IDLE = 'any("" in row[:last] for row in chart)'
 KNOWN = "            self.found.setdefault"
 TAKES = "            n_free -= needed\n"
+LEFT_OVER = "[max(0.0, t - d) for t, d in zip(target_probs, draft_probs, strict=True)]"
 NEARLY_RIGHT: dict[str, tuple[str, Callable[..., Any], dict[str, str]]] = {
     "64 slots looked through for an empty one": (
         "chart_fault",
@@ -71,6 +73,48 @@ NEARLY_RIGHT: dict[str, tuple[str, Callable[..., Any], dict[str, str]]] = {
         "diagnose",
         which_layout.reference,
         {'ops == {"all_gather"}': 'ops - {"send", "receive"} == {"all_gather"}'},
+    ),
+    "draft probabilities of 1 % at least": (
+        "judge_token",
+        accept.reference,
+        {"/ draft_probs[token]": "/ max(draft_probs[token], 1e-2)"},
+    ),
+    "nothing left over below 1 %": (
+        "judge_token",
+        accept.reference,
+        {
+            LEFT_OVER: LEFT_OVER.replace("max(0.0, t - d)", "(t - d) * (t - d > 1e-2)"),
+            "normalized(left)": "normalized(left if any(left) else target_probs)",
+        },
+    ),
+    "draft probabilities of 1 % at least, in a whole draft": (
+        "verify",
+        verify.reference,
+        {"/ draft[token]": "/ max(draft[token], 1e-2)"},
+    ),
+    "nothing left over below 0.1 %, in a whole draft": (
+        "verify",
+        verify.reference,
+        {
+            "residual(target, draft)": (
+                "residual([t if abs(t - d) > 1e-3 else d for t, d in zip(target, draft)], draft)"
+                " if max(t - d for t, d in zip(target, draft)) > 1e-3 else target"
+            )
+        },
+    ),
+    "no token drafted, none computed": (
+        "verify_price",
+        verify_price.reference,
+        {
+            "max(reading, (gamma + 1) * computing)": (
+                "max(reading, (gamma + 1) * computing) if gamma else reading"
+            )
+        },
+    ),
+    "at most 99 tokens drafted": (
+        "verify_price",
+        verify_price.reference,
+        {"(gamma + 1) * computing": "min(gamma + 1, 100) * computing"},
     ),
 }
 

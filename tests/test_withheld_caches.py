@@ -109,6 +109,10 @@ class LatentCache:
         self.length = start + T
         return tuple(x[:, : self.length].clone() for x in self.store.held)
 """
+PLAIN_STORE = """
+def store_of(B, S_max, R, rope_dim):
+    return types.SimpleNamespace(held=[torch.zeros(B, S_max, n) for n in (R, rope_dim)])
+"""
 OWN_TURN = (
     ROPE
     + """
@@ -194,11 +198,10 @@ def keep(store, latent, key, start):
 """,
     ("latent_attention-latent_cache", "its room and its places"): OWN_TURN
     + LATENTS
+    + PLAIN_STORE
     + """
 from twophase.kernels.kv_cache import check_room, put
 from twophase.kernels.span import Span
-def store_of(B, S_max, R, rope_dim):
-    return types.SimpleNamespace(held=[torch.zeros(B, S_max, n) for n in (R, rope_dim)])
 def keep(store, latent, key, start):
     span = Span.of(*key.shape[:2], start)
     check_room(span, store.held[0].shape[1])
@@ -207,9 +210,8 @@ def keep(store, latent, key, start):
 """,
     ("latent_attention-latent_cache", "the turn of the compiled loops"): TURN
     + LATENTS
+    + PLAIN_STORE
     + """
-def store_of(B, S_max, R, rope_dim):
-    return types.SimpleNamespace(held=[torch.zeros(B, S_max, n) for n in (R, rope_dim)])
 def keep(store, latent, key, start):
     end = start + key.shape[1]
     if end > store.held[0].shape[1]:
