@@ -47,6 +47,9 @@ def session() -> Iterator[Session]:
         "import importlib; importlib.import_module('twophase.checks.registry')",
         "import importlib.util; importlib.util.find_spec('twophase.checks')",
         "import twophase.cli",
+        "import transformers",
+        "from transformers.models.llama.modeling_llama import apply_rotary_pos_emb",
+        "from gguf.quants import dequantize",
         "from twophase.lab.checking import check_answer; check_answer('kv_cache-max_batch')",
         "import sys; [sys.modules[n] for n in list(sys.modules) if 'twophase.checks' in n][0]",
         "import twophase.kernels.online_softmax as m; m.online_softmax(None)",
@@ -88,6 +91,12 @@ def test_the_error_is_one_sentence_that_says_why(session: Session) -> None:
         ran.error
         == "Withheld: twophase.checks is not available here: the official grader keeps it in"
         " another process."
+    )
+    ran = session.run_cell("import transformers", 20.0)
+    assert (
+        ran.error
+        == "Withheld: transformers is not available here: it has answers to exercises of this"
+        " course."
     )
 
 

@@ -30,19 +30,24 @@ WRAPPED = (
     "parallel",
 )
 REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
+PEERS = ("transformers", "gguf")  # libraries that have what is asked for ready-made
 
 
 class Refuse:
-    """An import finder that refuses the checks and the grader, and a second reading of a module
-    that an answer was taken from."""
+    """An import finder that refuses the checks and the grader, libraries that have the answers, and
+    a second reading of a module that an answer was taken from."""
 
     def __init__(self, emptied: frozenset[str]) -> None:
         self._emptied = emptied
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if any(name == r or name.startswith(r + ".") for r in REFUSED):
+        if _inside(name, REFUSED):
             raise Withheld(
                 f"{name} is not available here: the official grader keeps it in another process."
+            )
+        if _inside(name, PEERS):
+            raise Withheld(
+                f"{name} is not available here: it has answers to exercises of this course."
             )
         if name in self._emptied:
             raise Withheld(
@@ -52,14 +57,17 @@ class Refuse:
         return None
 
 
+def _inside(name: str, packages: tuple[str, ...]) -> bool:
+    """Whether a module is one of these packages, or lies in one."""
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
 class Library:
     """Under which names the package knows every function and class."""
 
     def __init__(self) -> None:
         self.modules = {n: m for n, m in list(sys.modules.items()) if n.split(".")[0] == "twophase"}
-        self.refused = [
-            n for n in self.modules if any(n == r or n.startswith(r + ".") for r in REFUSED)
-        ]
+        self.refused = [n for n in self.modules if _inside(n, REFUSED)]
         self._places: dict[int, list[tuple[dict[str, Any], str]]] = {}
         for names in map(vars, self.modules.values()):
             for name, value in names.items():
