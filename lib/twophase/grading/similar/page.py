@@ -36,7 +36,7 @@ def page(found: Report) -> str:
         "similar/page.html",
         found=found,
         caveat=CAVEAT,
-        how=_how(found),
+        common_share=100 * COMMON,
         summary=summary(found),
         pair_rows=_pair_rows,
         trace_rows=_trace_rows,
@@ -58,34 +58,18 @@ def summary(found: Report) -> str:
 
 
 def follows_sentence(one: Compared) -> str:
-    """What is to say of an exercise whose answers follow the published solution, or an empty
-    text."""
-    n = len(one.follows)
+    """What to say of answers that follow the published solution; empty if none does."""
+    n, many = len(one.follows), one.answers - len(one.empty)
     if not n:
         return ""
-    many = one.answers - len(one.empty)
     who = f"{n} of {many} answers follow{'s' * (n == 1)}"
     if n == many > 1:
         who = f"All {many} answers follow"
     return f"{who} the published solution; what they share with it is not counted between students."
 
 
-def _how(found: Report) -> str:
-    return (
-        "Compared is the code without comments, names, types, layout and the order of statements."
-        " What the course gives out or publishes is taken out first: the released cells, the model"
-        " solution, the chapter, the library. Of what is left, a fragment (a few steps of one"
-        " statement) counts the more the fewer others wrote it, and not at all once"
-        f" {100 * COMMON:.0f}% of them did. A pair is listed if at least {100 * found.least:.3g}"
-        " %, by weight, of the rarer fragments of one answer are in the other; of the two, the one"
-        " that has less. How often independent answers agree as much in your class is not known,"
-        " so no probability is given. In the code, “=” marks a line whose rarer fragments are in"
-        " another answer shown, and “·” one that the course shows too."
-    )
-
-
 def _pair_rows(g: SimilarGroup) -> list[list[object]]:
-    """A line for each pair: exercise, both files, how much is the same, how many others have it."""
+    """For each pair: exercise, both files, how much is the same, how many others have it."""
     return [
         [
             a.exercise.title,
@@ -122,8 +106,7 @@ def _some(there: Sequence[object], most: int) -> Markup:
 
 
 def _codes(a: Agreement, found: Report) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The code of a group's answers side by side, first those of the strongest pairs: each line
-    with its mark."""
+    """The code of the strongest pairs' answers, to stand side by side: each line with its mark."""
     answers = list(dict.fromkeys(x for p in a.pairs for x in (p.a, p.b)))[:MOST_CODES]
     shown = []
     for answer in answers:
