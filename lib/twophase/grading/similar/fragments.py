@@ -51,8 +51,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Code:
-    """An answer taken apart. `parsed` False: some of it is no Python. `cut`: only its first part
-    was looked at."""
+    """An answer taken apart: whether all of it is Python, and whether only a part was looked at."""
 
     statements: tuple[Statement, ...] = ()
     parsed: bool = True
@@ -76,16 +75,15 @@ def _taken_apart(source: str) -> Code:
     else:
         found = [s for line in logical_lines(text) for s in _of_line(*line)]
     kept: list[Statement] = []
-    steps = 0
+    n_steps = 0
     for first, last, labels in found:
-        steps += len(labels)
-        if steps > MAX_STEPS:
+        n_steps += len(labels)
+        if n_steps > MAX_STEPS:
             break
         kept.append(Statement(first, last, frozenset(fragments(labels))))
+    cut = len(source) > MAX_TEXT or n_steps > MAX_STEPS
     everything = frozenset(f for s in kept for f in s.fragments)
-    return Code(
-        tuple(kept), tree is not None, len(source) > MAX_TEXT or steps > MAX_STEPS, everything
-    )
+    return Code(tuple(kept), tree is not None, cut, everything)
 
 
 def parse(text: str) -> ast.Module | None:

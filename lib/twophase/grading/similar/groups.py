@@ -87,8 +87,7 @@ def groups_of(
 
 
 def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Students], list[Pair]]]:
-    """Groups in which all agree with all, which cover every pair; each with its pairs, strongest
-    first."""
+    """Groups in which all agree with all, which cover all pairs; with theirs, strongest first."""
     best: dict[frozenset[Students], Pair] = {}
     near: dict[Students, dict[Students, float]] = defaultdict(dict)
     for pair in pairs:

@@ -1,9 +1,11 @@
-"""The report on near-identical answers, as one HTML file that stands by itself (page.html)."""
+"""The report on near-identical answers as similar.html (a page by itself) and similar.json."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from markupsafe import Markup
 
@@ -12,8 +14,10 @@ from twophase.grading.reports.plain import printable
 from twophase.grading.similar import fragments
 from twophase.grading.similar.groups import Agreement, SimilarGroup, Trace
 from twophase.grading.similar.pairs import COMMON, ENOUGH, Answer, Compared
-from twophase.grading.similar.report import CAVEAT, Report
+from twophase.grading.similar.report import Report
 
+SCHEMA = 1
+CAVEAT = "Agreement is a reason to talk to people, not a finding."
 MOST_CODES, MOST_MARKS = 4, 12
 TWO_LINES, TITLED = Markup("{}<br>{}"), Markup("{}<br><span class=soft>{}</span>")
 CODE = Markup("<code>{}</code>")
@@ -139,3 +143,59 @@ def line_marks(
 def _exercise_row(c: Compared) -> list[object]:
     numbers = (c.answers, len(c.empty), len(c.short), len(c.follows), len(c.pairs))
     return [TITLED.format(printable(c.title), c.id), *(n or "" for n in numbers)]
+
+
+def as_json(found: Report) -> dict[str, Any]:
+    """The report as plain data; grading/README.md lists the fields."""
+    return {
+        "schema": SCHEMA,
+        "caveat": CAVEAT,
+        "least": found.least,
+        "notebooks": len(found.papers),
+        "unreadable": [{"file": f, "message": m} for f, m in found.unreadable],
+        "groups": [_group_json(g) for g in found.groups],
+        "groups_left_out": found.groups_left_out,
+        "exercises": [_exercise_json(c) for c in found.exercises if c.answers],
+    }
+
+
+def _group_json(g: SimilarGroup) -> dict[str, Any]:
+    return {
+        "topic": g.topic,
+        "students": [list(p) for p in g.parties],
+        "files": list(g.files),
+        "exercises": [
+            {
+                "id": a.exercise.id,
+                "pairs_in_all": a.n_pairs,
+                "pairs": [
+                    {
+                        "files": [p.a.file, p.b.file],
+                        "same": p.same,
+                        "rarer": p.rarer,
+                        "share": round(p.share, 4),
+                        "others": n,
+                    }
+                    for p, n in zip(a.pairs, a.others, strict=True)
+                ],
+            }
+            for a in g.agreements
+        ],
+        "traces": [asdict(t.mark) | {"files": list(t.files)} for t in g.traces],
+    }
+
+
+def _exercise_json(c: Compared) -> dict[str, Any]:
+    return {
+        "id": c.id,
+        "topic": c.topic,
+        "answers": c.answers,
+        "not_written": list(c.empty),
+        "too_short": list(c.short),
+        "follows_published": list(c.follows),
+        "common": [list(w.files) for w in c.common],
+        "not_python": list(c.unparsed),
+        "cut": list(c.cut),
+        "pairs": len(c.pairs),
+        "comparisons": c.comparisons,
+    }

@@ -24,11 +24,9 @@ from twophase.grading.similar.known import Published
 from twophase.grading.similar.pairs import Answer, Compared, Students, compare
 from twophase.grading.similar.traces import FileTraces, Mark, named, traces_of, words
 
-SCHEMA = 1
 COURSE = Source()
 LEAST = 0.8
 OWN = "own cells"
-CAVEAT = "Agreement is a reason to talk to people, not a finding."
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
 
 
