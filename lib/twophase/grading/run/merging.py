@@ -35,8 +35,7 @@ class Part:
 
 @dataclass
 class Merge:
-    """What would be merged: each submission's part. Nothing is, if there are `problems`; `remarks`
-    do no harm."""
+    """What would be merged: each submission's part. `problems` prevent it; `remarks` do not."""
 
     parts: list[Part]
     owner: dict[str, Part] = field(default_factory=dict)
@@ -50,8 +49,7 @@ class Merge:
 
 
 def plan_merge(folders: Sequence[Path]) -> Merge:
-    """What to merge, and what does not fit together. Raises ValueError for a folder that is no
-    part."""
+    """What to merge, and what does not fit. Raises ValueError for a folder that is no part."""
     parts = [Part(f, read_note(f), reader.Index(reader.results_path(f))) for f in folders]
     made = Merge(parts, problems=list(_different_courses(parts)))
     if not made.problems:

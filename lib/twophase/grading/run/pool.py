@@ -1,5 +1,4 @@
-"""Judges in processes of their own, given one submission at a time. One that vanished or hangs is
-replaced."""
+"""Judges in processes of their own, fed one submission at a time; one that hangs is replaced."""
 
 from __future__ import annotations
 
@@ -100,16 +99,14 @@ class JudgeProcess:
                 if self.task is not None:
                     self.give(self.task)
                 return None
-            fault = said.get("fault")
-            if fault is None:
-                require_sound(said)
-                asked = self.task and (self.task.submission.name, self.task.seed)
-                if (said["file"], said["seed"]) != asked:
-                    raise ValueError("nobody asked for it")
+            if (fault := said.get("fault")) is not None:
+                raise GraderFault(str(fault))
+            require_sound(said)
+            asked = self.task and (self.task.submission.name, self.task.seed)
+            if (said["file"], said["seed"]) != asked:
+                raise ValueError("nobody asked for it")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise Vanished(f"its process sent nonsense ({type(e).__name__}: {e})") from None
-        if fault is not None:
-            raise GraderFault(str(fault))
         self.task = None
         return said  # type: ignore[no-any-return]
 
@@ -227,7 +224,7 @@ def given_up(task: Task, why: str) -> Record:
 
 
 def graded(tasks: Sequence[Task], course: Course, workers: int) -> Iterator[Record]:
-    """A record for each task, in the order of finishing, by `workers` processes that end when this
-    is closed."""
+    """A record for each task, in the order of finishing, by `workers` processes. Close it to end
+    them."""
     with scratch.scratch() as home, contextlib.closing(Pool(tasks, course, workers, home)) as pool:
         yield from pool.records()

@@ -1,5 +1,4 @@
-"""A course graded in parts, each by another machine: whose part a submission is, and a part's
-note."""
+"""A course graded in parts, each by another machine: what a part has, and the note about it."""
 
 from __future__ import annotations
 
