@@ -60,21 +60,20 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
     shown = _code(solved) + _course_texts(topic, stem)
     checks = [c.grade_id for c in released.cells or solved.cells if c.grade and c.grade_id]
     ids = [check.removesuffix("-check") for check in checks]
+    answers = {c.grade_id: c.source for c in solved.cells if c.grade_id in ids}
+    marks = [m for t in (*texts, *shown) for m in words(t)]
+    everything = [*(c.source for c in (*released.cells, *solved.cells)), *shown]
     return Published(
-        topic,
-        {i: _title(released, i) for i in ids},
-        {c.grade_id: c.source for c in released.cells if c.grade_id in ids},
-        given,
-        given | _fragments(shown),
-        {
-            c.grade_id: fragments.fragments_of(c.source).fragments - given
-            for c in solved.cells
-            if c.grade_id in ids
-        },
-        frozenset(m for t in (*texts, *shown) for m in words(t) if m.kind in ("name", "spacing")),
-        " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
-        frozenset(c.source.strip() for c in released.cells if c.is_code),
-        traces_of(notebook.tree(data)) if data else FileTraces(),
+        topic=topic,
+        titles={i: _title(released, i) for i in ids},
+        stubs={c.grade_id: c.source for c in released.cells if c.grade_id in ids},
+        given=given,
+        published=given | _fragments(shown),
+        solutions={i: _fragments([source]) - given for i, source in answers.items()},
+        names=frozenset(m for m in marks if m.kind in ("name", "spacing")),
+        text=" ".join(" ".join(everything).split()),
+        sources=frozenset(c.source.strip() for c in released.cells if c.is_code),
+        traces=traces_of(notebook.tree(data)) if data else FileTraces(),
     )
 
 

@@ -32,7 +32,7 @@ Progress = Callable[[str, int, int], None]  # what is being done, how much is do
 
 @dataclass(frozen=True)
 class StudentNotebook:
-    """One notebook, read. `party`: whom it counts for; where two parties meet is no comparison."""
+    """One notebook, read. `party`: whom it counts for; papers with one in common do not compare."""
 
     file: str
     party: Students
