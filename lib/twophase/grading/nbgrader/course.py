@@ -113,7 +113,7 @@ def transaction(course: NbCourse) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _as_one(book: Any) -> Iterator[None]:
-    """The gradebook commits after each step; in here a transaction around all steps keeps that."""
+    """The gradebook commits after each step; in here all that goes into one transaction."""
     from sqlalchemy.orm import scoped_session, sessionmaker
 
     with book.engine.connect() as connection, connection.begin():

@@ -135,7 +135,7 @@ class GradebookEntry:
         return changed
 
     def _set_grade(self, grade: Any, question: Record | None) -> None:
-        """As nbgrader's autograde: a score by hand stays, to be looked at if it was for another."""
+        """As nbgrader's autograde: a score by hand stays, flagged if it was for other work."""
         by_hand = grade.manual_score is not None
         if question is None:
             grade.needs_manual_grade |= by_hand and self._is_new_version

@@ -1,4 +1,4 @@
-"""Which result is of which notebook in an nbgrader course, and of what was collected last."""
+"""Which result belongs to which notebook of an nbgrader course, as it was collected last."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class ClassStats:
 
 
 def course_points(rubric: Rubric, points: Fraction) -> Fraction:
-    """An exercise's points in the course's: an assignment may be worth more than its exercises."""
+    """An exercise's points in the course's: an assignment's worth may be another than their sum."""
     regular = sum((s.out_of for s in rubric.items if not s.rule.extra), ZERO)
     return points * rubric.worth / regular
 
