@@ -23,7 +23,7 @@ from twophase.grading.course.roster_file import Student
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import course_root
 from twophase.grading.scores import gradebook
-from twophase.grading.similar import as_json, fragments, report
+from twophase.grading.similar import fragments, report
 from twophase.grading.similar import page as similar_page
 from twophase.grading.similar import traces as similar_traces
 from twophase.grading.similar.fragments import fragments_of
@@ -437,7 +437,7 @@ def test_no_text_breaks_it_off(what: str, tmp_path: Path) -> None:
     papers = {n: answered({ATTENTION: HOSTILE[what] + f"\n{n}"}) for n in ("ann", "bob")}
     found = read_report(tmp_path, papers | {"cy": answered({ATTENTION: ORIGINAL})})
     assert len(found.papers) == 3
-    json.dumps(as_json.as_json(found))
+    json.dumps(similar_page.as_json(found))
     similar_page.page(found)
 
 
@@ -550,7 +550,7 @@ def test_the_page_escapes_everything_and_marks_what_is_the_same(tmp_path: Path) 
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert page.count("<span class=same>") > 10
-    assert report.CAVEAT in page
+    assert similar_page.CAVEAT in page
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -572,7 +572,7 @@ def test_the_command_writes_both_files_and_nothing_else_and_says_the_caveat(tmp_
     assert {p.name for p in out.iterdir()} == {"results.jsonl", "similar.html", "similar.json"}
     assert (out / "results.jsonl").read_text() == "kept"
     data = json.loads((out / "similar.json").read_text())
-    assert data["schema"] == report.SCHEMA
+    assert data["schema"] == similar_page.SCHEMA
     assert data["groups"][0]["students"] == [["ann"], ["bob"]]
     again = (out / "similar.json").read_bytes(), (out / "similar.html").read_bytes()
     run(tmp_path / "in", "--out", out)

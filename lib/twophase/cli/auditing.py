@@ -30,12 +30,12 @@ def audit(
     share: float,
     console: Console,
 ) -> int:
-    """Audit, show, write audit.jsonl. Returns the exit code. Raises ValueError if there is nothing
-    to audit, CannotWrite."""
+    """Audit, show, write audit.jsonl. Returns the exit code. Raises CannotWrite, and ValueError if
+    there is nothing to audit."""
     index = reader.Index(reader.results_path(out))
     chosen = choose(submissions, course, index, share)
-    said = f"Auditing {len(chosen):,} of {len(submissions):,} submissions, with the same seed and"
-    console.print(Text(f"{said} with another."))
+    said = f"Auditing {len(chosen):,} of {len(submissions):,} submissions"
+    console.print(Text(f"{said}, with the same seed and with another."))
     path = out / "audit.jsonl"
     different: list[Audited] = []
     try:
@@ -66,9 +66,8 @@ def _table(different: list[Audited]) -> Table:
     rows = [(one, d) for one in different for d in one.differences]
     for one, d in rows[:MOST_ROWS]:
         seed = "same" if one.same_seed else "another"
-        table.add_row(
-            *(Text(one_line(x)) for x in (one.file, seed, d.where, d.before[:60], d.after[:60]))
-        )
+        row = (one.file, seed, d.where, d.before[:60], d.after[:60])
+        table.add_row(*(Text(one_line(x)) for x in row))
     if len(rows) > MOST_ROWS:
         table.caption = f"and {len(rows) - MOST_ROWS:,} more, all in audit.jsonl"
     return table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -62,10 +63,7 @@ def check(
     Example: twophase check my/03_kv_cache.ipynb
     """
     options.require_confinement(unsafe=True)  # it is your own
-    if not notebook.exists() and not notebook.is_symlink():
-        raise ValueError(
-            f"there is no file {notebook}; give a saved notebook, such as my/03_kv_cache.ipynb"
-        )
+    options.require_notebook(notebook)
     source = Source(release, tuple(checks or ()), variants)
     course = options.course(seed, options.limits(time_limit, cell_time_limit, memory_limit), source)
     submission = Submission(notebook, str(notebook))
@@ -78,11 +76,10 @@ def check(
     console.print(_verdicts(record))
     for exercise_id in course.source.load(record["topic"]).held_back:
         console.print(Text(f"{exercise_id} is judged after handing in: its check is not here"))
-    # the table says that one
-    for flag in (f for f in record["flags"] if f["name"] != "missing_cell"):
-        console.print(
-            Text(f"noticed, {one_line(flag['where'])}: {one_line(flag['says'])}", style="yellow")
-        )
+    for flag in record["flags"]:
+        if flag["name"] != "missing_cell":  # the table says that one
+            said = one_line(f"noticed, {flag['where']}: {flag['says']}")
+            console.print(Text(said, style="yellow"))
     if not record["official"]:
         console.print(Text(feedback.unofficial(record), style="yellow"))
     raise typer.Exit(ALL_RIGHT if record["points"] == record["out_of"] else NOT_ALL_RIGHT)
@@ -174,70 +171,65 @@ def grade(
     )
     console = Console()
     console.print(Text(one_line(submissions.describe(found))))
-    run = Run(found, course, out, part, workers or os.cpu_count() or 1, console)
-    if audit:
-        raise typer.Exit(
-            guarded(lambda: auditing.audit(run.mine, course, out, run.workers, sample, console))
-        )
-    raise typer.Exit(guarded(lambda: run.grade(regrade or [], scheme)))
-
-
-class Run:
-    """One `twophase grade`: of `found` those that are this part's, graded and shown."""
-
-    def __init__(
-        self,
-        found: list[Submission],
-        course: Course,
-        out: Path,
-        part: shards.Shard | None,
-        workers: int,
-        console: Console,
-    ) -> None:
-        self.mine = shards.submissions_of(found, part) if part else found
-        self.workers = workers
-        self._course, self._out, self._console = course, out, console
+    mine, note, at_once = found, None, workers or os.cpu_count() or 1
+    if part:
         names = tuple(sorted(s.name for s in found))
-        self._note = shards.ShardNote(part, names, shards.conditions(course)) if part else None
+        mine = shards.submissions_of(found, part)
+        note = shards.ShardNote(part, names, shards.conditions(course))
+    run = Run(mine, course, out, at_once, console, note)
+    again = partial(auditing.audit, mine, course, out, at_once, sample, console)
+    raise typer.Exit(guarded(again if audit else partial(run.grade, regrade or [], scheme)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One `twophase grade`: these submissions, graded and shown. `note`: if they are one part of a
+    class."""
+
+    submissions: list[Submission]
+    course: Course
+    out: Path
+    workers: int
+    console: Console
+    note: shards.ShardNote | None
 
     def grade(self, regrade: list[str], scheme: Path | None) -> int:
-        """Grade and show. Returns the exit code. Raises KeyboardInterrupt, CannotWrite,
-        GraderFault."""
-        with Results(self._out) as results:
-            if results.index.secret and not self._course.secret:
+        """Returns the exit code. Raises KeyboardInterrupt, CannotWrite, GraderFault."""
+        with Results(self.out) as results:
+            if results.index.secret and not self.course.secret:
                 raise ValueError(
                     f"{results.path} was graded with a secret; give the same --secret, or another"
                     " --out"
                 )
-            again = selected(regrade, self.mine, results.index)
+            again = selected(regrade, self.submissions, results.index)
             self._write_note(complete=False)
-            with Watch(self._console, len(self.mine)) as watch:
+            with Watch(self.console, len(self.submissions)) as watch:
                 try:
-                    grade_folder(self.mine, self._course, results, self.workers, watch, again=again)
+                    grade_folder(
+                        self.submissions, self.course, results, self.workers, watch, again=again
+                    )
                 except KeyboardInterrupt:
                     watch.__exit__()
-                    said = (
-                        f"Stopped. {watch.done:,} of {len(self.mine):,} are done and stay; the same"
-                        " command goes on from there."
-                    )
-                    self._console.print(Text(said, style="yellow"))
+                    done = f"{watch.done:,} of {len(self.submissions):,} are done and stay"
+                    said = f"Stopped. {done}; the same command goes on from there."
+                    self.console.print(Text(said, style="yellow"))
                     raise
             self._write_note(complete=True)
-            names = {s.name for s in self.mine}
+            names = {s.name for s in self.submissions}
             counted = counts.count(r for r in results.latest() if r["file"] in names)
-            code = finish(self._console, self._out, results.index, counted)
+            code = finish(self.console, self.out, results.index, counted)
             if watch.skipped:
-                self._console.print(Text(f"Graded before: {watch.skipped:,}"))
+                self.console.print(Text(f"Graded before: {watch.skipped:,}"))
             if scheme is not None:
                 from twophase.cli.score import write_grades
 
-                records = reader.latest_records(results.path)
-                code = max(code, write_grades(scheme, records, self._out, self._console))
+                records = list(results.latest())
+                code = max(code, write_grades(scheme, records, self.out, self.console))
         return code
 
     def _write_note(self, complete: bool) -> None:
-        if self._note is not None:
-            shards.write_note(self._out, replace(self._note, complete=complete))
+        if self.note is not None:
+            shards.write_note(self.out, replace(self.note, complete=complete))
 
 
 def finish(console: Console, out: Path, index: reader.Index, counted: counts.Counts) -> int:

@@ -57,8 +57,7 @@ def build(
     unsafe: Annotated[
         bool,
         typer.Option(
-            "--unsafe",
-            help="Grade also where nothing keeps a submission from reading the checks.",
+            "--unsafe", help="Grade also where nothing keeps a submission from reading the checks."
         ),
     ] = False,
 ) -> None:

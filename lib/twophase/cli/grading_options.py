@@ -93,16 +93,21 @@ def course(
     hidden: Iterable[Path | None] = (),
 ) -> Course:
     """What is graded against; no submission may read what is `hidden`, the secret, or an
-    instructor's folders.
-
-    Raises ValueError for a secret that is none, and for mistakes in an instructor's folders.
-    """
+    instructor's folders. Raises ValueError for a bad secret, and for mistakes in the folders."""
     known = b"" if secret_file is None else secret.read_secret(secret_file)
     if source != Source():
         with loading():  # it imports the checks, and they import torch
             source.validate()
     apart = tuple(p.absolute() for p in (secret_file, *hidden, *source.private()) if p is not None)
     return Course(seed, the_limits, source, known, case_sets, hidden=apart)
+
+
+def require_notebook(path: Path) -> None:
+    """Raises ValueError if there is no such file."""
+    if not path.exists() and not path.is_symlink():
+        raise ValueError(
+            f"there is no file {path}; give a saved notebook, such as my/03_kv_cache.ipynb"
+        )
 
 
 def require_folder(out: Path) -> None:
@@ -112,8 +117,7 @@ def require_folder(out: Path) -> None:
 
 
 def require_confinement(unsafe: bool) -> None:
-    """Raises ValueError if what should shut submissions in is missing here, unless it is to be done
-    all the same."""
+    """Raises ValueError if something that confines is missing here and grading is not `unsafe`."""
     if reason := confinement.supported():
         raise ValueError(reason)
     if (lacks := confinement.missing()) and not unsafe:

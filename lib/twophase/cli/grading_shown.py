@@ -1,5 +1,4 @@
-"""What the grading commands show: a bar while it runs, a line for each trouble, tables at the
-end."""
+"""What the grading commands show: a bar meanwhile, a line for each trouble, tables at the end."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ LINE = 200  # characters of one trouble
 
 
 class Watch:
-    """Called after each submission: a bar with count, rate and time left, and above it a line for
-    each trouble."""
+    """Called after each submission: a bar with count, rate and time left, below the troubles."""
 
     def __init__(
         self,
@@ -44,12 +42,8 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         says: str = "grading",
     ) -> None:
-        columns = (
-            TextColumn(says),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[pace]}"),
-        )
+        what, pace = TextColumn(says), TextColumn("{task.fields[pace]}")
+        columns = (what, BarColumn(), MofNCompleteColumn(), pace)
         self._bar = Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task(says, total=total, pace="")
         self._console, self._total, self._clock = console, total, clock
@@ -143,17 +137,14 @@ def summary(console: Console, counted: Counts) -> None:
         files = ", ".join(one_line(f) for f in sorted(counted.alone)[:MOST_NAMED])
         more = ", …" if len(counted.alone) > MOST_NAMED else ""
         said = "Right only by itself, without the notebook's other cells, so worth a look"
-        console.print(
-            Text(f"{said}: {counted.alone.total():,} answers in {files}{more}", style="yellow")
-        )
+        said += f": {counted.alone.total():,} answers in {files}{more}"
+        console.print(Text(said, style="yellow"))
     if counted.labels["practice"]:
         said = "Practice, not an official result: this system cannot confine a submission."
         console.print(Text(said, style="bold yellow"))
     if counted.labels["unsafe"]:
-        said = (
-            f"Not official, {counted.labels['unsafe']:,} of them: graded without what should"
-            " confine them (--unsafe)."
-        )
+        said = f"Not official, {counted.labels['unsafe']:,} of them: graded without what should"
+        said += " confine them (--unsafe)."
         console.print(Text(said, style="bold yellow"))
 
 
@@ -162,13 +153,8 @@ def _topics(counted: Counts) -> Table:
     for name in ("graded", "mean", "median", "of"):
         table.add_column(name, justify="right")
     for topic, t in counted.topics.items():
-        table.add_row(
-            topic,
-            f"{len(t.points):,}",
-            f"{mean(t.points):.2f}",
-            f"{median(t.points):g}",
-            f"{t.out_of:g}",
-        )
+        middle = f"{mean(t.points):.2f}", f"{median(t.points):g}"
+        table.add_row(topic, f"{len(t.points):,}", *middle, f"{t.out_of:g}")
     return table
 
 
@@ -181,10 +167,8 @@ def _exercises(topic: str, found: TopicCounts) -> Table:
     table.add_column("right", justify="right")
     table.add_column("most frequent misconceptions")
     for exercise_id, e in rows:
-        named = ", ".join(
-            f"{one_line(name)} {n}" for name, n in e.misconceptions.most_common(MOST_MISCONCEPTIONS)
-        )
-        table.add_row(
-            one_line(exercise_id), f"{e.right:,} ({100 * e.right / e.judged:.0f}%)", named
-        )
+        most = e.misconceptions.most_common(MOST_MISCONCEPTIONS)
+        named = ", ".join(f"{one_line(name)} {n}" for name, n in most)
+        right = f"{e.right:,} ({100 * e.right / e.judged:.0f}%)"
+        table.add_row(one_line(exercise_id), right, named)
     return table

@@ -4,7 +4,7 @@ nbgrader."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -13,8 +13,8 @@ from rich.text import Text
 from twophase.cli.grading_shown import listed
 from twophase.cli.interrupt import loading
 from twophase.grading.errors import Unreadable
-from twophase.grading.nbgrader import course as nbgrader_course
-from twophase.grading.nbgrader import works as nbgrader_works
+from twophase.grading.nbgrader.course import NbCourse, load_nbgrader_course
+from twophase.grading.nbgrader.works import GradedNotebook, Notices, match_records
 from twophase.grading.results import reader
 
 DONE, SOME_WAIT = 0, 1
@@ -69,8 +69,7 @@ def record(
             f"the gradebook has the scores, but autograded/ cannot be written ({e}): repeat"
             " this when it can"
         ) from None
-    said = f"{len(done.works):,} recorded, {done.changed:,} of them new or changed"
-    raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
+    _tell(f"{len(done.works):,} recorded, {done.changed:,} of them new or changed", told)
 
 
 @app.command()
@@ -90,19 +89,17 @@ def feedback(
 
     course, works, told = _matched(results, course_dir, assignment)
     count = files.write_feedback(course, works, told)
-    said = f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`"
-    raise typer.Exit(_tell(Console(), said, told.waiting, told.notes))
+    _tell(f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`", told)
 
 
 def _matched(
     results: Path, course_dir: Path, assignment: str
-) -> tuple[nbgrader_course.NbCourse, list[nbgrader_works.GradedNotebook], nbgrader_works.Notices]:
+) -> tuple[NbCourse, list[GradedNotebook], Notices]:
     """The course, the results that belong to it, and what a person should hear of the others.
     Raises ValueError if none does."""
     path = reader.results_path(results)
-    course = nbgrader_course.load_course(course_dir)
-    told = nbgrader_works.Notices()
-    works = nbgrader_works.match_records(course, reader.latest_records(path), told, assignment)
+    course, told = load_nbgrader_course(course_dir), Notices()
+    works = match_records(course, reader.latest_records(path), told, assignment)
     if not works and not told.waiting:
         raise ValueError(
             f"{path} has no result of {assignment or 'an nbgrader course'}; grade its submitted/"
@@ -111,10 +108,11 @@ def _matched(
     return course, works, told
 
 
-def _tell(console: Console, said: str, waiting: list[str], notes: list[str]) -> int:
-    """Print what was done and what needs a person. Returns the exit code."""
-    for lines, style in ((waiting, "yellow"), (notes, "dim")):
+def _tell(said: str, told: Notices) -> NoReturn:
+    """Print what was done and what needs a person, and exit."""
+    console = Console()
+    for lines, style in ((told.waiting, "yellow"), (told.notes, "dim")):
         for line in listed(lines, MOST_LINES, style):
             console.print(line)
     console.print(Text(said))
-    return SOME_WAIT if waiting else DONE
+    raise typer.Exit(SOME_WAIT if told.waiting else DONE)

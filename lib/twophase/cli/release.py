@@ -80,13 +80,12 @@ def _make(
 ) -> int:
     with loading():
         from twophase.grading.release import handout, placing
+        from twophase.grading.run.rehearsal import prove_checks
     root, console = course_root(), Console()
-    placing.require_place(
-        out, root, (*source.checks, *([source.variants] if source.variants else []))
-    )
+    placing.require_place(out, root, source.private())
     hidden = secrets.read_secret(secret) if secret else b""
     source.validate()
-    if _refused(_unproved(source), console):
+    if _refused(prove_checks(source.catalog().folders()), console):
         return NOT_AS_IT_SHOULD_BE
     made = handout.make(root, source, _topics(source, topics))
     if placing.require_free(out, made, replace):
@@ -96,21 +95,18 @@ def _make(
     with placing.written(out, made) as folder:
         if _refused(_leaks(folder, source, root, hidden), console):
             return NOT_AS_IT_SHOULD_BE
-        if prove and (
-            code := _rehearsed(Source(folder, source.checks, source.variants), made, console)
-        ):
+        written = Source(folder, source.checks, source.variants)
+        if prove and (code := _rehearsed(written, made, console)):
             return code
         placing.move(folder, out)
     console.print(_table(source, made))
-    console.print(
-        Text(f"{out}: {len(made.files)} files, {sum(map(len, made.files.values())) / 1e6:.1f} MB")
-    )
+    size = sum(map(len, made.files.values()))
+    console.print(Text(f"{out}: {len(made.files)} files, {size / 1e6:.1f} MB"))
     return DONE
 
 
 def _topics(source: Source, wanted: str) -> list[str]:
-    """The topics asked for, in the order of the chapters. Raises ValueError for one that has no
-    exercises."""
+    """The topics asked for, in the order of the chapters. Raises ValueError for another one."""
     catalog = source.catalog()
     names = {n: t for t in catalog.topics() for n in (t, catalog.stem(t))}
     chosen = [w.strip() for w in wanted.split(",") if w.strip()] or list(names)
@@ -121,14 +117,6 @@ def _topics(source: Source, wanted: str) -> list[str]:
                 f" {', '.join(catalog.topics())}"
             )
     return [t for t in catalog.topics() if t in {names[n] for n in chosen}]
-
-
-def _unproved(source: Source) -> Iterator[str]:
-    """A sentence for each exercise of the folders whose check does not hold what a check must."""
-    from twophase.grading.run.rehearsal import prove_checks
-
-    for folder in source.catalog().folders():
-        yield from prove_checks(folder)
 
 
 def _leaks(folder: Path, source: Source, root: Path, secret: bytes) -> Iterator[str]:
@@ -148,8 +136,7 @@ def _leaks(folder: Path, source: Source, root: Path, secret: bytes) -> Iterator[
 
 
 def _rehearsed(source: Source, made: Handout, console: Console) -> int:
-    """0 if the untouched notebooks score nothing and the model solutions everything, else the exit
-    code."""
+    """The exit code: DONE if untouched notebooks score nothing and model solutions everything."""
     from twophase.grading.errors import GraderFault
     from twophase.grading.files.scratch import scratch
     from twophase.grading.run.rehearsal import rehearse
@@ -187,10 +174,6 @@ def _table(source: Source, made: Handout) -> Table:
         exercises = [catalog.load(i) for i in ids]
         held = [made.manifest.held_back[i] for i in ids if i in made.manifest.held_back]
         shown = ", ".join(f"{h.id} for {h.replaces.partition('-')[2]}" for h in held)
-        table.add_row(
-            f"{catalog.stem(topic)}.ipynb",
-            str(len(ids)),
-            f"{sum(e.points for e in exercises):g}",
-            Text(shown),
-        )
+        points = f"{sum(e.points for e in exercises):g}"
+        table.add_row(f"{catalog.stem(topic)}.ipynb", str(len(ids)), points, Text(shown))
     return table

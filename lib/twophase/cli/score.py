@@ -73,8 +73,8 @@ def score(
 def write_grades(
     course: Path, records: list[Record], out: Path, console: Console, at: str = ""
 ) -> int:
-    """Score, write everything, print the table. Returns the exit code; raises ValueError for a
-    mistake in the course file."""
+    """Score, write everything, print the table. Returns the exit code. Raises ValueError for a bad
+    course file."""
     if not course.is_file():
         raise ValueError(
             f"there is no file {course}; give the course's file with --course (the README of"
@@ -97,15 +97,13 @@ def write_grades(
 def _table(book: Gradebook) -> Table:
     table = Table("student", title=Text(one_line(book.scheme.course)))
     for s in book.rubrics.values():
-        table.add_column(
-            Text(one_line(f"{s.assignment.title}, of {points_text(s.worth)}")), justify="right"
-        )
+        said = one_line(f"{s.assignment.title}, of {points_text(s.worth)}")
+        table.add_column(Text(said), justify="right")
     table.add_column("total", justify="right")
     table.add_column("percent", justify="right")
     if len(book.totals) > MOST_ROWS:
-        table.caption = (
-            f"the first {MOST_ROWS} of {len(book.totals):,} students; all are in grades.csv"
-        )
+        first = f"the first {MOST_ROWS} of {len(book.totals):,} students"
+        table.caption = f"{first}; all are in grades.csv"
     for t in book.totals[:MOST_ROWS]:
         cells = [_cell(t.outcomes[topic]) for topic in book.rubrics]
         table.add_row(Text(one_line(t.student.shown)), *cells, *_total(t))
@@ -125,8 +123,7 @@ def _total(t: Total) -> tuple[Text, str]:
 
 
 def _lines(book: Gradebook) -> list[Text]:
-    """What needs a person first, then what explains a score. Everything is in grades.csv; here only
-    so much as one reads."""
+    """What needs a person, then what explains a score, so much as one reads; grades.csv has all."""
     troubles = [f"pending, {t.student.shown}: {w}" for t in book.totals for w in t.waiting]
     troubles += [f"nobody in the course: {name}" for name in book.strangers]
     told = [

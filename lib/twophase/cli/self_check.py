@@ -27,7 +27,6 @@ WORDS = {
     "failed": ("! breaks in a fresh run", "red"),
 }
 Record = dict[str, Any]
-UNREADABLE = "This file could not be graded: "
 
 
 def self_check(
@@ -57,14 +56,16 @@ def self_check(
     """
     with loading():
         from twophase.cli import grading_options
+        from twophase.grading.results import counts
         from twophase.grading.run import self_check as check
     limits = grading_options.limits(time_limit, cell_time_limit, memory_limit)
-    data = check.read(notebook)
+    grading_options.require_notebook(notebook)
+    data = check.read_saved(notebook)
     console = Console()
     with _patience():
         record = check.check(notebook, limits)
     if record["status"] == "unreadable":
-        raise ValueError(f"{notebook}: {record['message'].removeprefix(UNREADABLE)}")
+        raise ValueError(f"{notebook}: {counts.why(record)}")
     if record["status"] == "internal":
         Console(stderr=True).print(Text(f"twophase: {one_line(record['message'])}"))
         raise typer.Exit(OUR_FAULT)
@@ -95,14 +96,12 @@ def _patience() -> Iterator[None]:
 
 def _table(record: Record) -> Table:
     """An exercise a line: what would be handed in, and what to do about it."""
-    table = Table(
-        "exercise", "handed in would be", "what it says", title=Text(one_line(record["file"]))
-    )
+    title = Text(one_line(record["file"]))
+    table = Table("exercise", "handed in would be", "what it says", title=title)
     for q in record["questions"]:
         words, color = WORDS[q["status"]]
-        table.add_row(
-            Text(one_line(q["title"])), Text(words, style=color), Text("\n".join(_says(q)))
-        )
+        says = "\n".join(_says(q))
+        table.add_row(Text(one_line(q["title"])), Text(words, style=color), Text(says))
     return table
 
 

@@ -20,9 +20,9 @@ from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
 from twophase.grading.reports.plain import one_line
 from twophase.grading.scores import gradebook
-from twophase.grading.similar import as_json, page
+from twophase.grading.similar import page
 from twophase.grading.similar.groups import SimilarGroup
-from twophase.grading.similar.report import CAVEAT, LEAST, Report, compare_class
+from twophase.grading.similar.report import LEAST, Report, compare_class
 
 NOTHING, LOOK = 0, 1
 MOST_GROUPS, MOST_NAMES = 20, 6
@@ -82,7 +82,7 @@ def similar(
     with _Bar(console) as bar:
         compared = compare_class(found, least, exercise, scheme, release, bar, source, students)
     written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
-    data = json.dumps(as_json.as_json(compared), indent=1) + "\n"
+    data = json.dumps(page.as_json(compared), indent=1) + "\n"
     replace_text(out / "similar.json", data, mode=PRIVATE)
     _tell(compared, console)
     console.print(Text(f"Written: {written}, {out / 'similar.json'}"))
@@ -99,10 +99,8 @@ class _Bar(PatientBar):
     """Called with what is being done, how much of it is done, of how much."""
 
     def __init__(self, console: Console) -> None:
-        what = TextColumn("{task.description}")
-        super().__init__(
-            what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-        )
+        what, bar = TextColumn("{task.description}"), BarColumn()
+        super().__init__(what, bar, MofNCompleteColumn(), TimeRemainingColumn(), console=console)
 
     def __call__(self, what: str, done: int, of: int) -> None:
         self.show(done, of, description=what)
@@ -112,7 +110,8 @@ def _tell(found: Report, console: Console) -> None:
     if found.groups:
         console.print(_table(found))
         left = len(found.groups) + found.groups_left_out - MOST_GROUPS
-        console.print(Text(f"... and {left} more groups, weaker than these")) if left > 0 else None
+        if left > 0:
+            console.print(Text(f"... and {left} more groups, weaker than these"))
     for one in found.exercises:
         if said := page.follows_sentence(one):
             console.print(Text(one_line(f"{one.title}: {said}"), style="cyan"))
@@ -120,7 +119,7 @@ def _tell(found: Report, console: Console) -> None:
         console.print(Text(one_line(f"not read, {file}: {why}"), style="yellow"))
     console.print(Text(page.summary(found)))
     if found.groups:
-        console.print(Text(CAVEAT, style="bold"))
+        console.print(Text(page.CAVEAT, style="bold"))
 
 
 def _table(found: Report) -> Table:

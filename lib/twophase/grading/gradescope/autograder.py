@@ -34,8 +34,7 @@ HOW = "Hand in the one notebook of this assignment, saved, as it was given out."
 
 
 class NothingToGrade(ValueError):
-    """What was handed in is not one notebook of the assignment. The message says what it is, to the
-    student."""
+    """What was handed in is not one notebook of the assignment. The message tells the student."""
 
 
 def main(arguments: list[str]) -> int:
@@ -81,8 +80,7 @@ def graded(root: Path, began: float) -> ResultsJson:
 
 
 def seed_for(student: str, config: Config, private: Path) -> int | str:
-    """The seed of the cases: of the course's secret and of whom Gradescope names, never of anything
-    that was handed in."""
+    """The cases' seed: of the secret and of whom Gradescope names, never of what was handed in."""
     path = private / "secret"
     if not path.exists():
         return config.seed
@@ -90,8 +88,7 @@ def seed_for(student: str, config: Config, private: Path) -> int | str:
 
 
 def source_of(config: Config, private: Path) -> Source:
-    """What is graded against: the folders of the zip. The course's own notebooks are found through
-    TWOPHASE_COURSE."""
+    """What is graded against: the zip's folders; through TWOPHASE_COURSE the course's notebooks."""
     os.environ["TWOPHASE_COURSE"] = str(private)
     return Source(
         release=private / config.release if config.release else None,
@@ -101,27 +98,24 @@ def source_of(config: Config, private: Path) -> Source:
 
 
 def the_one(folder: Path, topic: str, source: Source) -> Submission:
-    """The one notebook of `topic` (of any, if empty) among what was handed in. Raises
-    NothingToGrade."""
+    """The one notebook of `topic` (empty: of any) that was handed in. Raises NothingToGrade."""
     try:
         found = submissions.find(folder, "plain")
     except ValueError:
         raise NothingToGrade(
             f"There is no notebook (.ipynb) in what was handed in. {HOW}"
         ) from None
-    if len(found) == 1 and not topic:
-        return found[0]
     topics = {s: _topic(s, source) for s in found}
+    if len(found) == 1 and (not topic or topics[found[0]] is None):
+        return found[0]  # the grader says why, if it cannot be read
     fitting = [s for s, t in topics.items() if t and topic in ("", t)]
     if len(fitting) == 1:
         return fitting[0]
-    if len(fitting) > 1:
+    if fitting:
         names = ", ".join(s.name for s in fitting)
         raise NothingToGrade(
             f"There are {len(fitting)} notebooks in what was handed in ({names}). {HOW}"
         )
-    if len(found) == 1 and topics[found[0]] is None:
-        return found[0]  # the grader says why it cannot be read
     others = ", ".join(f"{s.name} ({t or 'not readable'})" for s, t in topics.items())
     raise NothingToGrade(
         f"No notebook of {topic or 'this course'} was handed in, but {others}. {HOW}"
@@ -147,9 +141,8 @@ def _probe() -> int:
     lacks = confinement.missing()
     layers = ", ".join(confinement.confined_by())
     print(f"twophase: submissions are confined by {layers}. {lacks}".rstrip())
-    print(
-        f"twophase: memory of this container {gradescope_config.container_bytes() / 2**20:.0f} MiB"
-    )
+    memory_mib = gradescope_config.container_bytes() / 2**20
+    print(f"twophase: memory of this container {memory_mib:.0f} MiB")
     with make_zygote() as zygote:
         zygote.start()
     print("twophase: the worker starts")

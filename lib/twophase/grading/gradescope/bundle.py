@@ -1,5 +1,4 @@
-"""The zip that an instructor uploads to Gradescope: the grader, what it grades against, and how
-both get to run there.
+"""The zip that an instructor uploads to Gradescope: the grader, and what it grades against.
 
 - setup.sh, run_autograder, requirements.txt, provisional.json: as in `files/`.
 - `lib/twophase/`: the package's Python files; no weights, no corpus, no tests.
@@ -13,7 +12,6 @@ release to take the tasks from. The same settings and files give the same bytes.
 from __future__ import annotations
 
 import io
-import os
 import platform
 import stat
 import zipfile
@@ -46,8 +44,7 @@ class Member:
 
 
 def build(config: Config, source: Source, secret_file: Path | None = None) -> bytes:
-    """The zip's bytes. Raises ValueError, one sentence, for whatever is wrong with what it is made
-    of."""
+    """The zip's bytes. Raises ValueError for whatever is wrong with what it is made of."""
     if config.topic and config.topic not in source.topics():
         raise ValueError(
             f"there is no topic {config.topic!r}; the topics are {', '.join(source.topics())}"
@@ -73,11 +70,8 @@ def build(config: Config, source: Source, secret_file: Path | None = None) -> by
 def _scripts(config: Config) -> dict[str, Member]:
     torch, others = requirements.lines()
     python = ".".join(platform.python_version_tuple()[:2])
-    fill = {
-        "@PYTHON@": python,
-        "@TORCH@": torch,
-        "@SECONDS@": f"{_seconds(config.submission_s):g}",
-    }
+    seconds = f"{_seconds(config.submission_s):g}"
+    fill = {"@PYTHON@": python, "@TORCH@": torch, "@SECONDS@": seconds}
     return {
         "setup.sh": Member(_filled("setup.sh", fill), SCRIPT),
         "run_autograder": Member(_filled("run_autograder.sh", fill), SCRIPT),
@@ -100,8 +94,7 @@ def _filled(name: str, fill: dict[str, str]) -> bytes:
 
 
 def _package() -> dict[str, Member]:
-    """All Python files, so that the library's digest is the same there as here, and the package's
-    metadata, for its version."""
+    """All Python files, so that the library's digest is the same there, and the version."""
     root = Path(twophase.__path__[0])
     members = {
         f"lib/twophase/{p.relative_to(root).as_posix()}": Member(p.read_bytes())
@@ -130,8 +123,7 @@ def _notebooks(config: Config, source: Source) -> dict[str, Member]:
 
 
 def _folder(folder: Path, place: str, with_notebooks: bool) -> dict[str, Member]:
-    """An instructor's folder of exercises. Its notebooks have the model answers: they go along only
-    where they are needed."""
+    """An instructor's folder of exercises; its notebooks, with model answers, only if needed."""
     members = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         inside = path.relative_to(folder)
@@ -155,8 +147,7 @@ def _zipped(members: dict[str, Member]) -> bytes:
 
 
 def save(path: Path, data: bytes) -> bool:
-    """Write the zip and return True; False if it is there already. Raises ValueError if another
-    file is in its place."""
+    """Write the zip; False if it is there already. Raises ValueError if another file is there."""
     if path.exists() or path.is_symlink():
         if path.is_file() and path.read_bytes() == data:
             return False
@@ -165,16 +156,13 @@ def save(path: Path, data: bytes) -> bool:
         )
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; make it, or give another --out")
-    # it may hold the secret
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
+    path.touch(OURS_ONLY, exist_ok=False)  # it may hold the secret
+    path.write_bytes(data)
     return True
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """What Gradescope does with the zip, for a rehearsal: its files below `folder`, with their
-    modes. Raises ValueError."""
+    """The zip's files below `folder`, with their modes, as at Gradescope. Raises ValueError."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = {i.filename for i in archive.infolist()}

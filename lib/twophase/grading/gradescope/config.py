@@ -1,5 +1,4 @@
-"""What an autograder's zip says to itself when it runs in Gradescope's container: config.json, and
-who handed in."""
+"""What an autograder finds in Gradescope's container: config.json, its memory, who handed in."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 
 @dataclass(frozen=True)
 class Config:
-    """How to grade. `memory_bytes` 0: what the container leaves. `topic` "": whichever the notebook
-    is of."""
+    """How to grade. `memory_bytes` 0: what the container leaves. `topic` "": the notebook's."""
 
     topic: str = ""
     seed: int = 1
@@ -35,9 +33,8 @@ class Config:
 
     def to_bytes(self) -> bytes:
         """The same bytes for the same settings."""
-        return (
-            json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True) + "\n"
-        ).encode("ascii")
+        text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True)
+        return f"{text}\n".encode("ascii")
 
 
 def read_config(path: Path) -> Config:
@@ -81,8 +78,7 @@ class HandedIn:
 
 
 def handed_in(path: Path) -> HandedIn:
-    """What submission_metadata.json says. A group counts as its first member in alphabetical order,
-    whoever of them uploads."""
+    """What submission_metadata.json says. A group counts as its first member in the alphabet."""
     try:
         tree: Any = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -1,5 +1,4 @@
-"""A rehearsal of Gradescope on this machine: the zip unpacked in a tree laid out as theirs, a
-submission in it, run_autograder run.
+"""A rehearsal of Gradescope here: the zip and a submission in a tree laid out as theirs, and run.
 
 Only setup.sh is not run: the Python of this process stands in for the one that it installs.
 """
@@ -71,8 +70,7 @@ class GradescopeResults(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What came of it: results.json as it is, what an instructor would see of the output, and
-    run_autograder's exit code."""
+    """What came of it: results.json, the output that an instructor would see, the exit code."""
 
     results: ResultsJson
     output: str
@@ -94,8 +92,7 @@ def rehearse(
 
 
 def lay_out(root: Path, archive: Path, handed_in: Sequence[Path], student: str) -> None:
-    """Gradescope's tree: source/, submission/, results/, submission_metadata.json,
-    run_autograder."""
+    """Gradescope's tree below `root`."""
     bundle.unpack(archive, root / "source")
     shutil.copy(root / "source" / "run_autograder", root / "run_autograder")
     (root / "results").mkdir()
@@ -133,9 +130,8 @@ def metadata(student: str) -> dict[str, Any]:
 
 def run(root: Path, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
     """run_autograder as their harness runs it, in the tree at `root`."""
-    env = {
-        k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
-    }
+    kept = ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
+    env = {name: value for name, value in os.environ.items() if name in kept}
     env |= {"TWOPHASE_AUTOGRADER_ROOT": str(root), "TWOPHASE_AUTOGRADER_PYTHON": python}
     return subprocess.run(
         [str(root / "run_autograder")],

@@ -1,8 +1,5 @@
 """What has to be installed where the grader runs: its packages and all that these need, each at the
-version that is here.
-
-A container on Linux is meant, whatever system this is: markers are decided as there. Nothing of the
-book or of JupyterLab is among them.
+version that is here. Markers are decided as in a container on Linux, whatever system this is.
 """
 
 from __future__ import annotations
@@ -29,8 +26,7 @@ OF_A_GPU = ("nvidia-", "cuda-", "triton")
 
 
 def versions() -> dict[str, str]:
-    """Package -> version: ROOTS and all that they need. Raises ValueError if one of them is not
-    installed here."""
+    """Package -> version: ROOTS and all that they need. Raises ValueError if one is not here."""
     found: dict[str, str] = {}
     todo = [(name, frozenset[str]()) for name in ROOTS]
     seen = set(todo)
@@ -64,8 +60,7 @@ def _needed(need: Requirement, extras: frozenset[str]) -> tuple[str, frozenset[s
 
 
 def lines() -> tuple[str, list[str]]:
-    """How pip writes it: the line for torch, which comes from an index of its own, and all other
-    lines, sorted."""
+    """As pip writes it: the line for torch, which has an index of its own; all others, sorted."""
     found = versions()
     torch = found.pop("torch")
     return f"torch=={torch}", [f"{name}=={version}" for name, version in sorted(found.items())]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.files.atomic import replacing
-from twophase.grading.reports.feedback import STATUS_WORDS
+from twophase.grading.reports.feedback import STATUS_WORDS, points
 from twophase.grading.reports.plain import printable
 from twophase.grading.results.records import Record
 
@@ -28,8 +28,7 @@ READING_TITLE = "Reading the notebook"
 
 
 def results(record: Record, seconds: float, worth: float | None = None) -> ResultsJson:
-    """The whole of results.json. `worth` is what the assignment is worth, for a file that cannot be
-    graded, if it is known."""
+    """The whole of results.json. `worth`: of the assignment, for a file that cannot be graded."""
     if record["status"] == "internal":
         return without_score(record["message"], seconds, record)
     if record["status"] == "unreadable":
@@ -42,8 +41,7 @@ def results(record: Record, seconds: float, worth: float | None = None) -> Resul
 def unreadable(
     message: str, seconds: float, worth: float | None = None, record: Record | None = None
 ) -> ResultsJson:
-    """No points, for a reason that the student can see and mend: no notebook, several, a broken
-    one, one of another topic."""
+    """No points, for a reason that the student can mend: no notebook, several, a broken one."""
     test = _test(1, READING_TITLE, message, score=0.0)
     test |= {} if worth is None else {"max_score": worth}
     return _frame(message, seconds, record) | {"score": 0.0, "tests": [test]}
@@ -92,8 +90,7 @@ def _exercise(n: int, q: Record) -> ResultsJson:
 
 
 def _lines(q: Record) -> list[str]:
-    """What the student reads at once: the verdict, the misconception, a hint, the public cases,
-    what the cell stopped with."""
+    """What the student reads at once."""
     if q["status"] == "right":
         return ["Right."]
     named = f"{q['misconception'].replace('_', ' ')}: " if q["misconception"] else ""
@@ -125,17 +122,14 @@ def _hidden(record: Record, n: int) -> list[ResultsJson]:
 
 def _remarks(record: Record) -> str:
     """The text above all exercises."""
-    lines = [
-        f"{record['points']:g} of {record['out_of']:g} points ({STATUS_WORDS[record['status']]})."
-    ]
+    lines = [f"{points(record)} points ({STATUS_WORDS[record['status']]})."]
     noticed = (f for f in record["flags"] if f["name"] != "missing_cell")
     lines += [f"Noticed, {f['where']}: {f['says']}" for f in noticed]
     return "\n".join(lines)
 
 
 def _for_instructors(record: Record) -> ResultsJson:
-    """The record as `twophase grade` would store it, but for the seed: a digest tells whether two
-    were graded on the same cases."""
+    """The record that `twophase grade` would store; of the seed a digest, to tell equal ones."""
     kept = copy.deepcopy(record)
     seed = str(kept.pop("seed", ""))
     for q in kept["questions"]:
@@ -155,8 +149,7 @@ def text(value: object) -> str:
 
 
 def write(path: Path, made: ResultsJson) -> None:
-    """Put the results in place in one step: whoever reads the file finds the old one or the new
-    one, never a part."""
+    """Put the results in place in one step: nobody reads a part of them."""
     data = json.dumps(made, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii")
     with replacing(path) as file:
         os.fchmod(file.fileno(), 0o644)

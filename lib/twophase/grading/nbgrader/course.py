@@ -1,5 +1,4 @@
-"""An nbgrader course: its folders and rules as nbgrader itself reads them, and its gradebook,
-changed as a whole or not at all."""
+"""An nbgrader course as nbgrader reads it. Its gradebook changes as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ ALONE = "stop what else has it open (formgrader, another nbgrader command), and 
 
 @dataclass(frozen=True)
 class NbCourse:
-    """A course: nbgrader's application with the course's configuration, and nbgrader's view of its
-    folders."""
+    """nbgrader's application with the course's configuration, and its view of the folders."""
 
     app: Any
     directory: Any
@@ -33,8 +31,7 @@ class NbCourse:
 
     @property
     def url(self) -> Any:
-        """Where the gradebook is. nbgrader's commands run in the course's folder, so a relative
-        path of SQLite begins there."""
+        """Where the gradebook is. A relative path of SQLite begins in the course's folder."""
         from sqlalchemy.engine import make_url
 
         try:
@@ -48,9 +45,8 @@ class NbCourse:
         return url.set(database=str(Path(self.directory.root, url.database)))
 
 
-def load_course(folder: Path) -> NbCourse:
-    """The course in a folder, configured by the nbgrader_config.py there and the user's own. Raises
-    ValueError."""
+def load_nbgrader_course(folder: Path) -> NbCourse:
+    """A folder's course, as its nbgrader_config.py and the user's own say. Raises ValueError."""
     if not folder.is_dir():
         raise ValueError(
             f"there is no folder {folder}; give the course's folder, where gradebook.db is, to"
@@ -68,8 +64,7 @@ def load_course(folder: Path) -> NbCourse:
 
 
 def _application() -> Any:
-    """nbgrader's application, made to say what is wrong with a configuration and not to go on
-    without it."""
+    """nbgrader's application, made to say what is wrong with a configuration, not to ignore it."""
     try:
         from nbgrader.apps.baseapp import NbGrader
     except ImportError:
@@ -89,11 +84,8 @@ def _application() -> Any:
 
 @contextlib.contextmanager
 def transaction(course: NbCourse) -> Iterator[Any]:
-    """The course's nbgrader.api.Gradebook. What is done with it is in the database at the end, all
-    of it; after an exception nothing is.
-
-    Raises ValueError if there is no gradebook, if it is another version's, or if somebody else has
-    it locked.
+    """The course's nbgrader.api.Gradebook. All that is done with it is in the database at the end;
+    after an exception nothing is. Raises ValueError if it is absent, locked or of another version.
     """
     from nbgrader.api import Gradebook, InvalidEntry
     from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -102,17 +94,14 @@ def transaction(course: NbCourse) -> Iterator[Any]:
     shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
     try:
         _require_gradebook(url, shown)
+        whole = url.render_as_string(hide_password=False)
         # without a course id the constructor writes nothing
-        with (
-            Gradebook(url.render_as_string(hide_password=False), course_id="") as book,
-            _as_one(book),
-        ):
+        with Gradebook(whole, course_id="") as book, _as_one(book):
             yield book
     except (OperationalError, InvalidEntry) as e:
         if "locked" in str(e):
-            raise ValueError(
-                f"the gradebook {shown} is locked: {ALONE}; nothing was changed"
-            ) from None
+            said = f"the gradebook {shown} is locked: {ALONE}; nothing was changed"
+            raise ValueError(said) from None
         raise ValueError(
             f"the gradebook {shown} cannot be written ({_first_line(e)}); nothing was changed"
         ) from None
@@ -124,8 +113,7 @@ def transaction(course: NbCourse) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _as_one(book: Any) -> Iterator[None]:
-    """The gradebook commits after each step; in here that only sends what it has to a transaction
-    of ours, which ends at the end."""
+    """The gradebook commits after each step; in here all that goes into one transaction."""
     from sqlalchemy.orm import scoped_session, sessionmaker
 
     with book.engine.connect() as connection, connection.begin():
@@ -133,9 +121,8 @@ def _as_one(book: Any) -> Iterator[None]:
             # nobody writes between our reading and our writing
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         book.db.remove()
-        book.db = scoped_session(
-            sessionmaker(bind=connection, join_transaction_mode="rollback_only")
-        )
+        sessions = sessionmaker(bind=connection, join_transaction_mode="rollback_only")
+        book.db = scoped_session(sessions)
         try:
             yield
             book.db.flush()
@@ -144,8 +131,7 @@ def _as_one(book: Any) -> Iterator[None]:
 
 
 def _require_gradebook(url: Any, shown: str) -> None:
-    """Raises ValueError if there is no gradebook of the installed nbgrader's. Creates nothing,
-    changes nothing."""
+    """Raises ValueError if there is no gradebook of the installed nbgrader's. Changes nothing."""
     from alembic.script import ScriptDirectory
     from nbgrader import dbutil
     from sqlalchemy import create_engine, inspect, text

@@ -1,5 +1,4 @@
-"""What nbgrader's own tools read beside the gradebook: autograded notebooks, and feedback that
-`release_feedback` hands out."""
+"""What nbgrader's own tools read beside the gradebook: autograded/ and feedback/."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ LONGEST = 1000  # characters of either
 
 
 def timestamp(folder: Path) -> datetime | None:
-    """When the submission in a folder was handed in, as nbgrader reads it: UTC, without a zone.
-    None if it is not known."""
+    """When a folder's submission came, as nbgrader reads it: UTC, without a zone; None: unknown."""
     from nbgrader.utils import parse_utc
 
     try:
@@ -36,8 +34,7 @@ def timestamp(folder: Path) -> datetime | None:
 
 
 def _small(path: Path) -> str:
-    """A short text file of a submission's; empty if it is none. Links are not followed: a student
-    may have made it."""
+    """A short text file that a student may have made, read without following links; else empty."""
     try:
         return notebook.read_bytes(path)[:LONGEST].decode("utf-8", "replace")
     except Unreadable:
@@ -45,12 +42,9 @@ def _small(path: Path) -> str:
 
 
 def write_feedback(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> int:
-    """Our page of each work as `feedback/<student>/<assignment>/<notebook>.html`. Returns how many.
-    Raises OSError.
-
-    `release_feedback` stops for everybody at a folder without the secret that `nbgrader submit`
-    made, so none is written there.
-    """
+    """Our page of each work as `feedback/<student>/<assignment>/<notebook>.html`, but for those
+    without `nbgrader submit`'s secret: `release_feedback` would stop there, for everybody. Returns
+    how many. Raises OSError."""
     count = 0
     for work in works:
         place = work.place
@@ -72,12 +66,8 @@ def write_feedback(course: NbCourse, works: Iterable[GradedNotebook], told: Noti
 def write_autograded(
     course: NbCourse, works: Iterable[GradedNotebook], masters: Mapping[tuple[str, str], Master]
 ) -> None:
-    """What formgrader shows and `generate_feedback` reads: the work with the verdicts in its check
-    cells.
-
-    `masters` has its notebook, by assignment and name. Raises OSError, and Unreadable if a file is
-    not what it was.
-    """
+    """What formgrader shows and `generate_feedback` reads: the works with verdicts in their check
+    cells. `masters`: by assignment and name. Raises OSError, Unreadable if a file has changed."""
     for work in works:
         place = work.place
         cells = notebook.read_notebook(submitted_path(course, place)).cells
@@ -102,16 +92,13 @@ def _write(course: NbCourse, path: Path, content: str, mode: int) -> None:
 
 
 class Master:
-    """A notebook of an assignment as the gradebook has it: what nbgrader must find in a copy of a
-    submission."""
+    """An assignment's notebook in the gradebook: what nbgrader must find in a submission's copy."""
 
     def __init__(self, row: Any) -> None:
         graded = {c.name: float(c.max_score) for c in [*row.grade_cells, *row.task_cells]}
         answers, tasks = {c.name for c in row.solution_cells}, {c.name for c in row.task_cells}
         self._kernel = json.loads(row.kernelspec) if row.kernelspec else {}
-        self._source = {
-            c.name: (c.cell_type, c.source or "", bool(c.locked)) for c in row.source_cells
-        }
+        self._source = {c.name: c.source or "" for c in row.source_cells}
         self._marks: dict[str, dict[str, Any]] = {}
         for cell in row.source_cells:
             self._marks[cell.name] = {
@@ -126,12 +113,8 @@ class Master:
             } | ({"points": graded[cell.name]} if cell.name in graded else {})
 
     def filled(self, submitted: Iterable[Cell], record: Record) -> str:
-        """The student's cells, the locked ones as they were handed out, and what was judged, as the
-        text of a notebook.
-
-        Of the submission only kind and text of its cells are kept: no output, no metadata, no
-        attachment.
-        """
+        """A notebook's text: the student's cells, the locked ones as handed out, and the verdicts.
+        Of a submission's cells only kind and text are kept: no output, metadata or attachment."""
         said = {f"{q['id']}-check": _verdict(q) for q in record["questions"]}
         cells = list(submitted)
         last = {c.grade_id: n for n, c in enumerate(cells) if c.grade_id in self._marks}
@@ -152,26 +135,24 @@ class Master:
 
     def _cell(self, kind: str, source: str, grade_id: str, said: dict[str, str]) -> dict[str, Any]:
         if grade_id:
-            kind, master, locked = self._source[grade_id]
-            source = master if locked else source
+            marks = self._marks[grade_id]
+            kind = marks["cell_type"]
+            source = self._source[grade_id] if marks["locked"] else source
         kind = kind if kind in ("code", "markdown") else "raw"
         cell: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source}
         if grade_id:
-            cell["metadata"]["nbgrader"] = self._marks[grade_id]
+            cell["metadata"]["nbgrader"] = marks
         if kind == "code":
-            shown = said.get(grade_id, "") if grade_id else ""
+            shown = said.get(grade_id, "")
             output = {"output_type": "stream", "name": "stdout", "text": shown}
             cell |= {"execution_count": None, "outputs": [output] if shown else []}
         return cell
 
 
 def _verdict(question: Record) -> str:
-    """What stands below a check cell: a stream, which every one of nbgrader's pages shows as text
-    and not as HTML."""
-    head = (
-        f"{feedback.WORDS[question['status']]}: {question['points']:g} of {question['out_of']:g}"
-        " points"
-    )
+    """What stands below a check cell: a stream, which nbgrader's pages show as text, not HTML."""
+    words = feedback.WORDS[question["status"]]
+    head = f"{words}: {question['points']:g} of {question['out_of']:g} points"
     more = [question["message"], f"A hint: {question['hint']}" if question["hint"] else ""]
     lines = [head, *(m for m in more if m and question["status"] != "right")]
     return printable("\n".join(lines)) + "\n"

@@ -1,11 +1,11 @@
-"""Scores into nbgrader's gradebook: each check cell's automatic score, and nothing of what a person
-has put there."""
+"""Scores into nbgrader's gradebook: check cells' automatic scores; a person's own stay."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from twophase.grading.nbgrader import course as nbgrader_course
@@ -20,8 +20,7 @@ CHECK = "-check"  # what a check cell's grade_id has after the exercise's
 
 @dataclass
 class Recorded:
-    """What was done: works that are in the gradebook now, how many of them had to be changed there,
-    and their notebooks as it has them."""
+    """Works that are in the gradebook now, how many were changed there, and their notebooks."""
 
     works: list[GradedNotebook] = field(default_factory=list)
     changed: int = 0
@@ -30,19 +29,15 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Cells:
-    """One notebook of an assignment as the gradebook has it: its cells that are scored by running,
-    and what they are worth."""
+    """A notebook in the gradebook: our check cells' worth, and other cells scored by running."""
 
     worth: Mapping[str, float]
-    others: tuple[str, ...]  # such cells that are no check cells of ours
+    others: tuple[str, ...]
 
 
 def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> Recorded:
-    """Write the scores of all works, in one transaction. What was not judged is left as it is
-    there, and told.
-
-    Raises ValueError if the gradebook and the results do not belong together; then nothing is
-    written.
+    """Write the scores of all works, in one transaction; what was not judged is left and told.
+    Raises ValueError, and writes nothing, if the gradebook and the results do not belong together.
     """
     rules = CoursePolicy(course)
     done = Recorded()
@@ -51,8 +46,9 @@ def record(course: NbCourse, works: Iterable[GradedNotebook], told: Notices) -> 
         submissions: dict[tuple[str, str], list[GradedNotebook]] = defaultdict(list)
         for work in known:
             submissions[work.place.student, work.place.assignment].append(work)
+        students = {student.id for student in book.students}
         for (student, assignment), theirs in submissions.items():
-            if not rules.creates_students and not _has_student(book, student):
+            if not rules.creates_students and student not in students:
                 told.waiting.append(
                     f"{student}: not in the gradebook, and the course does not create students"
                 )
@@ -72,16 +68,14 @@ class CoursePolicy:
         from nbgrader.converters import Autograde
         from nbgrader.preprocessors import AssignLatePenalties
 
-        self.creates_students = bool(
-            Autograde(coursedir=course.directory, parent=course.app).create_student
-        )
+        autograde = Autograde(coursedir=course.directory, parent=course.app)
+        self.creates_students = bool(autograde.create_student)
         late = AssignLatePenalties(parent=course.app)
         late.init_plugin()
         self._plugin = late.plugin_inst
 
     def penalty(self, submission: Any, score: float) -> float | None:
-        """What nbgrader's rule takes off a notebook, 0 to `score` points; None without lateness or
-        penalty. Raises ValueError."""
+        """What nbgrader's rule takes off, 0 to `score` points; None: nothing. Raises ValueError."""
         if submission.assignment.duedate is None or submission.total_seconds_late <= 0:
             return None
         try:
@@ -123,8 +117,7 @@ class GradebookEntry:
             self._row = book.update_or_create_submission(assignment, student, **when)
 
     def write(self, works: Iterable[GradedNotebook], rules: CoursePolicy) -> int:
-        """Set what the works have earned. Returns how many of them were not there yet, exactly
-        so."""
+        """Set what the works have earned. Returns how many of them were not there exactly so."""
         changed = 0
         for work in works:
             notebook = self._notebook(work.place.notebook)
@@ -142,8 +135,7 @@ class GradebookEntry:
         return changed
 
     def _set_grade(self, grade: Any, question: Record | None) -> None:
-        """As nbgrader's autograde: a score by hand stays, and is to be looked at again when what it
-        was given for is another."""
+        """As nbgrader's autograde: a score by hand stays, flagged if it was for other work."""
         by_hand = grade.manual_score is not None
         if question is None:
             grade.needs_manual_grade |= by_hand and self._is_new_version
@@ -154,8 +146,7 @@ class GradebookEntry:
         grade.auto_score = points
 
     def _notebook(self, name: str) -> Any:
-        """The row of a notebook, with a row for every cell: some are missing if the assignment has
-        grown since."""
+        """The row of a notebook, with a row for every cell, also if the assignment has grown."""
         from nbgrader.api import Comment, Grade, SubmittedNotebook
 
         row = next((n for n in self._row.notebooks if n.name == name), None)
@@ -176,37 +167,28 @@ class GradebookEntry:
 
 def _state(notebook: Any) -> tuple[Any, ...]:
     grades = {g.cell.name: (g.auto_score, bool(g.needs_manual_grade)) for g in notebook.grades}
-    return (
-        grades,
-        {c.cell.name: c.auto_comment for c in notebook.comments},
-        notebook.late_submission_penalty,
-    )
+    comments = {c.cell.name: c.auto_comment for c in notebook.comments}
+    return grades, comments, notebook.late_submission_penalty
 
 
 def _comment(question: Record) -> str | None:
-    """A comment for the answer's cell, in the author's words only: nbgrader's feedback page would
-    run a student's as HTML."""
+    """A comment in the author's words only: nbgrader's pages would run a student's as HTML."""
     if question["status"] == "right":
         return None
     if question["status"] in ("not_yet", "missing"):
         return "No response."
-    named = f"{question['message']} " if question["misconception"] else ""
-    return (
-        f"{named}A hint: {question['hint']}" if question["hint"] else named.strip() or "Not right."
-    )
+    said = [question["message"]] if question["misconception"] else []
+    said += [f"A hint: {question['hint']}"] if question["hint"] else []
+    return " ".join(said) or "Not right."
 
 
 def _known(book: Any, works: Iterable[GradedNotebook], told: Notices) -> list[GradedNotebook]:
-    """The works that can be recorded. Raises ValueError if one of their assignments is not what was
-    graded."""
-    assignments: dict[str, dict[str, Cells]] = {}
+    """The works that can be recorded. Raises ValueError if an assignment is not what was graded."""
+    cells_of = cache(partial(_cells, book))
     kept = []
-    noted: set[tuple[str, str]] = set()
     for work in works:
         place = work.place
-        if place.assignment not in assignments:
-            assignments[place.assignment] = _cells(book, place.assignment)
-        cells = assignments[place.assignment].get(place.notebook)
+        cells = cells_of(place.assignment).get(place.notebook)
         if cells is None:
             told.waiting.append(
                 f"{place}: passed over; the gradebook has no such notebook in {place.assignment}"
@@ -215,9 +197,8 @@ def _known(book: Any, works: Iterable[GradedNotebook], told: Notices) -> list[Gr
             told.waiting.append(f"{place}: not recorded, {counts.why(work.record)}")
         else:
             _require_same(cells, work)
-            if cells.others and (place.assignment, place.notebook) not in noted:
-                noted.add((place.assignment, place.notebook))
-                told.notes.append(_left(place, cells.others))
+            if cells.others and (said := _left(place, cells.others)) not in told.notes:
+                told.notes.append(said)
             kept.append(work)
     return kept
 
@@ -258,8 +239,7 @@ def _cells(book: Any, assignment: str) -> dict[str, Cells]:
 
 
 def _require_same(cells: Cells, work: GradedNotebook) -> None:
-    """Raises ValueError unless the result has the check cells of the gradebook, each worth the
-    same."""
+    """Raises ValueError unless result and gradebook have the same check cells, of equal worth."""
     judged = {q["id"] + CHECK: float(q["out_of"]) for q in work.record["questions"]}
     where = f"{work.place.assignment}/{work.place.notebook}"
     again = (
@@ -279,13 +259,3 @@ def _require_same(cells: Cells, work: GradedNotebook) -> None:
                 f"{where}: {name} is worth {worth:g} points in the gradebook and {judged[name]:g}"
                 f" in the results, {again}"
             )
-
-
-def _has_student(book: Any, student: str) -> bool:
-    from nbgrader.api import MissingEntry
-
-    try:
-        book.find_student(student)
-    except MissingEntry:
-        return False
-    return True

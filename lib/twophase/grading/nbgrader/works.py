@@ -1,5 +1,4 @@
-"""Which result is of which notebook in an nbgrader course: by the path that it was graded under,
-and by what was collected since."""
+"""Which result belongs to which notebook of an nbgrader course, as it was collected last."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class GradedNotebook:
 
 @dataclass
 class Notices:
-    """What a person should know. `waiting`: what keeps a score from being there; `notes`: the
-    rest."""
+    """What a person should know. `waiting`: what keeps a score away; `notes`: the rest."""
 
     waiting: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -58,12 +56,9 @@ def submitted_path(course: NbCourse, place: NotebookPath) -> Path:
 
 
 def path_of(record: Record) -> NotebookPath | None:
-    """Where nbgrader has the file that a result is of. None if it was graded in another layout, or
-    lies where nbgrader does not look.
-
-    What names the student first in the path is the platform's; below it students name folders as
-    they like.
-    """
+    """Where nbgrader has a result's file; None if that was graded in another layout, or lies where
+    nbgrader does not look. What names the student first in the path is the platform's; below it
+    students name folders as they like."""
     student, parts = record.get("student", ""), record["file"].split("/")
     if not student or {"", ".", ".."} & set(parts):
         return None
@@ -85,12 +80,8 @@ def _notebook(student: str, assignment: str, rest: list[str]) -> NotebookPath | 
 def match_records(
     course: NbCourse, records: Iterable[Record], told: Notices, assignment: str = ""
 ) -> list[GradedNotebook]:
-    """The result of every notebook that nbgrader has collected, of one assignment or of all, by
-    place.
-
-    A result counts for the version that it was graded from: if another one was collected since, the
-    notebook waits.
-    """
+    """The result of every collected notebook, of one assignment or of all, by place. If another
+    version was collected than the one graded, the notebook waits."""
     by_place: dict[NotebookPath, list[Record]] = defaultdict(list)
     for record in records:
         place = path_of(record)

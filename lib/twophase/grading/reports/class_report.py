@@ -1,5 +1,4 @@
-"""report.html: a class on a few pages that an instructor would print. No name of a student, no
-script, no outside request."""
+"""report.html: a class on a few printed pages. No student's name, no script, no outside request."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from markupsafe import Markup
 
 from twophase.grading.reports.class_stats import (
     AssignmentStats,
-    ClassStats,
     ExerciseStats,
     MisconceptionStats,
     class_stats,
@@ -36,7 +34,8 @@ def page(book: Gradebook) -> str:
         "reports/class_report.html",
         book=book,
         stats=stats,
-        summary=_summary(book, stats),
+        spread=spread(stats.percents),
+        percent=_percent,
         told=_told,
         most_rows=MOST_ROWS,
         totals=histogram(stats.percents) if stats.percents else [],
@@ -48,7 +47,6 @@ def page(book: Gradebook) -> str:
         exercise_rows=[_exercise(e) for e in handed_in[:MOST_ROWS]],
         named=[_bar(m) for m in stats.misconceptions[:MOST_BARS]],
         misconception_rows=[_misconception(m) for m in stats.misconceptions[:MOST_ROWS]],
-        notes=_notes(book),
     )
 
 
@@ -59,19 +57,6 @@ def _told(bars: Iterable[tuple[str, float]]) -> str:
 
 def _percent(value: Fraction) -> str:
     return f"{float(value):.0f}%"
-
-
-def _summary(book: Gradebook, stats: ClassStats) -> str:
-    n = len(book.totals)
-    waiting = sum(t.status == "pending" for t in book.totals)
-    said = [f"{n} student{'s' * (n != 1)}, {len(stats.percents)} with a final total so far"]
-    said += [f"{waiting} waiting for a pending score"] if waiting else []
-    found = spread(stats.percents)
-    if found:
-        said.append(f"mean {_percent(found.mean)}, median {_percent(found.median)}")
-    if found and found.n >= 4:
-        said.append(f"the middle half from {_percent(found.lower)} to {_percent(found.upper)}")
-    return "; ".join(said)
 
 
 def _assignment(a: AssignmentStats) -> list[object]:
@@ -114,13 +99,3 @@ def _misconception(m: MisconceptionStats) -> list[object]:
     name = m.name.replace("_", " ")
     said = NAMED.format(printable(name), "", printable(m.says)) if m.says else name
     return [said, m.item.title, m.n, points_text(m.lost)]
-
-
-def _notes(book: Gradebook) -> list[str]:
-    strangers = f"{len(book.strangers)} files belong to nobody in the course."
-    faults = "The grader failed on some work; grade it again."
-    return [
-        *([strangers] if book.strangers else []),
-        *book.notes,
-        *([faults] if book.faults else []),
-    ]

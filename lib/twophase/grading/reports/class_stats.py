@@ -1,5 +1,4 @@
-"""Numbers about a class: how its scores lie, and which exercises and misconceptions cost it most
-points."""
+"""Numbers about a class: how its scores lie, which exercises and misconceptions cost most."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ def spread(values: Iterable[Fraction]) -> Spread | None:
 
 
 def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:
-    """How many in each tenth, 100% in the last one; what is above (extra credit) in one more, if
-    there is any."""
+    """How many in each tenth, 100% in the last; what is above, if anything (extra), in one more."""
     counts = [0] * 11
     for p in percents:
         counts[10 if p > 100 else min(9, int(p // 10))] += 1
@@ -48,8 +46,7 @@ def histogram(percents: Iterable[Fraction]) -> list[tuple[str, int]]:
 
 @dataclass
 class AssignmentStats:
-    """One assignment over the class. Percentages are of what it is worth, of those who handed
-    something in that is graded."""
+    """One assignment over the class. Percentages are of its worth, of those who are graded."""
 
     rubric: Rubric
     percents: list[Fraction] = field(default_factory=list)
@@ -60,8 +57,7 @@ class AssignmentStats:
 
 @dataclass
 class ExerciseStats:
-    """One exercise over all who handed it in. `lost`: in points of the course, so that assignments
-    compare."""
+    """One exercise over all who handed it in. `lost`: in the course's points, which compare."""
 
     rubric: Rubric
     item: RubricItem
@@ -101,8 +97,7 @@ class ClassStats:
 
 
 def course_points(rubric: Rubric, points: Fraction) -> Fraction:
-    """Points of an exercise in the course's: an assignment may be worth more or less than its
-    exercises add up to."""
+    """An exercise's points in the course's: an assignment's worth may be another than their sum."""
     regular = sum((s.out_of for s in rubric.items if not s.rule.extra), ZERO)
     return points * rubric.worth / regular
 

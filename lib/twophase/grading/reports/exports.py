@@ -1,8 +1,6 @@
-"""Grades as files: a table for people, one for Canvas, one per assignment for Moodle, and the line
-that says what happened to a score.
+"""Grades as files: a table for people, one for Canvas, one per assignment for Moodle.
 
-A cell that a spreadsheet would run as a formula gets an apostrophe in front. A pending score is an
-empty cell, never a zero.
+What a spreadsheet would run as a formula gets an apostrophe. A pending score is an empty cell.
 """
 
 from __future__ import annotations
@@ -53,16 +51,10 @@ def remarks(outcome: Outcome) -> str:
 
 
 def write(folder: Path, book: Gradebook) -> list[Path]:
-    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/.
-    Returns the paths.
-
-    Of an earlier run nothing that no longer holds is left behind.
-    """
-    students = [t.student for t in book.totals]
-    in_canvas = any(s.canvas_id or s.sis_user_id or s.sis_login_id for s in students)
-    made: dict[Path, list[list[str]]] = {
-        folder / "grades-canvas.csv": canvas(book) if in_canvas else []
-    }
+    """Write grades.csv, and for the platforms that the roster knows, grades-canvas.csv and moodle/;
+    remove what no longer holds. Returns the paths."""
+    rows = canvas(book)
+    made = {folder / "grades-canvas.csv": rows if len(rows) > 2 else []}
     for topic in book.scheme.assignments:
         rows = moodle(book, book.rubrics[topic]) if topic in book.rubrics else []
         made[folder / "moodle" / f"{topic}.csv"] = rows if len(rows) > 1 else []
@@ -92,8 +84,7 @@ def table(book: Gradebook) -> list[list[str]]:
 
 
 def canvas(book: Gradebook) -> list[list[str]]:
-    """Canvas's import of grades. Excused is EX; a pending score stays what the export of grades
-    had: nothing is overwritten."""
+    """Canvas's import of grades. Excused is EX; a pending score stays what Canvas's export had."""
     columns = {topic: _canvas_column(rubric, book.totals) for topic, rubric in book.rubrics.items()}
     worths = [points_text(s.worth) for s in book.rubrics.values()]
     rows = [[*CANVAS, *columns.values()], ["    Points Possible", "", "", "", "", *worths]]
@@ -110,8 +101,7 @@ def canvas(book: Gradebook) -> list[list[str]]:
 
 
 def _canvas_column(rubric: Rubric, totals: Iterable[Total]) -> str:
-    """`Title (4711)`, as Canvas's own export has it if there is one; a title alone makes a new
-    assignment there."""
+    """`Title (4711)`, as in Canvas's own export; there a title alone makes a new assignment."""
     assignment = rubric.assignment
     if not assignment.canvas:
         return assignment.title

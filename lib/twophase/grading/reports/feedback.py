@@ -1,5 +1,4 @@
-"""The report that a person reads: a page per submission and an index. Standalone, without script,
-every text of theirs escaped."""
+"""The report that a person reads: a page per submission and an index, each without script."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ def unofficial(record: Record) -> str:
 
 
 def _cases_of(record: Record) -> str:
-    """Which cases were drawn. A seed that comes from the course's secret stays secret: others will
-    meet the same cases."""
+    """Which cases were drawn. A seed of the course's secret is not told: others meet it too."""
     is_public = isinstance(record["seed"], int)
     return f"Seed {record['seed']}" if is_public else "Cases from the course's secret"
 

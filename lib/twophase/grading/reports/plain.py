@@ -1,5 +1,4 @@
-"""Somebody else's text, made fit to be shown: nothing in it moves a cursor, repaints a screen or
-reorders a line."""
+"""Somebody else's text, made fit to be shown: it moves no cursor and reorders no line."""
 
 from __future__ import annotations
 

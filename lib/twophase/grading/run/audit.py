@@ -1,5 +1,4 @@
-"""Grading again what was graded: with the same seed the result must be identical, with another the
-verdicts must be the same.
+"""Grading again: the same seed must give the same result, another seed the same verdicts.
 
 Nothing is changed: what is found goes to `audit.jsonl`, a line for each submission and seed.
 """
@@ -60,8 +59,8 @@ def other_seed(seed: int | str) -> str:
 def choose(
     submissions: Sequence[Submission], course: Course, index: Index, share: float
 ) -> list[Submission]:
-    """Those graded under today's conditions; of these, by a digest of their names, about this
-    share. Raises ValueError for none."""
+    """By digests of names, about this share of what was graded under today's conditions. Raises
+    ValueError for none."""
     done = AlreadyGraded(course, index)
     graded = [s for s in submissions if s in done]
     if not graded:
@@ -69,13 +68,14 @@ def choose(
             "there is nothing to audit: no submission has a result under these conditions; grade"
             " first"
         )
-    chosen = [
-        s
-        for s in graded
-        if int.from_bytes(hashlib.sha256(s.name.encode("utf-8", "replace")).digest()[:4], "big")
-        < share * 2**32
-    ]
+    chosen = [s for s in graded if _place(s.name) < share]
     return chosen or graded[:1]
+
+
+def _place(name: str) -> float:
+    """A number from 0 to 1, always the same for this name."""
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:4]) / 2**32
 
 
 def audit(
@@ -85,8 +85,7 @@ def audit(
     workers: int,
     zygote: Zygote | None = None,
 ) -> Iterator[Audited]:
-    """Each submission graded again, twice: with its seed and with another. In the order in which
-    they are done."""
+    """Each submission graded again, with its seed and with another, in the order of finishing."""
     tasks = []
     for submission in submissions:
         seed = course.seed_for(submission)
@@ -95,11 +94,9 @@ def audit(
         for after in graded:
             before = json.loads(next(index.lines([after["file"]])))
             same_seed = after["seed"] == before["seed"]
-            found = (
-                differences(result_of(before), result_of(after))
-                if same_seed
-                else verdicts(before, after)
-            )
+            found = verdicts(before, after)
+            if same_seed:
+                found = differences(result_of(before), result_of(after))
             yield Audited(after["file"], before["key"], same_seed, tuple(found))
 
 
@@ -120,8 +117,7 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference
 
 
 def verdicts(before: Record, after: Record) -> Iterator[Difference]:
-    """What two gradings on different cases may not differ in: whether a submission is judged, and
-    each exercise's verdict."""
+    """Where gradings on different cases differ: in being judged at all, or in a verdict."""
     if before["points"] is None or after["points"] is None:
         if before["status"] != after["status"]:
             yield Difference("status", before["status"], after["status"])
@@ -129,11 +125,8 @@ def verdicts(before: Record, after: Record) -> Iterator[Difference]:
     now = {q["id"]: q["status"] for q in after["questions"]}
     for question in before["questions"]:
         if now.get(question["id"]) != question["status"]:
-            yield Difference(
-                f"questions[{question['id']}].status",
-                question["status"],
-                str(now.get(question["id"])),
-            )
+            where = f"questions[{question['id']}].status"
+            yield Difference(where, question["status"], str(now.get(question["id"])))
 
 
 def _text(value: Any) -> str:

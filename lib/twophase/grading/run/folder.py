@@ -1,12 +1,11 @@
-"""Grading many submissions: skips what is done, has the rest graded by several processes, writes as
-it goes."""
+"""Grading many submissions: what is done is skipped, the rest graded by several processes."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 from twophase.grading.errors import GraderFault, Unreadable
 from twophase.grading.files.digests import library_digest
@@ -54,13 +53,11 @@ def grade_folder(
 def selected(ids: Sequence[str], submissions: Sequence[Submission], index: Index) -> set[str]:
     """The submissions that `ids` mean: a file's name, a student or first folder, the beginning of a
     digest. Raises ValueError."""
-    known = {s.name for s in submissions}
-    digests = (
-        {r["file"]: r["digests"]["submission"] for r in index.latest() if r["file"] in known}
-        if ids
-        else {}
-    )
     out: set[str] = set()
+    if not ids:
+        return out
+    known = {s.name for s in submissions}
+    digests = {r["file"]: r["digests"]["submission"] for r in index.latest() if r["file"] in known}
     for wanted in ids:
         found = {
             s.name
@@ -81,8 +78,7 @@ def selected(ids: Sequence[str], submissions: Sequence[Submission], index: Index
 def grade_tasks(
     tasks: Sequence[Task], course: Course, workers: int, zygote: Zygote | None = None
 ) -> Generator[Record, None, None]:
-    """A record for each task, in the order in which they are done. Close it to end the
-    processes."""
+    """A record for each task, in the order of finishing. Close it to end the processes."""
     if zygote is not None:
         judge = Judge(course, zygote)
         yield from (json.loads(record_line(judge.grade(task))) for task in tasks)
@@ -100,8 +96,7 @@ def grade_alone(task: Task, course: Course) -> Record:
 
 
 class AlreadyGraded:
-    """Whether a submission has a result under today's conditions. No process is started for that,
-    and no notebook parsed."""
+    """Whether a submission has a result under today's conditions; starts and parses nothing."""
 
     def __init__(self, course: Course, index: Index) -> None:
         self._course = course
@@ -109,27 +104,21 @@ class AlreadyGraded:
         self._releases: dict[str, str] = {}
 
     def __contains__(self, submission: Submission) -> bool:
-        if submission.name not in self._index.last:
+        name, library = submission.name, library_digest()
+        if name not in self._index.last:
             return False
-        return any(
-            self._index.has(submission.name, key)
-            for key in self._keys(submission, self._index.topics)
-        )
-
-    def _keys(self, submission: Submission, topics: Iterable[str]) -> Iterator[str]:
-        """The key that a result of this submission would have, for each topic that it may be of."""
         digest = ""
         with contextlib.suppress(Unreadable):
             digest = hashlib.sha256(submission.read()).hexdigest()
         seed, official = self._course.seed_for(submission), records.confinement()[1]
-        for topic in topics:
-            yield records.key(
-                submission.name, digest, self._release(topic), library_digest(), seed, official
-            )
+        keys = (  # it may be of any topic
+            records.key(name, digest, self._release(topic), library, seed, official)
+            for topic in self._index.topics
+        )
+        return any(self._index.has(name, key) for key in keys)
 
     def _release(self, topic: str) -> str:
-        """The digest of a topic's release today, or what no release has: whoever grades will say
-        what is wrong with it."""
+        """The digest of a topic's release; where something is wrong, what no release has."""
         if topic not in self._releases:
             try:
                 self._releases[topic] = self._course.release_digest(topic)

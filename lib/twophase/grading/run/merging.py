@@ -1,5 +1,4 @@
-"""The results of all parts of a course as one. Whatever is missing, there twice or graded otherwise
-is found and named."""
+"""The results of all parts as one. What is missing, there twice or graded otherwise is named."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ from pathlib import Path
 from twophase.grading.files.atomic import replacing
 from twophase.grading.results import reader
 from twophase.grading.results.records import result_of
-from twophase.grading.run import shards
-from twophase.grading.run.shards import ShardNote, number_of
+from twophase.grading.run.shards import ShardNote, number_of, read_note
 
 NAMED = 10  # names in one sentence
 
@@ -27,6 +25,9 @@ class Part:
     note: ShardNote
     index: reader.Index
 
+    def __str__(self) -> str:
+        return f"{self.folder} (part {self.note.shard})"
+
     @property
     def torn(self) -> bool:
         return self.index.path.stat().st_size > self.index.end
@@ -34,8 +35,7 @@ class Part:
 
 @dataclass
 class Merge:
-    """What would be merged: each submission's part. Nothing is, if there are `problems`; `remarks`
-    do no harm."""
+    """What would be merged: each submission's part. `problems` prevent it; `remarks` do not."""
 
     parts: list[Part]
     owner: dict[str, Part] = field(default_factory=dict)
@@ -48,68 +48,49 @@ class Merge:
             yield from self.owner[name].index.lines([name])
 
 
-def read_part(folder: Path) -> Part:
-    """A part. Raises ValueError if the folder is none."""
-    note = shards.read_note(folder)
-    return Part(folder, note, reader.Index(reader.results_path(folder)))
-
-
 def plan_merge(folders: Sequence[Path]) -> Merge:
-    """What to merge. Raises ValueError for a folder that is no part; what does not fit together is
-    among the problems."""
-    made = Merge([read_part(folder) for folder in folders])
-    _same_course(made)
+    """What to merge, and what does not fit. Raises ValueError for a folder that is no part."""
+    parts = [Part(f, read_note(f), reader.Index(reader.results_path(f))) for f in folders]
+    made = Merge(parts, problems=list(_different_courses(parts)))
     if not made.problems:
-        _all_there(made)
+        made.problems += _not_all_there(parts)
         _each_once(made)
-        _same_releases(made)
+        made.problems += _different_releases(made)
     return made
 
 
-def _same_course(made: Merge) -> None:
-    first = made.parts[0]
-    for other in made.parts[1:]:
+def _different_courses(parts: Sequence[Part]) -> Iterator[str]:
+    first, *others = parts
+    mine = first.note.conditions
+    for other in others:
         if other.note.shard.of != first.note.shard.of:
-            made.problems.append(
-                f"{_said(first)} and {_said(other)} are parts of different divisions"
-            )
+            yield f"{first} and {other} are parts of different divisions"
         elif other.note.submissions != first.note.submissions:
             differ = sorted(set(other.note.submissions) ^ set(first.note.submissions))
-            made.problems.append(
-                f"{_said(first)} and {_said(other)} saw different submissions: {_some(differ)}"
-            )
-        mine, theirs = first.note.conditions, other.note.conditions
+            yield f"{first} and {other} saw different submissions: {_some(differ)}"
+        theirs = other.note.conditions
         for name in sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)):
-            said = (
-                f"{_said(first)} and {_said(other)} were graded under different conditions"
-                f" ({name}: "
+            yield (
+                f"{first} and {other} were graded under different conditions"
+                f" ({name}: {mine.get(name)} and {theirs.get(name)})"
             )
-            made.problems.append(f"{said}{mine.get(name)} and {theirs.get(name)})")
 
 
-def _all_there(made: Merge) -> None:
-    of = made.parts[0].note.shard.of
+def _not_all_there(parts: Sequence[Part]) -> Iterator[str]:
     there = defaultdict(list)
-    for one in made.parts:
+    for one in parts:
         there[one.note.shard.number].append(one)
         if one.torn:
-            made.problems.append(
-                f"{_said(one)} ends in the middle of a line: its run was cut short; run it again"
-            )
+            yield f"{one} ends in the middle of a line: its run was cut short; run it again"
         elif not one.note.complete:
-            made.problems.append(
-                f"{_said(one)} is not complete: run it again, it goes on where it was"
-            )
+            yield f"{one} is not complete: run it again, it goes on where it was"
+    of, names = parts[0].note.shard.of, parts[0].note.submissions
     for number in range(1, of + 1):
         if number not in there:
-            lost = [n for n in made.parts[0].note.submissions if number_of(n, of) == number]
-            made.problems.append(
-                f"part {number}/{of} is missing, with {len(lost)} submissions: {_some(lost)}"
-            )
+            lost = [n for n in names if number_of(n, of) == number]
+            yield f"part {number}/{of} is missing, with {len(lost)} submissions: {_some(lost)}"
         elif len(there[number]) > 1:
-            made.problems.append(
-                f"part {number}/{of} is there more than once: {_folders(there[number])}"
-            )
+            yield f"part {number}/{of} is there more than once: {_folders(there[number])}"
 
 
 def _each_once(made: Merge) -> None:
@@ -119,13 +100,14 @@ def _each_once(made: Merge) -> None:
     gaps = []
     for name in names:
         owners = [one for one in made.parts if name in one.index.last]
+        if owners:
+            made.owner[name] = owners[0]
+        elif number_of(name, of) in numbers:
+            gaps.append(name)
         if len(owners) > 1:
             made.problems.append(
                 f"{name} has a result in {_folders(owners)}, and they {_agreement(name, owners)}"
             )
-        elif not owners and number_of(name, of) in numbers:
-            gaps.append(name)
-        made.owner |= {name: owners[0]} if owners else {}
     if gaps:
         made.problems.append(f"without a result ({len(gaps)}): {_some(gaps)}")
     gone = sorted({name for one in made.parts for name in one.index.last} - set(names))
@@ -140,9 +122,9 @@ def _agreement(name: str, owners: Sequence[Part]) -> str:
     return "agree" if all(r == results[0] for r in results) else "do not agree"
 
 
-def _same_releases(made: Merge) -> None:
-    """All of a topic against one release, and all by this library: else a part was graded before
-    something changed."""
+def _different_releases(made: Merge) -> Iterator[str]:
+    """A topic's results against several releases, or by another library than their part says: they
+    were graded before something changed."""
     library = made.parts[0].note.conditions.get("library")
     releases: dict[str, dict[str, str]] = defaultdict(dict)
     older = []
@@ -153,16 +135,14 @@ def _same_releases(made: Merge) -> None:
     for topic, found in sorted(releases.items()):
         if len(found) > 1:
             said = f"{topic or 'what belongs to no topic'} was graded against different releases"
-            made.problems.append(f"{said}, for example {_some(sorted(found.values()))}")
+            yield f"{said}, for example {_some(sorted(found.values()))}"
     if older:
-        made.problems.append(
-            f"graded by another version than the rest of their part ({len(older)}): {_some(older)}"
-        )
+        said = "graded by another version than the rest of their part"
+        yield f"{said} ({len(older)}): {_some(older)}"
 
 
 def write_merged(made: Merge, out: Path) -> Path:
-    """Write the merged results, unless they are there already. Raises ValueError if other results
-    are."""
+    """Write the merged results, or leave the same ones. Raises ValueError if others are there."""
     path = out / "results.jsonl"
     with replacing(path) as file:
         file.writelines(made.lines())
@@ -172,10 +152,6 @@ def write_merged(made: Merge, out: Path) -> Path:
                 f"{path} has other results, which are not overwritten; give another --out"
             )
     return path
-
-
-def _said(one: Part) -> str:
-    return f"{one.folder} (part {one.note.shard})"
 
 
 def _folders(parts: Iterable[Part]) -> str:

@@ -1,5 +1,4 @@
-"""Judges in processes of their own: hands out submissions one at a time, collects records, replaces
-a judge that vanished or hangs."""
+"""Judges in processes of their own, fed one submission at a time; one that hangs is replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,19 +99,14 @@ class JudgeProcess:
                 if self.task is not None:
                     self.give(self.task)
                 return None
-            fault = said.get("fault")
-            if fault is None:
-                require_sound(said)
-                if (
-                    self.task is None
-                    or said["file"] != self.task.submission.name
-                    or said["seed"] != self.task.seed
-                ):
-                    raise ValueError("nobody asked for it")
+            if (fault := said.get("fault")) is not None:
+                raise GraderFault(str(fault))
+            require_sound(said)
+            asked = self.task and (self.task.submission.name, self.task.seed)
+            if (said["file"], said["seed"]) != asked:
+                raise ValueError("nobody asked for it")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise Vanished(f"its process sent nonsense ({type(e).__name__}: {e})") from None
-        if fault is not None:
-            raise GraderFault(str(fault))
         self.task = None
         return said  # type: ignore[no-any-return]
 
@@ -122,19 +116,16 @@ class JudgeProcess:
         said = last_line(self._folder / LOG)
         if said and code not in (0, None) and code > 0:
             return f"its process ended: {said}"
-        return (
-            f"its process was killed by {signal.Signals(-code).name}"
-            if code and code < 0
-            else "its process ended"
-        )
+        if code and code < 0:
+            return f"its process was killed by {signal.Signals(-code).name}"
+        return "its process ended"
 
     def hang_up(self) -> None:
         """Let the process end: it sees the socket close, and takes all below it along."""
         self._pipe.close()
 
     def close(self, at_once: bool = False) -> None:
-        """End the process and wait until it has. `at_once`: kill it, and its zygote ends for that
-        reason."""
+        """End the process and wait until it has. `at_once`: kill it, which ends its zygote too."""
         self.hang_up()
         if at_once or self._process.code(END_S) is None:
             self._process.kill()
@@ -150,7 +141,7 @@ class Pool:
         self._course = course
         self._home = home
         self._server = make_server()
-        self._attempts: dict[Task, int] = {}  # of those that a judge did not survive
+        self._attempts: Counter[Task] = Counter()  # of those that a judge did not survive
         self._failed_starts = 0  # since the last record
         self.judges = [self._start_judge() for _ in range(min(max(1, workers), len(tasks)))]
 
@@ -173,9 +164,8 @@ class Pool:
             busy = [process for process in self.judges if process.task is not None]
             if not busy:
                 return
-            heard, _, _ = select.select(
-                busy, [], [], max(0.0, min(d.until for d in busy) - time.monotonic())
-            )
+            left_s = min(process.until for process in busy) - time.monotonic()
+            heard, _, _ = select.select(busy, [], [], max(0.0, left_s))
             for process in busy:
                 record = self._heard(process, process in heard)
                 if record is not None:
@@ -218,28 +208,23 @@ class Pool:
 
     def _tried(self, task: Task, why: str) -> Record | None:
         """None if the task is to be tried again, else its record."""
-        self._attempts[task] = self._attempts.get(task, 0) + 1
-        return (
-            None if self._attempts[task] < ATTEMPTS else given_up(task, f"{why}, {ATTEMPTS} times")
-        )
+        self._attempts[task] += 1
+        if self._attempts[task] < ATTEMPTS:
+            return None
+        return given_up(task, f"{why}, {ATTEMPTS} times")
 
 
 def given_up(task: Task, why: str) -> Record:
     """The record of a submission that no judge survived: the grader's fault, never a zero."""
-    record = blank(
-        task.submission.name, task.seed, task.submission.student, task.submission.submitted
-    )
+    submission = task.submission
+    record = blank(submission.name, task.seed, submission.student, submission.submitted)
     with contextlib.suppress(Unreadable):
-        record["digests"]["submission"] = hashlib.sha256(task.submission.read()).hexdigest()
+        record["digests"]["submission"] = hashlib.sha256(submission.read()).hexdigest()
     return keyed(record | {"message": fault_message(why)})
 
 
 def graded(tasks: Sequence[Task], course: Course, workers: int) -> Iterator[Record]:
-    """A record for each task, in the order in which they are done, by `workers` processes that end
-    when this is closed."""
-    with scratch.scratch() as home:
-        pool = Pool(tasks, course, workers, home)
-        try:
-            yield from pool.records()
-        finally:
-            pool.close()
+    """A record for each task, in the order of finishing, by `workers` processes. Close it to end
+    them."""
+    with scratch.scratch() as home, contextlib.closing(Pool(tasks, course, workers, home)) as pool:
+        yield from pool.records()

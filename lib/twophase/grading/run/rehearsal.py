@@ -1,13 +1,10 @@
 """A release tried before anybody gets it: the untouched notebook scores nothing, the model solution
-everything.
-
-Both are graded against the release as written, by the official judge in its jail, with the checks
-that will grade the class.
+everything, graded by the official judge in its jail against the release as written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from twophase.checks import prove
@@ -24,17 +21,16 @@ from twophase.grading.sandbox.zygote_handle import Zygote
 SEED = "rehearsal"
 
 
-def prove_checks(folder: Extra) -> Iterator[str]:
-    """A sentence, with the module's path, for each exercise of a folder that does not hold what a
-    check must."""
-    for exercise_id in folder.ids():
-        if wrong := prove.everything(folder.load(exercise_id)):
-            yield f"{folder.path_of(exercise_id)}: {wrong}"
+def prove_checks(folders: Iterable[Extra]) -> Iterator[str]:
+    """A sentence for each exercise of these folders whose check does not hold what one must."""
+    for folder in folders:
+        for exercise_id in folder.ids():
+            if wrong := prove.everything(folder.load(exercise_id)):
+                yield f"{folder.path_of(exercise_id)}: {wrong}"
 
 
 def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> Iterator[str]:
-    """A sentence for each exercise that is not judged as it should be. `source` names the release
-    as written."""
+    """A sentence for each exercise that is not judged as it should be, in the release `source`."""
     benches = Benches()
     for topic, solution in solutions.items():
         released = source.load(topic)
@@ -52,7 +48,5 @@ def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> 
 
 
 def _said(graded: Graded, exercises: Mapping[str, Exercise]) -> str:
-    v = graded.verdict
-    return f"{v.exercise_id} ({exercises[v.exercise_id].title}) is judged {v.status}: {v.message}"[
-        :500
-    ]
+    v, title = graded.verdict, exercises[graded.verdict.exercise_id].title
+    return f"{v.exercise_id} ({title}) is judged {v.status}: {v.message}"[:500]

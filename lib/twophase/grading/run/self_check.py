@@ -1,9 +1,8 @@
 """What a student wants to know before handing in: does the saved notebook, run from top to bottom
 in a fresh process, still work?
 
-The verdicts are the grader's, on the cases that the check cells use. `remarks` says what no verdict
-tells: that a cell lived from the kernel's memory, in which order the cells ran when they were
-saved, and what the grader ignores.
+The verdicts are the grader's, on the check cells' cases. `remarks` says what no verdict tells: that
+a cell lived from the kernel's memory, in which order the cells ran, and what the grader ignores.
 """
 
 from __future__ import annotations
@@ -32,21 +31,18 @@ WRITES = re.compile(r"\s*%%(?:write)?file\b.*?\b(\w+)\.py\s*$", re.M)  # a cell 
 
 
 def check(path: Path, limits: Limits, source: Source | None = None) -> Record:
-    """The record of one saved notebook, judged on public cases only, in the grader's jail, by a
-    judge that is shut in as in a run."""
+    """The record of one saved notebook, judged in the grader's jail, on public cases only."""
     course = Course(seed=SEED, limits=limits, source=source or Source(), public_only=True)
     return grade_alone(Task(Submission(path, str(path)), SEED), course)
 
 
 def judged_later(record: Record) -> tuple[str, ...]:
-    """The ids of the notebook's exercises whose checks are with the instructor only: nothing can be
-    said of them here."""
+    """The ids of the notebook's exercises whose checks only the instructor has."""
     return Source().load(record["topic"]).held_back
 
 
 def remarks(data: bytes, record: Record) -> list[str]:
-    """One sentence for each thing about the saved file that its student may want to change. Raises
-    Unreadable."""
+    """A sentence for each thing that the student may want to change. Raises Unreadable."""
     cells = notebook.parse(data).cells
     said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
     return [
@@ -152,13 +148,8 @@ def _kernel(data: bytes) -> Iterator[str]:
         )
 
 
-def read(path: Path) -> bytes:
-    """The file's bytes. Raises ValueError, one sentence, if there is no such file or it is no
-    notebook."""
-    if not path.exists() and not path.is_symlink():
-        raise ValueError(
-            f"there is no file {path}; give a saved notebook, such as my/03_kv_cache.ipynb"
-        )
+def read_saved(path: Path) -> bytes:
+    """The file's bytes. Raises ValueError, one sentence, if it is no notebook."""
     try:
         data = notebook.read_bytes(path)
         notebook.parse(data)

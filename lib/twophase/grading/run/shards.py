@@ -1,5 +1,4 @@
-"""A course that is graded in parts, each by another machine: which submissions are a part's, and
-the note that goes with its results."""
+"""A course graded in parts, each by another machine: what a part has, and the note about it."""
 
 from __future__ import annotations
 
@@ -37,10 +36,7 @@ class Shard:
 @dataclass(frozen=True)
 class ShardNote:
     """What `shard.json` says: which part, of which submissions (all names, of all parts), under
-    which conditions.
-
-    `complete`: every submission of this part has a result under these conditions.
-    """
+    which conditions, and whether every submission of this part has a result (`complete`)."""
 
     shard: Shard
     submissions: tuple[str, ...]
@@ -61,12 +57,9 @@ def parse_shard(text: str) -> Shard:
 
 
 def number_of(name: str, of: int) -> int:
-    """The part that a submission of this name belongs to: its name alone decides, whatever else is
-    in the folder."""
-    return (
-        int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest(), "big") % of
-        + 1
-    )
+    """The part that a submission belongs to. Its name alone decides, not what else is there."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest) % of + 1
 
 
 def submissions_of(submissions: Sequence[Submission], shard: Shard) -> list[Submission]:
@@ -75,14 +68,11 @@ def submissions_of(submissions: Sequence[Submission], shard: Shard) -> list[Subm
 
 
 def conditions(course: Course) -> dict[str, Any]:
-    """What must be the same for all parts, and need not be secret: of the course's secret only a
-    fingerprint."""
-    fingerprint = hmac.new(course.secret, b"fingerprint of a shard", hashlib.sha256).hexdigest()[
-        :16
-    ]
+    """What must be the same for all parts. Of the course's secret it has only a fingerprint."""
+    fingerprint = hmac.new(course.secret, b"fingerprint of a shard", hashlib.sha256).hexdigest()
     return {
         "seed": None if course.secret else course.seed,
-        "secret": fingerprint if course.secret else "",
+        "secret": fingerprint[:16] if course.secret else "",
         "case_sets": course.case_sets if course.secret else 0,
         "library": library_digest(),
         "official": confinement()[1],
@@ -92,20 +82,14 @@ def conditions(course: Course) -> dict[str, Any]:
 
 def write_note(out: Path, note: ShardNote) -> None:
     """Write the note beside the results. Raises OSError."""
-    text = {
+    tree = {
         "schema": SCHEMA,
-        "number": note.shard.number,
-        "of": note.shard.of,
+        **asdict(note.shard),
         "complete": note.complete,
+        "conditions": note.conditions,
+        "submissions": note.submissions,
     }
-    out.mkdir(parents=True, exist_ok=True)
-    replace_text(
-        out / NOTE,
-        json.dumps(
-            text | {"conditions": note.conditions, "submissions": list(note.submissions)}, indent=1
-        )
-        + "\n",
-    )
+    replace_text(out / NOTE, json.dumps(tree, indent=1) + "\n")
 
 
 def read_note(folder: Path) -> ShardNote:
@@ -120,11 +104,10 @@ def read_note(folder: Path) -> ShardNote:
             raise TypeError("submissions must be names")
         return ShardNote(shard, tuple(names), raw["conditions"], raw["complete"] is True)
     except FileNotFoundError:
-        said = (
+        raise ValueError(
             f"{folder} is no part of a course: it has no {NOTE}; give what `twophase grade --shard`"
             " wrote"
-        )
-        raise ValueError(said) from None
+        ) from None
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise ValueError(
             f"{path} is not what `twophase grade --shard` writes ({type(e).__name__}: {e})"

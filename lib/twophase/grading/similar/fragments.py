@@ -1,5 +1,5 @@
-"""An answer's code as fragments: what is left of it when names, comments, types, layout and the
-order of its statements do not count.
+"""An answer's code as fragments, for which names, comments, types, layout and the order of
+statements do not count.
 
 A fragment is `LENGTH` steps in a row through the syntax tree of one statement, names numbered as
 they come up in it. (MOSS takes k-grams of text, and keeps some: Schleimer, Wilkerson and Aiken
@@ -29,20 +29,15 @@ Fragment = tuple[str, ...]
 # before a name that may be chosen freely; no name in a source that parses begins with it
 NAME = "\0"
 
-MODULES = {
-    "np",
-    "torch",
-    "math",
-    "numpy",
-    "itertools",
-    "functools",
-    "collections",
-    "statistics",
-    "random",
-}
-FIXED = MODULES | set(dir(builtins)) | set(keyword.kwlist)
+MODULES = (
+    *("np", "numpy", "torch", "math", "random", "statistics"),
+    *("collections", "functools", "itertools"),
+)
+FIXED = {*MODULES, *dir(builtins), *keyword.kwlist}
 SILENT = (ast.expr_context, ast.arguments, ast.Expr, ast.Starred)
 NO_STATEMENT = (ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
+# what a message says is told elsewhere; names and arguments the task gives
+CLOSED = (ast.JoinedStr, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg)
 
 
 @dataclass(frozen=True)
@@ -56,8 +51,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Code:
-    """An answer taken apart. `parsed` False: some of it is no Python. `cut`: only its first part
-    was looked at."""
+    """An answer taken apart: whether all of it is Python, and whether only a part was looked at."""
 
     statements: tuple[Statement, ...] = ()
     parsed: bool = True
@@ -66,8 +60,7 @@ class Code:
 
 
 def fragments_of(source: str) -> Code:
-    """The fragments of any text at all. Raises nothing on any text: what cannot be taken apart has
-    none, and is no Python."""
+    """The fragments of any text at all; what cannot be taken apart has none. Raises nothing."""
     try:
         return _taken_apart(source)
     except Exception:  # of one person's text, and the class waits for the comparison
@@ -82,26 +75,20 @@ def _taken_apart(source: str) -> Code:
     else:
         found = [s for line in logical_lines(text) for s in _of_line(*line)]
     kept: list[Statement] = []
-    steps = 0
+    n_steps = 0
     for first, last, labels in found:
-        steps += len(labels)
-        if steps > MAX_STEPS:
+        n_steps += len(labels)
+        if n_steps > MAX_STEPS:
             break
         kept.append(Statement(first, last, frozenset(fragments(labels))))
+    cut = len(source) > MAX_TEXT or n_steps > MAX_STEPS
     everything = frozenset(f for s in kept for f in s.fragments)
-    return Code(
-        tuple(kept), tree is not None, len(source) > MAX_TEXT or steps > MAX_STEPS, everything
-    )
+    return Code(tuple(kept), tree is not None, cut, everything)
 
 
 def parse(text: str) -> ast.Module | None:
-    """The tree, or None for what is no Python, or too deep for it. IPython's own lines (%, !, ?)
-    are left out."""
-    plain = (
-        re.sub(r"(?m)^[ \t]*[%!?].*$|^.*\?[ \t]*$", "", text)
-        if re.search(r"(?m)^[ \t]*[%!?]|\?[ \t]*$", text)
-        else text
-    )
+    """The tree without IPython's own lines (%, !, ?); None of what is no Python, or too deep."""
+    plain = re.sub(r"(?m)^[ \t]*[%!?].*$|^.*\?[ \t]*$", "", text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -111,8 +98,7 @@ def parse(text: str) -> ast.Module | None:
 
 
 def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """One line of a text that does not parse as a whole: by its tree if it has one of its own, else
-    by its words."""
+    """A line of a text that does not parse as a whole: by a tree of its own, else by its words."""
     opens = text.endswith(":")
     whole = re.sub(r"^elif\b", "if", text) + (" pass" if opens else "")
     if re.match(r"(else|try|finally|except|case|@)", whole):
@@ -129,8 +115,7 @@ def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, those inside others too, without what carries no meaning: docstrings, `pass`,
-    lone constants, imports."""
+    """All statements, those inside others too, but for imports, `pass`, docstrings, constants."""
     waiting = list(reversed(body))
     while waiting:
         statement = waiting.pop()
@@ -168,8 +153,7 @@ def _pairs(statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _statement(statement: ast.stmt, first: int, last: int) -> tuple[int, int, list[str]]:
-    """First line, last line, steps of a statement's own part: without its body. `last` 0: as the
-    tree says."""
+    """First line, last line (0: as the tree says) and steps of a statement without its body."""
     body = getattr(statement, "body", None) or getattr(statement, "cases", None)
     inner = body[0] if body else None
     end = statement.end_lineno or first
@@ -208,9 +192,7 @@ def _labels(node: ast.AST) -> Iterator[str]:
             yield type(node.op).__name__
         case ast.Compare():
             yield " ".join(type(o).__name__ for o in node.ops[:8])
-        case ast.AugAssign():
-            yield "Assign"
-        case ast.AnnAssign():
+        case ast.AugAssign() | ast.AnnAssign():
             yield "Assign"
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield "def"
@@ -222,15 +204,9 @@ def _labels(node: ast.AST) -> Iterator[str]:
 
 def _below(node: ast.AST) -> list[ast.AST]:
     """What comes after a node: its parts, without types and without a statement's body."""
+    if isinstance(node, CLOSED):
+        return []
     match node:
-        case (
-            ast.JoinedStr()
-            | ast.FunctionDef()
-            | ast.AsyncFunctionDef()
-            | ast.ClassDef()
-            | ast.arg()
-        ):
-            return []  # what a message says is told elsewhere; names and arguments the task gives
         case ast.Attribute(value=ast.Name(id="self")):
             return []
         case ast.AnnAssign(target=target, value=value):
@@ -260,8 +236,7 @@ def _constant(value: object) -> str:
 
 
 def fragments(labels: list[str]) -> Iterator[Fragment]:
-    """All runs of LENGTH labels, each with its free names numbered from 0; the whole, if it is
-    shorter and long enough."""
+    """All runs of LENGTH labels, free names numbered from 0; of SHORTEST or more, the whole."""
     if len(labels) < SHORTEST:
         return
     for start in range(max(1, len(labels) - LENGTH + 1)):

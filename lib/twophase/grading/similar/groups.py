@@ -1,11 +1,11 @@
-"""Who belongs together: everybody in a group agrees with everybody else in it, so no chain of
-likenesses joins strangers."""
+"""Who belongs together: in a group all agree with all, so no chain of pairs joins strangers."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from twophase.grading.similar.pairs import Compared, Pair, Students
 from twophase.grading.similar.traces import Mark
@@ -74,9 +74,8 @@ def groups_of(
         for parties, pairs in cliques(one.pairs):
             g = group(one.topic, parties)
             told = tuple(pairs[:MOST_PAIRS])
-            g.agreements.append(
-                Agreement(one, told, tuple(one.others(p) for p in told), len(pairs))
-            )
+            others = tuple(one.others(p) for p in told)
+            g.agreements.append(Agreement(one, told, others, len(pairs)))
             g.strength += pairs[0].weight
     for topic, there in marks.items():
         rare = rare_marks(there)
@@ -88,14 +87,13 @@ def groups_of(
 
 
 def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Students], list[Pair]]]:
-    """Groups in which all agree with all, and which cover every pair; with each the pairs inside,
-    strongest first."""
+    """Groups in which all agree with all, which cover all pairs; with theirs, strongest first."""
     best: dict[frozenset[Students], Pair] = {}
-    near: dict[Students, dict[Students, float]] = {}
+    near: dict[Students, dict[Students, float]] = defaultdict(dict)
     for pair in pairs:
         if best.setdefault(frozenset((pair.a.party, pair.b.party)), pair) is pair:
-            near.setdefault(pair.a.party, {})[pair.b.party] = pair.weight
-            near.setdefault(pair.b.party, {})[pair.a.party] = pair.weight
+            near[pair.a.party][pair.b.party] = pair.weight
+            near[pair.b.party][pair.a.party] = pair.weight
     covered: set[frozenset[Students]] = set()
     out: list[tuple[frozenset[Students], list[Pair]]] = []
     for both in best:
@@ -108,7 +106,7 @@ def cliques(pairs: Sequence[Pair]) -> list[tuple[frozenset[Students], list[Pair]
             nearest = max(common, key=lambda c: (near[a][c] + near[b][c], c))
             members.append(nearest)
             common &= near[nearest].keys()
-        inside = [frozenset((x, y)) for i, x in enumerate(members) for y in members[i + 1 :]]
+        inside = [frozenset(two) for two in combinations(members, 2)]
         covered.update(inside)
         out.append((frozenset(members), sorted((best[p] for p in inside), key=lambda p: -p.weight)))
     return out
@@ -142,13 +140,12 @@ def _attach(
     there: Traces, rare: Mapping[Mark, frozenset[Students]], groups: Sequence[SimilarGroup]
 ) -> None:
     """To each group the rare marks that two of it share."""
-    of: dict[Students, list[SimilarGroup]] = {}
+    of: dict[Students, list[SimilarGroup]] = defaultdict(list)
     for g in groups:
         for party in g.parties:
-            of.setdefault(party, []).append(g)
+            of[party].append(g)
     for mark, parties in sorted(rare.items()):
-        for g in {id(g): g for p in parties for g in of.get(p, ())}.values():
+        for g in {id(g): g for p in parties for g in of[p]}.values():
             if len(parties & {*g.parties}) >= 2:
-                g.traces.append(
-                    Trace(mark, tuple(sorted(f for f, p in there[mark].items() if p in g.parties)))
-                )
+                files = sorted(f for f, p in there[mark].items() if p in g.parties)
+                g.traces.append(Trace(mark, tuple(files)))

@@ -1,18 +1,16 @@
-"""What a course gives out or publishes for a topic: agreement on it is no agreement between
-students."""
+"""What a course gives out or publishes: to agree on it is no agreement between students."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import twophase
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
-from twophase.grading.files.notebook import Cell, Notebook
+from twophase.grading.files.notebook import Notebook
 from twophase.grading.release.release import course_root
 from twophase.grading.similar import fragments
 from twophase.grading.similar.fragments import Fragment
@@ -41,7 +39,7 @@ class Published:
     names: frozenset[Mark]
     text: str
     sources: frozenset[str]
-    traces: FileTraces = field(default_factory=FileTraces)
+    traces: FileTraces
 
     def has(self, mark: Mark) -> bool:
         """Whether this is in what the course shows: no trace of another student."""
@@ -52,8 +50,7 @@ class Published:
 
 @cache
 def load_published(topic: str, stem: str, release: Path | None = None) -> Published:
-    """What is known of a topic; the handed out notebook, `<stem>.ipynb`, from `release` if given.
-    Raises ValueError if it is not there."""
+    """What is known of a topic. Raises ValueError if `release` is given and lacks the notebook."""
     handed_out = _handed_out(stem, release)
     data = b"" if handed_out is None else handed_out.read_bytes()
     released = notebook.parse(data) if data else Notebook((), "")
@@ -63,21 +60,20 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
     shown = _code(solved) + _course_texts(topic, stem)
     checks = [c.grade_id for c in released.cells or solved.cells if c.grade and c.grade_id]
     ids = [check.removesuffix("-check") for check in checks]
+    answers = {c.grade_id: c.source for c in solved.cells if c.grade_id in ids}
+    marks = [m for t in (*texts, *shown) for m in words(t)]
+    everything = [*(c.source for c in (*released.cells, *solved.cells)), *shown]
     return Published(
-        topic,
-        {i: _title(released, i) for i in ids},
-        {c.grade_id: c.source for c in released.cells if c.grade_id in ids},
-        given,
-        given | _fragments(shown),
-        {
-            c.grade_id: fragments.fragments_of(c.source).fragments - given
-            for c in solved.cells
-            if c.grade_id in ids
-        },
-        frozenset(m for t in (*texts, *shown) for m in words(t) if m.kind in ("name", "spacing")),
-        " ".join(" ".join([*(c.source for c in (*released.cells, *solved.cells)), *shown]).split()),
-        frozenset(c.source.strip() for c in released.cells if c.is_code),
-        traces_of(notebook.tree(data)) if data else FileTraces(),
+        topic=topic,
+        titles={i: _title(released, i) for i in ids},
+        stubs={c.grade_id: c.source for c in released.cells if c.grade_id in ids},
+        given=given,
+        published=given | _fragments(shown),
+        solutions={i: _fragments([source]) - given for i, source in answers.items()},
+        names=frozenset(m for m in marks if m.kind in ("name", "spacing")),
+        text=" ".join(" ".join(everything).split()),
+        sources=frozenset(c.source.strip() for c in released.cells if c.is_code),
+        traces=traces_of(notebook.tree(data)) if data else FileTraces(),
     )
 
 
@@ -110,8 +106,7 @@ def _solved(stem: str, release: Path | None) -> Notebook:
 
 
 def _course_texts(topic: str, stem: str) -> list[str]:
-    """The code in the book's chapter, and the package's modules of this topic: what students can
-    read, and known wrong answers."""
+    """What students can read: the chapter's code and the topic's modules, wrong answers too."""
     package = Path(twophase.__path__[0])
     chapter = course_root() / "book" / f"{stem}.md"
     modules = [package / "kernels" / f"{topic}.py", package / "theory" / f"{topic}.py"]
@@ -135,10 +130,10 @@ def _fragments(texts: list[str]) -> frozenset[Fragment]:
 
 def _title(book: Notebook, exercise_id: str) -> str:
     """The heading of the text before an exercise's cell, else its id."""
-    last: Cell | Any = None
+    above = ""
     for cell in book.cells:
         if cell.grade_id == exercise_id:
-            found = HEADING.search(last.source) if last is not None else None
+            found = HEADING.search(above)
             return found[1].strip() if found else exercise_id
-        last = cell if cell.kind == "markdown" else last
+        above = cell.source if cell.kind == "markdown" else above
     return exercise_id

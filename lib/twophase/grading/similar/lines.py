@@ -14,8 +14,7 @@ BEGINS = ("def ", "class ", "return ", "for ", "while ", "import ")
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
-    """First line, last line and text, brackets and long strings kept together. Never fails: a
-    bracket left open ends with a `def`."""
+    """First line, last line and text, brackets and long strings whole. A `def` ends an open one."""
     depth, first, line, parts = 0, 1, 1, ""
     for piece in re.finditer(LEXER, text):
         token = piece.group()

@@ -1,9 +1,11 @@
-"""The report on near-identical answers, as one HTML file that stands by itself (page.html)."""
+"""The report on near-identical answers as similar.html (a page by itself) and similar.json."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from markupsafe import Markup
 
@@ -12,8 +14,10 @@ from twophase.grading.reports.plain import printable
 from twophase.grading.similar import fragments
 from twophase.grading.similar.groups import Agreement, SimilarGroup, Trace
 from twophase.grading.similar.pairs import COMMON, ENOUGH, Answer, Compared
-from twophase.grading.similar.report import CAVEAT, Report
+from twophase.grading.similar.report import Report
 
+SCHEMA = 1
+CAVEAT = "Agreement is a reason to talk to people, not a finding."
 MOST_CODES, MOST_MARKS = 4, 12
 TWO_LINES, TITLED = Markup("{}<br>{}"), Markup("{}<br><span class=soft>{}</span>")
 CODE = Markup("<code>{}</code>")
@@ -36,7 +40,7 @@ def page(found: Report) -> str:
         "similar/page.html",
         found=found,
         caveat=CAVEAT,
-        how=_how(found),
+        common_share=100 * COMMON,
         summary=summary(found),
         pair_rows=_pair_rows,
         trace_rows=_trace_rows,
@@ -58,34 +62,18 @@ def summary(found: Report) -> str:
 
 
 def follows_sentence(one: Compared) -> str:
-    """What is to say of an exercise whose answers follow the published solution, or an empty
-    text."""
-    n = len(one.follows)
+    """What to say of answers that follow the published solution; empty if none does."""
+    n, many = len(one.follows), one.answers - len(one.empty)
     if not n:
         return ""
-    many = one.answers - len(one.empty)
     who = f"{n} of {many} answers follow{'s' * (n == 1)}"
     if n == many > 1:
         who = f"All {many} answers follow"
     return f"{who} the published solution; what they share with it is not counted between students."
 
 
-def _how(found: Report) -> str:
-    return (
-        "Compared is the code without comments, names, types, layout and the order of statements."
-        " What the course gives out or publishes is taken out first: the released cells, the model"
-        " solution, the chapter, the library. Of what is left, a fragment (a few steps of one"
-        " statement) counts the more the fewer others wrote it, and not at all once"
-        f" {100 * COMMON:.0f}% of them did. A pair is listed if at least {100 * found.least:.3g}"
-        " %, by weight, of the rarer fragments of one answer are in the other; of the two, the one"
-        " that has less. How often independent answers agree as much in your class is not known,"
-        " so no probability is given. In the code, “=” marks a line whose rarer fragments are in"
-        " another answer shown, and “·” one that the course shows too."
-    )
-
-
 def _pair_rows(g: SimilarGroup) -> list[list[object]]:
-    """A line for each pair: exercise, both files, how much is the same, how many others have it."""
+    """For each pair: exercise, both files, how much is the same, how many others have it."""
     return [
         [
             a.exercise.title,
@@ -122,8 +110,7 @@ def _some(there: Sequence[object], most: int) -> Markup:
 
 
 def _codes(a: Agreement, found: Report) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The code of a group's answers side by side, first those of the strongest pairs: each line
-    with its mark."""
+    """The code of the strongest pairs' answers, to stand side by side: each line with its mark."""
     answers = list(dict.fromkeys(x for p in a.pairs for x in (p.a, p.b)))[:MOST_CODES]
     shown = []
     for answer in answers:
@@ -156,3 +143,59 @@ def line_marks(
 def _exercise_row(c: Compared) -> list[object]:
     numbers = (c.answers, len(c.empty), len(c.short), len(c.follows), len(c.pairs))
     return [TITLED.format(printable(c.title), c.id), *(n or "" for n in numbers)]
+
+
+def as_json(found: Report) -> dict[str, Any]:
+    """The report as plain data; grading/README.md lists the fields."""
+    return {
+        "schema": SCHEMA,
+        "caveat": CAVEAT,
+        "least": found.least,
+        "notebooks": len(found.papers),
+        "unreadable": [{"file": f, "message": m} for f, m in found.unreadable],
+        "groups": [_group_json(g) for g in found.groups],
+        "groups_left_out": found.groups_left_out,
+        "exercises": [_exercise_json(c) for c in found.exercises if c.answers],
+    }
+
+
+def _group_json(g: SimilarGroup) -> dict[str, Any]:
+    return {
+        "topic": g.topic,
+        "students": [list(p) for p in g.parties],
+        "files": list(g.files),
+        "exercises": [
+            {
+                "id": a.exercise.id,
+                "pairs_in_all": a.n_pairs,
+                "pairs": [
+                    {
+                        "files": [p.a.file, p.b.file],
+                        "same": p.same,
+                        "rarer": p.rarer,
+                        "share": round(p.share, 4),
+                        "others": n,
+                    }
+                    for p, n in zip(a.pairs, a.others, strict=True)
+                ],
+            }
+            for a in g.agreements
+        ],
+        "traces": [asdict(t.mark) | {"files": list(t.files)} for t in g.traces],
+    }
+
+
+def _exercise_json(c: Compared) -> dict[str, Any]:
+    return {
+        "id": c.id,
+        "topic": c.topic,
+        "answers": c.answers,
+        "not_written": list(c.empty),
+        "too_short": list(c.short),
+        "follows_published": list(c.follows),
+        "common": [list(w.files) for w in c.common],
+        "not_python": list(c.unparsed),
+        "cut": list(c.cut),
+        "pairs": len(c.pairs),
+        "comparisons": c.comparisons,
+    }

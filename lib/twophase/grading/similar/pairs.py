@@ -1,5 +1,4 @@
-"""Answers to one exercise against each other: what agreement is worth in this class, and which
-pairs agree on nearly all of that.
+"""Answers to one exercise against each other: what agreement is worth here, and who agrees.
 
 What the course shows is taken out first. Each fragment that is left weighs as much as it is rare:
 -log2 of the share of the other students who wrote it too, and nothing once that share reaches
@@ -12,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, product
 
 from twophase.grading.similar import fragments as similar_fragments
 from twophase.grading.similar.fragments import Fragment
@@ -34,11 +34,7 @@ class Answer:
 @dataclass(frozen=True)
 class Pair:
     """Two answers that agree. `same` of `rarer`: rarer fragments in common, of the answer that has
-    less of them.
-
-    `share` is the same by weight, from 0 to 1; `weight` what they have in common, in bits, to put
-    the strongest first.
-    """
+    less of them. `share` is the same by weight, from 0 to 1; `weight` that weight, in bits."""
 
     a: Answer
     b: Answer
@@ -79,8 +75,7 @@ class Compared:
     parties: tuple[Students, ...] = ()
 
     def others(self, pair: Pair) -> int:
-        """How many other students or teams have at least half of the rarer fragments that a pair
-        shares."""
+        """How many other students or teams have at least half of the rarer fragments in common."""
         a, b = (similar_fragments.fragments_of(x.source).fragments for x in (pair.a, pair.b))
         shared = [f for f in a & b if self.weights.get(f, 0) > 0]
         theirs = Counter(o for f in shared for o in self.owners[f])
@@ -205,9 +200,9 @@ def _pair(out: Compared, nodes: Sequence[_Node], least: float) -> None:
 
 def _add(out: Compared, small: _Node, large: _Node, same: int, found: float) -> None:
     """The pairs of two nodes, or of the answers in one; never of one team with itself."""
-    for i, a in enumerate(small.answers):
-        for b in large.answers[i + 1 :] if small is large else large.answers:
-            if set(a.party).isdisjoint(b.party):
-                share = min(1.0, found / small.worth)
-                first, second = (a, b) if a.file <= b.file else (b, a)
-                out.pairs.append(Pair(first, second, same, len(small.rarer), share, found))
+    within, across = combinations(small.answers, 2), product(small.answers, large.answers)
+    share = min(1.0, found / small.worth)
+    for a, b in within if small is large else across:
+        if set(a.party).isdisjoint(b.party):
+            first, second = (a, b) if a.file <= b.file else (b, a)
+            out.pairs.append(Pair(first, second, same, len(small.rarer), share, found))

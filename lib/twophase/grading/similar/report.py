@@ -1,16 +1,12 @@
 """Which answers of a class are near-identical, as evidence for a person: reads notebooks, runs
-nothing, gives no score.
-
-fragments.py takes code apart, known.py says what the course itself shows,
-pairs.py compares, traces.py finds what else a copied file carries,
-groups.py puts together who belongs together.
-"""
+nothing, gives no score."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from twophase.grading.course.roster_file import Student
@@ -25,48 +21,42 @@ from twophase.grading.similar import fragments
 from twophase.grading.similar import known as similar_known
 from twophase.grading.similar.groups import SimilarGroup, groups_of
 from twophase.grading.similar.known import Published
-from twophase.grading.similar.pairs import Answer, Compared, compare
+from twophase.grading.similar.pairs import Answer, Compared, Students, compare
 from twophase.grading.similar.traces import FileTraces, Mark, named, traces_of, words
 
-SCHEMA = 1
 COURSE = Source()
 LEAST = 0.8
 OWN = "own cells"
-CAVEAT = "Agreement is a reason to talk to people, not a finding."
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
 
 
 @dataclass(frozen=True)
 class StudentNotebook:
-    """One notebook, read. `party`: the students it counts for; two papers whose parties meet are
-    not compared."""
+    """One notebook, read. `party`: whom it counts for; papers with one in common do not compare."""
 
     file: str
-    party: tuple[str, ...]
+    party: Students
     topic: str
     digest: str
     answers: Mapping[str, str]
     traces: FileTraces
-    untouched: bool = False
+    untouched: bool
 
 
 @dataclass(frozen=True)
 class Report:
-    """A class compared. `unreadable`: files and why. `groups_left_out`: how many there were beyond
-    those that are listed."""
+    """A class compared. `unreadable`: files and why. `groups_left_out`: how many are not listed."""
 
     least: float
     papers: tuple[StudentNotebook, ...]
     unreadable: tuple[tuple[str, str], ...]
     exercises: tuple[Compared, ...]
     groups: tuple[SimilarGroup, ...]
-    known: Mapping[str, Published] = field(default_factory=dict)
-    groups_left_out: int = 0
+    known: Mapping[str, Published]
+    groups_left_out: int
 
 
-def party_of(
-    submission: Submission, topic: str, scheme: Scheme | None, roster: Roster
-) -> tuple[str, ...]:
+def party_of(submission: Submission, topic: str, scheme: Scheme | None, roster: Roster) -> Students:
     """The students that a submission counts for, as in a gradebook: of its layout, else by the
     course's rule, else by its folder's or file's name; all of a group."""
     parts = submission.name.split("/")
@@ -105,7 +95,7 @@ def read_papers(
 
 
 def _paper(
-    file: str, party: tuple[str, ...], book: Notebook, data: bytes, known: Published
+    file: str, party: Students, book: Notebook, data: bytes, known: Published
 ) -> StudentNotebook:
     # the last counts
     answers = {c.grade_id: c.source for c in book.cells if c.is_code and c.grade_id in known.stubs}
@@ -117,8 +107,7 @@ def _paper(
 
 
 def _is_own(cell: Cell, known: Published) -> bool:
-    """Whether a student added this cell: it is no answer, no check, and nothing that was handed
-    out."""
+    """Whether a student added this code: no answer, no check, and nothing that was handed out."""
     source = cell.source.strip()
     return cell.is_code and bool(source) and not cell.grade_id and source not in known.sources
 
@@ -145,11 +134,12 @@ def compare_class(
     if exercise and known and not wanted:
         asked = ", ".join(i for k in known.values() for i in k.titles)
         raise ValueError(f"no submission is of an exercise {exercise!r}; there are: {asked}")
+    by_topic = {t: [p for p in papers if p.topic == t] for t in known}
     compared: list[Compared] = []
     for n, (topic, exercise_id) in enumerate(wanted, 1):
-        compared.append(_compare(papers, known[topic], exercise_id, least))
+        compared.append(_compare(by_topic[topic], known[topic], exercise_id, least))
         told("comparing", n, len(wanted))
-    marks = {t: _traces([p for p in papers if p.topic == t], k, exercise) for t, k in known.items()}
+    marks = {t: _traces(by_topic[t], k, exercise) for t, k in known.items()}
     groups, left_out = groups_of(compared, marks)
     return Report(
         least, tuple(papers), tuple(unreadable), tuple(compared), tuple(groups), known, left_out
@@ -159,11 +149,8 @@ def compare_class(
 def _compare(
     papers: Iterable[StudentNotebook], known: Published, exercise_id: str, least: float
 ) -> Compared:
-    answers = [
-        Answer(p.file, p.party, p.answers[exercise_id])
-        for p in papers
-        if p.topic == known.topic and exercise_id in p.answers
-    ]
+    there = [p for p in papers if exercise_id in p.answers]
+    answers = [Answer(p.file, p.party, p.answers[exercise_id]) for p in there]
     title = known.titles.get(exercise_id, "Cells of their own")
     solution = known.solutions.get(exercise_id, frozenset())
     return compare(
@@ -173,12 +160,12 @@ def _compare(
 
 def _traces(
     papers: Sequence[StudentNotebook], known: Published, exercise: str
-) -> dict[Mark, dict[str, tuple[str, ...]]]:
-    """For each mark that the course does not show, the files that have it, with their parties. An
+) -> dict[Mark, dict[str, Students]]:
+    """By mark that the course does not show: the files that have it, with their parties. An
     untouched notebook has none."""
     people = {name.casefold(): name for p in papers for name in p.party if len(name) >= 3}
-    found: dict[Mark, dict[str, tuple[str, ...]]] = {}
-    shown: dict[Mark, bool] = {}
+    found: dict[Mark, dict[str, Students]] = defaultdict(dict)
+    has = cache(known.has)
     twins = Counter(p.digest for p in papers)
     for paper in papers:
         if paper.untouched:
@@ -190,22 +177,18 @@ def _traces(
         if twins[paper.digest] > 1 and _has_own(paper, known):
             marks.add(Mark("file", paper.digest, True))
         for mark in marks:
-            if mark not in shown:
-                shown[mark] = known.has(mark)
-            if not shown[mark]:
-                found.setdefault(mark, {})[paper.file] = paper.party
+            if not has(mark):
+                found[mark][paper.file] = paper.party
         for entry, name in named(paper.traces.metadata, people):
             if name not in paper.party:
                 theirs = {p.file: p.party for p in papers if name in p.party}
-                found.setdefault(Mark("person", f"{entry}, in {paper.file}", True), {}).update(
-                    {paper.file: paper.party, **theirs}
-                )
+                mark = Mark("person", f"{entry}, in {paper.file}", True)
+                found[mark] |= {paper.file: paper.party, **theirs}
     return found
 
 
 def _has_own(paper: StudentNotebook, known: Published) -> bool:
-    """Whether anything in a notebook is neither given out nor published: else two can be byte for
-    byte the same by themselves."""
+    """Whether anything is neither given out nor published: else two can be alike by chance."""
     sources = paper.answers.values()
     return any(paper.traces.marks(known.traces)) or any(
         not fragments.fragments_of(s).fragments <= known.published

@@ -1,5 +1,4 @@
-"""What a copied file carries besides its code: ids and metadata that a program made up, a comment,
-a text, a name that nobody else has."""
+"""What a copied file carries besides its code: ids and metadata, a comment, a name of its own."""
 
 from __future__ import annotations
 
@@ -26,11 +25,8 @@ PROGRAMS = {"kernelspec", "language_info", "nbgrader", "twophase", "vscode"}
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """Something that two files may share. `kind`: file, cell, metadata, comment, text, name or
-    spacing.
-
-    `strong`: so long, or so random, that it seldom comes up twice by itself.
-    """
+    """Something that two files may share. `kind`: file, cell, metadata, person, comment, text, name
+    or spacing. `strong`: so long, or so random, that it seldom comes up twice by itself."""
 
     kind: str
     text: str
@@ -39,8 +35,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class FileTraces:
-    """The ids of a file's cells that look random, and what in its metadata is a person's, a moment,
-    or random."""
+    """Ids of cells that look random, and metadata that is a person's, a moment, or random."""
 
     ids: frozenset[str] = frozenset()
     metadata: frozenset[str] = frozenset()
@@ -57,16 +52,13 @@ def traces_of(tree: Any) -> FileTraces:
     there = tree.get("cells")
     cells = [c for c in there if isinstance(c, dict)] if isinstance(there, list) else []
     ids = frozenset(i for c in cells if isinstance(i := c.get("id"), str) and is_random(i))
-    places = [tree.get("metadata"), *(c.get("metadata") for c in cells)]
-    return FileTraces(
-        ids,
-        frozenset(f"{path} = {value}" for path, value in _leaves(places) if _personal(path, value)),
-    )
+    leaves = _leaves([tree.get("metadata"), *(c.get("metadata") for c in cells)])
+    metadata = frozenset(f"{path} = {value}" for path, value in leaves if _personal(path, value))
+    return FileTraces(ids, metadata)
 
 
 def is_random(cell_id: str) -> bool:
-    """Whether a program drew this id (Jupyter, VS Code, Colab do); ids that count or name, such as
-    cell-12, are everybody's."""
+    """Whether a program drew this id (Jupyter, VS Code, Colab do); cell-12 is everybody's."""
     return bool(HEX_ID.fullmatch(cell_id) or COLAB_ID.fullmatch(cell_id))
 
 
@@ -78,9 +70,8 @@ def _leaves(places: list[Any]) -> Iterator[tuple[str, str | int]]:
         seen += 1
         if isinstance(value, Mapping):
             inside = [(k, v) for k, v in list(value.items())[:500] if k not in PROGRAMS]
-            waiting += [
-                (f"{path}.{k[:60]}".strip("."), v) for k, v in inside if path.count(".") < 8
-            ]
+            if path.count(".") < 8:
+                waiting += [(f"{path}.{k[:60]}".strip("."), v) for k, v in inside]
         elif isinstance(value, list):
             waiting += [(path, v) for v in value[:500]]
         elif isinstance(value, str | int) and not isinstance(value, bool):
@@ -130,8 +121,7 @@ def _said(kind: str, text: str) -> Iterator[Mark]:
 
 
 def named(metadata: Iterable[str], people: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Entries of a file's metadata that are the name of somebody in the class, and whose. `people`:
-    names in lower case."""
+    """Entries that are somebody's name, and whose. `people`: names by their lower case."""
     for entry in metadata:
         value = entry.partition(" = ")[2].casefold()
         if value in people:
