@@ -1,5 +1,4 @@
-"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it was handed
-in."""
+"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it came."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 @dataclass(frozen=True)
 class Entry:
-    """A submission in the export. `student`: the SID, else the email, else the name; of several
-    submitters all, sorted."""
+    """A submission in the export. `student`: of each submitter the SID, else the email, else the
+    name."""
 
     folder: str
     student: str
@@ -32,7 +31,7 @@ class Entry:
 
 def entries(metadata: Node) -> list[Entry]:
     """What the file says of every submission. Raises ValueError if it cannot be read."""
-    where = f"{metadata.path}" if not metadata.members else f"{metadata.path}: {metadata.name}"
+    where = f"{metadata.path}: {metadata.name}" if metadata.members else f"{metadata.path}"
     try:
         data = archives.read_member(metadata.path, metadata.members, MAX_METADATA_BYTES + 1)
     except Unreadable as e:
