@@ -224,7 +224,7 @@ class Run:
                     raise
             self._write_note(complete=True)
             names = {s.name for s in self.mine}
-            counted = counts.count(r for r in results.latest() if r["file"] in names)
+            counted = counts.count(r for r in results.index.latest() if r["file"] in names)
             code = finish(self._console, self._out, results.index, counted)
             if watch.skipped:
                 self._console.print(Text(f"Graded before: {watch.skipped:,}"))
