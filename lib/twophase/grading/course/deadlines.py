@@ -78,10 +78,8 @@ def read_duration(text: str) -> Duration:
     """`15 min`, `2 h`, `3 days`, `1 week`. Raises ValueError."""
     found = DURATION.fullmatch(text.strip())
     if not found:
-        raise ValueError(
-            f"{text!r} is no duration; write a whole number and min, h, days or weeks, such as"
-            " 15 min"
-        )
+        instead = "write a whole number and min, h, days or weeks, such as 15 min"
+        raise ValueError(f"{text!r} is no duration; {instead}")
     n, unit = int(found[1]), found[2][0]
     if n > 10_000:
         raise ValueError(f"{text!r} is too long")
@@ -97,10 +95,8 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
     """A local date, or a date and a time, in `zone`. Raises ValueError."""
     found = LOCAL_TIME.fullmatch(text.strip())
     if not found:
-        raise ValueError(
-            f"{text!r} is no local time; write 2026-10-02 23:59, or 2026-10-02 for the end of that"
-            " day (the zone is time_zone's)"
-        )
+        instead = "write 2026-10-02 23:59, or 2026-10-02 for the end of that day"
+        raise ValueError(f"{text!r} is no local time; {instead} (the zone is time_zone's)")
     day = _date(found[1])
     if found[2] is None:
         midnight = datetime.combine(day + timedelta(days=1), time())
@@ -139,10 +135,8 @@ def read_time(text: str, zone: ZoneInfo) -> datetime:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(
-            f"{text!r} is no time; write 2026-10-02 21:04:10, or with an offset,"
-            " 2026-10-02T21:04:10+02:00"
-        ) from None
+        instead = "write 2026-10-02 21:04:10, or with an offset, 2026-10-02T21:04:10+02:00"
+        raise ValueError(f"{text!r} is no time; {instead}") from None
     if not is_meant(found):
         raise ValueError(f"the year of {text} cannot be meant")
     return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)

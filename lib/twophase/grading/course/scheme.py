@@ -104,11 +104,8 @@ class Assignment:
             raise Mistake(f"{twice!r} is under exercises too", "by_hand")
         rules = (*(self.exercises or {}).values(), *self.by_hand.values())
         if self.exercises is not None and all(rule.extra for rule in rules):
-            raise Mistake(
-                "nothing here counts towards the maximum; name at least one that is not extra"
-                " credit",
-                "exercises",
-            )
+            instead = "name at least one that is not extra credit"
+            raise Mistake(f"nothing here counts towards the maximum; {instead}", "exercises")
 
 
 def _assignments(value: Value, info: ValidationInfo) -> Value:

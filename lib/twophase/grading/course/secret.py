@@ -37,15 +37,11 @@ def read_secret(path: Path) -> bytes:
     except OSError as e:
         raise ValueError(f"the secret {path} cannot be read: {e.strerror}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(
-            f"others on this machine have rights to {path}, so it is no secret; take them away:"
-            f" chmod 600 {path}"
-        )
+        why = f"others on this machine have rights to {path}, so it is no secret"
+        raise ValueError(f"{why}; take them away: chmod 600 {path}")
     if len(data) > MAX_BYTES:
-        raise ValueError(
-            f"{path} has more than {MAX_BYTES} bytes; a secret is one line, and this is another"
-            " file"
-        )
+        why = "a secret is one line, and this is another file"
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes; {why}")
     secret = data.removesuffix(b"\n").removesuffix(b"\r")
     if len(secret) < MIN_BYTES:
         raise ValueError(
