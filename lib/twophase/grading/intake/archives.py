@@ -56,10 +56,8 @@ class Budget:
         if self.members < 0:
             raise Unreadable(CROWDED)
         if self.bytes < 0:
-            raise Unreadable(
-                f"the zips in its zip are larger than {INNER_TOTAL // 2**20} MiB together; hand in"
-                " the notebook itself"
-            )
+            size = f"larger than {INNER_TOTAL // 2**20} MiB together"
+            raise Unreadable(f"the zips in its zip are {size}; hand in the notebook itself")
 
 
 def list_members(node: Node, whole_class: bool = False) -> None:
@@ -182,10 +180,8 @@ def _refused(info: zipfile.ZipInfo) -> str:
         return "it is encrypted; hand it in without a password"
     # of others, 4 KiB may become gigabytes at once
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return (
-            "it is compressed in a way that is not supported; use an ordinary zip, or hand in the"
-            " notebook itself"
-        )
+        instead = "use an ordinary zip, or hand in the notebook itself"
+        return f"it is compressed in a way that is not supported; {instead}"
     return ""
 
 
@@ -203,10 +199,8 @@ def _member(z: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
 def _inner(z: zipfile.ZipFile, number: int) -> bytes:
     data = _member(z, number_of(z, number), INNER_BYTES + 1)
     if len(data) > INNER_BYTES:
-        raise Unreadable(
-            f"it is a zip in a zip and larger than {INNER_BYTES // 2**20} MiB; hand in the notebook"
-            " itself"
-        )
+        size = f"larger than {INNER_BYTES // 2**20} MiB"
+        raise Unreadable(f"it is a zip in a zip and {size}; hand in the notebook itself")
     return data
 
 

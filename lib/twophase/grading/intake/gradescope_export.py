@@ -37,10 +37,8 @@ def entries(metadata: Node) -> list[Entry]:
     except Unreadable as e:
         raise ValueError(f"{where}: {e}") from None
     if len(data) > MAX_METADATA_BYTES:
-        raise ValueError(
-            f"{where} is larger than {MAX_METADATA_BYTES // 2**20} MiB: it is no list of"
-            " submissions"
-        )
+        size = f"larger than {MAX_METADATA_BYTES // 2**20} MiB"
+        raise ValueError(f"{where} is {size}: it is no list of submissions")
     try:
         tree = yaml.load(data.decode("utf-8"), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as e:

@@ -189,10 +189,8 @@ def hand_ins(top: Node, layout: str = "auto") -> list[HandIn]:
         return list(_plain(top))
     found = _forced(top, layout) if layout != "auto" else _read(top) or _exports(top)
     if not found and layout != "auto":
-        raise ValueError(
-            f"{top.path} is not laid out as {TITLES[layout]} downloads are; give it as it was"
-            " downloaded, or another --layout"
-        )
+        instead = "give it as it was downloaded, or another --layout"
+        raise ValueError(f"{top.path} is not laid out as {TITLES[layout]} downloads are; {instead}")
     taken = {id(n) for hand in found for n in hand.nodes}
     if any(h.layout == "nbgrader" for h in found):
         taken |= _other_rooms(top)

@@ -88,10 +88,9 @@ def _tree(path: Path) -> Node:
         top = Node("", "zip", path.resolve())
         archives.list_members(top, whole_class=True)
     else:
-        raise ValueError(
-            f"{path} is no folder and no zip; give the folder or the zip that holds the submissions"
-            " (for one notebook: twophase check)"
-        )
+        instead = "give the folder or the zip that holds the submissions"
+        one = "(for one notebook: twophase check)"
+        raise ValueError(f"{path} is no folder and no zip; {instead} {one}")
     if top.trouble:
         raise ValueError(f"{path}: {top.trouble}")
     return top
@@ -112,10 +111,8 @@ def _submissions(hand: HandIn) -> Iterator[Submission]:
 def _readable(node: Node) -> Iterator[Node]:
     """All below a node; in place of a zip with very many notebooks its own name, and the reason."""
     if node.kind == "zip" and (n := sum(c.is_notebook for c in node.all())) > ZIP_NOTEBOOKS:
-        why = (
-            f"it is a zip with {n:,} notebooks, more than {ZIP_NOTEBOOKS}; if a whole class is in"
-            " it, grade the zip itself"
-        )
+        instead = "if a whole class is in it, grade the zip itself"
+        why = f"it is a zip with {n:,} notebooks, more than {ZIP_NOTEBOOKS}; {instead}"
         yield Node(node.name, "file", node.path, node.members, trouble=why)
         return
     yield node
