@@ -120,10 +120,8 @@ def validate(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -
         if ids.count(cell_id) > 1:
             raise BadNotebook(f"two cells have the id {cell_id}; an id is used once")
         if not re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}", cell_id):
-            raise BadNotebook(
-                f"the id {cell_id} is longer than {MAX_ID} or has other signs than letters, digits,"
-                " _ and -"
-            )
+            signs = "other signs than letters, digits, _ and -"
+            raise BadNotebook(f"the id {cell_id} is longer than {MAX_ID} or has {signs}")
     _validate_setup(nb, topic)
     answers = [grade_id(c) for c in nb.cells if utils.is_solution(c)]
     exercises = catalog.load_topic(topic)
@@ -151,10 +149,8 @@ def _validate_setup(nb: NotebookNode, topic: str) -> None:
         )
     _require_marks(first, "setup")
     if "from twophase.lab import" not in first.source:
-        raise BadNotebook(
-            "the setup cell must import NotYet, check, hint, solution and progress from"
-            " twophase.lab"
-        )
+        names = "NotYet, check, hint, solution and progress"
+        raise BadNotebook(f"the setup cell must import {names} from twophase.lab")
 
 
 def _require_marks(cell: NotebookNode, kind: str) -> None:
@@ -168,10 +164,8 @@ def _require_marks(cell: NotebookNode, kind: str) -> None:
 def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     task, answer = nb.cells[at - 1] if at else None, nb.cells[at]
     if task is None or task.cell_type != "markdown" or not task.source.startswith("#"):
-        raise BadNotebook(
-            f"above the answer cell {exercise.id} must stand its task: a markdown cell that begins"
-            " with a heading"
-        )
+        what = "its task: a markdown cell that begins with a heading"
+        raise BadNotebook(f"above the answer cell {exercise.id} must stand {what}")
     _require_marks(answer, "answer")
     if BEGIN not in answer.source:
         raise BadNotebook(f"the answer cell {exercise.id} has no {BEGIN} … {END}")

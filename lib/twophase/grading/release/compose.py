@@ -87,18 +87,15 @@ def three_cells(cells: list[RawCell], exercise_id: str, path: Path) -> list[RawC
     check = cells[at + 1] if at + 1 < len(cells) else {}
     graded = notebook.marks_of(check).get("grade") is True
     if grade_id(check) != f"{exercise_id}-check" or not graded:
-        raise ValueError(
-            f"{path}: below the answer cell {exercise_id} must stand its check cell,"
-            f' check("{exercise_id}"), with the grade_id "{exercise_id}-check" and "grade": true'
-        )
+        marks = f'the grade_id "{exercise_id}-check" and "grade": true'
+        cell = f'its check cell, check("{exercise_id}"), with {marks}'
+        raise ValueError(f"{path}: below the answer cell {exercise_id} must stand {cell}")
     return cells[at - 1 : at + 2]
 
 
 def _exchange(cells: list[RawCell], public: str, three: list[RawCell]) -> list[RawCell]:
     at = [i for i, c in enumerate(cells) if grade_id(c) == public]
     if len(at) != 1:
-        raise ValueError(
-            f"the topic's notebook has no answer cell for {public}, whose place a held-back one"
-            " takes"
-        )
+        absent = f"no answer cell for {public}, whose place a held-back one takes"
+        raise ValueError(f"the topic's notebook has {absent}")
     return [*cells[: at[0] - 1], *three, *cells[at[0] + 2 :]]

@@ -72,16 +72,10 @@ def from_cells(
     first = tuple(c.grade_id for c in before if _is_locked(c))
     judged = {i: exercises[i] for i in asked if i in exercises}
     later = tuple(i for i in asked if i not in exercises)
-    given = frozenset(
-        c.source.strip()
-        for c in cells
-        if c.is_code and not (c.locked or c.grade or c.grade_id in exercises)
-    )
-    stubs = {
-        c.grade_id: c.source.strip()
-        for c in cells
-        if c.grade_id in exercises and "NotYet" in c.source
-    }
+    answers = [c for c in cells if c.grade_id in exercises]
+    stubs = {c.grade_id: c.source.strip() for c in answers if "NotYet" in c.source}
+    others = [c for c in cells if c.is_code and c.grade_id not in exercises]
+    given = frozenset(c.source.strip() for c in others if not (c.locked or c.grade))
     return Release(topic, judged, locked, first, digest, later, given, stubs)
 
 
