@@ -20,10 +20,8 @@ def results_path(results: Path) -> Path:
     """The results file that a path means: itself, or the one in the folder. Raises ValueError."""
     path = results / "results.jsonl" if results.is_dir() else results
     if not path.is_file():
-        raise ValueError(
-            f"there is no file {path}; give the folder that `twophase grade` wrote, or its"
-            " results.jsonl"
-        )
+        instead = "give the folder that `twophase grade` wrote, or its results.jsonl"
+        raise ValueError(f"there is no file {path}; {instead}")
     return path
 
 
