@@ -90,10 +90,8 @@ def make_rubric(
     ]
     left = [i for i in seen if i not in rules]
     if left:
-        notes.append(
-            f"{assignment.topic}: {', '.join(left)} {'is' if len(left) == 1 else 'are'} not in"
-            " course.yml: not counted."
-        )
+        names = f"{', '.join(left)} {'is' if len(left) == 1 else 'are'}"
+        notes.append(f"{assignment.topic}: {names} not in course.yml: not counted.")
     regular = sum((s.out_of for s in items if not s.rule.extra), ZERO)
     return Rubric(assignment, tuple(items), assignment.points or regular)
 
@@ -111,17 +109,13 @@ def _item(
     exercise: str, rule: ExerciseRule, seen: Mapping[str, tuple[str, set[Fraction]]], where: str
 ) -> RubricItem:
     if exercise not in seen:
-        raise ValueError(
-            f"{where}: no result has an exercise {exercise!r}, so grade again if it is"
-            f" new{nearest(exercise, seen)}"
-        )
+        new = f"so grade again if it is new{nearest(exercise, seen)}"
+        raise ValueError(f"{where}: no result has an exercise {exercise!r}, {new}")
     title, out_of = seen[exercise]
     if rule.points is None and len(out_of) > 1:
         both = " and ".join(points_text(p) for p in sorted(out_of))
-        raise ValueError(
-            f"{where}.{exercise}: results are out of {both} points; say which with `{exercise}:"
-            f" {points_text(max(out_of))}`"
-        )
+        which = f"say which with `{exercise}: {points_text(max(out_of))}`"
+        raise ValueError(f"{where}.{exercise}: results are out of {both} points; {which}")
     return RubricItem(exercise, rule.title or title, rule.points or min(out_of), rule)
 
 
