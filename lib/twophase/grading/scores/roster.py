@@ -76,8 +76,7 @@ def by_student(
     scheme: Scheme, students: Sequence[Student], by_topic: Mapping[str, Iterable[Record]]
 ) -> tuple[dict[tuple[str, str], list[Record]], list[str], list[str]]:
     """Records by student and assignment; the files of nobody; notes on those of several people."""
-    roster = Roster(students)
-    known = {s.key for s in students}
+    roster, known = Roster(students), {s.key for s in students}
     found: dict[tuple[str, str], list[Record]] = {}
     strangers: list[str] = []
     for topic, records in by_topic.items():
