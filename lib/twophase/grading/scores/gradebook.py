@@ -90,7 +90,7 @@ def load_course(path: Path) -> tuple[Scheme, CourseFiles]:
 def make_gradebook(
     scheme: Scheme, beside: CourseFiles, records: Sequence[Record], now: datetime | None = None
 ) -> Gradebook:
-    """Score a class. `records` may be in any order. Raises ValueError if course.yml contradicts."""
+    """Score a class; `records` in any order. Raises ValueError if course.yml contradicts them."""
     notes: list[str] = []
     by_topic: dict[str, list[Record]] = {topic: [] for topic in scheme.assignments}
     for record in sorted(records, key=lambda r: str(r["file"])):
