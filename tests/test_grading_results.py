@@ -203,7 +203,7 @@ class Tags(HTMLParser):
 def pages(graded: tuple[Path, Path]) -> dict[str, str]:
     out = graded[1]
     with Results(out) as results:
-        index = feedback.write(out, results.latest())
+        index = feedback.write(out, results.index.latest())
     names = {r["file"]: feedback.page_name(r["file"]) for r in lines(out)}
     found = {n: (out / "feedback" / p).read_text("utf-8") for n, p in names.items()}
     return found | {"index": index.read_text("utf-8")}

@@ -101,7 +101,7 @@ def test_half_a_line_that_was_written_is_taken_back(
         monkeypatch.undo()
         assert (tmp_path / "out/results.jsonl").read_bytes() == before
         results.append(records[1] | {"message": "again"})
-        assert [r["message"] for r in results.latest()] == [records[0]["message"], "again"]
+        assert [r["message"] for r in results.index.latest()] == [records[0]["message"], "again"]
     assert len(calls) == 2
 
 
@@ -227,7 +227,8 @@ def test_regrade_grades_again_and_both_lines_stay(
     assert len(found) == 2
     assert found[0]["key"] == found[1]["key"]
     with Results(tmp_path / "out") as results:
-        assert [r["file"] for r in results.latest()] == ["ann/a.ipynb", "bob/a.ipynb", "cy/a.ipynb"]
+        files = [r["file"] for r in results.index.latest()]
+    assert files == ["ann/a.ipynb", "bob/a.ipynb", "cy/a.ipynb"]
 
 
 def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(
@@ -236,7 +237,7 @@ def test_regrade_takes_a_name_a_student_or_the_beginning_of_a_digest(
     folder, out = graded
     found = find(folder)
     with Results(out) as results:
-        digest = next(r for r in results.latest() if r["file"] == "cy/a.ipynb")["digests"][
+        digest = next(r for r in results.index.latest() if r["file"] == "cy/a.ipynb")["digests"][
             "submission"
         ]
         assert selected(["ann/a.ipynb", digest[:12].upper()], found, results.index) == {

@@ -216,14 +216,14 @@ class Run:
                     raise
             self._write_note(complete=True)
             names = {s.name for s in self.submissions}
-            counted = counts.count(r for r in results.latest() if r["file"] in names)
+            counted = counts.count(r for r in results.index.latest() if r["file"] in names)
             code = finish(self.console, self.out, results.index, counted)
             if watch.skipped:
                 self.console.print(Text(f"Graded before: {watch.skipped:,}"))
             if scheme is not None:
                 from twophase.cli.score import write_grades
 
-                records = list(results.latest())
+                records = list(results.index.latest())
                 code = max(code, write_grades(scheme, records, self.out, self.console))
         return code
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
 from twophase.checks.manifest import HeldBack
-from twophase.grading.release.compose import cells_of, grade_id
+from twophase.grading.files.notebook import grade_id
+from twophase.grading.release.compose import cells_of
 from twophase.lab import record
 from twophase.lab.course import COURSE
 from twophase.lab.tables import finished

@@ -31,8 +31,8 @@ class HandScore:
 
 
 def read_manual(path: Path) -> list[HandScore]:
-    """Columns student, exercise, points, and if wanted comment and submission. A row without points
-    is not graded yet."""
+    """Columns student, exercise, points, if wanted comment and submission. A row without points is
+    not graded yet. Raises ValueError."""
     header, rows = read_csv(path)
     require_columns(path, header, ("student", "exercise", "points"), ("comment", "submission"))
     found: dict[tuple[str, str, str], HandScore] = {}
@@ -56,8 +56,7 @@ def read_manual(path: Path) -> list[HandScore]:
 
 @dataclass(frozen=True)
 class Override:
-    """Points that replace what the grader found, for one exercise of a submission, or (exercise "")
-    for the whole of it."""
+    """Points in place of the grader's, for an exercise of a submission, or ("") for the whole."""
 
     digest: str
     exercise: str
@@ -77,8 +76,7 @@ class Decision:
 
 
 def read_overrides(path: Path) -> list[Override]:
-    """Submission's digest (12 digits or more) to exercise (or `all`) to points and because. Raises
-    ValueError."""
+    """Submission's digest to exercise (or `all`) to points and because. Raises ValueError."""
     decisions = fields.read(Mapping[str, Mapping[str, Decision]], path)  # type: ignore[type-abstract]
     mistakes = [
         f"{digest}: is no digest of 12 or more lower-case hexadecimal digits"

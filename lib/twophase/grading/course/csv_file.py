@@ -65,9 +65,8 @@ def require_columns(
     for column in needed:
         if column not in header:
             raise ValueError(f"{path}: there is no column {column}; it needs {', '.join(needed)}")
+    known = (*needed, *more)
     for column in header:
-        if column not in (*needed, *more):
-            raise ValueError(
-                f"{path}: there is no use for a column"
-                f" {column!r}{nearest(column, (*needed, *more))}"
-            )
+        if column not in known:
+            meant = nearest(column, known)
+            raise ValueError(f"{path}: there is no use for a column {column!r}{meant}")

@@ -19,8 +19,7 @@ LOCAL_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
 
 
 def instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The instant of a naive local time: the later one if it comes twice, the clock's jump if it
-    does not come at all."""
+    """The instant of a local time: the later one if it comes twice, the clock's jump if never."""
     first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if exists(wall, zone):
         return max(first, second)
@@ -57,37 +56,30 @@ class Duration:
 
 @dataclass(frozen=True)
 class Due:
-    """A deadline: `end` is the first instant after it, in UTC; `written` is how the instructor
-    wrote it."""
+    """A deadline: `end` is the first instant after it, in UTC; `written`: as in course.yml."""
 
     end: datetime
     zone: ZoneInfo
     written: str = field(default="", compare=False)
 
     def after(self, duration: Duration) -> Due:
-        """The deadline this much later: three days later is the same time on the wall, also when
-        clocks change in between."""
+        """The deadline this much later: in three days at the same time on the wall, whatever clocks
+        do in between."""
         wall = self.end.astimezone(self.zone).replace(tzinfo=None) + timedelta(days=duration.days)
-        return Due(
-            instant(wall, self.zone) + duration.rest if duration.days else self.end + duration.rest,
-            self.zone,
-        )
+        end = instant(wall, self.zone) if duration.days else self.end
+        return Due(end + duration.rest, self.zone)
 
     def __str__(self) -> str:
-        return (
-            self.written
-            or f"{self.end.astimezone(self.zone) - timedelta(seconds=1):%Y-%m-%d %H:%M}"
-        )
+        last = self.end.astimezone(self.zone) - timedelta(seconds=1)
+        return self.written or f"{last:%Y-%m-%d %H:%M}"
 
 
 def read_duration(text: str) -> Duration:
     """`15 min`, `2 h`, `3 days`, `1 week`. Raises ValueError."""
     found = DURATION.fullmatch(text.strip())
     if not found:
-        raise ValueError(
-            f"{text!r} is no duration; write a whole number and min, h, days or weeks, such as"
-            " 15 min"
-        )
+        instead = "write a whole number and min, h, days or weeks, such as 15 min"
+        raise ValueError(f"{text!r} is no duration; {instead}")
     n, unit = int(found[1]), found[2][0]
     if n > 10_000:
         raise ValueError(f"{text!r} is too long")
@@ -103,21 +95,17 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
     """A local date, or a date and a time, in `zone`. Raises ValueError."""
     found = LOCAL_TIME.fullmatch(text.strip())
     if not found:
-        raise ValueError(
-            f"{text!r} is no local time; write 2026-10-02 23:59, or 2026-10-02 for the end of that"
-            " day (the zone is time_zone's)"
-        )
+        instead = "write 2026-10-02 23:59, or 2026-10-02 for the end of that day"
+        raise ValueError(f"{text!r} is no local time; {instead} (the zone is time_zone's)")
     day = _date(found[1])
     if found[2] is None:
-        return Due(
-            instant(datetime.combine(day + timedelta(days=1), time()), zone), zone, text.strip()
-        )
+        midnight = datetime.combine(day + timedelta(days=1), time())
+        return Due(instant(midnight, zone), zone, text.strip())
     try:
         wall = datetime.combine(day, time.fromisoformat(found[2]))
     except ValueError:
-        raise ValueError(
-            f"there is no time {found[2]}; write hours and minutes, such as 23:59"
-        ) from None
+        why = f"there is no time {found[2]}; write hours and minutes, such as 23:59"
+        raise ValueError(why) from None
     if not exists(wall, zone):
         raise ValueError(
             f"{text} does not exist in {zone.key}: clocks go forward over it; write another time"
@@ -127,8 +115,7 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
 
 
 def is_meant(day: date) -> bool:
-    """Whether a course can mean this day, or a time of it; others, such as the year 1, also break
-    arithmetic."""
+    """Whether a course can mean this day; others, such as the year 1, also break arithmetic."""
     return 1990 <= day.year <= 2200
 
 
@@ -143,15 +130,13 @@ def _date(text: str) -> date:
 
 
 def read_time(text: str, zone: ZoneInfo) -> datetime:
-    """When something was handed in: ISO 8601, with an offset or in `zone` (the earlier one, if the
-    time came twice). Raises ValueError."""
+    """A time of handing in: ISO 8601, with an offset or in `zone` (the earlier one, if it came
+    twice). Raises ValueError."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(
-            f"{text!r} is no time; write 2026-10-02 21:04:10, or with an offset,"
-            " 2026-10-02T21:04:10+02:00"
-        ) from None
+        instead = "write 2026-10-02 21:04:10, or with an offset, 2026-10-02T21:04:10+02:00"
+        raise ValueError(f"{text!r} is no time; {instead}") from None
     if not is_meant(found):
         raise ValueError(f"the year of {text} cannot be meant")
     return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
@@ -159,11 +144,7 @@ def read_time(text: str, zone: ZoneInfo) -> datetime:
 
 def human(delta: timedelta) -> str:
     """`2 days 3 h`, `14 min`, `under 1 min`: the two largest units, rounded down."""
-    minutes = int(delta.total_seconds()) // 60
-    days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
-    parts = [
-        f"{days} day{'s' * (days != 1)}" if days else "",
-        f"{hours} h" if hours else "",
-        f"{rest} min" if rest else "",
-    ]
-    return " ".join([p for p in parts if p][:2]) or "under 1 min"
+    hours, minutes = divmod(int(delta.total_seconds()) // 60, 60)
+    days, hours = divmod(hours, 24)
+    parts = (days, "day" if days == 1 else "days"), (hours, "h"), (minutes, "min")
+    return " ".join([f"{n} {unit}" for n, unit in parts if n][:2]) or "under 1 min"

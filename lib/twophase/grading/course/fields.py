@@ -20,7 +20,6 @@ KEY = " from above"
 FROM_ABOVE = Field(alias=KEY)  # what a mapping does not say itself: the key that it stands under
 Value = Any  # str, list or dict of these
 
-
 TAGS = {
     yaml.ScalarNode: yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG,
     yaml.SequenceNode: yaml.resolver.BaseResolver.DEFAULT_SEQUENCE_TAG,
@@ -60,8 +59,7 @@ def _at(node: yaml.Node, says: str) -> yaml.MarkedYAMLError:
 
 
 def read_yaml(path: Path) -> Value:
-    """The file as text, lists and mappings. Raises ValueError: no such file, not text, not YAML, a
-    key twice."""
+    """The file as text, lists and mappings. Raises ValueError."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -101,8 +99,7 @@ class Mistake(ValueError):
 
 def read(kind: type[T], path: Path, given: dict[str, Any] | None = None) -> T:
     """What a YAML file says, as `kind`, a dataclass or a mapping of such; `given` is what its
-    validators need to know. Raises ValueError with a line for every mistake, each with its place.
-    """
+    validators need to know. Raises ValueError with a line, and the place, for every mistake."""
     try:
         return TypeAdapter(kind).validate_python(read_yaml(path), context=given)
     except ValidationError as e:

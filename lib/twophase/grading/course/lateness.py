@@ -14,8 +14,7 @@ from twophase.grading.course.values import Share, Span
 
 @dataclass(frozen=True)
 class Late:
-    """How late something is: by how much, how many days have been started, and whether it is still
-    accepted."""
+    """How late something is, how many days that begins, and whether it is still accepted."""
 
     by: timedelta = timedelta(0)
     days: int = 0

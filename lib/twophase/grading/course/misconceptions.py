@@ -9,8 +9,7 @@ from twophase.grading.course.scheme import Assignment, Partial, Scheme
 
 
 def unknown_names(scheme: Scheme) -> list[str]:
-    """A sentence for every name in `partial.misconceptions` that no check of the exercises it
-    stands for has."""
+    """A sentence for every name in `partial.misconceptions` that no check of its exercises has."""
     found: list[str] = []
     course = scheme.assignments.values()
     for assignment in course:
@@ -34,8 +33,7 @@ def _ids(assignment: Assignment) -> list[str]:
 
 
 def _unknown(where: str, partial: Partial, exercise_ids: list[str]) -> list[str]:
-    """The sentences for those names that none of the exercises has; none if one of these is not
-    known here."""
+    """The sentences for names that no exercise has; none if an exercise is not known here."""
     names = partial.misconceptions
     if not names:
         return []

@@ -51,10 +51,8 @@ def _mistakes(scheme: Scheme) -> Iterator[str]:
         for other in groups[:n]:
             yield from _overlap(group, other, scheme)
     if scheme.drop_lowest >= len(scheme.assignments):
-        yield (
-            f"drop_lowest: dropping {scheme.drop_lowest} of {len(scheme.assignments)} assignments"
-            " leaves nothing to count"
-        )
+        of = f"{len(scheme.assignments)} assignments leaves nothing to count"
+        yield f"drop_lowest: dropping {scheme.drop_lowest} of {of}"
     for assignment in scheme.assignments.values():
         yield from _all_dropped(assignment)
 
@@ -82,10 +80,8 @@ def _twice(scheme: Scheme) -> Iterator[str]:
     for topic, assignment in scheme.assignments.items():
         for cell in assignment.by_hand:
             if cell in seen:
-                yield (
-                    f"assignments.{topic}.by_hand: {cell!r} is in {seen[cell]} too; give it another"
-                    " name"
-                )
+                twice = f"{cell!r} is in {seen[cell]} too; give it another name"
+                yield f"assignments.{topic}.by_hand: {twice}"
             seen.setdefault(cell, topic)
 
 
@@ -102,7 +98,6 @@ def _all_dropped(assignment: Assignment) -> Iterator[str]:
     rules = (*assignment.exercises.values(), *assignment.by_hand.values())
     counting = sum(not rule.extra for rule in rules)
     if assignment.drop_lowest >= counting:
-        yield (
-            f"assignments.{assignment.topic}.drop_lowest: dropping {assignment.drop_lowest} of"
-            f" {counting} exercise{'s' * (counting != 1)} leaves nothing to count"
-        )
+        of = f"{counting} exercise{'s' * (counting != 1)} leaves nothing to count"
+        where = f"assignments.{assignment.topic}.drop_lowest"
+        yield f"{where}: dropping {assignment.drop_lowest} of {of}"

@@ -30,8 +30,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Student:
-    """A student: the name that their files carry, and what learning platforms call them. `raw` is
-    their line of the roster."""
+    """A student: the name of their files, and what platforms call them. `raw`: their whole line."""
 
     key: str
     name: str = ""
@@ -68,7 +67,8 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
         if name in found:
             raise ValueError(f"{row.where}: {name!r} is there twice")
         cells = {k: row.cells[h] for k, h in ours.items() if k not in ("student", "first", "last")}
-        cells |= {"participant": _number(cells["participant"])} if "participant" in cells else {}
+        if "participant" in cells:  # `12345` of Moodle's `Participant 12345`, in any language
+            cells["participant"] = cells["participant"].rpartition(" ")[2]
         first, last = (row.cells.get(ours.get(name, ""), "") for name in ("first", "last"))
         whole = f"{first} {last}".strip()
         found[name] = Student(**{"name": whole} | cells | {"key": name}, raw=row.cells)
@@ -85,11 +85,6 @@ def _key_column(ours: Mapping[str, str], rows: Sequence[Row], canvas: bool) -> s
     ids = "id_number" if ours.get("id_number", "").lower() in ("sid", "id") else ""
     others = [ours[c] for c in (ids, "email", "participant") if c in ours]
     return usual or next((h for h in others if rows and all(r.cells[h] for r in rows)), "")
-
-
-def _number(identifier: str) -> str:
-    """`12345` of Moodle's `Participant 12345`, in any language."""
-    return identifier.rpartition(" ")[2]
 
 
 def _our_columns(header: list[str], canvas: bool) -> dict[str, str]:

@@ -56,8 +56,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class ExerciseRule:
-    """How an exercise counts. `points` None: what its check says. `extra`: it adds points, not to
-    the maximum."""
+    """How an exercise counts. `points` None: as its check says. `extra`: beyond the maximum."""
 
     points: Points | None = None
     partial: Annotated[Partial, MAPPING] = field(default_factory=Partial)
@@ -87,8 +86,7 @@ Rules = Annotated[Mapping[str, ExerciseRule], BeforeValidator(_rules)]
 
 @dataclass(frozen=True)
 class Assignment:
-    """One notebook to hand in. `exercises` None: all that its results have. `points` None: the sum
-    of its exercises'."""
+    """A notebook to hand in. `exercises` None: all in its results. `points` None: their sum."""
 
     topic: Annotated[Topic, FROM_ABOVE]
     title: Title
@@ -106,11 +104,8 @@ class Assignment:
             raise Mistake(f"{twice!r} is under exercises too", "by_hand")
         rules = (*(self.exercises or {}).values(), *self.by_hand.values())
         if self.exercises is not None and all(rule.extra for rule in rules):
-            raise Mistake(
-                "nothing here counts towards the maximum; name at least one that is not extra"
-                " credit",
-                "exercises",
-            )
+            instead = "name at least one that is not extra credit"
+            raise Mistake(f"nothing here counts towards the maximum; {instead}", "exercises")
 
 
 def _assignments(value: Value, info: ValidationInfo) -> Value:
@@ -262,8 +257,7 @@ class Scheme:
         )
 
     def due_for(self, student: str, assignment: Assignment) -> tuple[Due | None, Extension | None]:
-        """A student's own deadline, and the extension that made it so; the latest if there are
-        several."""
+        """A student's own deadline, the latest of several, and the extension that made it so."""
         topic, regular = assignment.topic, assignment.due
         if regular is None:
             return None, None

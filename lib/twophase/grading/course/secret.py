@@ -22,11 +22,8 @@ SETS = 16
 
 
 def read_secret(path: Path) -> bytes:
-    """The secret in this file, without a final newline.
-
-    Raises ValueError if there is no such file, if it is too short to be a secret, and if others on
-    this machine may read it.
-    """
+    """The secret in this file, without a final newline. Raises ValueError if there is none, if it
+    is no secret (too short, too long), and if others on this machine may read it."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -40,15 +37,11 @@ def read_secret(path: Path) -> bytes:
     except OSError as e:
         raise ValueError(f"the secret {path} cannot be read: {e.strerror}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(
-            f"others on this machine have rights to {path}, so it is no secret; take them away:"
-            f" chmod 600 {path}"
-        )
+        why = f"others on this machine have rights to {path}, so it is no secret"
+        raise ValueError(f"{why}; take them away: chmod 600 {path}")
     if len(data) > MAX_BYTES:
-        raise ValueError(
-            f"{path} has more than {MAX_BYTES} bytes; a secret is one line, and this is another"
-            " file"
-        )
+        why = "a secret is one line, and this is another file"
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes; {why}")
     secret = data.removesuffix(b"\n").removesuffix(b"\r")
     if len(secret) < MIN_BYTES:
         raise ValueError(
@@ -58,8 +51,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def create(path: Path) -> None:
-    """Write a new secret, 32 random bytes as hex, that only you can read. Raises ValueError if the
-    file exists."""
+    """Write a new secret that only you can read. Raises ValueError if the file exists."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -74,16 +66,14 @@ def create(path: Path) -> None:
 
 
 def case_set(secret: bytes, student: str, sets: int = SETS) -> int:
-    """The number of the student's set of cases, 0 to sets - 1. Raises ValueError if there are no
-    sets to choose from."""
+    """The student's set of cases, 0 to sets - 1. Raises ValueError if there are no sets."""
     if sets < 1:
         raise ValueError(f"there must be at least one set of cases to choose from; got {sets}")
     return int.from_bytes(_hmac(secret, "student " + student), "big") % sets
 
 
 def seed_of(secret: bytes, student: str, sets: int = SETS) -> str:
-    """The seed of the student's cases, 64 hex digits: one of `sets`, or with 0 sets the student's
-    own."""
+    """The seed of a student's cases, 64 hex digits: one of `sets`, or with 0 sets their own."""
     chosen = f"own {student}" if sets == 0 else f"set {case_set(secret, student, sets)}"
     return _hmac(secret, chosen).hex()
 

@@ -103,10 +103,8 @@ def zone(value: Value, info: ValidationInfo[dict[str, Any]]) -> ZoneInfo:
 
 def topic(value: Value) -> str:
     if not TOPIC.fullmatch(value):
-        raise ValueError(
-            "the name of a notebook's topic has letters, digits, _ and - only; for people there is"
-            " `title`"
-        )
+        only = "has letters, digits, _ and - only; for people there is `title`"
+        raise ValueError(f"the name of a notebook's topic {only}")
     return str(value)
 
 
@@ -118,10 +116,8 @@ def title(value: Value) -> str:
 
 
 def canvas_number(value: Value) -> str:
-    otherwise = (
-        "not the number that Canvas has for the assignment; it ends the assignment's address,"
-        " /assignments/12345"
-    )
+    where = "it ends the assignment's address, /assignments/12345"
+    otherwise = f"not the number that Canvas has for the assignment; {where}"
     return matching(value, "[0-9]+", otherwise)
 
 
@@ -138,10 +134,8 @@ def whose(value: Value) -> re.Pattern[str] | str:
             f"{said!r} is neither folder nor file nor a regular expression ({e})"
         ) from None
     if "student" not in pattern.groupindex:
-        raise ValueError(
-            f"{said!r} is neither folder nor file, and as a pattern it has no group"
-            " (?P<student>...)"
-        )
+        lacks = "as a pattern it has no group (?P<student>...)"
+        raise ValueError(f"{said!r} is neither folder nor file, and {lacks}")
     return pattern
 
 

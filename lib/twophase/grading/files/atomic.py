@@ -34,8 +34,7 @@ def replacing(
 
 
 def replace_text(path: Path, content: str, encoding: str = "utf-8", mode: int = 0o666) -> Path:
-    """Write a text file whole or not at all. Its folders are made. Returns the path. Raises
-    OSError."""
+    """Write a text file and its folders. Returns the path. Raises OSError."""
     with replacing(path, mode, sync=False) as file:
         file.write(content.encode(encoding, "replace"))
     return path

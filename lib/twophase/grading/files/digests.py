@@ -13,8 +13,7 @@ from twophase.checks.extra import Extra
 
 
 def checks_digest(topic: str, folders: Collection[Extra] = ()) -> str:
-    """One SHA-256 over everything that decides a verdict: the topic's checks, an instructor's
-    folders, and the judge."""
+    """One SHA-256 over what decides a verdict: the topic's checks, the folders', the judge."""
     checks = Path(registry.__file__).parent
     files = sorted(checks.glob("*.py")) + sorted((checks / topic).rglob("*.py"))
     total = hashlib.sha256(_digest(files, checks).encode())

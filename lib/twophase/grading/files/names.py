@@ -54,9 +54,8 @@ def used(source: str) -> frozenset[str]:
 @lru_cache(MOST)
 def _used(source: str) -> frozenset[str]:
     tree = _parsed(MAGIC.sub("", source))
-    return (
-        frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) if tree else frozenset()
-    )
+    nodes = ast.walk(tree) if tree else ()
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name))
 
 
 def only_defines(source: str) -> bool:

@@ -1,5 +1,4 @@
-"""Reading a notebook that somebody else wrote: any file at all, in any format since 2011, without
-believing a word of it."""
+"""Reading a notebook that somebody else wrote, in any format since 2011, without believing it."""
 
 from __future__ import annotations
 
@@ -20,12 +19,14 @@ MAX_BYTES = 8 * 2**20
 MAX_CELLS = 2_000
 # what some editors of Windows begin a file with
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+DAMAGED = "it is damaged, or not what its name says ({}); save it again, and hand that in"
+NO_CELLS = "it is JSON, and no notebook: it has no cells"
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
+def isolated(says: str = DAMAGED) -> Iterator[None]:
     """Around whatever reads one person's data: all that it raises becomes Unreadable, a sentence
-    about that person, and the next one's turn comes.
+    about that person, in which {} is the error's name, and the next one's turn comes.
 
     Any Exception, since nobody can list what a library raises on bytes that are not what they claim
     to be: zipfile alone knows ten.
@@ -35,10 +36,7 @@ def isolated() -> Iterator[None]:
     except Unreadable:
         raise
     except Exception as e:
-        raise Unreadable(
-            f"it is damaged, or not what its name says ({type(e).__name__}); save it again, and"
-            " hand that in"
-        ) from None
+        raise Unreadable(says.format(type(e).__name__)) from None
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,7 @@ def read_notebook(path: Path) -> Notebook:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's first bytes, one more than a notebook may have. Raises Unreadable for what is no
-    regular file."""
+    """The file's first bytes, one more than a notebook may have. Raises Unreadable."""
     try:
         with open(open_regular(path), "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -117,28 +114,20 @@ def tree(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace"))
     except (ValueError, RecursionError, MemoryError) as e:
-        raise Unreadable(
-            f"it is no notebook: its JSON cannot be read ({type(e).__name__})"
-        ) from None
+        why = f"it is no notebook: its JSON cannot be read ({type(e).__name__})"
+        raise Unreadable(why) from None
 
 
 def raw_cells(data: bytes) -> list[Any]:
-    """The cells as JSON: nbformat 4 has them at the top, 3 and older in worksheets. Raises
-    Unreadable."""
+    """The cells as JSON: format 4 has them at the top, 3 in worksheets. Raises Unreadable."""
     top = tree(data)
     if not isinstance(top, dict):
-        raise Unreadable("it is JSON, and no notebook: it has no cells")
-    if isinstance(top.get("cells"), list):
-        return list(top["cells"])
-    sheets = top.get("worksheets")
+        raise Unreadable(NO_CELLS)
+    sheets = [top] if isinstance(top.get("cells"), list) else top.get("worksheets")
     if not isinstance(sheets, list):
-        raise Unreadable("it is JSON, and no notebook: it has no cells")
-    return [
-        c
-        for s in sheets
-        if isinstance(s, dict) and isinstance(s.get("cells"), list)
-        for c in s["cells"]
-    ]
+        raise Unreadable(NO_CELLS)
+    cells = (s.get("cells") for s in sheets if isinstance(s, dict))
+    return [cell for some in cells if isinstance(some, list) for cell in some]
 
 
 def source_of(raw: dict[str, Any]) -> str:
@@ -156,16 +145,21 @@ def marks_of(raw: dict[str, Any]) -> dict[str, Any]:
     return marks if isinstance(marks, dict) else {}
 
 
+def grade_id(raw: dict[str, Any]) -> str:
+    """A cell's nbgrader id, or ""."""
+    found = marks_of(raw).get("grade_id")
+    return found if isinstance(found, str) else ""
+
+
 def _cell(raw: Any) -> Cell:
     """One cell, whatever it is: what has the wrong type counts as absent."""
     if not isinstance(raw, dict):
         return Cell("unknown", "")
     marks, kind = marks_of(raw), raw.get("cell_type")
-    grade_id = marks.get("grade_id")
     return Cell(
         kind=kind if isinstance(kind, str) else "unknown",
         source=source_of(raw),
-        grade_id=grade_id if isinstance(grade_id, str) else "",
+        grade_id=grade_id(raw),
         grade=marks.get("grade") is True,
         locked=marks.get("locked") is True,
     )

@@ -1,5 +1,5 @@
-"""Removing a folder that somebody else has filled: folders within folders without end, names, links
-and permissions of any kind."""
+"""Removing a folder that somebody else has filled: of any depth, with names, links and permissions
+of any kind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 
 
 def remove(folder: Path) -> None:
-    """Remove `folder` and what is in it, as far as that is possible. Raises nothing for what is
-    there.
+    """Remove `folder` and what is in it, as far as that is possible. Raises nothing.
 
     A folder found inside another is moved to the top before it is looked into, so that no path and
     no recursion gets deep. Links are removed, and what they point to is not touched.
@@ -42,8 +41,8 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _flatten(entry: os.DirEntry[str], top: Path) -> None:
-    """Remove an entry; if it is a folder, what is in it too, except for folders, which go to the
-    top. Raises OSError."""
+    """Remove an entry; if it is a folder, its files too, and move its folders to the top. Raises
+    OSError."""
     if not entry.is_dir(follow_symlinks=False):
         os.unlink(entry.path)
         return

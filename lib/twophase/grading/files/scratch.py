@@ -1,5 +1,4 @@
-"""A folder for everything temporary of one run. What a killed run left behind is removed by the
-next."""
+"""A folder for all that is temporary in a run. What a killed run left is removed by the next."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ def _locked_folder() -> tuple[Path, int]:
 
 
 def sweep() -> None:
-    """Remove the folders of runs that ended without doing so: ours, with a lock that nobody
-    holds."""
+    """Remove the folders that killed runs left: ours, with a lock that nobody holds."""
     for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if home.is_symlink() or home.stat().st_uid != os.getuid():

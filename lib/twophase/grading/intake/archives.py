@@ -1,5 +1,4 @@
-"""Zips that somebody else made, read where they lie: nothing is written to the disk, and no
-declared size is believed.
+"""Zips that somebody else made: nothing is written to the disk, no declared size is believed.
 
 A member is known by its number in the zip's directory, not by its name: two may have the same one.
 """
@@ -9,9 +8,9 @@ from __future__ import annotations
 import io
 import os
 import stat
-import threading
 import zipfile
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from unicodedata import category
 
@@ -26,12 +25,13 @@ DIRECTORY_BYTES, MEMBERS = 2**20, 5_000  # of a zip that a student may have made
 CLASS_DIRECTORY_BYTES, CLASS_MEMBERS = 2**25, 200_000  # of the zip that the command was given
 CHUNK = 2**16
 CROWDED = "it is a zip with too many files in it; hand in the notebook itself"
+NO_ZIP = "it is no zip, or a damaged one; make it again, or hand in the notebook itself"
+DAMAGED_MEMBER = "it is damaged in its zip ({}); hand it in again"
 NAMELESS = "(a file without a name)"
 
 
 class _Careful(io.BufferedReader):
-    """A file that gives at most `most` bytes at a time: zipfile reads a directory in one go,
-    however large it claims to be."""
+    """A file that gives at most `most` bytes at a time: zipfile reads a directory in one go."""
 
     most = DIRECTORY_BYTES
 
@@ -44,8 +44,7 @@ class _Careful(io.BufferedReader):
 
 
 class Budget:
-    """How much one student's zip may still hold, with all zips in it. It goes down, and never up
-    again."""
+    """How much one student's zip may still hold, with all zips in it. It never goes up again."""
 
     def __init__(self) -> None:
         self.members, self.bytes = MEMBERS, INNER_TOTAL
@@ -57,15 +56,12 @@ class Budget:
         if self.members < 0:
             raise Unreadable(CROWDED)
         if self.bytes < 0:
-            raise Unreadable(
-                f"the zips in its zip are larger than {INNER_TOTAL // 2**20} MiB together; hand in"
-                " the notebook itself"
-            )
+            size = f"larger than {INNER_TOTAL // 2**20} MiB together"
+            raise Unreadable(f"the zips in its zip are {size}; hand in the notebook itself")
 
 
 def list_members(node: Node, whole_class: bool = False) -> None:
-    """Put what is in a zip, and in the zips in it, into `node.inside`; or why that cannot be done
-    into `trouble`."""
+    """Put what is in a zip and its zips into `node.inside`; or why that fails into `trouble`."""
     try:
         with isolated(), _file(node.path) as file:
             _fill(node, file, None if whole_class else Budget(), depth=1)
@@ -74,51 +70,32 @@ def list_members(node: Node, whole_class: bool = False) -> None:
 
 
 def read_member(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1) -> bytes:
-    """The first `most` bytes of a file, or of a member of a zip, or (with several numbers) of one
-    in a zip in it. Raises Unreadable."""
-    with isolated():
-        if members:
-            return _KEPT.read(path, members, most)
-        with _file(path) as file:
+    """The first `most` bytes of a file, a zip's member, or (with several numbers) one of a zip in
+    it. Raises Unreadable."""
+    with isolated(), ExitStack() as inner:
+        if not members:
+            file = inner.enter_context(_file(path))
             file.most = most
             return file.read(most)
+        z = _outer(path)
+        for number in members[:-1]:
+            data = _inner(z, number)
+            z = inner.enter_context(_zip(_Careful(io.BytesIO(data)), whole_class=True))
+        return _member(z, number_of(z, members[-1]), most)
 
 
-class _Kept:
-    """The zip on the disk that was read last, still open: the directory of one with thousands of
-    members takes 30 ms to read."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._open = ExitStack()
-        self._which: tuple[object, ...] = ()
-        self._zip: zipfile.ZipFile | None = None
-
-    def read(self, path: Path, members: tuple[int, ...], most: int) -> bytes:
-        """The first `most` bytes of a member. Raises Unreadable."""
-        with self._turn, ExitStack() as inner:
-            z = self._outer(path)
-            for number in members[:-1]:
-                data = _inner(z, number)
-                z = inner.enter_context(_zip(_Careful(io.BytesIO(data)), whole_class=True))
-            return _member(z, number_of(z, members[-1]), most)
-
-    def _outer(self, path: Path) -> zipfile.ZipFile:
-        try:
-            at = os.stat(path, follow_symlinks=False)
-        except OSError as e:
-            raise Unreadable(f"it cannot be opened ({e.strerror})") from None
-        which = (path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)
-        if self._zip is None or which != self._which:
-            self._open.close()
-            self._zip, self._which = None, which
-            self._zip = self._open.enter_context(
-                _zip(self._open.enter_context(_file(path)), whole_class=True)
-            )
-        return self._zip
+def _outer(path: Path) -> zipfile.ZipFile:
+    try:
+        at = os.stat(path, follow_symlinks=False)
+    except OSError as e:
+        raise Unreadable(f"it cannot be opened ({e.strerror})") from None
+    return _kept(path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)
 
 
-_KEPT = _Kept()
+@lru_cache(1)
+def _kept(path: Path, *which: int) -> zipfile.ZipFile:
+    """The zip that was read last, still open: to read a directory of thousands takes 30 ms."""
+    return _zip(_file(path), whole_class=True)
 
 
 def number_of(z: zipfile.ZipFile, number: int) -> zipfile.ZipInfo:
@@ -167,8 +144,7 @@ def _fill_inner(node: Node, z: zipfile.ZipFile, budget: Budget, depth: int) -> N
 
 
 def _folder(folders: dict[str, Node], top: Node, parts: list[str]) -> Node:
-    """The node of a folder in a zip, made if it is not there yet. `folders` has those by their path
-    in the zip."""
+    """The node of a folder in a zip, made if it is not in `folders` (by path in the zip) yet."""
     parent, key = top, ""
     for part in parts:
         key = below(key, part)
@@ -181,10 +157,7 @@ def _folder(folders: dict[str, Node], top: Node, parts: list[str]) -> Node:
 
 def _parts(info: zipfile.ZipInfo) -> list[str]:
     """The parts of a file's name, none for a folder: nothing leads upwards or to the root, and
-    there are no control characters.
-
-    `info.is_dir()` is not asked: it raises for an empty name.
-    """
+    there are no control characters. `info.is_dir()` is not asked: it raises for an empty name."""
     name = info.orig_filename
     if not info.flag_bits & 0x800:  # not marked as UTF-8; many programs write UTF-8 all the same
         try:
@@ -207,10 +180,8 @@ def _refused(info: zipfile.ZipInfo) -> str:
         return "it is encrypted; hand it in without a password"
     # of others, 4 KiB may become gigabytes at once
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return (
-            "it is compressed in a way that is not supported; use an ordinary zip, or hand in the"
-            " notebook itself"
-        )
+        instead = "use an ordinary zip, or hand in the notebook itself"
+        return f"it is compressed in a way that is not supported; {instead}"
     return ""
 
 
@@ -219,26 +190,17 @@ def _member(z: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
     if refused := _refused(info):
         raise Unreadable(refused)
     data = bytearray()
-    try:
-        with z.open(info) as f:
-            while len(data) < most and (chunk := f.read(min(CHUNK, most - len(data)))):
-                data += chunk
-    except Unreadable:
-        raise
-    except Exception as e:  # as in `isolated`, and it is known what is damaged
-        raise Unreadable(
-            f"it is damaged in its zip ({type(e).__name__}); hand it in again"
-        ) from None
+    with isolated(DAMAGED_MEMBER), z.open(info) as f:
+        while len(data) < most and (chunk := f.read(min(CHUNK, most - len(data)))):
+            data += chunk
     return bytes(data)
 
 
 def _inner(z: zipfile.ZipFile, number: int) -> bytes:
     data = _member(z, number_of(z, number), INNER_BYTES + 1)
     if len(data) > INNER_BYTES:
-        raise Unreadable(
-            f"it is a zip in a zip and larger than {INNER_BYTES // 2**20} MiB; hand in the notebook"
-            " itself"
-        )
+        size = f"larger than {INNER_BYTES // 2**20} MiB"
+        raise Unreadable(f"it is a zip in a zip and {size}; hand in the notebook itself")
     return data
 
 
@@ -250,11 +212,5 @@ def _file(path: Path) -> _Careful:
 def _zip(file: _Careful, whole_class: bool) -> zipfile.ZipFile:
     """A zip with its directory read. Raises Unreadable if there is none, or an enormous one."""
     file.most = CLASS_DIRECTORY_BYTES if whole_class else DIRECTORY_BYTES
-    try:
+    with isolated(NO_ZIP):
         return zipfile.ZipFile(file)
-    except Unreadable:
-        raise
-    except Exception:
-        raise Unreadable(
-            "it is no zip, or a damaged one; make it again, or hand in the notebook itself"
-        ) from None

@@ -1,5 +1,4 @@
-"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it was handed
-in."""
+"""Gradescope's submission_metadata.yml: which folder of an export is whose, and when it came."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 @dataclass(frozen=True)
 class Entry:
-    """A submission in the export. `student`: the SID, else the email, else the name; of several
-    submitters all, sorted."""
+    """A submission in the export. `student`: of each submitter the SID, else the email, else the
+    name."""
 
     folder: str
     student: str
@@ -32,16 +31,14 @@ class Entry:
 
 def entries(metadata: Node) -> list[Entry]:
     """What the file says of every submission. Raises ValueError if it cannot be read."""
-    where = f"{metadata.path}" if not metadata.members else f"{metadata.path}: {metadata.name}"
+    where = f"{metadata.path}: {metadata.name}" if metadata.members else f"{metadata.path}"
     try:
         data = archives.read_member(metadata.path, metadata.members, MAX_METADATA_BYTES + 1)
     except Unreadable as e:
         raise ValueError(f"{where}: {e}") from None
     if len(data) > MAX_METADATA_BYTES:
-        raise ValueError(
-            f"{where} is larger than {MAX_METADATA_BYTES // 2**20} MiB: it is no list of"
-            " submissions"
-        )
+        size = f"larger than {MAX_METADATA_BYTES // 2**20} MiB"
+        raise ValueError(f"{where} is {size}: it is no list of submissions")
     try:
         tree = yaml.load(data.decode("utf-8"), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as e:

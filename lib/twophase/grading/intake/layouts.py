@@ -1,5 +1,4 @@
-"""How downloads of a class are laid out: which files are whose, and when they were handed in, by
-the names that a platform gives.
+"""How downloads of a class are laid out: whose a file is, and when it came, by a platform's names.
 
 Only names that the platform or the instructor gave are believed, never those that a student chose:
 below a student's own file or folder nothing is taken for a sign.
@@ -7,9 +6,10 @@ below a student's own file or folder nothing is taken for a sign.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,19 +42,14 @@ NBGRADER = re.compile(
     r" \d\d:\d\d:\d\d[^+]*(?:\+\d{4})?)(?:\+[\w=-]+)?"
 )
 GRADESCOPE = re.compile(r"submission_\d+")
-TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)"
-)
-TRUSTED = re.compile(
-    r"submissions(?: ?\(\d+\))?(?:\.zip)?|assignment_\d+_export(?: ?\(\d+\))?(?:\.zip)?"
-)
+TIME = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)")
+TRUSTED = re.compile(r"(?:submissions|assignment_\d+_export)(?: ?\(\d+\))?(?:\.zip)?")
 STAMP = "timestamp.txt"
 
 
 @dataclass(frozen=True)
 class HandIn:
-    """What one student handed in at one time: the nodes in which the notebooks are, and what to
-    call it if there are none."""
+    """What one student handed in at one time: the nodes with the notebooks, and what to call it."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -64,45 +59,36 @@ class HandIn:
 
 
 def instant(text: str) -> str:
-    """A time with an offset as ISO 8601; empty if it is none that can be meant, or if its zone has
-    only a name."""
+    """A time with an offset as ISO 8601; empty if it is none, or if its zone has only a name."""
     found = TIME.fullmatch(text.strip())
     if not found:
         return ""
-    day, clock, fraction, zone = found.groups()
-    offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
+    time, zone = found.groups()
     try:
-        said = datetime.fromisoformat(f"{day}T{clock}.{fraction or '0':<06}{offset}")
+        said = datetime.fromisoformat(time + ("Z" if zone in ("UTC", "GMT") else zone))
     except ValueError:
         return ""
     return said.isoformat() if is_meant(said) else ""
 
 
 def gradescope(top: Node, forced: bool) -> list[HandIn]:
-    """`submission_456/` for each submission, and what there is to know about them in
-    submission_metadata.yml."""
+    """`submission_456/` for each submission, and all about them in submission_metadata.yml."""
     metadata = top.child(METADATA)
     if metadata is None or metadata.kind != "file":
         return []
     folders = {c.own: c for c in top.inside if c is not metadata}
+    absent = "the export lists it, and has no folder of it"
     found = []
     for entry in entries(metadata):
-        there = folders.get(entry.folder)
         name = f"{top.name}/{entry.folder}".lstrip("/")
-        at = there or Node(
-            name,
-            "file",
-            top.path,
-            top.members,
-            trouble="the export lists it, and has no folder of it",
-        )
+        gone = Node(name, "file", top.path, top.members, trouble=absent)
+        at = folders.get(entry.folder, gone)
         found.append(HandIn(name, (at,), entry.student, instant(entry.created_at), "gradescope"))
     return found
 
 
 def canvas(top: Node, forced: bool) -> list[HandIn]:
-    """Flat files, each with the number of the user in Canvas. What a student handed in together is
-    one hand-in."""
+    """Flat files, each with its user's number in Canvas. Those of a student are one hand-in."""
     by_student: dict[str, list[Node]] = defaultdict(list)
     names: dict[str, set[str]] = defaultdict(set)
     numbers: list[str] = []  # of the files; Canvas never gives one twice
@@ -115,21 +101,20 @@ def canvas(top: Node, forced: bool) -> list[HandIn]:
             return []
     if not forced and (any(len(n) > 1 for n in names.values()) or len(set(numbers)) < len(numbers)):
         return []  # what several people or files have in common is a date, or a version
-    return [
-        HandIn(nodes[0].name, tuple(nodes), s, layout="canvas") for s, nodes in by_student.items()
-    ]
+    return _one_each(by_student, "canvas")
 
 
 def moodle(top: Node, forced: bool) -> list[HandIn]:
-    """A folder (or files) for each participant. The number is the participant's in this
-    assignment."""
+    """A folder (or files) for each participant, with their number in this assignment."""
     by_student: dict[str, list[Node]] = defaultdict(list)
     for child in top.inside:
         if match := MOODLE.fullmatch(child.own):
             by_student[match["student"]].append(child)
-    return [
-        HandIn(nodes[0].name, tuple(nodes), s, layout="moodle") for s, nodes in by_student.items()
-    ]
+    return _one_each(by_student, "moodle")
+
+
+def _one_each(by_student: dict[str, list[Node]], layout: str) -> list[HandIn]:
+    return [HandIn(n[0].name, tuple(n), who, layout=layout) for who, n in by_student.items()]
 
 
 def nbgrader(top: Node, forced: bool) -> list[HandIn]:
@@ -168,17 +153,15 @@ def _collected(top: Node, sure: bool) -> list[HandIn]:
 
 
 def _stamped(stamp: Node) -> str:
-    try:
-        return instant(
-            archives.read_member(stamp.path, stamp.members, 200).decode("utf-8", "replace")
-        )
-    except Unreadable:
-        return ""
+    with contextlib.suppress(Unreadable):
+        said = archives.read_member(stamp.path, stamp.members, 200)
+        return instant(said.decode("utf-8", "replace"))
+    return ""
 
 
 def numbered(file: str, student: str) -> tuple[str, str]:
-    """The platform whose own number `student` is, by the name of a submission, and who the name
-    says it is; empty if it is another id."""
+    """The platform whose own number `student` is, by a submission's name, and who that says it is;
+    empty if it is another id."""
     for part in file.split("/"):
         if NBGRADER.fullmatch(part) or GRADESCOPE.fullmatch(part):
             break
@@ -197,19 +180,18 @@ READERS: dict[str, Callable[[Node, bool], list[HandIn]]] = {
 
 
 def hand_ins(top: Node, layout: str = "auto") -> list[HandIn]:
-    """Everything that was handed in. Raises ValueError if `layout` is not to be found there, or the
-    export's own list cannot be read."""
+    """Everything that was handed in. Raises ValueError if it is not laid out so, or if the export's
+    own list cannot be read."""
     if layout == "plain":
         return list(_plain(top))
     found = _forced(top, layout) if layout != "auto" else _read(top) or _exports(top)
     if not found and layout != "auto":
-        raise ValueError(
-            f"{top.path} is not laid out as {TITLES[layout]} downloads are; give it as it was"
-            " downloaded, or another --layout"
-        )
+        instead = "give it as it was downloaded, or another --layout"
+        raise ValueError(f"{top.path} is not laid out as {TITLES[layout]} downloads are; {instead}")
     taken = {id(n) for hand in found for n in hand.nodes}
-    others = _other_rooms(top) if any(h.layout == "nbgrader" for h in found) else set()
-    return [*found, *_plain(top, taken, others)]
+    if any(h.layout == "nbgrader" for h in found):
+        taken |= _other_rooms(top)
+    return [*found, *_plain(top, taken)]
 
 
 def _forced(top: Node, layout: str) -> list[HandIn]:
@@ -236,28 +218,22 @@ def _exports(top: Node) -> list[HandIn]:
 def _other_rooms(top: Node) -> set[int]:
     """Beside `submitted/` or `inbound/` lie the instructor's own notebooks, and copies: nobody
     handed those in."""
-    mine = ("submitted", "inbound")
-    return {
-        id(c)
-        for c in top.inside
-        if c.kind == "folder" and c.own not in mine and any(top.child(m) for m in mine)
-    }
+    mine = {c.own for c in top.inside} & {"submitted", "inbound"}
+    return {id(c) for c in top.inside if mine and c.kind == "folder" and c.own not in mine}
 
 
-def _plain(
-    top: Node, taken: Sequence[int] | set[int] = (), others: Sequence[int] | set[int] = ()
-) -> Iterator[HandIn]:
+def _plain(top: Node, taken: Collection[int] = ()) -> Iterator[HandIn]:
     """What no platform's names tell anything about. A folder of folders is a shelf, and each thing
     on it is handed in by itself."""
     for child in top.inside:
-        if id(child) in taken or id(child) in others:
+        if id(child) in taken:
             continue
         holds_taken = any(id(n) in taken for n in child.all())
         if child.kind == "file":
             if child.is_notebook or child.trouble:
                 yield HandIn(child.name, (child,))
         elif holds_taken or (child.kind == "folder" and _shelf(child)):
-            yield from _plain(child, taken, others)
+            yield from _plain(child, taken)
         elif child.kind == "zip" or child.trouble or _handed_in(child):
             yield HandIn(child.name, (child,))
 
@@ -267,8 +243,7 @@ def _shelf(folder: Node) -> bool:
 
 
 def _handed_in(folder: Node) -> bool:
-    """Whether a folder has anything that a student may have meant: not if it is empty, hidden, or
-    the grader's own."""
+    """Whether a folder has what a student may have meant: not if it is empty, hidden or ours."""
     if any(n.is_notebook or n.trouble or n.kind == "zip" for n in folder.all()):
         return True
     own = folder.own.startswith(".") or folder.child("results.jsonl") is not None

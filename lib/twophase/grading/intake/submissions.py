@@ -47,10 +47,9 @@ class Submission:
 
 def find(folder: Path, layout: str = "auto") -> list[Submission]:
     """Everything handed in below a folder or in a zip, by name. Raises ValueError if there is
-    nothing, or no such folder or zip.
+    nothing. `layout`: one of LAYOUTS; `auto` goes by clear signs.
 
-    `layout`: one of LAYOUTS; `auto` goes by clear signs. A notebook that cannot be read is there,
-    with the reason; so is whoever handed in something else than a notebook.
+    What cannot be read is there, with the reason; so is whoever handed in something else.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"there is no layout {layout!r}; it is one of {', '.join(LAYOUTS)}")
@@ -61,8 +60,7 @@ def find(folder: Path, layout: str = "auto") -> list[Submission]:
 
 
 def describe(submissions: Sequence[Submission]) -> str:
-    """One line for a person: `Canvas's layout: 212 notebooks of 210 students; 3 handed in something
-    that is not a notebook`."""
+    """For a person: `Canvas's layout: 212 notebooks of 210 students; 1 file or folder without …`"""
     layouts = " and ".join(
         f"{TITLES[x]} layout" for x in TITLES if any(s.layout == x for s in submissions)
     )
@@ -90,18 +88,16 @@ def _tree(path: Path) -> Node:
         top = Node("", "zip", path.resolve())
         archives.list_members(top, whole_class=True)
     else:
-        raise ValueError(
-            f"{path} is no folder and no zip; give the folder or the zip that holds the submissions"
-            " (for one notebook: twophase check)"
-        )
+        instead = "give the folder or the zip that holds the submissions"
+        one = "(for one notebook: twophase check)"
+        raise ValueError(f"{path} is no folder and no zip; {instead} {one}")
     if top.trouble:
         raise ValueError(f"{path}: {top.trouble}")
     return top
 
 
 def _submissions(hand: HandIn) -> Iterator[Submission]:
-    """The notebooks of one hand-in, and what may be one and cannot be looked into; if there is
-    none, a submission that says so."""
+    """The notebooks of one hand-in, and what may be one; if there is none, one that says so."""
     there = [n for node in hand.nodes for n in _readable(node)]
     found = [n for n in there if n.is_notebook or n.trouble]
     if not found:
@@ -115,10 +111,8 @@ def _submissions(hand: HandIn) -> Iterator[Submission]:
 def _readable(node: Node) -> Iterator[Node]:
     """All below a node; in place of a zip with very many notebooks its own name, and the reason."""
     if node.kind == "zip" and (n := sum(c.is_notebook for c in node.all())) > ZIP_NOTEBOOKS:
-        why = (
-            f"it is a zip with {n:,} notebooks, more than {ZIP_NOTEBOOKS}; if a whole class is in"
-            " it, grade the zip itself"
-        )
+        instead = "if a whole class is in it, grade the zip itself"
+        why = f"it is a zip with {n:,} notebooks, more than {ZIP_NOTEBOOKS}; {instead}"
         yield Node(node.name, "file", node.path, node.members, trouble=why)
         return
     yield node

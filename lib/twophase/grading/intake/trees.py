@@ -1,5 +1,4 @@
-"""What lies in a folder, as a tree of names. Links are not followed and nothing is opened but zips,
-which look like folders here."""
+"""What lies in a folder, as a tree of names. Links are not followed; zips look like folders."""
 
 from __future__ import annotations
 

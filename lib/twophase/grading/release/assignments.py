@@ -1,5 +1,4 @@
-"""A model-solution notebook: its canonical form, what must hold in it, and the exercise notebook it
-becomes.
+"""A model-solution notebook: its canonical form, its rules, and the exercise notebook it becomes.
 
 Nothing here runs or writes a notebook; tools/exercises.py and `twophase release` do. nbgrader's own
 preprocessors make the release; only the stub is ours: it names the exercise and says how many lines
@@ -29,12 +28,14 @@ from nbgrader.preprocessors import (
 from twophase.checks import registry
 from twophase.checks.exercise import Exercise
 from twophase.checks.registry import Catalog
-from twophase.grading.release.compose import BEGIN, END, grade_id
+from twophase.grading.files.notebook import grade_id
+from twophase.grading.release.compose import BEGIN, END
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python"}
 MAX_ID = 64  # nbformat's limit for cell ids
 FLAGS = {"schema_version": 3, "task": False}
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MARKS = {  # what nbgrader's metadata must say of each kind of cell
     "answer": {"grade": False, "solution": True, "locked": False, **FLAGS},
     "check": {"grade": True, "solution": False, "locked": True, **FLAGS},
@@ -85,8 +86,7 @@ def normalize(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) 
 
 
 def task_headings(topic: str, catalog: Catalog = registry.COURSE) -> dict[str, str]:
-    """Task cell's id -> its heading, one level below a sitting's: number, title, kind, points,
-    minutes."""
+    """Task cell's id -> its heading: number, title, kind, points, minutes."""
     chapter = int(catalog.stem(topic).split("_")[0])
     return {
         f"{e.id}-task": (
@@ -98,8 +98,7 @@ def task_headings(topic: str, catalog: Catalog = registry.COURSE) -> dict[str, s
 
 
 def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
-    """A stable id for every cell: its grade id; `<id>-task` above an answer; else counted from the
-    exercise before it."""
+    """A stable id for every cell: its grade id; `<id>-task` above an answer; else counted."""
     ids: list[str] = []
     last, count = f"{topic}-intro", 0
     for cell, following in zip(cells, [*cells[1:], None], strict=True):
@@ -115,17 +114,14 @@ def _cell_ids(cells: list[NotebookNode], topic: str) -> list[str]:
 
 
 def validate(nb: NotebookNode, topic: str, catalog: Catalog = registry.COURSE) -> None:
-    """Raises BadNotebook, with one sentence, for the first rule that a canonical notebook
-    breaks."""
+    """Raises BadNotebook, one sentence, for the first rule that a canonical notebook breaks."""
     ids = [cell.id for cell in nb.cells]
     for cell_id in ids:
         if ids.count(cell_id) > 1:
             raise BadNotebook(f"two cells have the id {cell_id}; an id is used once")
         if not re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}", cell_id):
-            raise BadNotebook(
-                f"the id {cell_id} is longer than {MAX_ID} or has other signs than letters, digits,"
-                " _ and -"
-            )
+            signs = "other signs than letters, digits, _ and -"
+            raise BadNotebook(f"the id {cell_id} is longer than {MAX_ID} or has {signs}")
     _validate_setup(nb, topic)
     answers = [grade_id(c) for c in nb.cells if utils.is_solution(c)]
     exercises = catalog.load_topic(topic)
@@ -153,29 +149,23 @@ def _validate_setup(nb: NotebookNode, topic: str) -> None:
         )
     _require_marks(first, "setup")
     if "from twophase.lab import" not in first.source:
-        raise BadNotebook(
-            "the setup cell must import NotYet, check, hint, solution and progress from"
-            " twophase.lab"
-        )
+        names = "NotYet, check, hint, solution and progress"
+        raise BadNotebook(f"the setup cell must import {names} from twophase.lab")
 
 
 def _require_marks(cell: NotebookNode, kind: str) -> None:
     for key, value in MARKS[kind].items():
         found = cell.metadata.nbgrader.get(key)
         if found != value:
-            raise BadNotebook(
-                f"the {kind} cell {cell.id} must have {key} = {value} in its nbgrader metadata, not"
-                f" {found}"
-            )
+            must = f"must have {key} = {value} in its nbgrader metadata, not {found}"
+            raise BadNotebook(f"the {kind} cell {cell.id} {must}")
 
 
 def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     task, answer = nb.cells[at - 1] if at else None, nb.cells[at]
     if task is None or task.cell_type != "markdown" or not task.source.startswith("#"):
-        raise BadNotebook(
-            f"above the answer cell {exercise.id} must stand its task: a markdown cell that begins"
-            " with a heading"
-        )
+        what = "its task: a markdown cell that begins with a heading"
+        raise BadNotebook(f"above the answer cell {exercise.id} must stand {what}")
     _require_marks(answer, "answer")
     if BEGIN not in answer.source:
         raise BadNotebook(f"the answer cell {exercise.id} has no {BEGIN} … {END}")
@@ -183,16 +173,13 @@ def _validate_exercise(nb: NotebookNode, at: int, exercise: Exercise) -> None:
     if check is None or (check.id, check.source) != (f"{exercise.id}-check", asks):
         raise BadNotebook(f"below the answer cell {exercise.id} must stand its check cell: {asks}")
     _require_marks(check, "check")
-    if check.metadata.nbgrader.get("points") != exercise.points:
-        raise BadNotebook(
-            f"{exercise.id} is worth {exercise.points} points, and its check cell says"
-            f" {check.metadata.nbgrader.get('points')}"
-        )
+    worth, says = exercise.points, check.metadata.nbgrader.get("points")
+    if says != worth:
+        raise BadNotebook(f"{exercise.id} is worth {worth} points, and its check cell says {says}")
 
 
 class ClearToNotYet(ClearSolutions):  # type: ignore[misc]
-    """nbgrader's ClearSolutions, with a stub that names the exercise and counts the lines of the
-    author's answer."""
+    """nbgrader's ClearSolutions, with a stub that says how long the author's answer is."""
 
     def _replace_solution_region(self, cell: NotebookNode, language: str) -> bool:
         new_lines: list[str] = []
@@ -219,10 +206,8 @@ class ClearToNotYet(ClearSolutions):  # type: ignore[misc]
 def stub(exercise_id: str, answer: list[str]) -> str:
     """The line that stands for an answer of these lines. Blank lines and comments do not count."""
     n = sum(1 for line in answer if line.strip() and not line.strip().startswith("#"))
-    return (
-        f'raise NotYet("{exercise_id}")  # the author\'s answer takes {n}'
-        f" line{'' if n == 1 else 's'}"
-    )
+    lines = "line" if n == 1 else "lines"
+    return f'raise NotYet("{exercise_id}")  # the author\'s answer takes {n} {lines}'
 
 
 def release(solutions: NotebookNode, catalog: Catalog = registry.COURSE) -> NotebookNode:
@@ -253,19 +238,13 @@ def _validate_stub(cell: NotebookNode, exercise: Exercise) -> None:
     try:
         body = ast.parse(cell.source).body
     except SyntaxError as e:
-        raise BadNotebook(
-            f"without its answer, {cell.id} is no Python: {e.msg} in line {e.lineno}"
-        ) from None
-    defined = {
-        node.name
-        for node in body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
+        why = f"without its answer, {cell.id} is no Python: {e.msg} in line {e.lineno}"
+        raise BadNotebook(why) from None
+    defined = {node.name for node in body if isinstance(node, DEFINITIONS)}
     for name in exercise.entries:
         if name not in defined:
-            raise BadNotebook(
-                f"{cell.id} must define {name} above {BEGIN}, so that its stub does too"
-            )
+            why = f"{cell.id} must define {name} above {BEGIN}, so that its stub does too"
+            raise BadNotebook(why)
 
 
 def to_bytes(nb: NotebookNode) -> bytes:

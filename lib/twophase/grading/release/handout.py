@@ -1,5 +1,4 @@
-"""What students get: a folder that works by itself, put together from a clone of the course and an
-instructor's folders."""
+"""What students get: a folder that works by itself, from a clone and an instructor's folders."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from twophase.checks import registry
 from twophase.checks.manifest import FILE_NAME, HeldBack, Manifest
 from twophase.checks.registry import Catalog
 from twophase.grading.release import handout_texts
-from twophase.grading.release.assignments import BadNotebook, normalize, release, to_bytes, validate
+from twophase.grading.release.assignments import normalize, release, to_bytes, validate
 from twophase.grading.release.compose import compose
 from twophase.grading.release.leaks import AS_THEY_ARE
 from twophase.grading.release.release import Source
@@ -32,16 +31,14 @@ MADE_BY_USE = {"__pycache__", ".venv", ".egg-info"}
 
 @dataclass(frozen=True)
 class Handout:
-    """A release: every file by its path, what it says of itself, and the model solutions, which
-    stay with the instructor."""
+    """A release: its files by their paths, its manifest, and the model solutions (not in it)."""
 
     files: Mapping[str, bytes]
     manifest: Manifest
     solutions: Mapping[str, bytes]
 
     def differs(self, folder: Path) -> list[str]:
-        """The files of `folder` that are not as in this release, or that only one of the two
-        has."""
+        """The files that `folder` and this release do not have alike."""
         files = (p for p in folder.rglob("*") if p.is_file() or p.is_symlink())
         there = {
             p.relative_to(folder).as_posix(): p
@@ -59,41 +56,32 @@ def make(root: Path, source: Source, topics: Sequence[str]) -> Handout:
         if not (root / room).is_dir():
             raise ValueError(f"{root} has no {room}/: a release is made in a clone of the course")
     catalog = source.catalog()
-    solutions = {topic: _solution(topic, catalog, root) for topic in topics}
-    released = {topic: to_bytes(_released(topic, nb, catalog)) for topic, nb in solutions.items()}
+    made = {topic: _notebooks(topic, catalog, root) for topic in topics}
+    released = {topic: to_bytes(exercises) for topic, (_, exercises) in made.items()}
     files = {f"exercises/{catalog.stem(t)}.ipynb": data for t, data in released.items()}
     files |= {name: (root / name).read_bytes() for name in AS_THEY_ARE}
     files |= dict(_package(root, topics)) | dict(_added(catalog))
     manifest = _manifest(catalog, released)
     files[FILE_NAME] = manifest.to_bytes()
-    files["Makefile"] = handout_texts.makefile(
-        (root / "Makefile").read_text(encoding="utf-8")
-    ).encode("utf-8")
+    course = (root / "Makefile").read_text(encoding="utf-8")
+    files["Makefile"] = handout_texts.makefile(course).encode("utf-8")
     files["README.md"] = handout_texts.readme(catalog, manifest).encode("utf-8")
-    return Handout(
-        dict(sorted(files.items())), manifest, {t: to_bytes(nb) for t, nb in solutions.items()}
-    )
+    solutions = {topic: to_bytes(nb) for topic, (nb, _) in made.items()}
+    return Handout(dict(sorted(files.items())), manifest, solutions)
 
 
-def _solution(topic: str, catalog: Catalog, root: Path) -> NotebookNode:
-    """The model solutions of a topic with those of the folders, in canonical form and found
-    valid."""
+def _notebooks(topic: str, catalog: Catalog, root: Path) -> tuple[NotebookNode, NotebookNode]:
+    """A topic's model solutions with those of the folders, in canonical form and found valid; and
+    what is released of them. Raises ValueError."""
     raw = compose(topic, catalog, root / "solutions")
     if not raw:
         raise ValueError(f"there is no notebook solutions/{catalog.stem(topic)}.ipynb in {root}")
     try:
         nb = normalize(nbformat.from_dict(FORMAT | {"cells": raw}), topic, catalog)
         validate(nb, topic, catalog)
-    except BadNotebook as e:
-        raise ValueError(f"{_where(topic, catalog)}: {e}") from None
-    return nb
-
-
-def _released(topic: str, solution: NotebookNode, catalog: Catalog) -> NotebookNode:
-    try:
-        return release(solution, catalog)
+        return nb, release(nb, catalog)
     # nbgrader raises RuntimeError for what it will not release
-    except (BadNotebook, RuntimeError, ValueError) as e:
+    except (RuntimeError, ValueError) as e:
         raise ValueError(f"{_where(topic, catalog)}: {e}") from None
 
 
@@ -101,20 +89,16 @@ def _where(topic: str, catalog: Catalog) -> str:
     """The notebooks that a topic's is made of: one of them has the mistake."""
     stem = catalog.stem(topic)
     own = [f"solutions/{stem}.ipynb"] if topic in registry.CHAPTERS else []
-    return ", ".join(
-        [*own, *(str(f.notebook(stem)) for f in catalog.folders() if topic in f.topics)]
-    )
+    added = [str(f.notebook(stem)) for f in catalog.folders() if topic in f.topics]
+    return ", ".join(own + added)
 
 
 def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The package without instructors' examples and without the checks of topics that are not
-    released."""
+    """The package without instructors' examples and the checks of topics that are not released."""
     for path in sorted((root / PACKAGE).rglob("*")):
         name = path.relative_to(root / PACKAGE)
-        is_ours = path.suffix in KINDS or path.name == "py.typed"
-        if path.is_symlink() or not path.is_file() or not is_ours:
-            continue
-        if any(part.startswith((".", "__pycache__")) for part in name.parts):
+        hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
+        if hidden or path.suffix not in KINDS or path.is_symlink() or not path.is_file():
             continue
         room, *inner = name.parts
         if room == "checks" and len(inner) > 1 and inner[0] not in (*topics, *NO_TOPIC):
@@ -126,8 +110,7 @@ def _package(root: Path, topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def _added(catalog: Catalog) -> Iterator[tuple[str, bytes]]:
-    """The instructor's public exercises, where the registry finds them. Their model solutions stay
-    behind."""
+    """The instructor's public exercises, without their solutions, where the registry finds them."""
     for number, folder in enumerate(catalog.checks, 1):
         for path in folder.modules():
             inside = path.relative_to(folder.folder).as_posix()

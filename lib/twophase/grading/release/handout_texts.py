@@ -21,20 +21,15 @@ KEPT = ("PYTHON", "TORCH_INDEX", "BIN", "READY")
 
 
 def makefile(course: str) -> str:
-    """The students' Makefile: how to install as in the course's, and the targets that work without
-    its other rooms.
-
-    Raises ValueError if the course's Makefile no longer has these parts.
-    """
+    """The students' Makefile: how to install, from the course's, and what works without its rooms.
+    Raises ValueError if the course's no longer has these parts."""
     blocks = course.split("\n\n")
     found = {}
     for part, begins in (("variables", "PYTHON ?="), ("install", "$(READY):"), ("lab", "lab:")):
         block = next((b for b in blocks if b.startswith(begins)), None)
         if block is None:
-            raise ValueError(
-                f"the course's Makefile has no block that begins with {begins!r}, which a release"
-                " takes over"
-            )
+            absent = f"no block that begins with {begins!r}, which a release takes over"
+            raise ValueError(f"the course's Makefile has {absent}")
         found[part] = block.strip("\n")
     lines = found["variables"].splitlines()
     found["variables"] = "\n".join(line for line in lines if line.split(" ")[0] in KEPT)
@@ -42,8 +37,7 @@ def makefile(course: str) -> str:
 
 
 def readme(catalog: Catalog, manifest: Manifest) -> str:
-    """What a student reads first: how to install, work, check and hand in; and what there is to
-    do."""
+    """What a student reads first: how to install, work, check, hand in; what there is to do."""
     topics = [t for t in catalog.topics() if t in manifest.notebooks]
     ids = [i for t in topics for i in manifest.exercises[t]]
     return TEXTS.get_template("readme.txt").render(

@@ -105,8 +105,7 @@ def divided(source: str) -> tuple[list[str], list[str]]:
 
 
 def _decoded(name: str, data: bytes) -> str:
-    """A file's text as a person reads it: of a notebook its cells, else line breaks would be
-    written as \\n."""
+    """A file's text, of a notebook its cells' too: in the JSON a line's end is written as \\n."""
     if name.endswith(".ipynb"):
         return "\n".join(source_of(c) for c in raw_cells(data)) + "\n" + data.decode("utf-8")
     return data.decode("utf-8", "replace")

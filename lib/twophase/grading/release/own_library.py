@@ -23,8 +23,7 @@ def own_library(topic: str) -> tuple[str, ...]:
 
 
 def _modules(name: str) -> list[str]:
-    """The module of this name and those below it; none if there is none, as for an instructor's own
-    topic."""
+    """The module of this name and those below it; none for an instructor's own topic."""
     if importlib.util.find_spec(name) is None:
         return []
     package = importlib.import_module(name)

@@ -1,5 +1,4 @@
-"""Putting a release where it was asked for: written beside it, tried there, and moved into place
-whole or not at all."""
+"""Putting a release in its place: written and tried beside it, and moved whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ ROOMS = ("lib", "exercises", "solutions", "book", "tests", "tools", "bench", "my
 
 
 def require_place(out: Path, root: Path, folders: tuple[Path, ...]) -> None:
-    """Raises ValueError if a release at `out` would be in the way of the course at `root` or of an
-    instructor's folder."""
+    """Raises ValueError if `out` is in the way of the course at `root` or of one of the folders."""
     place, course = Path(os.path.abspath(out)).resolve(), root.resolve()
     if course.is_relative_to(place):
         raise ValueError(
@@ -32,8 +30,7 @@ def require_place(out: Path, root: Path, folders: tuple[Path, ...]) -> None:
 
 
 def require_free(out: Path, handout: Handout, replace: bool) -> bool:
-    """Whether `out` has exactly this release already. Raises ValueError if something is there that
-    would be lost."""
+    """Whether `out` has this very release. Raises ValueError if something there would be lost."""
     if not os.path.lexists(out):
         return False
     if out.is_symlink() or not out.is_dir():
@@ -48,12 +45,10 @@ def require_free(out: Path, handout: Handout, replace: bool) -> bool:
         )
     differing = handout.differs(out)
     if differing and not replace:
-        some = ", ".join(differing[:3]) + (
-            f" and {len(differing) - 3} more" if len(differing) > 3 else ""
-        )
+        more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise ValueError(
-            f"{out} has another release (different: {some}); add --replace, or give a new folder to"
-            " --out"
+            f"{out} has another release (different: {', '.join(differing[:3])}{more}); add"
+            " --replace, or give a new folder to --out"
         )
     return not differing
 

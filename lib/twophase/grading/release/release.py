@@ -1,5 +1,4 @@
-"""What was handed out: a topic's exercises, and the cells that a submission may not change. Read
-from the released notebook."""
+"""What was handed out, read from the released notebook: its exercises and its locked cells."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import twophase
@@ -49,8 +49,7 @@ class Release:
 
     @property
     def withholds(self) -> tuple[str, ...]:
-        """Everything that any of its exercises withholds, and the topic's own library: all of it is
-        absent from the worker."""
+        """All that the worker does not have: what its exercises withhold, the topic's library."""
         named = {name for e in self.exercises.values() for name in e.withholds}
         return tuple(sorted(named | set(own_library(self.topic))))
 
@@ -62,37 +61,26 @@ def from_cells(
     digest: str,
     held_back: Collection[str] = (),
 ) -> Release:
-    """The release whose notebook has these cells: its check cells say which of `exercises` it
-    asks."""
-    asked = [
-        c.grade_id.removesuffix("-check")
-        for c in cells
-        if c.grade and c.grade_id.endswith("-check")
-    ]
+    """The release of a notebook of these cells: its check cells say what of `exercises` it asks."""
+    checks = [c.grade_id for c in cells if c.grade and c.grade_id.endswith("-check")]
+    asked = [i.removesuffix("-check") for i in checks]
     unknown = [i for i in asked if i not in exercises and i not in held_back]
     if unknown:
         raise GraderFault(f"the released notebook of {topic} asks {unknown[0]}, which has no check")
-    locked: dict[str, str] = {}
-    first: list[str] = []
-    answers_began = False
-    for cell in cells:
-        answers_began |= cell.grade_id in exercises
-        if cell.is_code and cell.locked and not cell.grade and cell.grade_id:
-            locked[cell.grade_id] = cell.source
-            first += [] if answers_began else [cell.grade_id]
+    locked = {c.grade_id: c.source for c in cells if _is_locked(c)}
+    before = takewhile(lambda c: c.grade_id not in exercises, cells)
+    first = tuple(c.grade_id for c in before if _is_locked(c))
     judged = {i: exercises[i] for i in asked if i in exercises}
     later = tuple(i for i in asked if i not in exercises)
-    given = frozenset(
-        c.source.strip()
-        for c in cells
-        if c.is_code and not (c.locked or c.grade or c.grade_id in exercises)
-    )
-    stubs = {
-        c.grade_id: c.source.strip()
-        for c in cells
-        if c.grade_id in exercises and "NotYet" in c.source
-    }
-    return Release(topic, judged, locked, tuple(first), digest, later, given, stubs)
+    answers = [c for c in cells if c.grade_id in exercises]
+    stubs = {c.grade_id: c.source.strip() for c in answers if "NotYet" in c.source}
+    others = [c for c in cells if c.is_code and c.grade_id not in exercises]
+    given = frozenset(c.source.strip() for c in others if not (c.locked or c.grade))
+    return Release(topic, judged, locked, first, digest, later, given, stubs)
+
+
+def _is_locked(cell: Cell) -> bool:
+    return cell.is_code and cell.locked and not cell.grade and cell.grade_id != ""
 
 
 def course_root() -> Path:
@@ -114,21 +102,18 @@ class Source:
     variants: Path | None = None
 
     def catalog(self) -> Catalog:
-        """The exercises that there are, the folders' included. Raises ValueError, with the path,
-        for a mistake in a folder."""
+        """The exercises, the folders' included. Raises ValueError for a mistake in a folder."""
         return _catalog(self)
 
     def load(self, topic: str) -> Release:
-        """The release of a topic. Raises GraderFault if its notebook or a check is not as it should
-        be."""
+        """The release of a topic. Raises GraderFault if its notebook or a check is wrong."""
         try:
             return _load(self, topic)
         except ValueError as e:
             raise GraderFault(str(e)) from None
 
     def digest(self, topic: str) -> str:
-        """The digest that the topic's release has today; no check is loaded for it. Raises
-        ValueError."""
+        """The digest of the topic's release; no check is loaded for it. Raises ValueError."""
         return _release_digest(self, topic, _notebook(self, topic))
 
     def topics(self) -> list[str]:
@@ -137,8 +122,7 @@ class Source:
         return [t for t in self.catalog().topics() if given is None or t in given.notebooks]
 
     def topic_of(self, notebook: Notebook, name: str) -> str:
-        """The topic whose grade_ids the notebook has most of; by its file's name if it has none.
-        Raises Unreadable."""
+        """The topic of most of its grade_ids; if it has none, of its name. Raises Unreadable."""
         known = self.topics()
         found = Counter(t for c in notebook.cells if (t := c.grade_id.split("-", 1)[0]) in known)
         if found:
@@ -153,11 +137,9 @@ class Source:
         return tuple(p for p in (self.release, *self.checks, self.variants) if p is not None)
 
     def folder(self) -> Path | None:
-        """The release's folder: the one given, or the one that this package lies in. None in a
-        clone of the course."""
-        return self.release or (
-            course_root() if (course_root() / manifest.FILE_NAME).is_file() else None
-        )
+        """The release's folder: the one given, or the one that this package lies in, if any."""
+        root = course_root()
+        return self.release or (root if (root / manifest.FILE_NAME).is_file() else None)
 
     def manifest(self) -> Manifest | None:
         """What the release says of itself. Raises ValueError if a release was given and is none."""
@@ -165,8 +147,7 @@ class Source:
         return manifest.read(folder) if folder else None
 
     def validate(self) -> None:
-        """Load everything once, so that each mistake is told before anything is graded. Raises
-        ValueError, one sentence."""
+        """Load everything once, before anything is graded. Raises ValueError for a mistake."""
         given, catalog = self.manifest(), self.catalog()
         if given is not None:
             _require_same(given, catalog, f"{self.folder()}")
@@ -195,14 +176,10 @@ def _catalog(source: Source) -> Catalog:
 
 def _require_same(given: Manifest, catalog: Catalog, where: str) -> None:
     """The release must have been made of the folders that grade it. Raises ValueError."""
-    checks, held = (
-        tuple(c.digest for c in catalog.checks),
-        catalog.variants.digest if catalog.variants else (),
-    )
-    for option, made_of, now in (
-        ("--checks", given.checks, checks),
-        ("--variants", given.variants or (), held),
-    ):
+    checks = tuple(c.digest for c in catalog.checks)
+    variants = catalog.variants.digest if catalog.variants else ""
+    options = ("--checks", given.checks, checks), ("--variants", given.variants, variants)
+    for option, made_of, now in options:
         if made_of != now:
             how = f"with another {option}, or it was edited since: release anew"
             if not now:
@@ -231,17 +208,15 @@ def _release_digest(source: Source, topic: str, notebook: Notebook) -> str:
 
 
 def _notebook(source: Source, topic: str) -> Notebook:
-    """The released notebook of a topic. Raises ValueError, with its path, if it is missing or
-    cannot be read."""
+    """The released notebook of a topic. Raises ValueError if it is missing or cannot be read."""
     catalog, folder = source.catalog(), source.folder()
     name = f"{catalog.stem(topic)}.ipynb"
     own = (course_root() / "exercises", course_root() / "solutions")
     rooms = (folder / "exercises",) if folder else own
     room = next((r for r in rooms if (r / name).is_file()), None)
     if folder is None and any(topic in f.topics for f in catalog.folders()):
-        return parse(
-            json.dumps({"cells": compose(topic, catalog, room)}, sort_keys=True).encode("utf-8")
-        )
+        cells = compose(topic, catalog, room)
+        return parse(json.dumps({"cells": cells}, sort_keys=True).encode("utf-8"))
     if room is None and folder is None:  # the package alone
         asked = (
             Cell("code", f'check("{i}")', f"{i}-check", grade=True, locked=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from twophase.grading.scores.gradebook import Gradebook
+from twophase.grading.scores.outcome import Outcome
 from twophase.grading.scores.rubric import ZERO, ExerciseScore, Rubric, RubricItem
-from twophase.grading.scores.scoring import Outcome
 
 JUDGED = ("right", "wrong", "not_yet", "missing", "failed", "by hand", "override")
 

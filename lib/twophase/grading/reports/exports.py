@@ -13,8 +13,8 @@ from pathlib import Path
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports.plain import one_line
 from twophase.grading.scores.gradebook import Gradebook, Total
+from twophase.grading.scores.outcome import Outcome, lateness_text
 from twophase.grading.scores.rubric import Rubric, points_text
-from twophase.grading.scores.scoring import Outcome, lateness_text
 
 # the last four: their full-width forms
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -1,5 +1,4 @@
-"""Counts over many results, one record at a time: what a summary of a thousand submissions
-needs."""
+"""Counts over many results, one record at a time."""
 
 from __future__ import annotations
 
@@ -10,11 +9,12 @@ from dataclasses import dataclass, field
 from twophase.grading.results.grade import NOT_ASKED
 from twophase.grading.results.records import Record
 
+BROKEN = ("timeout", "died", "protocol")  # errors of a case
+
 
 @dataclass
 class ExerciseCounts:
-    """One exercise: how many were judged, how many are right, and which named misconceptions there
-    were."""
+    """One exercise: how many were judged, how many are right, which misconceptions were named."""
 
     judged: int = 0
     right: int = 0
@@ -29,8 +29,7 @@ class ExerciseCounts:
 
 @dataclass
 class TopicCounts:
-    """One topic: the points of those that were judged, and its exercises in the order of the
-    release."""
+    """One topic: the points of what was judged, and its exercises in the order of the release."""
 
     out_of: float = 0
     points: list[float] = field(default_factory=list)
@@ -57,9 +56,7 @@ class Counts:
 
     def add(self, record: Record) -> None:
         self.statuses[record["status"]] += 1
-        self.not_asked.update(
-            flag["where"] for flag in record["flags"] if flag["name"] == NOT_ASKED
-        )
+        self.not_asked.update(f["where"] for f in record["flags"] if f["name"] == NOT_ASKED)
         if alone := sum(question["alone"] for question in record["questions"]):
             self.alone[record["file"]] = alone
         if record["points"] is not None:
@@ -86,9 +83,7 @@ def why(record: Record) -> str:
         return str(record["message"]).removeprefix("This file could not be graded: ")
     broken = [f"{f['where']}: {f['says']}" for f in record["flags"] if f["name"] == "cell_broke"]
     for question in record["questions"]:
-        errors = [
-            c["message"] for c in question["cases"] if c["error"] in ("timeout", "died", "protocol")
-        ]
+        errors = [c["message"] for c in question["cases"] if c["error"] in BROKEN]
         broken += [f"{question['id']}: {message}" for message in errors[:1]]
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
     return broken[0] + more if broken else "something broke while it ran"

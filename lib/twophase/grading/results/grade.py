@@ -1,5 +1,4 @@
-"""What judging one submission gives, before it is a record: a verdict for each exercise, and what
-is worth a flag."""
+"""What judging one submission gives, before it is a record: verdicts, and what is worth a flag."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Graded:
 
 @dataclass
 class Grade:
-    """Everything that grading one submission gave. `trouble` are the kinds of trouble met on the
-    way."""
+    """Everything that grading one submission gave. `trouble`: the kinds of it on the way."""
 
     questions: list[Graded] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)

@@ -1,5 +1,4 @@
-"""Stored results as lines of JSON: each checked before anything is computed from it, one in memory
-at a time."""
+"""Stored results: lines of JSON, each checked before use, one in memory at a time."""
 
 from __future__ import annotations
 
@@ -18,26 +17,21 @@ QUESTION_STATUSES = ("right", "wrong", "not_yet", "missing", "failed")
 
 
 def results_path(results: Path) -> Path:
-    """The results file that a path means: itself, or `results.jsonl` in the folder. Raises
-    ValueError."""
+    """The results file that a path means: itself, or the one in the folder. Raises ValueError."""
     path = results / "results.jsonl" if results.is_dir() else results
     if not path.is_file():
-        raise ValueError(
-            f"there is no file {path}; give the folder that `twophase grade` wrote, or its"
-            " results.jsonl"
-        )
+        instead = "give the folder that `twophase grade` wrote, or its results.jsonl"
+        raise ValueError(f"there is no file {path}; {instead}")
     return path
 
 
 def latest_records(path: Path) -> list[Record]:
-    """The last record of every file, by name. A last line that was cut short is passed over. Raises
-    ValueError."""
+    """The last record of every file, by name. Raises ValueError."""
     return list(Index(path).latest())
 
 
 class Index:
-    """A results file without its records: their keys, and where the last line of each file
-    begins."""
+    """A results file without its records: their keys, and where each file's last line begins."""
 
     def __init__(self, path: Path) -> None:
         """Reads the file. Raises ValueError if a line of it is no result."""
@@ -62,8 +56,7 @@ class Index:
             self._done[record["file"]] = bytes.fromhex(record["key"])
 
     def has(self, file: str, key: str) -> bool:
-        """Whether the result that counts for this file has this key, and is not the grader's own
-        fault."""
+        """Whether the file's last result has this key, and is not the grader's own fault."""
         return self._done.get(file) == bytes.fromhex(key)
 
     def lines(self, files: Iterable[str]) -> Iterator[bytes]:
@@ -79,8 +72,7 @@ class Index:
 
 
 def scan(file: BinaryIO, path: Path) -> Iterator[tuple[int, Record]]:
-    """Every whole line of a file: where the next begins, and its record. Raises ValueError for what
-    is no result; `path` names it."""
+    """Every whole line of a file: where the next begins, and its record. Raises ValueError."""
     end = 0
     for n, line in enumerate(file, 1):
         if not line.endswith(b"\n"):  # a crash cut it short
@@ -94,20 +86,16 @@ def _parsed(line: bytes, where: str) -> Record:
         record = json.loads(line)
         schema = record["schema"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
-        raise ValueError(
-            f"{where} is no result of `twophase grade` ({type(e).__name__}); {REMOVE}"
-        ) from None
+        why = f"is no result of `twophase grade` ({type(e).__name__})"
+        raise ValueError(f"{where} {why}; {REMOVE}") from None
     if schema != SCHEMA:
-        raise ValueError(
-            f"{where} is of another version of twophase (schema {schema}; this one has {SCHEMA});"
-            f" {MOVE}"
-        )
+        why = f"is of another version of twophase (schema {schema}; this one has {SCHEMA})"
+        raise ValueError(f"{where} {why}; {MOVE}")
     try:
         require_sound(record)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise ValueError(
-            f"{where} is no result of this version ({type(e).__name__}: {e}); {REMOVE}"
-        ) from None
+        why = f"is no result of this version ({type(e).__name__}: {e})"
+        raise ValueError(f"{where} {why}; {REMOVE}") from None
     return record  # type: ignore[no-any-return]
 
 
@@ -116,8 +104,7 @@ MOVE = "move the file away or give another folder, and grade again"
 
 
 def require_sound(record: Record) -> None:
-    """Raises ValueError, KeyError, TypeError or AttributeError if a record is not what this version
-    writes."""
+    """Raises ValueError, KeyError, TypeError or AttributeError for what we would not write."""
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']}")
     if not re.fullmatch("[0-9a-f]{64}", record["key"]):

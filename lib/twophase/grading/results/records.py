@@ -1,5 +1,4 @@
-"""Results: one JSON object per line and submission, appended and never rewritten. grading/README.md
-lists the fields."""
+"""A result: a JSON object for each submission. grading/README.md lists the fields."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def environment() -> Mapping[str, str]:
 
 @cache
 def confinement() -> tuple[tuple[str, ...], bool]:
-    """What shuts submissions in here, with `unsafe` added where a part of it is missing; and
-    whether results are official."""
+    """What confines submissions here, and `unsafe` if a part is missing; whether it is official."""
     labels = confine.confined_by()
     practice, lacks = "practice" in labels, bool(confine.missing())
     return (*labels, *(["unsafe"] if lacks and not practice else [])), not practice and not lacks
@@ -76,8 +74,8 @@ def blank(file: str, seed: int | str, student: str = "", submitted: str = "") ->
 
 
 def filled(record: Record, grade: Grade, exercises: Mapping[str, Exercise]) -> Record:
-    """The record of a submission that was judged: `ok`, `protocol` if it spoke nonsense, else
-    `partial` if something broke."""
+    """The record of what was judged: `protocol` if it spoke nonsense, else `partial` if something
+    broke, else `ok`."""
     status = "protocol" if "protocol" in grade.trouble else "partial" if grade.trouble else "ok"
     questions = [_question(q, exercises[q.verdict.exercise_id]) for q in grade.questions]
     return record | {
@@ -110,8 +108,7 @@ def _question(graded: Graded, exercise: Exercise) -> Record:
 def key(
     file: str, submission: str, release: str, library: str, seed: int | str, official: bool
 ) -> str:
-    """SHA-256 over the JSON list of these. Equal keys: the same work under the same conditions,
-    nothing is gained by a second."""
+    """SHA-256 over the JSON list of these. Equal keys: the same work under the same conditions."""
     conditions = json.dumps([file, submission, release, library, seed, official])
     return hashlib.sha256(conditions.encode("ascii")).hexdigest()
 

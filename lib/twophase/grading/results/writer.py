@@ -1,5 +1,4 @@
-"""`results.jsonl` while a run writes to it: what is there already, and a place for more. It
-survives a crash and a full disk."""
+"""`results.jsonl` while a run writes to it. It survives a crash and a full disk."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from twophase.grading.errors import CannotWrite
@@ -19,8 +17,7 @@ class Results:
     """The results in a folder. One process at a time, and no more in memory than an index."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ValueError if another run is writing there, or the file is something else;
-        CannotWrite."""
+        """Raises ValueError if another run writes there, or it is no file; CannotWrite."""
         self.path = folder / "results.jsonl"
         how = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -55,8 +52,7 @@ class Results:
             ) from None
 
     def append(self, record: Record) -> None:
-        """Add a record and make sure that it is on the disk. Raises CannotWrite, and then nothing
-        of it is in the file."""
+        """Add a record, to the disk. Raises CannotWrite; then nothing of it is in the file."""
         line = line_of(record)
         try:
             left = memoryview(line)
@@ -70,7 +66,3 @@ class Results:
                 raise CannotWrite(f"{self.path} cannot be written: {e.strerror}") from None
             raise
         self.index.note(record, self.index.end + len(line))
-
-    def latest(self) -> Iterator[Record]:
-        """The last record of every file, by the file's name, one in memory at a time."""
-        return self.index.latest()

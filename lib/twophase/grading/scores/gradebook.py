@@ -1,5 +1,4 @@
-"""A class: every student's outcomes and totals, from stored results and course.yml. Nothing is
-run."""
+"""A class: every student's outcomes and totals, from stored results and course.yml."""
 
 from __future__ import annotations
 
@@ -16,16 +15,19 @@ from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.roster_file import Student, read_roster
 from twophase.grading.course.scheme import Scheme
 from twophase.grading.results.records import Record
-from twophase.grading.scores.dropping import Weighted, highest_ratio
+from twophase.grading.scores.dropping import highest_ratio
+from twophase.grading.scores.outcome import Outcome, pending_reasons
 from twophase.grading.scores.roster import by_student
 from twophase.grading.scores.rubric import ZERO, ManualGrades, Rubric, make_rubric, require_bounds
-from twophase.grading.scores.scoring import Outcome, Scorer, pending_reasons
+from twophase.grading.scores.scoring import Scorer
+
+EXCUSED = "excused, so it does not count"
 
 
 @dataclass(frozen=True)
 class Total:
-    """A student with all outcomes. `graded`: all that is due is final; `pending`: `waiting` says
-    for what; `none`: nothing counts yet."""
+    """A student with all outcomes. `graded`: all that is due is final; `none`: nothing counts yet;
+    `pending`: `waiting` says for what."""
 
     student: Student
     outcomes: Mapping[str, Outcome]
@@ -41,8 +43,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Gradebook:
-    """The class. `strangers`: files that belong to nobody in the roster. `notes`: what an
-    instructor should know."""
+    """The class. `strangers`: files of nobody in the roster. `notes`: for the instructor."""
 
     scheme: Scheme
     rubrics: Mapping[str, Rubric]
@@ -80,30 +81,22 @@ def load_course(path: Path) -> tuple[Scheme, CourseFiles]:
     scheme = reading.read_course(path)
     files = scheme.files
     roster = read_roster(files.roster.file, files.roster.key) if files.roster else []
-    manual = ManualGrades(
-        scheme,
-        read_manual(files.manual) if files.manual else (),
-        read_overrides(files.overrides) if files.overrides else (),
-    )
-    return scheme, CourseFiles(
-        tuple(roster), manual, read_times(files.times, scheme.time_zone) if files.times else {}
-    )
+    hand = read_manual(files.manual) if files.manual else []
+    overrides = read_overrides(files.overrides) if files.overrides else []
+    times = read_times(files.times, scheme.time_zone) if files.times else {}
+    return scheme, CourseFiles(tuple(roster), ManualGrades(scheme, hand, overrides), times)
 
 
 def make_gradebook(
     scheme: Scheme, beside: CourseFiles, records: Sequence[Record], now: datetime | None = None
 ) -> Gradebook:
-    """Score a class. The order of `records` does not matter. Raises ValueError if course.yml and
-    the results disagree."""
+    """Score a class; `records` in any order. Raises ValueError if course.yml contradicts them."""
     notes: list[str] = []
     by_topic: dict[str, list[Record]] = {topic: [] for topic in scheme.assignments}
     for record in sorted(records, key=lambda r: str(r["file"])):
         by_topic.setdefault(_topic(scheme, record), []).append(record)
-    rubrics = {
-        t: s
-        for t, a in scheme.assignments.items()
-        if (s := make_rubric(scheme, a, by_topic[t], notes))
-    }
+    made = [make_rubric(scheme, a, by_topic[t], notes) for t, a in scheme.assignments.items()]
+    rubrics = {rubric.assignment.topic: rubric for rubric in made if rubric}
     require_bounds(rubrics.values(), beside.manual, [r["digests"]["submission"] for r in records])
     handed_in, strangers, doubts = by_student(scheme, beside.roster, by_topic)
     notes += doubts
@@ -120,8 +113,7 @@ def make_gradebook(
 
 
 def _topic(scheme: Scheme, record: Record) -> str:
-    """The assignment that a record belongs to. A file that cannot be read says none: then its name
-    may."""
+    """The assignment of a record. A file that cannot be read says none: then its name may."""
     topic = str(record["topic"])
     if topic or len(scheme.assignments) == 1:
         return topic or next(iter(scheme.assignments))
@@ -134,8 +126,7 @@ def _topic(scheme: Scheme, record: Record) -> str:
 def _students(
     scheme: Scheme, beside: CourseFiles, handed_in: Iterable[tuple[str, str]]
 ) -> list[Student]:
-    """The roster, or else everybody who handed in or is named, by name. Raises ValueError for a
-    name that nobody has."""
+    """The roster, or else whoever handed in or is named. Raises ValueError for other names."""
     roster = list(beside.roster)
     grouped = {m for g in scheme.groups.values() for m in g.members}
     if not roster:
@@ -159,20 +150,15 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
     there = [t for t, o in outcomes.items() if o.points is not None]
     if all(outcomes[t].free for t in there):  # nothing yet, or excused from everything
         for topic in there:
-            outcomes[topic] = replace(outcomes[topic], counted=False).noting(
-                "excused, so it does not count"
-            )
+            outcomes[topic] = replace(outcomes[topic], counted=False).noting(EXCUSED)
         return Total(student, outcomes, "none")
-    items = [
-        Weighted(outcomes[t].points or ZERO, outcomes[t].worth, outcomes[t].free) for t in there
-    ]
+    items = [outcomes[t].weighted for t in there]
     kept = {there[n] for n in highest_ratio(items, scheme.drop_lowest)}
     for topic in there:
         o = outcomes[topic]
         if topic not in kept:
-            outcomes[topic] = replace(o, counted=False).noting(
-                "excused, so it does not count" if o.free else "dropped"
-            )
+            why = EXCUSED if o.free else "dropped"
+            outcomes[topic] = replace(o, counted=False).noting(why)
         elif o.free:
             outcomes[topic] = o.noting("counts all the same, because it helps")
     points = sum((outcomes[t].points or ZERO for t in kept), ZERO)
@@ -180,8 +166,7 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
 
 
 def _notes(scheme: Scheme, beside: CourseFiles, by_topic: Mapping[str, list[Record]]) -> list[str]:
-    """What was there and had no effect, or more than was meant: results of other topics, overrides
-    of no work or of several."""
+    """What had no effect, or more than meant: other topics' results, overrides of none or many."""
     found = misconceptions.unknown_names(scheme)
     found += [
         f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."

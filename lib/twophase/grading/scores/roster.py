@@ -1,5 +1,4 @@
-"""Whose work a file is: from what its layout says (a number of Canvas's, a name of Moodle's, an
-email) to lines of the roster."""
+"""Whose work a file is: from what its layout says (a number, a name, an email) to the roster."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def _plain(text: str) -> str:
 
 @dataclass
 class Roster:
-    """The roster by every column that may name a student. `notes` takes what a person should
-    know."""
+    """The roster by every column that may name a student. `notes`: for a person to know."""
 
     students: Sequence[Student]
     notes: list[str] = field(default_factory=list)
@@ -41,8 +39,7 @@ class Roster:
                     found[value].append(student.key)
 
     def keys(self, said: str, file: str) -> list[str]:
-        """The students that a record's `student` means: several if they handed in together, none if
-        the roster has nobody."""
+        """The students that a record's `student` means: several if they handed in together."""
         whole = said in self._keys
         parts = [said] if whole else said.split(TOGETHER)
         return [key for part in parts for key in self._one(part, file)] if self.students else parts
@@ -78,10 +75,8 @@ class Roster:
 def by_student(
     scheme: Scheme, students: Sequence[Student], by_topic: Mapping[str, Iterable[Record]]
 ) -> tuple[dict[tuple[str, str], list[Record]], list[str], list[str]]:
-    """Records by student and assignment; the files that belong to nobody; notes about those that
-    may be of several."""
-    roster = Roster(students)
-    known = {s.key for s in students}
+    """Records by student and assignment; the files of nobody; notes on those of several people."""
+    roster, known = Roster(students), {s.key for s in students}
     found: dict[tuple[str, str], list[Record]] = {}
     strangers: list[str] = []
     for topic, records in by_topic.items():
@@ -90,15 +85,10 @@ def by_student(
         records = list(records)
         twice = _namesakes(records, roster)
         for record in records:
-            file = str(record["file"])
-            said = (
-                []
-                if file in twice
-                else students_of(record.get("student"), file, topic, roster, scheme)
-            )
-            ours = dict.fromkeys(
-                m for w in said for m in scheme.members(w, topic) if not known or m in known
-            )
+            file, who = str(record["file"]), record.get("student")
+            said = [] if file in twice else students_of(who, file, topic, roster, scheme)
+            members = (m for w in said for m in scheme.members(w, topic))
+            ours = dict.fromkeys(m for m in members if not known or m in known)
             if not ours or not topic:
                 strangers.append(record["file"])
             for member in ours:
@@ -109,8 +99,7 @@ def by_student(
 def students_of(
     said: object, file: str, topic: str, roster: Roster, scheme: Scheme | None
 ) -> list[str]:
-    """The students, or the group, that a file is of: what its layout or record says counts before
-    its path."""
+    """The students, or the group, of a file: its layout or record counts before its path."""
     if not isinstance(said, str) or not said:
         by_path = scheme.student_of(file) if scheme else None
         return [by_path] if by_path else []
@@ -120,8 +109,7 @@ def students_of(
 
 
 def _namesakes(records: Iterable[Record], roster: Roster) -> set[str]:
-    """Files of people of the same name in one assignment, if Moodle's numbers cannot tell which is
-    the one in the roster."""
+    """Files of people of one name, if Moodle's numbers cannot tell which is in the roster."""
     numbers: dict[str, set[str]] = defaultdict(set)
     files: dict[str, list[str]] = defaultdict(list)
     for record in records:

@@ -1,5 +1,4 @@
-"""An assignment's exercises with their points, and what one submission has earned in each of them,
-before lateness."""
+"""An assignment's exercises, and what one submission has earned in each, before lateness."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from twophase.grading.course.by_hand import HandScore, Override
 from twophase.grading.course.fields import absent, nearest
 from twophase.grading.course.scheme import Assignment, ExerciseRule, Partial, Scheme
 from twophase.grading.results.records import Record
+from twophase.grading.scores.dropping import Weighted
 
 ZERO = Fraction(0)
 
@@ -37,8 +37,7 @@ class RubricItem:
 
 @dataclass(frozen=True)
 class Rubric:
-    """An assignment with all that its results tell about it. `worth`: what it counts in the
-    course."""
+    """An assignment with what its results tell about it. `worth`: what it counts in the course."""
 
     assignment: Assignment
     items: tuple[RubricItem, ...]
@@ -63,6 +62,11 @@ class ExerciseScore:
     excused: bool = False
     kept: bool = True
 
+    @property
+    def weighted(self) -> Weighted:
+        out_of = ZERO if self.item.rule.extra else self.item.out_of
+        return Weighted(self.points or ZERO, out_of, self.excused)
+
 
 def make_rubric(
     scheme: Scheme, assignment: Assignment, records: Iterable[Record], notes: list[str]
@@ -86,17 +90,14 @@ def make_rubric(
     ]
     left = [i for i in seen if i not in rules]
     if left:
-        notes.append(
-            f"{assignment.topic}: {', '.join(left)} {'is' if len(left) == 1 else 'are'} not in"
-            " course.yml: not counted."
-        )
+        names = f"{', '.join(left)} {'is' if len(left) == 1 else 'are'}"
+        notes.append(f"{assignment.topic}: {names} not in course.yml: not counted.")
     regular = sum((s.out_of for s in items if not s.rule.extra), ZERO)
     return Rubric(assignment, tuple(items), assignment.points or regular)
 
 
 def _questions(records: Iterable[Record]) -> dict[str, tuple[str, set[Fraction]]]:
-    """Every exercise that was judged: its title, and what it was out of. In the order of the
-    longest record."""
+    """Every exercise judged: its title, and what it was out of. In the longest record's order."""
     found: dict[str, tuple[str, set[Fraction]]] = {}
     for record in sorted(records, key=lambda r: (-len(r["questions"]), str(r["file"]))):
         for q in record["questions"]:
@@ -108,23 +109,18 @@ def _item(
     exercise: str, rule: ExerciseRule, seen: Mapping[str, tuple[str, set[Fraction]]], where: str
 ) -> RubricItem:
     if exercise not in seen:
-        raise ValueError(
-            f"{where}: no result has an exercise {exercise!r}, so grade again if it is"
-            f" new{nearest(exercise, seen)}"
-        )
+        new = f"so grade again if it is new{nearest(exercise, seen)}"
+        raise ValueError(f"{where}: no result has an exercise {exercise!r}, {new}")
     title, out_of = seen[exercise]
     if rule.points is None and len(out_of) > 1:
         both = " and ".join(points_text(p) for p in sorted(out_of))
-        raise ValueError(
-            f"{where}.{exercise}: results are out of {both} points; say which with `{exercise}:"
-            f" {points_text(max(out_of))}`"
-        )
+        which = f"say which with `{exercise}: {points_text(max(out_of))}`"
+        raise ValueError(f"{where}.{exercise}: results are out of {both} points; {which}")
     return RubricItem(exercise, rule.title or title, rule.points or min(out_of), rule)
 
 
 def partial_credit(q: Mapping[str, Any], partial: Partial) -> Fraction:
-    """The part of its points that an answer has earned. An answer that died or ran out of time has
-    no partial credit."""
+    """The part of its points that an answer has earned; none if it died or ran out of time."""
     if q["status"] == "right":
         return Fraction(1)
     if q["status"] != "wrong":
@@ -145,7 +141,7 @@ class ManualGrades:
     @cached_property
     def _by_cell(self) -> dict[tuple[str, str], list[HandScore]]:
         found: dict[tuple[str, str], list[HandScore]] = {}
-        for h in sorted(self.hand, key=lambda h: h.submission == ""):
+        for h in self.hand:
             found.setdefault((h.who, h.exercise), []).append(h)
         return found
 
@@ -170,7 +166,7 @@ class ManualGrades:
 
 def exercise_scores(
     student: str, rubric: Rubric, record: Record | None, manual: ManualGrades
-) -> list[ExerciseScore]:
+) -> tuple[ExerciseScore, ...]:
     """What a student has in each exercise for one submission; `record` None if there is none."""
     topic, made = rubric.assignment.topic, []
     questions = {q["id"]: q for q in record["questions"]} if record else {}
@@ -186,7 +182,7 @@ def exercise_scores(
         else:
             cell = _judged(item, record, questions.get(item.id), manual.scheme)
         made.append(replace(cell, excused=excused))
-    return made
+    return tuple(made)
 
 
 def _by_hand(
@@ -228,20 +224,14 @@ def _judged(
 
 def require_bounds(rubrics: Iterable[Rubric], manual: ManualGrades, digests: Iterable[str]) -> None:
     """Raise ValueError for points by hand or by override beyond what the cell is out of, or for a
-    cell that is not there.
-
-    Overrides of work that is not stored here are passed over: the file may hold those of other
-    results too.
-    """
+    cell that is not there. An override of work that is not stored here may be of other results."""
     items: dict[str, RubricItem] = {s.id: s for rubric in rubrics for s in rubric.items}
     rules = {i: rule for a in manual.scheme.assignments.values() for i, rule in a.by_hand.items()}
     hand = {i: RubricItem(i, i, rule.points or ZERO, rule) for i, rule in rules.items()}
     for h in manual.hand:
         if h.exercise in items and h.exercise not in hand:
-            raise ValueError(
-                f"{h.where}: {h.exercise} is judged, not graded by hand; to change its points use"
-                " files.overrides"
-            )
+            why = "is judged, not graded by hand; to change its points use files.overrides"
+            raise ValueError(f"{h.where}: {h.exercise} {why}")
         _require(h.exercise, h.points, hand, f"{h.where}: exercise")
     there = list(digests)
     for o in manual.overrides:
@@ -252,9 +242,11 @@ def require_bounds(rubrics: Iterable[Rubric], manual: ManualGrades, digests: Ite
 def _require(exercise: str, points: Fraction, known: Mapping[str, RubricItem], where: str) -> None:
     if exercise not in known:
         raise ValueError(f"{where}: {absent('exercise', exercise, known)}")
-    item = known[exercise]
-    if points > item.out_of:
-        raise ValueError(
-            f"{where}: {points_text(points)} points are more than the {points_text(item.out_of)} of"
-            f" {exercise}"
-        )
+    require_at_most(points, known[exercise].out_of, exercise, where)
+
+
+def require_at_most(points: Fraction, most: Fraction, of: str, where: str) -> None:
+    """Raise ValueError for points that somebody gave beyond the most that there are."""
+    if points > most:
+        more = f"{points_text(points)} points are more than the {points_text(most)}"
+        raise ValueError(f"{where}: {more} of {of}")

@@ -1,65 +1,31 @@
-"""From stored results to one student's score in one assignment: which submission counts, lateness,
-excusals, what is still pending."""
+"""From stored results to a student's outcome in an assignment: lateness, excusals, what waits."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
-from typing import Literal
 
-from twophase.grading.course.deadlines import Due, human, read_time
+from twophase.grading.course.deadlines import Due, read_time
 from twophase.grading.course.lateness import Late
 from twophase.grading.course.scheme import Scheme
 from twophase.grading.results.records import Record
-from twophase.grading.scores.dropping import Weighted, highest_ratio, ratio
+from twophase.grading.scores.dropping import highest_ratio, ratio
+from twophase.grading.scores.outcome import Outcome
 from twophase.grading.scores.rubric import (
     ZERO,
-    ExerciseScore,
     ManualGrades,
     Rubric,
     exercise_scores,
-    points_text,
+    require_at_most,
 )
-
-Status = Literal["graded", "missing", "open", "excused", "pending"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A student's score in an assignment.
-
-    `points` is None for `open` (may still be handed in), `excused` and `pending` (`waiting` says
-    for what); otherwise it is out of `worth`, after lateness, which cost `cost`. `free`: excused,
-    so it counts only if it helps. `counted` False: left out of the total.
-    """
-
-    student: str
-    topic: str
-    status: Status
-    worth: Fraction
-    points: Fraction | None = None
-    exercises: tuple[ExerciseScore, ...] = ()
-    file: str = ""
-    handed_in: datetime | None = None
-    late: Late = field(default_factory=Late)
-    cost: Fraction = ZERO
-    waiting: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    free: bool = False
-    counted: bool = True
-    fault: bool = False  # it waits for the grader, not for a person
-
-    def noting(self, *notes: str) -> Outcome:
-        return replace(self, notes=(*self.notes, *notes))
+from twophase.grading.scores.which_counts import which_counts
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Everything that one student's score depends on. `now`: what is not handed in by then may be
-    missing."""
+    """All that a student's score depends on. `now`: what has not come by then may be missing."""
 
     scheme: Scheme
     manual: ManualGrades
@@ -69,7 +35,12 @@ class Scorer:
     def outcome(self, student: str, rubric: Rubric, attempts: Sequence[Record]) -> Outcome:
         """The score of one student in one assignment."""
         due, extension = self.scheme.due_for(student, rubric.assignment)
-        found = self._choose(student, rubric, attempts, due)
+        if attempts:
+            tried = [self._attempt(student, rubric, record, due) for record in attempts]
+            digests = {r["file"]: r["digests"]["submission"] for r in attempts}
+            found = which_counts(tried, digests, self.scheme.submissions.counts)
+        else:
+            found = self._nothing(student, rubric, due)
         if extension is not None and due is not None:
             why = f" ({extension.because})" if extension.because else ""
             found = found.noting(f"extended to {due}{why}")
@@ -84,46 +55,10 @@ class Scorer:
             ).noting(f"excused{why}")
         return found
 
-    def _choose(
-        self, student: str, rubric: Rubric, attempts: Sequence[Record], due: Due | None
-    ) -> Outcome:
-        """The outcome of the submission that counts."""
-        if not attempts:
-            return self._nothing(student, rubric, due)
-        tried = [self._attempt(student, rubric, record, due) for record in attempts]
-        readable = [o for o in tried if not _unread(o)]
-        passed = [f"{o.file} cannot be read: passed over" for o in tried if readable and _unread(o)]
-        digests = {r["file"]: r["digests"]["submission"] for r in attempts}
-        chosen = self._one_of(readable or tried, digests)
-        others = len(readable or tried) - 1
-        counts = self.scheme.submissions.counts
-        guesses = "" if counts == "latest" else ", each of them another guess"
-        if others and chosen.file:
-            passed.append(f"{counts} of {others + 1} submissions{guesses}: {chosen.file}")
-        return chosen.noting(*passed)
-
-    def _one_of(self, tried: Sequence[Outcome], digests: Mapping[str, str]) -> Outcome:
-        if self.scheme.submissions.counts == "latest":
-            versions = {digests[o.file] for o in tried}
-            if len(versions) > 1 and any(o.handed_in is None for o in tried):
-                files = ", ".join(o.file for o in tried)
-                waits = (
-                    f"which of {files} is the latest is not known: give files.times (with counts:"
-                    " best whoever hands in several has as many guesses)"
-                )
-                return _pending(tried[0], waits)
-            return max(tried, key=lambda o: (_when(o), o.file))
-        waiting = sorted(
-            (o for o in tried if o.status == "pending"), key=lambda o: (not o.fault, o.file)
-        )
-        if waiting:
-            return waiting[0]
-        return max(tried, key=lambda o: (o.points or ZERO, -_when(o).timestamp(), o.file))
-
     def _nothing(self, student: str, rubric: Rubric, due: Due | None) -> Outcome:
         """No submission: not due yet, missing, or graded by hand alone."""
         topic, worth = rubric.assignment.topic, rubric.worth
-        made = tuple(exercise_scores(student, rubric, None, self.manual))
+        made = exercise_scores(student, rubric, None, self.manual)
         begun = any(c.status == "by hand" for c in made)
         if not begun and due is not None and self.now < rubric.assignment.late.last(due).end:
             return Outcome(student, topic, "open", worth, notes=(f"not handed in; due {due}",))
@@ -133,7 +68,7 @@ class Scorer:
 
     def _attempt(self, student: str, rubric: Rubric, record: Record, due: Due | None) -> Outcome:
         """One submission as if it were the only one."""
-        made = tuple(exercise_scores(student, rubric, record, self.manual))
+        made = exercise_scores(student, rubric, record, self.manual)
         plain = Outcome(
             student,
             rubric.assignment.topic,
@@ -145,7 +80,8 @@ class Scorer:
         )
         whole = self.manual.override(record, "")
         if whole:
-            _require_worth(whole.points, rubric, whole.where)
+            if not any(s.rule.extra for s in rubric.items):
+                require_at_most(whole.points, rubric.worth, plain.topic, whole.where)
             return replace(plain, points=whole.points, exercises=()).noting(
                 f"set by hand: {whole.because}"
             )
@@ -155,7 +91,7 @@ class Scorer:
             return scored
         if scored.handed_in is None:
             waits = f"when {record['file']} was handed in is not known: give files.times"
-            return _pending(scored, waits) if rule.can_cost and scored.points else scored
+            return scored.waiting_for(waits) if rule.can_cost and scored.points else scored
         late = rule.lateness(due, scored.handed_in)
         if late == Late() or scored.points is None:
             return scored
@@ -163,8 +99,7 @@ class Scorer:
         return replace(scored, points=left, late=late, cost=scored.points - left)
 
     def _scored(self, outcome: Outcome, rubric: Rubric) -> Outcome:
-        """The outcome with its points, lowest exercises dropped, before lateness; pending if a cell
-        is."""
+        """The outcome with its points, lowest dropped, before lateness; pending if a cell is."""
         made = [replace(c, kept=not (c.excused and c.points is None)) for c in outcome.exercises]
         waiting = tuple(dict.fromkeys(c.note for c in made if c.kept and c.points is None))
         if waiting:
@@ -173,7 +108,7 @@ class Scorer:
         there = [n for n, c in enumerate(made) if c.kept]
         if all(made[n].item.rule.extra for n in there):
             return replace(outcome, status="excused", points=None)
-        items = [_weighted(made[n]) for n in there]
+        items = [made[n].weighted for n in there]
         kept = highest_ratio(items, rubric.assignment.drop_lowest)
         chosen = {there[k] for k in kept}
         made = [replace(c, kept=n in chosen) for n, c in enumerate(made)]
@@ -192,45 +127,3 @@ class Scorer:
                 return read_time(said, self.scheme.time_zone)
         found = self.times.get(record["file"]) or self.times.get(record["digests"]["submission"])
         return found.astimezone(UTC) if found else None
-
-
-def _weighted(cell: ExerciseScore) -> Weighted:
-    out_of = ZERO if cell.item.rule.extra else cell.item.out_of
-    return Weighted(cell.points or ZERO, out_of, cell.excused)
-
-
-def _unread(outcome: Outcome) -> bool:
-    return any(c.status == "unreadable" for c in outcome.exercises)
-
-
-def _when(outcome: Outcome) -> datetime:
-    return outcome.handed_in or datetime(1990, 1, 1, tzinfo=UTC)
-
-
-def _pending(outcome: Outcome, waits: str) -> Outcome:
-    return replace(outcome, status="pending", points=None, waiting=(*outcome.waiting, waits))
-
-
-def _require_worth(points: Fraction, rubric: Rubric, where: str) -> None:
-    if points > rubric.worth and not any(s.rule.extra for s in rubric.items):
-        raise ValueError(
-            f"{where}: {points_text(points)} points are more than the"
-            f" {points_text(rubric.worth)} of {rubric.assignment.topic}"
-        )
-
-
-def lateness_text(outcome: Outcome) -> str:
-    """`1 day 3 h late, cost 2 points`; empty if it was on time."""
-    if outcome.late == Late():
-        return ""
-    how = f"{human(outcome.late.by)} late"
-    if not outcome.late.accepted:
-        return f"{how}, after the cutoff: {points_text(outcome.cost)} points lost"
-    cost = f"{points_text(outcome.cost)} points" if outcome.cost else "nothing"
-    return f"{how}, cost {cost}"
-
-
-def pending_reasons(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """What keeps a total from being final."""
-    pending = (o for o in outcomes if o.status == "pending")
-    return tuple(dict.fromkeys(f"{o.topic}: {w}" for o in pending for w in o.waiting))
