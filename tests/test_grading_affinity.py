@@ -35,11 +35,11 @@ def test_a_submission_runs_where_its_judge_runs_and_all_others_where_they_may(be
         mine = processors()
         assert len(mine) == 1
         assert mine[0] in before
-        with zygote().fork((), LIMITS) as session:
+        with zygote().fork(LIMITS) as session:
             assert output(session, WHERE) == str(mine)
             assert processors_of(zygote().pid) == before
     assert processors() == before
-    with zygote().fork((), LIMITS) as session:
+    with zygote().fork(LIMITS) as session:
         assert output(session, WHERE) == str(before)
 
 
@@ -64,7 +64,7 @@ def test_a_server_that_is_started_meanwhile_is_not_left_on_one_processor(before)
     with one_processor(), Zygote() as other:
         other.start()
         assert processors_of(other.pid) == before
-        with other.fork((), LIMITS) as session:
+        with other.fork(LIMITS) as session:
             assert output(session, WHERE) == str(processors())
 
 
@@ -85,7 +85,7 @@ print(two < 8 * one)
 def test_threads_of_an_answer_do_not_spin_for_each_other(before) -> None:
     """Two that spin take the processor in turns, milliseconds for each of these operations: some
     tens of times what one thread takes, in processor time."""
-    with one_processor(), zygote().fork((), LIMITS) as session:
+    with one_processor(), zygote().fork(LIMITS) as session:
         assert output(session, TWO_THREADS) == "True"
 
 

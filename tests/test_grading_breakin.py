@@ -29,7 +29,7 @@ CHANNEL = "import os, socket\nend = socket.socket(fileno=os.dup(255))\n"
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    with zygote().fork((), LIMITS) as one:
+    with zygote().fork(LIMITS) as one:
         yield one
 
 

@@ -43,7 +43,7 @@ LIMIT_S = 0.5
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    with zygote().fork((), LIMITS) as one:
+    with zygote().fork(LIMITS) as one:
         yield one
 
 
@@ -122,9 +122,9 @@ def test_a_check_that_an_answer_makes_endless_is_a_time_out(session: Session, na
 
 def test_after_the_limit_the_zygote_serves_the_next_submission() -> None:
     for _ in range(2):
-        with zygote().fork((), LIMITS) as session:
+        with zygote().fork(LIMITS) as session:
             judged(session, "def f(count): return count(10**18)", _counts_up)
-    with zygote().fork((), LIMITS) as session:
+    with zygote().fork(LIMITS) as session:
         assert judged(session, "def f(): return 1", _for_ever, limit_s=30.0).right
 
 
@@ -149,7 +149,7 @@ def test_a_slow_reference_and_slow_wrong_answers_are_not_the_submissions_time() 
         made,
         misconceptions=tuple(replace(m, answer=lambda *a: slow() + 1) for m in made.misconceptions),
     )
-    with zygote().fork((), LIMITS) as session:
+    with zygote().fork(LIMITS) as session:
         assert not session.run_cell("def f(x): return 2", 20.0).error
         seen = Bench(replace(made, time_limit_s=0.1), 1).judge(RemoteAnswer(session))
     assert seen.misconception == made.misconceptions[0].slug

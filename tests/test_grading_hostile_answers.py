@@ -3,7 +3,7 @@ hidden is found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 from hostile.course import RIGHT, STUBS, cell, cells, dump, release
@@ -46,11 +46,9 @@ class Counting(Zygote):
     def __init__(self) -> None:
         self.looks = 0
 
-    def fork(
-        self, withholds: Sequence[str], limits: Limits, beside: bool = False, more: bool = False
-    ) -> Session:
+    def fork(self, limits: Limits, beside: bool = False, more: bool = False) -> Session:
         self.looks += 1
-        session = zygote().fork(withholds, limits, beside)
+        session = zygote().fork(limits, beside)
         session.run_cell(f"LOOK = {self.looks}", 60.0)
         return session
 

@@ -45,7 +45,7 @@ CHECK = PACKAGE / "checks/kv_cache/max_batch.py"
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with zygote().fork((), LIMITS) as one:
+    with zygote().fork(LIMITS) as one:
         yield one
 
 
@@ -391,7 +391,7 @@ HIDDEN = Path(json.__file__).parent  # of the interpreter, so readable if it wer
 def hiding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A submission of another zygote, with hidden folders."""
     hidden = [HIDDEN, tmp_path_factory.mktemp("hidden")]
-    with Zygote(hidden=hidden) as own, own.fork((), LIMITS) as one:
+    with Zygote(hidden=hidden) as own, own.fork(LIMITS) as one:
         yield one
 
 
@@ -408,7 +408,7 @@ def test_nobody_learns_the_size_or_time_of_a_hidden_file(tmp_path: Path) -> None
     others.mkdir(parents=True)
     (others / "03_kv_cache.ipynb").write_text("x" * 1234)
     (tmp_path / "secret").write_text("y" * 99)
-    with Zygote(hidden=[others.parent, tmp_path / "secret"]) as own, own.fork((), LIMITS) as one:
+    with Zygote(hidden=[others.parent, tmp_path / "secret"]) as own, own.fork(LIMITS) as one:
         ran = one.run_cell(f"import os; os.stat({str(others)!r})", 20.0)
         assert "FileNotFoundError" in ran.types, ran
         said = output(one, f"import os; print(os.stat({str(tmp_path / 'secret')!r}).st_size)")
@@ -475,10 +475,10 @@ def test_threads_are_limited() -> None:
         " 1\nexcept RuntimeError: pass\nstop.set()\nprint(n)"
     )
     if "own-user" in LABELS or "own-limits" in LABELS:
-        with zygote().fork((), Limits(cell_s=60.0)) as one:
+        with zygote().fork(Limits(cell_s=60.0)) as one:
             assert 20 <= int(output(one, source)) <= rlimits.MAX_THREADS
     else:  # its user has other threads, too
-        with zygote().fork((), Limits(cell_s=60.0)) as one:
+        with zygote().fork(Limits(cell_s=60.0)) as one:
             assert 20 <= int(output(one, source)) < 5000
 
 
@@ -554,7 +554,7 @@ def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(zygote_handle, "practice", lambda: True)
     with (
         zygote_handle.make_zygote() as practice,
-        practice.fork(("twophase.theory.kv_cache.max_batch",), LIMITS) as one,
+        practice.fork(LIMITS) as one,
     ):
         assert output(one, "print(1 + 1)") == "2"
         ran = one.run_cell(
@@ -565,7 +565,7 @@ def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyP
         with pytest.raises(AnswerError, match="SIGSEGV"):
             one.run_cell("import ctypes; ctypes.string_at(0)", 20.0)
     with pytest.raises(Exception, match="interrupted"):
-        practice.fork((), LIMITS)
+        practice.fork(LIMITS)
 
 
 # the last of this file: a zygote has one child at a time, so `session` ends here
@@ -577,16 +577,17 @@ LOADED_LATE = {
     ),
     "torch.compile": ("print(torch.compile(lambda x: 2 * x)(torch.ones(1)).item())", "2.0"),
     "torch.func": ("print(torch.func.grad(lambda x: x * x)(torch.ones(())).item())", "2.0"),
-    "the meter": (
-        "from twophase.measure.meter import Meter\n"
-        "with Meter() as meter: torch.ones(3, 3) @ torch.ones(3, 3)\nprint(meter.matmul_flops)",
+    "torch's counter": (
+        "from torch.utils.flop_counter import FlopCounterMode\n"
+        "with FlopCounterMode(display=False) as meter: torch.ones(3, 3) @ torch.ones(3, 3)\n"
+        "print(meter.get_total_flops())",
         "54",
     ),
 }
 
 
 def test_what_torch_loads_late_works_in_there() -> None:
-    with zygote().fork((), LIMITS, more=True) as one:
+    with zygote().fork(LIMITS, more=True) as one:
         said = {name: output(one, f"import torch\n{s}") for name, (s, _) in LOADED_LATE.items()}
     assert said == {name: expected for name, (_, expected) in LOADED_LATE.items()}
     for source, _ in LOADED_LATE.values():

@@ -30,7 +30,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
     labels = " ".join(confinement.confined_by())
     if "landlock" not in labels or "seccomp" not in labels or not may_mount(tmp_path):
         pytest.skip("needs root, mounts, Landlock and seccomp")
-    with zygote().fork((), LIMITS, more=True) as one:
+    with zygote().fork(LIMITS, more=True) as one:
         yield one
 
 
@@ -117,7 +117,7 @@ def test_nobody_else_sees_it_and_it_is_gone_with_its_process(session: Session) -
     folder = Path(wrote.output.split()[0])
     assert "mine" in wrote.output
     assert list(folder.iterdir()) == []
-    with zygote().fork((), LIMITS, beside=True) as beside:
+    with zygote().fork(LIMITS, beside=True) as beside:
         assert (
             beside.run_cell(
                 "import os, tempfile; print(os.listdir(tempfile.gettempdir()))", 20.0
@@ -125,7 +125,7 @@ def test_nobody_else_sees_it_and_it_is_gone_with_its_process(session: Session) -
             == "[]\n"
         )
     session.close()
-    with zygote().fork((), LIMITS) as after:
+    with zygote().fork(LIMITS) as after:
         assert (
             after.run_cell(
                 "import os, tempfile; print(os.listdir(tempfile.gettempdir()))", 20.0

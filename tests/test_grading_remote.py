@@ -27,7 +27,7 @@ SETUP = "import math\nimport numpy as np\nimport torch\n"
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    with zygote().fork((), LIMITS) as one:
+    with zygote().fork(LIMITS) as one:
         yield one
 
 
@@ -74,7 +74,7 @@ def test_a_right_answer_of_the_course_gets_the_same_verdict_over_the_wire(
     exercise_id: str, path: Path
 ) -> None:
     bench = bench_of(exercise_id)
-    with zygote().fork(bench.exercise.withholds, LIMITS) as session:
+    with zygote().fork(LIMITS) as session:
         there = bench.judge(remote(session, SETUP + path.read_text(encoding="utf-8")))
     assert there == bench.judge(LocalAnswer(namespace_of(path)))
     assert there.right, there.message
@@ -125,7 +125,7 @@ def test_a_misconception_of_the_course_gets_the_same_verdict_over_the_wire(
     module = f"twophase.checks.{exercise_id.replace('-', '.')}"
     source = f"from __future__ import annotations\n{source_of(module)}"
     compared = 0
-    with zygote().fork((), LIMITS) as session:
+    with zygote().fork(LIMITS) as session:
         apart = f"WRITTEN = {{'__name__': '__main__'}}\nexec({source!r}, WRITTEN)"
         if session.run_cell(apart, 20.0).error:  # apart from the names that are given anew below
             pytest.skip("its wrong answers are made of another module of the checks")

@@ -77,7 +77,7 @@ def test_what_is_not_there_is_removed_already(tmp_path: Path) -> None:
 def test_a_submission_that_would_dig_deep_folders_may_make_none_and_stops_nobody() -> None:
     dig = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"
     for _ in range(2):
-        with zygote().fork((), LIMITS) as session:
+        with zygote().fork(LIMITS) as session:
             assert "OSError" in session.run_cell(dig, 20.0).types
             assert output(session, "print(os.listdir('.'))") == "[]"
 

@@ -94,7 +94,7 @@ class Busy:
 
     broken = None
 
-    def fork(self, withholds: object, limits: Limits, *how: bool) -> Busy:
+    def fork(self, limits: Limits, *how: bool) -> Busy:
         self._machine.now_s += 1000.0  # the grader's own work
         return self
 
@@ -115,7 +115,7 @@ class Busy:
 def test_what_a_submission_has_used_is_the_same_on_a_busy_machine(waits: float) -> None:
     machine = Machine(waits)
     usage = Usage(waiting_s=1000.0, clock=lambda: machine.now_s)
-    replay = Replay(cast(Zygote, Busy(machine)), (), Limits(cell_s=2.0))
+    replay = Replay(cast(Zygote, Busy(machine)), Limits(cell_s=2.0))
     steps = [Step(n, "own", f"cell {n}") for n in range(4)]
     assert replay.process(steps, Allowance(usage, until=4.5, forks=1)) is not None
     assert usage.seconds == pytest.approx(4.0)

@@ -20,12 +20,12 @@ from patience import PATIENCE_S
 
 from twophase.checks import registry
 from twophase.lab import check, checking, course, hint, progress, record, showing, solution, timed
+from twophase.lab.library import used
 from twophase.lab.shown import CheckFailed, LabError
-from twophase.lab.withheld import used
 from twophase.protocol import NotYet
 
 ID = "kv_cache-max_batch"
-WITHHELD = "twophase.theory.kv_cache.max_batch"
+MAX_BATCH = "twophase.theory.kv_cache.max_batch"
 
 
 @pytest.fixture
@@ -333,10 +333,10 @@ USES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("how", USES)
-def test_leaning_on_the_withheld_function_is_seen(how: str) -> None:
+def test_leaning_on_the_library_is_seen(how: str) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(USES[how], names)
-    assert used([WITHHELD], [names["f"]]) == [WITHHELD]
+    assert used([names["f"]]) == [MAX_BATCH]
 
 
 OWN: tuple[Callable[..., Any], ...] = (right, no_weights, stub)
@@ -346,15 +346,13 @@ OWN: tuple[Callable[..., Any], ...] = (right, no_weights, stub)
 def test_an_answer_of_ones_own_is_not_suspected(answer: Callable[..., Any]) -> None:
     import twophase.theory.kv_cache  # noqa: F401
 
-    assert used([WITHHELD], [answer]) == []
+    assert used([answer]) == []
 
 
-def test_using_something_else_of_the_same_module_is_not_suspected() -> None:
+def test_the_notebooks_own_tools_are_no_part_of_the_library() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(
-        "from twophase.theory import kv_cache\ndef f(*a): return kv_cache.kv_bytes_per_token", names
-    )
-    assert used([WITHHELD], [names["f"]]) == []
+    exec("from twophase.lab import NotYet, check\ndef f(*a): check('x'); raise NotYet('x')", names)
+    assert used([names["f"]]) == []
 
 
 def test_in_the_official_worker_all_four_do_nothing_and_bring_no_checks() -> None:

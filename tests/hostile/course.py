@@ -135,7 +135,6 @@ EXERCISES = {
                 Case("rows", (np.random.default_rng(rng.randrange(999)).normal(size=(2, 3)),))
             ],
             compare=Tolerance(rtol=1e-6),
-            withholds=("twophase.kernels.online_softmax.online_softmax",),
         ),
     )
 }

@@ -265,8 +265,7 @@ BESIDE = {
         " *\nfrom twophase.lab import *"
     ),
     "the course's own": (
-        "from twophase.theory.kv_cache import kv_bytes_per_token\nprint(kv_bytes_per_token(2,"
-        " 3, 4))"
+        "from twophase.theory.kv_cache import kv_bytes_per_token\nprint(kv_bytes_per_token)"
     ),
     "some time to set up": "import time; time.sleep(0.4)",
     "a long print": "for i in range(5_000): print(i)",

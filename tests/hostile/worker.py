@@ -10,14 +10,9 @@ from functools import cache
 
 from hostile.course import release
 
-from twophase.checks import registry
-from twophase.checks.answer import LocalAnswer
-from twophase.checks.judge import Bench
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.judge.supervisor import Supervisor
-from twophase.grading.release import release as registered
 from twophase.grading.results.grade import Grade
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.launch import ForkServer
@@ -87,25 +82,3 @@ def output(session: Session, source: str) -> str:
     ran = session.run_cell(source, 60.0)
     assert not ran.error, ran.error
     return ran.output.strip()
-
-
-def right_here_and_withheld_there(exercise_id: str, source: str, without: str = "") -> None:
-    """A cell made of the library answers an exercise in this process, and not in a worker, where
-    something that it is made of is withheld. `without`: a case that it would answer for minutes."""
-    bench = Bench(registry.load(exercise_id), 7)
-    if without:
-        kept = [i for i, case in enumerate(bench.cases) if case.name != without]
-        assert len(kept) == len(bench.cases) - 1, f"there is no case {without!r}"
-        bench.cases = [bench.cases[i] for i in kept]
-        bench.expected = [bench.expected[i] for i in kept]
-    names: dict[str, object] = {}
-    exec(source, names)
-    assert bench.judge(LocalAnswer(names)).right, "it would be an answer"
-    withheld = registered.Source().load(exercise_id.split("-")[0]).withholds
-    with zygote().fork(withheld, LIMITS) as session:
-        ran = session.run_cell(source, 20.0)
-        said = bench.judge(RemoteAnswer(session))
-    assert not said.right
-    # What stands in the place of a compiled function has no Python function inside.
-    refused = ("Withheld", "object has no attribute 'py_func'", "object has no attribute 'serial'")
-    assert any(why in ran.error + said.message for why in refused), (ran.error, said.message)

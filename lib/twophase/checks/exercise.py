@@ -64,7 +64,6 @@ class Exercise:
     recall: tuple[str, str]
     observe: Callable[[Answer, Case], Any] | None = None
     compare: Tolerance = field(default_factory=Tolerance)
-    withholds: tuple[str, ...] = ()
     time_limit_s: float = 10.0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     relayed: bool = False  # officially its calls go to two processes in turn: see answer.Relay

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from twophase.lab import record
+from twophase.lab.library import used
 from twophase.lab.shown import CheckFailed, LabError, Later, NotRight, Points
-from twophase.lab.withheld import used
 
 if TYPE_CHECKING:
     from twophase.checks.exercise import Exercise
@@ -67,11 +67,11 @@ def check_answer(exercise_id: str) -> Points | Later:
     ):  # a warning from the answer is shown, and is no error
         verdict = Bench(exercise, SEED).judge(LimitedAnswer(names))
     if verdict.right:
-        flags = used(exercise.withholds, [names[e] for e in exercise.entries if e in names])
+        flags = used([names[e] for e in exercise.entries if e in names])
         for name in flags:
             print(
-                f"uses {name}, which is this exercise's answer: fine for practice, flagged when"
-                " graded officially"
+                f"uses {name}: fine for practice, but where it is graded officially there is"
+                " nothing of the course's library"
             )
         record.write("check", exercise.id, status="right", points=verdict.points, uses=flags)
         return Points(verdict.points, verdict.out_of)

@@ -179,5 +179,4 @@ EXERCISE = Exercise(
             " rows that nobody uses."
         ),
     ),
-    withholds=("twophase.theory.quantization.weights_step_s",),
 )

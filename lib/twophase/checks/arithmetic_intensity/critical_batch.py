@@ -195,8 +195,4 @@ EXERCISE = Exercise(
         ),
         "It halves: half the bytes to read, the same FLOPs.",
     ),
-    withholds=(
-        "twophase.theory.arithmetic_intensity.critical_batch",
-        "twophase.theory.quantization.tokens_where_it_stops_paying",
-    ),
 )

@@ -232,9 +232,4 @@ EXERCISE = Exercise(
         "H + 2: the undivided output, the running maximum and the running sum.",
     ),
     relayed=True,
-    withholds=(
-        "twophase.kernels.online_softmax.partial_attention",
-        "twophase.kernels.online_softmax.merge",
-        "twophase.kernels.online_softmax.flash_attention",
-    ),
 )

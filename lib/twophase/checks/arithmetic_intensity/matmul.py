@@ -148,5 +148,4 @@ EXERCISE = Exercise(
         "what at most?",
         "Less than the smallest of B, D and F; at least a third of it.",
     ),
-    withholds=("twophase.theory.arithmetic_intensity.matmul_intensity",),
 )

@@ -280,5 +280,4 @@ EXERCISE = Exercise(
         ),
         "One number per query: the log-sum-exp of its scores (or its maximum and its sum).",
     ),
-    withholds=("twophase.kernels.online_softmax.merge",),
 )

@@ -226,8 +226,4 @@ EXERCISE = Exercise(
         "It is multiplied by exp(old maximum − new maximum), a number below 1.",
     ),
     relayed=True,
-    withholds=(
-        "twophase.kernels.online_softmax.merge",
-        "twophase.kernels.online_softmax.partial_attention",
-    ),
 )

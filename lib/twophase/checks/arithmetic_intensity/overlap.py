@@ -10,7 +10,6 @@ from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -242,12 +241,5 @@ EXERCISE = Exercise(
             " most, and where?"
         ),
         "Twice as long, at the ridge, where computing and traffic take equally long.",
-    ),
-    withholds=(
-        *STEP_TIMES,
-        "twophase.theory.latency_throughput.compute_time_s",
-        "twophase.theory.latency_throughput.step_time_floor_s",
-        "twophase.theory.latency_throughput.ttft_s",
-        "twophase.theory.quantization.weights_step_s",
     ),
 )

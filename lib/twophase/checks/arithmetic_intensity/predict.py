@@ -11,7 +11,6 @@ from collections.abc import Callable
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -206,5 +205,4 @@ EXERCISE = Exercise(
             " scores."
         ),
     ),
-    withholds=METERS,  # they count what is to be predicted
 )

@@ -180,10 +180,4 @@ EXERCISE = Exercise(
         " static batches and with iteration-level scheduling?",
         "After 10 steps, 9 and 1; and after 9, since the short ones take turns on the second seat.",
     ),
-    withholds=(
-        "twophase.serving.engine.Engine",
-        "twophase.serving.llm.LLM",
-        "twophase.serving.occupancy.occupy",  # whose room is a number of seats
-        "twophase.serving.scheduler.Scheduler",
-    ),
 )

@@ -8,7 +8,6 @@ from twophase.checks.compare import FORMULA
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -184,9 +183,5 @@ EXERCISE = Exercise(
     recall=(
         "64 requests decode in one pass. How often are the weights read, and how often each cache?",
         "Once each: the weights once for all 64.",
-    ),
-    withholds=(
-        *STEP_TIMES,
-        "twophase.theory.deployment.Deployment",
     ),
 )

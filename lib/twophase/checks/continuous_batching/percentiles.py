@@ -223,9 +223,4 @@ EXERCISE = Exercise(
         "Why does p99 of the mean gap of each request look better than p99 of all gaps?",
         "A stall of one token is spread over all tokens of its request.",
     ),
-    withholds=(
-        "twophase.serving.workload.percentiles",
-        "twophase.serving.workload.summarize",
-        "twophase.serving.workload.Summary",
-    ),
 )

@@ -11,7 +11,6 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -249,12 +248,5 @@ EXERCISE = Exercise(
         "In a pass over 3 requests with 1, 500 and 1 new tokens: how many rows has the MLP's"
         " product, and how many would a padded batch have?",
         "502, and 1,500.",
-    ),
-    withholds=(
-        *ATTENTION,
-        "twophase.kernels.continuous_batching.ragged_attention",
-        "twophase.kernels.continuous_batching.padded_attention",
-        "twophase.kernels.paging.PagedKV",
-        "twophase.kernels.kv_cache.KVCache",
     ),
 )

@@ -275,5 +275,4 @@ EXERCISE = Exercise(
         "Long requests, which may never be served; a bound on the wait, after which arrival"
         " counts.",
     ),
-    withholds=("twophase.serving.policy.ShortestFirst",),
 )

@@ -223,5 +223,4 @@ EXERCISE = Exercise(
         "A prompt does not fit into what is left of a pass. Why may no shorter one overtake it?",
         "Under a steady stream of short prompts the long one would wait for ever.",
     ),
-    withholds=("twophase.serving.engine.Engine", "twophase.serving.scheduler.Scheduler"),
 )

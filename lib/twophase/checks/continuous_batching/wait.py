@@ -141,5 +141,4 @@ EXERCISE = Exercise(
         "The wait grows with the mean of the squared service times: whoever comes during the long"
         " one waits for its rest.",
     ),
-    withholds=("twophase.theory.continuous_batching.mean_wait_s",),
 )

@@ -187,10 +187,4 @@ EXERCISE = Exercise(
         " explains?",
         "Its key and value projections shrink as well, and what they leave free goes to caches.",
     ),
-    withholds=(
-        "twophase.theory.kv_cache.max_batch",
-        "twophase.theory.kv_cache.max_context",
-        "twophase.theory.kv_cache.kv_bytes_per_token",
-        "twophase.theory.params.attention_params",
-    ),
 )

@@ -203,5 +203,4 @@ EXERCISE = Exercise(
         "Eight KV heads over 16 chips: what does chip 5 hold?",
         "A copy of KV head 2, which chip 4 holds as well: 5 · 8 // 16 = 2.",
     ),
-    withholds=("twophase.theory.layout.heads_of_chip",),
 )

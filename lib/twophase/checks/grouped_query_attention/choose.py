@@ -194,5 +194,4 @@ EXERCISE = Exercise(
         "Two models' mean losses differ by less than their seeds do. Which one do you serve?",
         "The one with the smaller cache: the losses do not tell the two apart.",
     ),
-    withholds=(),
 )

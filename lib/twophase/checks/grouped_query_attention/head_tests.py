@@ -151,5 +151,4 @@ EXERCISE = Exercise(
         "For which N and K can a test not tell n // K from n // G?",
         "Where G = K, so N = K · K: 4 and 2, 16 and 4, 64 and 8.",
     ),
-    withholds=(),
 )

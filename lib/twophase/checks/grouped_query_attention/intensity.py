@@ -125,10 +125,4 @@ EXERCISE = Exercise(
         " heads per KV head?",
         "About G FLOPs per byte, less as soon as G is no longer small beside the context.",
     ),
-    withholds=(
-        "twophase.theory.arithmetic_intensity.attention_intensity",
-        "twophase.theory.arithmetic_intensity.attention_intensity_simple",
-        "twophase.theory.arithmetic_intensity.attention_flops",
-        "twophase.theory.arithmetic_intensity.attention_bytes",
-    ),
 )

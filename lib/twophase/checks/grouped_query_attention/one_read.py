@@ -15,7 +15,6 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import ATTENTION
 from twophase.protocol.arguments import lent
 
 wrong = Misconceptions()
@@ -246,5 +245,4 @@ EXERCISE = Exercise(
         "Eight query heads share one KV head. How often must its keys be read in a decode step?",
         "Once: all eight are scored while the keys are on the chip.",
     ),
-    withholds=ATTENTION,
 )

@@ -164,5 +164,4 @@ EXERCISE = Exercise(
         "A trained multi-head model gets fewer KV heads. Which of its weights change, and how?",
         "Only the key and value projections: the heads of each group are averaged.",
     ),
-    withholds=("twophase.kernels.grouped_query_attention.pool_heads",),
 )

@@ -12,7 +12,6 @@ from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -159,10 +158,5 @@ EXERCISE = Exercise(
     recall=(
         "Keys and values are repeated for G query heads each. How many times the cache is moved?",
         "2·G + 1 times: the cache is read once, and G copies are written and read.",
-    ),
-    withholds=(
-        "twophase.theory.arithmetic_intensity.attention_bytes",
-        "twophase.theory.arithmetic_intensity.attention_bytes_materialized",
-        *METERS,  # they count what is to be predicted
     ),
 )

@@ -250,5 +250,4 @@ EXERCISE = Exercise(
         "A chip has 10% less room than its label says. Which term of the budget shrinks?",
         "Only the cache can: weights are fixed, so the context or the batch gives way.",
     ),
-    withholds=("twophase.theory.kv_cache.max_context", "twophase.theory.kv_cache.max_batch"),
 )

@@ -11,7 +11,6 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.kv_cache._cache_cases import Pair, cases, observe
 from twophase.checks.kv_cache._data import SAME_NUMBERS
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import STORES
 
 wrong = Misconceptions()
 
@@ -241,5 +240,4 @@ EXERCISE = Exercise(
             " its room itself."
         ),
     ),
-    withholds=STORES,
 )

@@ -225,5 +225,4 @@ EXERCISE = Exercise(
         "A cache refuses a block that is too long. What must a test do next?",
         "Append something that fits and look at everything: a refusal must leave no trace.",
     ),
-    withholds=(),
 )

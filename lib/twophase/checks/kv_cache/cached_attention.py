@@ -12,7 +12,6 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -238,5 +237,4 @@ EXERCISE = Exercise(
         "Four new tokens, a cache of 96: which keys does the second new token see?",
         "Keys 0 to 97: all 96 cached ones, the first new one and itself.",
     ),
-    withholds=ATTENTION,
 )

@@ -7,7 +7,6 @@ import random
 from twophase.checks import edges
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import CACHE_BYTES
 
 wrong = Misconceptions()
 
@@ -141,11 +140,5 @@ EXERCISE = Exercise(
         "Which sizes of a model decide what one cached token costs?",
         "Layers, KV heads, head width and bytes per value, times two for key and value; neither D "
         "nor the query heads.",
-    ),
-    withholds=(
-        *CACHE_BYTES,
-        "twophase.theory.messages.sequence_attention",
-        "twophase.theory.sharding.sequence_sent_bytes",
-        "twophase.kernels.local_attention.RingKVCache",
     ),
 )

@@ -163,5 +163,4 @@ EXERCISE = Exercise(
     ),
     # (memory - weights) / (bytes × tokens) is also the longest context of a batch: the same formula
     # under another name
-    withholds=("twophase.theory.kv_cache.max_batch", "twophase.theory.kv_cache.max_context"),
 )

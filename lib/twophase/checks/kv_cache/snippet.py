@@ -11,7 +11,6 @@ from twophase.checks.kv_cache._snippet_caches import Right
 from twophase.checks.kv_cache._snippet_cases import COMPARE, cases, observe
 from twophase.checks.kv_cache._snippet_scripts import Script
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import STORES
 
 wrong = Misconceptions()
 
@@ -154,5 +153,4 @@ EXERCISE = Exercise(
         "Which fault of a cache never raises an error and only makes the text worse?",
         "A hole: places between real tokens that hold zeros and are attended to.",
     ),
-    withholds=STORES,
 )

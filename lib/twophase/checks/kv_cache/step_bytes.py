@@ -11,7 +11,6 @@ from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -190,10 +189,5 @@ EXERCISE = Exercise(
     recall=(
         "Which part of what a decode step moves grows with the context?",
         "Only reading the cache; what is written per step is one token, whatever the context.",
-    ),
-    withholds=(
-        "twophase.theory.arithmetic_intensity.attention_bytes",
-        "twophase.theory.arithmetic_intensity.attention_bytes_materialized",
-        *METERS,  # they count what is to be predicted
     ),
 )

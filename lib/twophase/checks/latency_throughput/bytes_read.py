@@ -12,7 +12,6 @@ from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import CACHE_BYTES, COUNTS, METERS
 
 wrong = Misconceptions()
 
@@ -244,5 +243,4 @@ EXERCISE = Exercise(
             " tokens are looked up."
         ),
     ),
-    withholds=(*METERS, *COUNTS, *CACHE_BYTES),  # what is read is counted, or its parts are
 )

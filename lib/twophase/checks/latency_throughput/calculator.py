@@ -12,7 +12,6 @@ from twophase.checks.compare import EXACT, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latency_throughput import _calculators as k
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import CACHE_BYTES, CONFIGS
 
 wrong = Misconceptions()
 
@@ -244,5 +243,4 @@ EXERCISE = Exercise(
         ),
         "By G = N / K = 8 times.",
     ),
-    withholds=(*CONFIGS, *CACHE_BYTES),
 )

@@ -161,8 +161,4 @@ EXERCISE = Exercise(
         "A server is busy a fifth of the time. What does that do to the price of a token?",
         "It makes it five times the price at full use: idle hours are paid.",
     ),
-    withholds=(
-        "twophase.theory.latency_throughput.chip_hours_per_million_tokens",
-        "twophase.theory.latency_throughput.cost_per_million_tokens",
-    ),
 )

@@ -12,7 +12,6 @@ from twophase.checks.answer import Answer
 from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import CACHE_BYTES, COUNTS
 
 wrong = Misconceptions()
 
@@ -204,13 +203,5 @@ EXERCISE = Exercise(
     recall=(
         "Why does GQA raise throughput twice over?",
         "At the same batch each step reads less; and the memory now holds a larger batch.",
-    ),
-    withholds=(
-        *COUNTS,
-        *CACHE_BYTES,
-        "twophase.theory.kv_cache.weight_bytes",
-        "twophase.theory.latency_throughput.memory_step_time_s",
-        "twophase.theory.latency_throughput.step_time_s",
-        "twophase.theory.plan.plan_deployment",
     ),
 )

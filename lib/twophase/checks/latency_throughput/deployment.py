@@ -279,5 +279,4 @@ EXERCISE = Exercise(
         "Machine and number of chips are fixed. Which batch gives the cheapest tokens?",
         "The largest that fits in memory and keeps the step within its limit.",
     ),
-    withholds=(),
 )

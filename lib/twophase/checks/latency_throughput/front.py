@@ -249,8 +249,4 @@ EXERCISE = Exercise(
             " lose in the other."
         ),
     ),
-    withholds=(
-        "twophase.theory.latency_throughput.pareto_front",
-        "twophase.theory.sizing._beats",
-    ),
 )

@@ -7,7 +7,6 @@ import random
 from twophase.checks.compare import FORMULA
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
-from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -204,9 +203,5 @@ EXERCISE = Exercise(
     recall=(
         "What does a decode step read besides the weights?",
         "The KV cache of every sequence in the batch: B × tokens × bytes per token.",
-    ),
-    withholds=(
-        *STEP_TIMES,
-        "twophase.theory.latency_throughput.step_bytes",
     ),
 )

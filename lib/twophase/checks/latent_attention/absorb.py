@@ -177,9 +177,4 @@ EXERCISE = Exercise(
             " depends on the position would stand between w_q and w_uk."
         ),
     ),
-    withholds=(
-        "twophase.models.latent_attention.UpProjection",
-        "twophase.kernels.compiled.latent.absorb",
-        "twophase.kernels.compiled.latent.unfold",
-    ),
 )

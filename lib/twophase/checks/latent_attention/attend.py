@@ -12,7 +12,6 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -240,5 +239,4 @@ EXERCISE = Exercise(
         "In absorbed attention, what are the key and the value of a cached token?",
         "The key is [latent, rotated key], the value the latent; all N heads share both.",
     ),
-    withholds=(*ATTENTION, "twophase.kernels.latent_attention.LatentCache"),
 )

@@ -8,7 +8,6 @@ from typing import Any
 from twophase.checks import edges
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import CACHE_BYTES, CONFIGS
 
 wrong = Misconceptions()
 
@@ -210,5 +209,4 @@ EXERCISE = Exercise(
         "Which numbers does a layer of DeepSeek-V2 cache per token, and how many times?",
         "One latent of width R and one rotated key of width rope_dim, once: no factor 2, no N.",
     ),
-    withholds=(*CONFIGS, *CACHE_BYTES),
 )

@@ -253,5 +253,4 @@ EXERCISE = Exercise(
             " its memory or for its arithmetic."
         ),
     ),
-    withholds=("twophase.kernels.latent_attention.absorbing_is_cheaper",),
 )

@@ -10,7 +10,6 @@ from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -219,9 +218,5 @@ EXERCISE = Exercise(
             "When few queries meet many positions: it spares unfolding every latent again. In"
             " decode always, in a prompt never while two heads are narrower than two latents."
         ),
-    ),
-    withholds=(
-        "twophase.kernels.latent_attention.absorbing_is_cheaper",
-        *METERS,  # they count what is to be predicted
     ),
 )

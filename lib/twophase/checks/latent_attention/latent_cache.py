@@ -10,7 +10,6 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Exercise
 from twophase.checks.latent_attention._latent_cases import LONG, cases, observe
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import STORES, TURNS
 
 wrong = Misconceptions()
 
@@ -269,5 +268,4 @@ EXERCISE = Exercise(
             " that it can be unfolded, or absorbed into, at any time."
         ),
     ),
-    withholds=(*STORES, *TURNS),
 )

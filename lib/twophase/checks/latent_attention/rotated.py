@@ -15,7 +15,6 @@ from twophase.checks.kv_cache._data import normal
 from twophase.checks.latent_attention import _rotated_scores as made
 from twophase.checks.latent_attention._rotated_scores import differs, turn
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import TURNS
 
 wrong = Misconceptions()
 
@@ -273,5 +272,4 @@ EXERCISE = Exercise(
             " is no one matrix to merge. So MLA keeps what is turned apart."
         ),
     ),
-    withholds=TURNS,
 )

@@ -220,5 +220,4 @@ EXERCISE = Exercise(
         "Why do tests with R = nope_dim = v_dim miss mistakes in latent attention?",
         "A scale, or a slice, taken from the wrong width then comes out the same.",
     ),
-    withholds=(),
 )

@@ -170,12 +170,4 @@ EXERCISE = Exercise(
         "Five layers in six have a window. What does the cache of a very long text shrink to?",
         "To a sixth: the global layers keep all of it, and the windows vanish beside them.",
     ),
-    withholds=(
-        "twophase.theory.kv_cache.hybrid_bytes_per_sequence",
-        "twophase.theory.kv_cache.window_bytes_per_sequence",
-        "twophase.theory.kv_cache.kv_bytes_per_sequence",
-        "twophase.theory.kv_cache.kv_bytes_per_token",
-        "twophase.theory.architecture.Architecture",
-        "twophase.kernels.local_attention.RingKVCache",
-    ),
 )

@@ -10,7 +10,6 @@ from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -171,11 +170,5 @@ EXERCISE = Exercise(
     recall=(
         "A window of 4: how far back does a query look, and how many keys does it see?",
         "Three tokens back; with its own that is four keys.",
-    ),
-    withholds=(
-        *ATTENTION,  # of values that are the rows of an identity
-        "twophase.kernels.attention.visible",
-        "twophase.kernels.attention_training._mask",
-        "twophase.kernels.span.Span",
     ),
 )

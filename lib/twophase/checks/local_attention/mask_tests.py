@@ -178,5 +178,4 @@ EXERCISE = Exercise(
         "Which three kinds of passes must a test of a windowed mask have?",
         "A prompt, a decode step, and a block behind cached tokens: each longer than the window.",
     ),
-    withholds=("twophase.kernels.attention.visible", "twophase.kernels.span.Span"),
 )

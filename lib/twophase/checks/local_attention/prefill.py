@@ -163,5 +163,4 @@ EXERCISE = Exercise(
             " window, or a chunk that goes round."
         ),
     ),
-    withholds=("twophase.kernels.local_attention.RingKVCache",),
 )

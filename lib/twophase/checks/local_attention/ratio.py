@@ -230,5 +230,4 @@ EXERCISE = Exercise(
         "A hybrid and a stack of windows alone take the same memory. What else must be asked?",
         "How far each reaches, and what each loses: one global layer reaches every token.",
     ),
-    withholds=("twophase.theory.architecture.Architecture",),
 )

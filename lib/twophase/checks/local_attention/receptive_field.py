@@ -195,8 +195,4 @@ EXERCISE = Exercise(
         "Four layers with a window of 32: from how many tokens can the last output know anything?",
         "From 4 · 31 + 1 = 125: each layer reaches 31 further back, and the token itself counts.",
     ),
-    withholds=(
-        "twophase.theory.local_attention.receptive_field",
-        "twophase.theory.local_attention.layers_to_reach",
-    ),
 )

@@ -234,9 +234,4 @@ EXERCISE = Exercise(
             " windows."
         ),
     ),
-    withholds=(
-        "twophase.kernels.local_attention.RingKVCache",
-        "twophase.kernels.kv_cache.KVCache",
-        "twophase.models.cache.Cache",
-    ),
 )

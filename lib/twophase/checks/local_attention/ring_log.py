@@ -182,5 +182,4 @@ EXERCISE = Exercise(
         ),
     ),
     ranges={"window": (1, 200)},
-    withholds=(),
 )

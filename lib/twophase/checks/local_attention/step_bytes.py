@@ -11,7 +11,6 @@ from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import METERS
 
 wrong = Misconceptions()
 
@@ -206,10 +205,5 @@ EXERCISE = Exercise(
     recall=(
         "A ring is full. What does one more token of context add to a local layer's step?",
         "Nothing: it reads `window` keys and values and overwrites one slot, whatever the context.",
-    ),
-    withholds=(
-        "twophase.theory.arithmetic_intensity.attention_bytes",
-        "twophase.theory.arithmetic_intensity.attention_bytes_materialized",
-        *METERS,  # they count what is to be predicted
     ),
 )

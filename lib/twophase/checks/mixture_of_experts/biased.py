@@ -261,8 +261,4 @@ EXERCISE = Exercise(
         "What does DeepSeek-V3's bias change, and what not?",
         "Which experts are chosen; not what the chosen ones weigh.",
     ),
-    withholds=(
-        "twophase.kernels.mixture_of_experts.route",
-        "twophase.kernels.compiled.experts.route",
-    ),
 )

@@ -259,8 +259,4 @@ EXERCISE = Exercise(
             " parameters, and E/k is its limit for experts alone."
         ),
     ),
-    withholds=(
-        "twophase.theory.deployment.Deployment",
-        "twophase.theory.arithmetic_intensity.critical_batch",
-    ),
 )

@@ -138,10 +138,4 @@ EXERCISE = Exercise(
         "How many of E experts do B tokens touch on average, if each picks k evenly?",
         "E (1 − (1 − k/E)^B).",
     ),
-    withholds=(
-        "twophase.theory.mixture_of_experts.expected_experts",
-        "twophase.theory.mixture_of_experts.expected_expert_bytes",
-        "twophase.theory.speculative_decoding.expected_tokens",  # the same geometric sum
-        "twophase.theory.speculative_decoding.expected_tokens_by_place",
-    ),
 )

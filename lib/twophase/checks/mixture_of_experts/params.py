@@ -172,14 +172,4 @@ EXERCISE = Exercise(
         "Why has a mixture of 8 experts of a 7B model fewer than 56 billion parameters?",
         "Only the MLPs are there eight times; attention and embedding are shared.",
     ),
-    withholds=(
-        "twophase.theory.params.moe_transformer_params",
-        "twophase.theory.params.transformer_params",  # dense, of so many MLPs in one
-        "twophase.theory.params.attention_params",
-        "twophase.theory.params.embedding_params",
-        "twophase.theory.params.mlp_params",
-        "twophase.theory.architecture.Architecture",
-        "twophase.models.mixture_of_experts.MixtureOfExperts",
-        "twophase.models.mixture_of_experts.Experts",
-    ),
 )

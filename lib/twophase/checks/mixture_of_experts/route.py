@@ -163,13 +163,4 @@ EXERCISE = Exercise(
         " then softmax: what is the difference?",
         "None: both are exp(logit) over the sum of exp of the k chosen logits.",
     ),
-    withholds=(
-        "twophase.kernels.mixture_of_experts.route",
-        "twophase.kernels.mixture_of_experts.router_scores",
-        "twophase.kernels.compiled.experts.route",
-        "twophase.kernels.compiled.experts.visit_experts",
-        "twophase.kernels.compiled.experts.score_experts",
-        "twophase.kernels.compiled.experts.take_best",
-        "twophase.kernels.compiled.experts.keep_best_groups",
-    ),
 )

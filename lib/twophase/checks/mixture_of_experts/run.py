@@ -216,12 +216,4 @@ EXERCISE = Exercise(
         "Why are tokens sorted by expert before the products?",
         "So that each touched expert's weights are read once, for all its visitors.",
     ),
-    withholds=(
-        "twophase.kernels.mixture_of_experts.visit",
-        "twophase.kernels.mixture_of_experts.run_experts",
-        "twophase.kernels.mixture_of_experts.by_expert",
-        "twophase.kernels.expert_capacity.dispatch",
-        "twophase.kernels.expert_capacity.combine",
-        "twophase.kernels.expert_parallel.expert_parallel",  # an expert for each rank
-    ),
 )

@@ -173,5 +173,4 @@ EXERCISE = Exercise(
         "Such that find their expert full, first choices and second ones, in room that was rounded"
         " up.",
     ),
-    withholds=("twophase.kernels.expert_capacity.seats",),
 )

@@ -153,9 +153,5 @@ EXERCISE = Exercise(
         "What becomes of a token whose expert is full?",
         "That expert adds nothing for it; the residual stream carries it on.",
     ),
-    withholds=(
-        "twophase.kernels.expert_capacity.seats",
-        "twophase.kernels.mixture_of_experts.by_expert",  # visits in the order of their experts
-    ),
     ranges={"percent": (1, 1000)},
 )

@@ -178,9 +178,4 @@ EXERCISE = Exercise(
         "Those that run take more as they grow; with none left, one of them must give way at once.",
     ),
     ranges={"percent": (0, 100), "block_size": (1, 4099)},
-    withholds=(
-        "twophase.serving.block_manager.BlockManager",
-        "twophase.serving.occupancy.Pages",
-        "twophase.serving.scheduler.Scheduler",
-    ),
 )

@@ -12,7 +12,6 @@ from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -249,10 +248,5 @@ EXERCISE = Exercise(
     recall=(
         "Why is a mask of weights 0 not enough for the empty places of a last block?",
         "What lies there may be NaN or infinite, and 0 times that is NaN.",
-    ),
-    withholds=(
-        *ATTENTION,
-        "twophase.kernels.paging.PagedKV",
-        "twophase.kernels.paging.PagedLatents",
     ),
 )

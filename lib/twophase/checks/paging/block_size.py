@@ -175,5 +175,4 @@ EXERCISE = Exercise(
         "What makes blocks too small, and what too large?",
         "Small ones: a look-up each. Large ones: empty places in every last block.",
     ),
-    withholds=("twophase.serving.block_manager.BlockManager",),
 )

@@ -220,5 +220,4 @@ EXERCISE = Exercise(
         "A sequence is forked when its last block is full, and both go on. How many copies?",
         "None: each takes a new block. Only a shared block that is written to is copied.",
     ),
-    withholds=("twophase.serving.block_manager.BlockManager",),
 )

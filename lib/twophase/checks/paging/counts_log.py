@@ -229,5 +229,4 @@ EXERCISE = Exercise(
         "A block's count falls below 0. What has happened?",
         "A double free: somebody released it who did not hold it, and two will be given it.",
     ),
-    withholds=("twophase.serving.block_manager.check_conserved",),
 )

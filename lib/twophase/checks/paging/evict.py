@@ -209,9 +209,4 @@ EXERCISE = Exercise(
         "Why does a prefix cache evict leaves only?",
         "Without an inner block those behind it can never be found again: they would be lost room.",
     ),
-    withholds=(
-        "twophase.serving.block_manager.BlockManager",
-        "twophase.serving.prefixes.HashIndex",
-        "twophase.serving.radix.RadixTree",
-    ),
 )

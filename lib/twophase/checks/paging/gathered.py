@@ -158,5 +158,4 @@ EXERCISE = Exercise(
         "Three: it reads the blocks, writes the copy, and reads the copy.",
     ),
     ranges={"bytes_per_number": (1, 4), "block_size": (1, 2053)},
-    withholds=(),
 )

@@ -200,5 +200,4 @@ EXERCISE = Exercise(
         "Three sequences share a block and each writes to it. How many copies are made?",
         "Two: the last one writes in place, since nobody else reads it by then.",
     ),
-    withholds=("twophase.serving.block_manager.BlockManager",),
 )

@@ -163,5 +163,4 @@ EXERCISE = Exercise(
         "When its tokens are computed in less time than their bytes need to cross the link twice.",
     ),
     ranges={"block_size": (1, 2053)},
-    withholds=(),
 )

@@ -184,12 +184,4 @@ EXERCISE = Exercise(
         "A prompt is in the cache, whole. How many of its tokens are read again, at least?",
         "One: without a query nothing says what comes next.",
     ),
-    withholds=(
-        "twophase.serving.block_manager.BlockManager",
-        "twophase.serving.prefixes.HashIndex",
-        "twophase.serving.prefixes.prefix_keys",
-        "twophase.serving.radix.RadixTree",
-        "twophase.serving.radix.Node",
-        "twophase.serving.radix._closest",
-    ),
 )

@@ -151,9 +151,4 @@ EXERCISE = Exercise(
         "In block 2, third place: 2·4 + 2 = 10.",
     ),
     ranges={"n_new": (0, 4099), "block_size": (1, 2053)},
-    withholds=(
-        "twophase.kernels.compiled.tables.paged_table",
-        "twophase.kernels.paging.FlatSpan",
-        "twophase.serving.block_manager.BlockManager",
-    ),
 )

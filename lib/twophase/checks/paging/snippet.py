@@ -245,8 +245,4 @@ EXERCISE = Exercise(
         "A reference is replaced by another one. Which is counted first?",
         "The new one, up. Else the same thing falls to 0 in between, and is given away.",
     ),
-    withholds=(
-        "twophase.serving.beam_search.beam_search",
-        "twophase.serving.block_manager.BlockManager",
-    ),
 )

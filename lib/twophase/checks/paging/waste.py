@@ -160,10 +160,4 @@ EXERCISE = Exercise(
         "It has 8 places: one is reserved, two are lost inside.",
     ),
     ranges={"block_size": (1, 4099)},
-    withholds=(
-        "twophase.serving.occupancy.occupy",
-        "twophase.serving.occupancy.OnePiece",
-        "twophase.serving.occupancy.Pages",
-        "twophase.serving.occupancy._count",
-    ),
 )

@@ -188,5 +188,4 @@ EXERCISE = Exercise(
         "Real models have thousands of units. What replaces trying every set?",
         "Scores from few passes, removal in rounds with new scores each time, and then healing.",
     ),
-    withholds=("twophase.models.pruning.select.keep_best",),
 )

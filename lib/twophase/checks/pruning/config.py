@@ -208,8 +208,4 @@ EXERCISE = Exercise(
         "A model's width was cut from 4096 to 3072, its 32 heads stay. What must its config say?",
         "head_dim = 128: else a reader would take 3072 / 32 = 96.",
     ),
-    withholds=(
-        "twophase.models.pruning.cut._config",
-        "twophase.models.pruning.directory.hugging_face_config",
-    ),
 )

@@ -161,9 +161,4 @@ EXERCISE = Exercise(
         "The query's H rows, the output's H columns; keys and values H rows only if no other head"
         " reads them.",
     ),
-    withholds=(
-        "twophase.models.pruning.cut.cut",
-        "twophase.models.pruning.cut._take",
-        "twophase.kernels.sharding.head_parts",
-    ),
 )

@@ -190,8 +190,4 @@ EXERCISE = Exercise(
         "KL(teacher ‖ student): the teacher's probabilities are the weights.",
     ),
     ranges={"temperature": (0.5, 20.0)},
-    withholds=(
-        "twophase.kernels.pruning.distillation.logits_loss",
-        "twophase.models.speculative_decoding.train_heads._apart",
-    ),
 )

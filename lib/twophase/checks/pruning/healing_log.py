@@ -222,5 +222,4 @@ EXERCISE = Exercise(
         "A pruned model's loss on its calibration text falls, on other text it rises. What now?",
         "It overfits: stop at the best held-out loss, and heal with more text.",
     ),
-    withholds=(),
 )

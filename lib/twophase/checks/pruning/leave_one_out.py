@@ -154,5 +154,4 @@ EXERCISE = Exercise(
         "What does leave one out cost for the 32 heads of a layer, and what would it miss?",
         "33 passes; and that two heads may stand in for each other, so that only both are missed.",
     ),
-    withholds=("twophase.models.pruning.importance.leave_one_out",),
 )

@@ -262,5 +262,4 @@ EXERCISE = Exercise(
             " read KV head n // (N/K)."
         ),
     ),
-    withholds=("twophase.models.pruning.cut._layer_index",),
 )

@@ -122,11 +122,4 @@ EXERCISE = Exercise(
         "9/16: half the numbers, and two bits for each of these.",
     ),
     ranges={"bytes_per_number": (1, 8), "bytes_per_index": (1, 8)},
-    withholds=(
-        "twophase.theory.pruning.two_four_bytes",
-        "twophase.theory.pruning.bitmap_bytes",
-        "twophase.theory.pruning.indexed_bytes",
-        "twophase.kernels.pruning.storage.Bitmap",
-        "twophase.kernels.pruning.storage.TwoFour",
-    ),
 )

@@ -238,5 +238,4 @@ EXERCISE = Exercise(
         " cosine?",
         "0: it is not turned at all. (The next norm takes the length away.)",
     ),
-    withholds=("twophase.models.pruning.importance._turned",),
 )

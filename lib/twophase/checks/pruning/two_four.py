@@ -165,9 +165,4 @@ EXERCISE = Exercise(
         "What does 2:4 sparsity ask of a matrix, and why not simply half of the weights?",
         "Two zeros in each four neighbors of a row: so every unit skips the same amount of work.",
     ),
-    withholds=(
-        "twophase.kernels.pruning.masks.two_four",
-        "twophase.kernels.pruning.masks.kept_per_row",
-        "twophase.kernels.pruning.masks.wanda",
-    ),
 )

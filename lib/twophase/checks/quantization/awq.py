@@ -173,9 +173,4 @@ EXERCISE = Exercise(
         "The grid hardly changes while the weight grows: its rounding error, divided by s"
         " afterwards, is smaller.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.scaling.awq_scales",
-        "twophase.kernels.quantization.scaling.scaled_error",
-        "twophase.kernels.quantization.gptq.output_error",
-    ),
 )

@@ -190,9 +190,4 @@ EXERCISE = Exercise(
         "Keys have channels that are large at every position; values have not, and a token's step"
         " lets each token be rounded as it comes.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.cached.round_cached",
-        "twophase.kernels.quantization.integers.encode",
-        "twophase.kernels.quantization.integers.IntegerFormat",
-    ),
 )

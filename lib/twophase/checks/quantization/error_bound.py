@@ -107,5 +107,4 @@ EXERCISE = Exercise(
         "A group of weights within ±0.5 gets one weight of 8. What becomes of the error bound?",
         "It grows 16 times for all of them: the largest size sets the step.",
     ),
-    withholds=(),
 )

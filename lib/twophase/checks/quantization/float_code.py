@@ -211,5 +211,4 @@ EXERCISE = Exercise(
         "What is the largest number of e4m3, and why is it not 240?",
         "448: the last exponent is used for numbers, too; only its very last code is NaN.",
     ),
-    withholds=("twophase.kernels.quantization.floats.FloatFormat",),
 )

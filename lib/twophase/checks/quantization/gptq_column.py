@@ -180,8 +180,4 @@ EXERCISE = Exercise(
         "Why is a column's error made up for by later columns, and not by earlier ones?",
         "Earlier ones are rounded already: moved, they would not lie on the grid.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.gptq.gptq",
-        "twophase.kernels.quantization.gptq.inverse_factor",
-    ),
 )

@@ -210,8 +210,4 @@ EXERCISE = Exercise(
         "When is an affine grid finer than absmax, and by how much at most?",
         "When the numbers lie on one side of zero: then nearly twice as fine.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.integers.encode",
-        "twophase.kernels.quantization.integers.IntegerFormat",
-    ),
 )

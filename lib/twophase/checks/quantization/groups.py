@@ -210,8 +210,4 @@ EXERCISE = Exercise(
         "The decoder multiplies by the stored one; with the exact one the chosen level need not be"
         " the nearest.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.integers.encode",
-        "twophase.kernels.quantization.integers.IntegerFormat",
-    ),
 )

@@ -173,5 +173,4 @@ EXERCISE = Exercise(
         "What does double quantization save, in bits a weight?",
         "32/64 = 0.5 become 8/64 + 32/(64·256), about 0.127: 0.373 bits.",
     ),
-    withholds=("twophase.kernels.quantization.normal_float.NormalFloat",),
 )

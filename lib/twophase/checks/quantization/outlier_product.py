@@ -211,11 +211,4 @@ EXERCISE = Exercise(
         "A product of matrices is regular: the inputs that are left form a smaller matrix, and the"
         " kept ones another.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.int8_products.product_with_outliers",
-        "twophase.kernels.quantization.int8_products.int8_product",
-        "twophase.kernels.quantization.int8_products.quantize_tokens",
-        "twophase.kernels.quantization.int8_products.outlier_inputs",
-        "twophase.kernels.matvec.quantize_rows",
-    ),
 )

@@ -227,9 +227,4 @@ EXERCISE = Exercise(
         "How many bytes do 100 codes of three bits take, and how many lie in two bytes?",
         "38 (300 bits); of every eight codes two do: the third and the sixth.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.packing.pack",
-        "twophase.kernels.quantization.packing.unpack",
-        "twophase.kernels.quantization.published._fields",
-    ),
 )

@@ -165,5 +165,4 @@ EXERCISE = Exercise(
         "How many bits does a weight take in q4_0, and where is the half bit?",
         "4.5: blocks of 32 share an fp16 scale, 16/32 of a bit each.",
     ),
-    withholds=("twophase.kernels.quantization.gguf.decode_q4_0",),
 )

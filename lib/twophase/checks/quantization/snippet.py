@@ -236,8 +236,4 @@ EXERCISE = Exercise(
         "The codes need up to 2·(2**(b−1) − 1) levels (254 of 8 bits, beyond int8), and a group on"
         " one side of zero uses few of them.",
     ),
-    withholds=(
-        "twophase.kernels.quantization.integers.encode",
-        "twophase.kernels.quantization.integers.IntegerFormat",
-    ),
 )

@@ -8,7 +8,6 @@ from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -125,5 +124,4 @@ EXERCISE = Exercise(
         "Half the bits: what happens to the batch from which a step is compute bound?",
         "It halves as well: reading is over sooner, computing takes as long as before.",
     ),
-    withholds=("twophase.theory.arithmetic_intensity.critical_batch", *STEP_TIMES),
 )

@@ -289,11 +289,4 @@ EXERCISE = Exercise(
         "Eight KV heads, thirty-two chips, long contexts: which cut of the cache, and why?",
         "By sequence or position: by head each chip would keep a whole head, the cache four times.",
     ),
-    withholds=(
-        "twophase.theory.sharded_step.tensor",
-        "twophase.theory.sharded_step.gathered",
-        "twophase.theory.sharded_step.replicas",
-        "twophase.theory.sharded_grid.combined",
-        "twophase.theory.sharded_layouts.load",
-    ),
 )

@@ -196,12 +196,4 @@ EXERCISE = Exercise(
         "A slice of 4 × 4 chips of TPU v5e has no wraparound. What does that cost a gather?",
         "A factor of two in bandwidth, and hops from end to end instead of half way round.",
     ),
-    withholds=(
-        "twophase.theory.links.Link",
-        "twophase.theory.messages.Collective",
-        "twophase.theory.collectives.all_gather_s",
-        "twophase.theory.collectives.all_reduce_s",
-        "twophase.theory.collectives.all_to_all_s",
-        "twophase.theory.collectives.ring_hops",
-    ),
 )

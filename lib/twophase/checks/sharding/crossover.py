@@ -151,5 +151,4 @@ EXERCISE = Exercise(
         "How does the sending time fall with n if weights are cut one way, and both ways?",
         "One way it does not fall; both ways as 1/√n.",
     ),
-    withholds=(),
 )

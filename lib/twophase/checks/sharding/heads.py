@@ -15,7 +15,6 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.sharding._ranks import SUMS, AllReduce
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -229,11 +228,5 @@ EXERCISE = Exercise(
     recall=(
         "Eight KV heads on sixteen chips: what becomes of the cache?",
         "Each KV head lies on two chips: all chips together keep the cache twice.",
-    ),
-    withholds=(
-        "twophase.kernels.sharding.tensor_attention",
-        "twophase.kernels.sharding.head_parts",
-        "twophase.theory.layout.heads_of_chip",
-        *ATTENTION,
     ),
 )

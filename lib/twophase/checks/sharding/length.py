@@ -15,7 +15,6 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.sharding._ranks import SUMS
-from twophase.checks.withheld import ATTENTION
 
 wrong = Misconceptions()
 
@@ -250,13 +249,5 @@ EXERCISE = Exercise(
         "What does each rank send so that a cache cut over its length gives the exact output?",
         "For each head the unnormalized output, the largest score and the sum of exponentials: H"
         " + 2 numbers, whatever the length.",
-    ),
-    withholds=(
-        "twophase.kernels.sharding.length_split_decode",
-        "twophase.kernels.sharding.merged",
-        "twophase.kernels.online_softmax.merge",
-        "twophase.kernels.online_softmax.partial_attention",
-        "twophase.kernels.compiled.parts._merge",
-        *ATTENTION,
     ),
 )

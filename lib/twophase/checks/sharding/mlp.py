@@ -212,14 +212,4 @@ EXERCISE = Exercise(
             " that is sent."
         ),
     ),
-    withholds=(
-        "twophase.kernels.sharding.tensor_mlp",
-        "twophase.kernels.sharding.stationary_mlp",  # one rank, which has it all
-        "twophase.kernels.mlp.gated_mlp",
-        "twophase.kernels.expert_capacity.run_in_bins",  # one expert, which all visit
-        "twophase.kernels.grouped_experts.run_grouped",
-        "twophase.kernels.grouped_experts._grouped_mlp",
-        "twophase.kernels.compiled.experts.visit_experts",
-        "twophase.models.mlp.GatedMLP",
-    ),
 )

@@ -243,9 +243,4 @@ EXERCISE = Exercise(
         "How many bytes does a rank send in a ring all-reduce of V bytes over n ranks?",
         "2·(n − 1)/n·V: nearly 2 V, however many ranks there are.",
     ),
-    withholds=(
-        "twophase.kernels.collectives.ring_all_reduce",
-        "twophase.kernels.collectives.ring_all_gather",
-        "twophase.kernels.collectives.ring_reduce_scatter",
-    ),
 )

@@ -187,15 +187,4 @@ EXERCISE = Exercise(
         "Which layout's bytes do not grow with the batch?",
         "Gathered weights: they are the same for one token and for a million.",
     ),
-    withholds=(
-        "twophase.theory.messages.sent_bytes",
-        "twophase.theory.collectives.all_gather_sent_bytes",
-        "twophase.theory.collectives.all_reduce_sent_bytes",
-        "twophase.theory.collectives.all_to_all_sent_bytes",
-        "twophase.theory.messages.tensor_part",
-        "twophase.theory.messages.batch_split_attention",
-        "twophase.theory.messages.length_split_attention",
-        "twophase.theory.messages.gathered_part",
-        "twophase.measure.collectives.Tracer",
-    ),
 )

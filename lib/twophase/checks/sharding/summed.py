@@ -286,5 +286,4 @@ EXERCISE = Exercise(
         " bias?",
         "Before the all-reduce: what every rank has whole is added after it, once.",
     ),
-    withholds=("twophase.kernels.sharding.tensor_mlp",),
 )

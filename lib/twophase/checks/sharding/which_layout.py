@@ -232,5 +232,4 @@ EXERCISE = Exercise(
         "Something is summed twice: after the first sum every rank has the whole, and the second"
         " counts it n times.",
     ),
-    withholds=(),
 )

@@ -13,7 +13,6 @@ from twophase.checks.law import law
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _rule
 from twophase.checks.speculative_decoding._rule import LEAST, Choose, Probs, normalized
-from twophase.checks.withheld import VERIFICATION
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -179,5 +178,4 @@ EXERCISE = Exercise(
         "A drafted token is refused. From which law does the next one come?",
         "From max(0, target − draft), divided by its sum: not from the target's own.",
     ),
-    withholds=VERIFICATION,
 )

@@ -13,7 +13,6 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _deployments as d
 from twophase.checks.speculative_decoding._deployments import Choice, Draft, Sizes
-from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -237,5 +236,4 @@ EXERCISE = Exercise(
         "Why may the best draft at batch 1 make a server at batch 256 slower?",
         "There a pass is bound by computing: each drafted token costs time, kept or not.",
     ),
-    withholds=STEP_TIMES,
 )

@@ -210,5 +210,4 @@ EXERCISE = Exercise(
             " plain step is quicker."
         ),
     ),
-    withholds=("twophase.theory.speculative_decoding.best_draft_length",),
 )

@@ -109,8 +109,4 @@ EXERCISE = Exercise(
         "1 + 1/2 + 1/4 = 1.75.",
     ),
     ranges={"acceptances[]": (0.0, 1.0)},
-    withholds=(
-        "twophase.theory.speculative_decoding.expected_tokens_by_place",
-        "twophase.theory.speculative_decoding.expected_tokens",
-    ),
 )

@@ -145,10 +145,4 @@ EXERCISE = Exercise(
         "For those that repeat what was said: summaries, edits of code, answers that quote.",
     ),
     ranges={"n": (0, 521), "longest": (1, 257)},
-    withholds=(
-        "twophase.models.speculative_decoding.drafts.LookupDrafter",
-        "twophase.models.speculative_decoding.drafts._shared",
-        "twophase.serving.radix._closest",
-        "twophase.serving.prefixes.prefix_keys",
-    ),
 )

@@ -247,5 +247,4 @@ EXERCISE = Exercise(
         " back, and how many tokens has the call said?",
         "3 are taken back; the call has said 2: the kept one and the target's own.",
     ),
-    withholds=("twophase.kernels.speculative_decoding.verify_greedy",),
 )

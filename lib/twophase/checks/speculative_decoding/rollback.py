@@ -168,10 +168,4 @@ EXERCISE = Exercise(
         "Why is cutting a cache to a shorter length not enough after a tree was verified?",
         "The kept tokens need not be the first that were written: they must move together.",
     ),
-    withholds=(
-        "twophase.kernels.kv_cache.SlotStore",
-        "twophase.kernels.kv_cache.KVCache",
-        "twophase.kernels.local_attention.RingKVCache",
-        "twophase.models.cache.Cache",
-    ),
 )

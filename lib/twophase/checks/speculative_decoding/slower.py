@@ -246,5 +246,4 @@ EXERCISE = Exercise(
         "A draft is accepted at 80% and generation is slower than without. Name two reasons.",
         "The draft's own steps cost too much, or verification does, as in a large batch.",
     ),
-    withholds=(),
 )

@@ -13,7 +13,6 @@ from twophase.checks.law import law
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _printed, _rule
 from twophase.checks.speculative_decoding._rule import Choose, Probs, happens, residual
-from twophase.checks.withheld import VERIFICATION
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -282,5 +281,4 @@ EXERCISE = Exercise(
         ),
         "Row 6, counted from 0: the law after the prompt's last token.",
     ),
-    withholds=VERIFICATION,
 )

@@ -138,8 +138,4 @@ EXERCISE = Exercise(
         "At the same one, right behind their parent: neither sees the other.",
     ),
     ranges={"n_cached": (0, 65_537)},
-    withholds=(
-        "twophase.kernels.speculative_decoding.tree_mask",
-        "twophase.kernels.speculative_decoding.depths",
-    ),
 )

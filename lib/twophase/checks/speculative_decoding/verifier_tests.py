@@ -10,7 +10,6 @@ from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.speculative_decoding import _broken_verifiers as broken
 from twophase.checks.speculative_decoding import _rule
 from twophase.checks.speculative_decoding._rule import Probs, Verify
-from twophase.checks.withheld import VERIFICATION
 from twophase.checks.written_cases import WrittenCases
 
 wrong = Misconceptions()
@@ -232,5 +231,4 @@ EXERCISE = Exercise(
         "Why do tests at temperature 0 not find a verifier that resamples from the wrong law?",
         "There every law is certain: after a refusal any of these laws gives the same token.",
     ),
-    withholds=VERIFICATION,
 )

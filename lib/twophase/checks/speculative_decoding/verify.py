@@ -11,7 +11,6 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.speculative_decoding import _rule
 from twophase.checks.speculative_decoding._rule import Choose, Probs, happens, residual
-from twophase.checks.withheld import VERIFICATION
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -214,5 +213,4 @@ EXERCISE = Exercise(
         ),
         "One to five: the kept ones, and one more that the target says itself.",
     ),
-    withholds=VERIFICATION,
 )

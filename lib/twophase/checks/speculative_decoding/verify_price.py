@@ -8,7 +8,6 @@ from twophase.checks.compare import FORMULA
 from twophase.checks.edges import one_changed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.withheld import STEP_TIMES
 
 wrong = Misconceptions()
 
@@ -171,5 +170,4 @@ EXERCISE = Exercise(
         " take longer than that reading.",
     ),
     ranges={"gamma": (0, 100)},
-    withholds=("twophase.theory.speculative_decoding.verification_ratio", *STEP_TIMES),
 )

@@ -290,11 +290,4 @@ EXERCISE = Exercise(
     ),
     ranges={"len(prompt)": (1, 2053), "max_new_tokens": (0, 300), "stop_token": (0, 2048)},
     # the loop, what it feeds, and what goes round it
-    withholds=(
-        "twophase.models.generate._loop",
-        "twophase.models.generate._next_logits",
-        "twophase.models.generate.last_logits",
-        "twophase.models.generate.generate",
-        "twophase.models.generate.generate_batch",
-    ),
 )

@@ -146,8 +146,4 @@ EXERCISE = Exercise(
     ),
     ranges={"n_params": (1, 4.05e11), "n_prompt": (1, 100_000), "n_output": (1, 100_001)},
     # pairs of a query and a key are as many as the tokens of all steps
-    withholds=(
-        "twophase.theory.arithmetic_intensity.attention_pairs",
-        "twophase.theory.arithmetic_intensity.window_pairs",
-    ),
 )

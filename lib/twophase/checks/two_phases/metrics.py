@@ -168,10 +168,4 @@ EXERCISE = Exercise(
     ),
     ranges={"len(token_times_s)": (1, 3000), "arrival_s": (-2.0, 1.7e9)},
     # records that are asked for them, and the formula of one
-    withholds=(
-        "twophase.models.generate.Generation",
-        "twophase.serving.request.Request",
-        "twophase.serving.workload.summarize",
-        "twophase.theory.latency_throughput.tpot_s",
-    ),
 )

@@ -295,5 +295,4 @@ EXERCISE = Exercise(
         "Yes: it keeps the smallest set whose mass reaches p, so at least one token is left.",
     ),
     ranges={"top_p": (0.03, 1.0), "temperature": (0, 3000), "top_k": (1, 57)},
-    withholds=("twophase.kernels.sampling.sample", "twophase.kernels.sampling.sampling_probs"),
 )

@@ -44,7 +44,7 @@ SETS = re.compile(
     r"|global|exec|eval|exit|locals|globals|patch\w*)\b"
 )
 # what torch loads a second's worth of modules for, when it is first used
-LOADS_MORE = re.compile(r"\boptim\b|\bMeter\b|torch\.(?:compile|func)\b|flop_counter|_dynamo")
+LOADS_MORE = re.compile(r"\boptim\b|torch\.(?:compile|func)\b|flop_counter|_dynamo")
 
 
 @dataclass(frozen=True)

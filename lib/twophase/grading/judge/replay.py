@@ -21,10 +21,8 @@ class Replay:
     step gave when it first ran, `trouble` the kinds of trouble met, `forks` the processes so far.
     """
 
-    def __init__(
-        self, zygote: Zygote, withholds: Sequence[str], limits: Limits, more: bool = False
-    ) -> None:
-        self._zygote, self._withholds, self._limits, self._more = zygote, withholds, limits, more
+    def __init__(self, zygote: Zygote, limits: Limits, more: bool = False) -> None:
+        self._zygote, self._limits, self._more = zygote, limits, more
         self.guilty: dict[Step, AnswerError] = {}
         self.ran: dict[Step, CellRun] = {}
         self.trouble: set[str] = set()
@@ -79,7 +77,7 @@ class Replay:
         while allowance.forks > 0 and allowance.left_s > 0:
             allowance.forks -= 1
             self.forks += 1
-            session = self._zygote.fork(self._withholds, self._limits, beside, self._more)
+            session = self._zygote.fork(self._limits, beside, self._more)
             try:
                 self._run_all(session, steps, allowance)
                 return session

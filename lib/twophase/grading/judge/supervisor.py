@@ -52,7 +52,7 @@ class _Run:
         limits = its.limits
         self._plan: ExecutionPlan = make_plan(notebook, its.release)
         more = self._plan.loads_more()
-        self._replay = Replay(its.zygote, its.release.withholds, limits, more)
+        self._replay = Replay(its.zygote, limits, more)
         usage = Usage(limits.waiting_s)
         self._whole = Allowance(usage, limits.submission_s, limits.forks)
         self._together = Allowance(usage, limits.submission_s / 2, limits.forks)
@@ -115,7 +115,6 @@ class _Run:
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:
             found["uses_withheld"] = (
-                "It calls for a library function that is the answer, or for the checks: neither is"
-                " there."
+                "It calls for the course's library, or for the checks: neither is there."
             )
         self._grade.flags += [Flag(name, exercise_id, says) for name, says in found.items()]

@@ -20,7 +20,6 @@ from twophase.grading.errors import GraderFault, Unreadable
 from twophase.grading.files.digests import checks_digest
 from twophase.grading.files.notebook import Cell, Notebook, parse, read_notebook
 from twophase.grading.release.compose import compose
-from twophase.grading.release.own_library import own_library
 
 SETUP = (
     "from twophase.lab import NotYet, check, hint, solution, progress\nimport math\nimport numpy as"
@@ -46,12 +45,6 @@ class Release:
     held_back: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
     stubs: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def withholds(self) -> tuple[str, ...]:
-        """All that the worker does not have: what its exercises withhold, the topic's library."""
-        named = {name for e in self.exercises.values() for name in e.withholds}
-        return tuple(sorted(named | set(own_library(self.topic))))
 
 
 def from_cells(

@@ -32,7 +32,6 @@ from twophase.grading.files import scratch
 from twophase.grading.sandbox import linux, zygote
 from twophase.grading.sandbox.launch import LOG, ForkServer
 from twophase.grading.sandbox.preload import make_shell, preload, seed
-from twophase.grading.sandbox.withhold import Library
 
 # what a child does, given its request and its descriptors
 Become = Callable[[dict[str, str], list[int]], None]
@@ -101,13 +100,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # it would look through a million objects again and again, and free nothing
     failed = preload()
-    shell, library = make_shell(), Library()
+    shell = make_shell()
     seed()
 
     def become_zygote(request: dict[str, str], fds: list[int]) -> None:
-        zygote.serve(socket.socket(fileno=fds[0]), shell, library, failed)
+        zygote.serve(socket.socket(fileno=fds[0]), shell, failed)
 
     def become_judge(request: dict[str, str], fds: list[int]) -> None:
+        sys.dont_write_bytecode = False  # of the checks, for the next run
         judge = importlib.import_module(request["module"])  # after the fork: no zygote may have it
         server = ForkServer(socket.socket(fileno=fds[1]), folder / LOG)
         judge.serve(socket.socket(fileno=fds[0]), server)

@@ -1,14 +1,13 @@
 """Submissions on a system without Landlock and seccomp (macOS): each in a process started for it,
 for practice and not for grades.
 
-The process has the same cells, withheld functions and time limits, and what rlimits there are; it
-is ended with its process group. Nothing keeps it from reading files or the network. Forking a
+The process has the same cells, libraries and time limits, and what rlimits there are; it is ended
+with its process group. Nothing keeps it from reading files or the network. Forking a
 process that has loaded its libraries is not safe there, so each one loads them anew; the next one
 does so while this one works.
 
 `python -m twophase.grading.sandbox.practice FD FOLDER` waits for one line of JSON at standard
-input:
-{"withholds": […], "limits": {…}}.
+input, the limits.
 """
 
 from __future__ import annotations
@@ -75,12 +74,9 @@ class PracticeZygote(Zygote):
         stopped."""
         self.launch()
 
-    def fork(
-        self, withholds: Sequence[str], limits: Limits, beside: bool = False, more: bool = False
-    ) -> Session:
+    def fork(self, limits: Limits, beside: bool = False, more: bool = False) -> Session:
         """A fresh process for a submission, `beside` the last one or in its place; it loads late
         what torch loads late. Raises GraderFault if there is none to be had."""
-        request = {"withholds": list(withholds), "limits": asdict(limits)}
         self.start()
         process, ours = self._process, self._ours
         assert process is not None
@@ -91,7 +87,7 @@ class PracticeZygote(Zygote):
         session = Session(self.end, w.Channel(ours), limits, process.pid)
         try:
             with process.stdin as line:
-                line.write(json.dumps(request).encode() + b"\n")
+                line.write(json.dumps(asdict(limits)).encode() + b"\n")
             session.run_cell("", START_S)
         except (OSError, AnswerError):
             session.close()
@@ -185,8 +181,8 @@ def watch_memory(most_bytes: int) -> threading.Thread:
 
 
 def main() -> None:
+    from twophase.grading.sandbox.library import leave_out
     from twophase.grading.sandbox.preload import make_shell, preload, seed
-    from twophase.grading.sandbox.withhold import withhold
     from twophase.grading.sandbox.worker import Worker
 
     end = socket.socket(fileno=int(sys.argv[1]))
@@ -196,8 +192,7 @@ def main() -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    request = json.loads(line)
-    limits = Limits(**request["limits"])
+    limits = Limits(**json.loads(line))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -206,7 +201,7 @@ def main() -> None:
     rlimits.apply(limits, None, limits.file_bytes)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
     watch_memory(used + limits.memory_bytes)
-    withhold(request["withholds"])
+    leave_out()
     code = 0
     try:
         Worker(w.Channel(end, patient=True), shell).serve()

@@ -1,65 +1,53 @@
-"""What is loaded once, before anything is forked: the libraries that notebooks import, the package,
-and a shell to run cells in."""
+"""What is loaded once, before anything is forked: the libraries that notebooks import, and a shell
+to run cells in."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import importlib
-import linecache
 import os
-import pkgutil
 import random
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from twophase.grading.files.removal import remove
 
-ROOMS = ("protocol", "lab", "theory", "kernels", "measure", "models", "serving")
-NOT_LOADED = (
-    "twophase.models.train",
-    "twophase.models.corpus",
-    "twophase.lab.checking",
-    "twophase.lab.showing",
-)
 LATE = ("torch._dynamo", "torch.utils.flop_counter")
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # torch writes it, too
-LIBRARIES = ("numpy", "torch", "torch.nn.functional", "asyncio", "matplotlib.pyplot")
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "torch.nn.functional",
+    "numba",
+    "asyncio",
+    "matplotlib.pyplot",
+    "twophase.lab",
+)
 
 
 def preload() -> list[str]:
     """Import what notebooks import. Returns what could not be imported."""
     failed: list[str] = []
-
-    def load(name: str) -> ModuleType | None:
+    for name in LIBRARIES:
         try:
-            return importlib.import_module(name)
-        # a module that needs what is not installed is no reason to grade nothing
+            importlib.import_module(name)
+        # one that does not load is no reason to grade nothing
         except Exception as e:
             failed.append(f"{name}: {type(e).__name__}: {e}")
-            return None
-
-    for name in LIBRARIES:
-        load(name)
-    for room in filter(None, (load(f"twophase.{room}") for room in ROOMS)):
-        for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-            if module.name not in NOT_LOADED and not module.name.endswith("__main__"):
-                load(module.name)
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
     torch.set_num_interop_threads(1)
-    linecache.clearcache()  # a warning keeps the text of its module, and an answer may be in it
     sys.dont_write_bytecode = True  # what is above is kept for the next run, but nobody writes more
     os.environ.pop("XDG_CACHE_HOME", None)
     return failed
 
 
 def load_more() -> None:
-    """Import what training a step, torch.compile, torch.func and the meter load when they are first
-    used: a second, for those who use them. The folder that torch makes on the way, for what it
-    compiles, goes again: a submission has one in its own, or none."""
+    """Import what training a step, torch.compile, torch.func and torch's counter of FLOPs load when
+    they are first used: a second, for those who use them. The folder that torch makes on the way,
+    for what it compiles, goes again: a submission has one in its own, or none."""
     os.environ.pop(COMPILED, None)
     for name in LATE:
         with contextlib.suppress(Exception):

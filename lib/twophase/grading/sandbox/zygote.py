@@ -6,10 +6,9 @@ value each: first {"work": …, "own": …, "hidden": […]}, the empty folder i
 another over which each gets one of its own, and paths below which nothing is readable for them,
 then requests. No request has a word of a submission in it.
 
-    {"do": "fork", "withholds": […], "limits": {…}, "beside": …, "more": …, "processors": […]} with
-    one descriptor: the child's end of the channel; with more, what torch loads late is loaded
-    before the fork; the child runs on these processors, where its judge is;
-    what is withheld must be the same each time: else the zygote ends
+    {"do": "fork", "limits": {…}, "beside": …, "more": …, "processors": […]} with one descriptor:
+    the child's end of the channel; with more, what torch loads late is loaded before the fork;
+    the child runs on these processors, where its judge is
     {"do": "end", "died": …}: kill the child and everything that it left behind
 
 and answers each with one JSON object. It serves one child at a time, or two of one submission
@@ -33,8 +32,8 @@ from twophase.grading.sandbox.affinity import stay_on
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.descendants import kill_descendants
 from twophase.grading.sandbox.jail import Jail
+from twophase.grading.sandbox.library import leave_out
 from twophase.grading.sandbox.preload import load_more
-from twophase.grading.sandbox.withhold import Library, withhold
 from twophase.grading.sandbox.worker import Worker
 from twophase.protocol.wire import Channel, Closed
 
@@ -64,9 +63,7 @@ def child(
 class ZygoteLoop:
     """The loop of requests."""
 
-    def __init__(self, control: socket.socket, shell: Any, jail: Jail, library: Library) -> None:
-        self._library = library
-        self._withheld: list[str] | None = None  # for good, from the first child on
+    def __init__(self, control: socket.socket, shell: Any, jail: Jail) -> None:
         self._control = control
         self._shell = shell
         self._jail = jail
@@ -92,11 +89,6 @@ class ZygoteLoop:
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
         if not request["beside"]:
             kill_descendants()
-        if self._withheld is None:  # here and not in the child: a page touched is a page copied
-            withhold(request["withholds"], self._library)
-            self._withheld = request["withholds"]
-        elif self._withheld != request["withholds"]:
-            raise ValueError("a zygote that withholds this was asked to withhold something else")
         if request["more"]:
             load_more()
         end = socket.socket(fileno=fd)
@@ -129,7 +121,7 @@ def _signal_that_ended(pid: int, within_s: float = 0.5) -> int:
     return 0
 
 
-def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list[str]) -> None:
+def serve(control: socket.socket, shell: Any, not_loaded: list[str]) -> None:
     """Everything that happens in a zygote's process, but for loading."""
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     start = json.loads(control.recv(2**20))
@@ -139,4 +131,5 @@ def serve(control: socket.socket, shell: Any, library: Library, not_loaded: list
     hidden = [Path(p) for p in start["hidden"]]
     jail = Jail(Path(start["work"]), hidden, Path(start["own"]))
     control.send(json.dumps({"ready": os.getpid(), "not_loaded": not_loaded}).encode())
-    ZygoteLoop(control, shell, jail, library).serve()
+    leave_out()
+    ZygoteLoop(control, shell, jail).serve()

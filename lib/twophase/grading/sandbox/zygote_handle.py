@@ -58,8 +58,6 @@ class Zygote:
         self._own_server = server is None
         self._control: socket.socket | None = None
         self._starting = threading.Lock()
-        self._withheld: tuple[str, ...] | None = None
-        self._others: dict[tuple[str, ...], Zygote] = {}
         self.stopped = False  # no process is started any more
         self.pid = 0  # of the process, once it has loaded everything
 
@@ -108,22 +106,12 @@ class Zygote:
             said = self._server.said()
             raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
 
-    def fork(
-        self, withholds: Sequence[str], limits: Limits, beside: bool = False, more: bool = False
-    ) -> Session:
+    def fork(self, limits: Limits, beside: bool = False, more: bool = False) -> Session:
         """A fresh process for a submission: in place of the last one, or `beside` it; both end
         when one is ended. With `more` it has loaded what torch loads late. Raises GraderFault if
-        there is none to be had.
-
-        A process has lost for good what it withholds: whoever withholds something else is forked
-        from another one."""
-        withheld = tuple(withholds)
-        self._withheld = withheld if self._withheld is None else self._withheld
-        if withheld != self._withheld:
-            return self._other(withheld).fork(withheld, limits, beside, more)
+        there is none to be had."""
         request = {
             "do": "fork",
-            "withholds": withheld,
             "limits": asdict(limits),
             "beside": beside,
             "more": more,
@@ -148,13 +136,6 @@ class Zygote:
                 ours.close()
                 self._stop()
         raise GraderFault("the worker cannot be started again")
-
-    def _other(self, withheld: tuple[str, ...]) -> Zygote:
-        with self._starting:
-            if withheld not in self._others:
-                self._others[withheld] = Zygote(self._hidden, self._server)
-                self._others[withheld].stopped = self.stopped
-            return self._others[withheld]
 
     def end(self, died: bool) -> int:
         """Kill the submission's process and all it left behind. Returns the signal that ended it,
@@ -193,16 +174,12 @@ class Zygote:
         """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
         with self._starting:
             self.stopped = True
-            for other in self._others.values():
-                other.stop()
             if self._control is not None:
                 with contextlib.suppress(OSError):
                     self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.stopped = True
-        for other in self._others.values():
-            other.close()
         self._stop()
         if self._own_server:
             self._server.close()

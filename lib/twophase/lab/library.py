@@ -1,9 +1,8 @@
-"""Whether an answer leans on a library function that is the exercise's answer. In practice that is
-said, not punished.
+"""Whether an answer leans on the course's library, of which there is nothing where it is graded. In
+practice that is said, not punished.
 
-Works on the functions as they are, not on their text: every global name and attribute that the
-answer's code (and the notebook's own functions that it calls) can reach is compared with the
-withheld functions themselves.
+Works on the functions as they are, not on their text: on every global name and attribute that the
+answer's code (and the notebook's own functions that it calls) can reach.
 """
 
 from __future__ import annotations
@@ -13,25 +12,29 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-
-def used(withheld: Iterable[str], answers: Iterable[Any]) -> list[str]:
-    """The dotted names among `withheld` that the answers' code can reach."""
-    targets = {name: found for name in withheld if (found := _resolve(name)) is not None}
-    reached = list(_reach(list(answers)))
-    return [name for name, target in targets.items() if any(r is target for r in reached)]
+OURS = ("twophase.lab", "twophase.protocol")  # what every notebook has
 
 
-def _resolve(dotted: str) -> Any:
-    """The function of this name, if its module has been imported: an answer cannot have used one
-    that has not."""
-    module, _, attribute = dotted.rpartition(".")
-    return getattr(sys.modules.get(module), attribute, None)
+def used(answers: Iterable[Any]) -> list[str]:
+    """The dotted names of the library's functions and classes that the answers' code can reach."""
+    names = {name for thing in _reach(list(answers)) if (name := _name_in_library(thing))}
+    return sorted(names)
+
+
+def _name_in_library(thing: Any) -> str:
+    """The dotted name of a function, class or compiled loop of the library; else empty."""
+    thing = getattr(thing, "py_func", None) or getattr(thing, "serial", None) or thing
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        return ""
+    is_ours = module.startswith("twophase.") and not module.startswith(OURS)
+    return f"{module}.{name}" if is_ours else ""
 
 
 def _reach(todo: list[Any]) -> Iterator[Any]:
     """Every object that these functions and classes mention, through the functions defined beside
     them."""
-    home = {getattr(a, "__module__", None) for a in todo}
+    home = {getattr(a, "__module__", None) for a in todo if not _name_in_library(a)}
     seen: set[int] = set()
     while todo:
         thing = todo.pop()

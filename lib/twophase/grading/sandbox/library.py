@@ -1,0 +1,105 @@
+"""What a submission's process has of this package: `lab`, which its notebook imports, and
+`protocol`. All else is not in its memory.
+
+An answer is Python, numpy and torch. A function of the library is the answer to some exercise, or
+is one with two others; a list of those that are was never complete. So none is there: a name of the
+library can be imported, as a notebook's own cells for the clock do, and says so when it is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from twophase.protocol import Withheld
+
+PACKAGE = "twophase"
+KEPT = ("twophase.lab", "twophase.protocol")
+REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
+PEERS = ("transformers", "gguf")  # libraries that have what is asked for ready-made
+USES = (  # whatever one does with a name
+    "call getitem iter len contains enter mro_entries bool float int index eq lt le gt ge neg"
+    " add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow matmul rmatmul"
+)
+
+
+class Absent:
+    """A name of the library. Whoever uses it is told."""
+
+    def __init__(self, dotted: str) -> None:
+        self._dotted = dotted
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__"):  # what Python looks for by itself
+            raise AttributeError(name)
+        return Absent(f"{self._dotted}.{name}")
+
+    def __or__(self, other: object) -> Absent:  # an annotation: Config | None
+        return self
+
+    __ror__ = __or__
+    __hash__ = object.__hash__
+
+
+def _used(absent: Absent, *args: Any, **kwargs: Any) -> Any:
+    raise Withheld(
+        f"{absent._dotted} is not available here: an answer has nothing of the course's library."
+    )
+
+
+for _name in USES.split():
+    setattr(Absent, f"__{_name}__", _used)
+
+
+class AbsentModule(ModuleType):
+    """A module of the library: every name in it is absent."""
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Absent(f"{self.__name__}.{name}")
+
+
+class Finder(MetaPathFinder, Loader):
+    """Finds absent modules for the library's, and refuses the checks, the grader and libraries that
+    have the answers."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if _inside(name, REFUSED):
+            raise Withheld(
+                f"{name} is not available here: the official grader keeps it in another process."
+            )
+        if _inside(name, PEERS):
+            raise Withheld(
+                f"{name} is not available here: it has answers to exercises of this course."
+            )
+        if not _inside(name, (PACKAGE,)) or name in sys.modules:
+            return None
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return AbsentModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+def leave_out() -> None:
+    """Take all of the package but what is kept out of reach, for good: what is loaded of it, which
+    is the grader's own, and what could be."""
+    kept = (PACKAGE, *KEPT)
+    for name in [n for n in sys.modules if _inside(n, (PACKAGE,))]:
+        if name != PACKAGE and not _inside(name, KEPT):
+            del sys.modules[name]
+            room, _, own = name.rpartition(".")
+            if room in kept:
+                vars(sys.modules[room]).pop(own, None)
+    sys.meta_path.insert(0, Finder())
+
+
+def _inside(name: str, packages: tuple[str, ...]) -> bool:
+    """Whether a module is one of these packages, or lies in one."""
+    return any(name == package or name.startswith(package + ".") for package in packages)
