@@ -4,7 +4,7 @@ next, change what it is given, hand out what it goes on using."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hostile.course import exercise, half
@@ -95,6 +95,36 @@ def test_an_argument_that_doubles_at_every_depth_is_a_change_that_is_told_at_onc
 
     with pytest.raises(AnswerError, match="f changed its argument values: "):
         ArgumentGuard().function("f", f, (([1],), {}))
+
+
+class Pair(NamedTuple):
+    first: list[int]
+    second: int
+
+
+def test_a_named_tuple_is_guarded_as_the_tuple_that_it_arrives_as() -> None:
+    def swaps(values: list[Any]) -> None:
+        values[0] = Pair(*values[0])
+
+    with pytest.raises(AnswerError, match="swaps changed its argument values: "):
+        LocalAnswer({"swaps": swaps}).call("swaps", [([1], 2)])
+    kept = Pair([1], 2)
+
+    def keeps(n: int) -> Pair:
+        kept.first.append(n)
+        return kept
+
+    answer = LocalAnswer({"keeps": keeps})
+    assert answer.call("keeps", 7) == ([1, 7], 2)
+    with pytest.raises(AnswerError, match="keeps returned the same object as the time before"):
+        answer.call("keeps", 8)
+
+    def adds(state: Any) -> Any:  # what it returned itself it may change
+        state[0].append(3)
+        return Pair(*state)
+
+    state = LocalAnswer({"starts": lambda: Pair([1], 2), "adds": adds})
+    assert state.call("adds", state.call("adds", state.call("starts"))) == ([1, 3, 3], 2)
 
 
 def test_what_a_function_only_lent_must_be_left_as_it_was() -> None:

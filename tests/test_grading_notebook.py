@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from twophase.grading.errors import Unreadable
 from twophase.grading.files.notebook import parse, read_notebook
 from twophase.grading.judge.execution_plan import make_plan
+from twophase.grading.release.release import Source
 
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -272,3 +273,48 @@ def test_progress_alone_is_not_run_unless_the_submission_has_one_of_its_own(
 ) -> None:
     plan = make_plan(parse(dump([*cells({}), cell(more), cell("progress()\n")])), release())
     assert ("progress()\n" in [s.source for s in plan.steps]) == is_run
+
+
+def topic_of(name: str, *sources: str) -> str:
+    return Source().topic_of(parse(dump([cell(s) for s in sources])), name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "04_latency_throughput.ipynb",
+        "04_latency_throughput (1).ipynb",
+        "04_latency_throughput-2.ipynb",
+        "04_latency_throughput-Copy1.ipynb",
+        "Copy of 04_latency_throughput.ipynb",
+        "Kopie von 04_latency_throughput (2).ipynb",
+        "ann_104_04_latency_throughput.ipynb",
+    ],
+)
+def test_a_notebook_without_metadata_is_of_the_topic_whose_name_is_in_its_own(name: str) -> None:
+    assert topic_of(name, "x = 1") == "latency_throughput"
+
+
+def test_a_notebook_without_metadata_is_of_the_topic_whose_checks_it_calls() -> None:
+    calls = 'check("kv_cache-max_batch")', "def f(): pass\n  check( 'kv_cache-rope' ) ; 1"
+    assert topic_of("homework.ipynb", *calls) == "kv_cache"
+    assert topic_of("homework.ipynb", *calls, 'check("mine-odd")') == "kv_cache"
+    assert topic_of("Copy of 04_latency_throughput.ipynb", *calls) == "kv_cache"
+    of_two = *calls, 'check("paging-manager")'
+    assert topic_of("Copy of 04_latency_throughput.ipynb", *of_two) == "latency_throughput"
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("homework.ipynb", "x = 1"),
+        ("homework.ipynb", '# check("kv_cache-max_batch")'),
+        ("homework.ipynb", 'check("kv_cache-max_batch")\ncheck("paging-manager")'),
+        ("Copy of 03_kv_cache and 04_latency_throughput.ipynb", "x = 1"),
+        ("104_latency_throughput.ipynb", "x = 1"),
+        ("Copy of latency_throughput.ipynb", "x = 1"),
+    ],
+)
+def test_between_two_topics_or_none_nothing_is_guessed(name: str, source: str) -> None:
+    with pytest.raises(Unreadable, match="no cell of it belongs to an exercise"):
+        topic_of(name, source)

@@ -231,6 +231,19 @@ LOOKS = {
         "def f(g): return g(object())",
         lambda a: a.call("f", lambda x: x),
     ),
+    "a named tuple": (
+        "from collections import namedtuple\nP = namedtuple('P', 'a b')\ndef f(): return P(1, 'x')",
+        lambda a: a.call("f"),
+    ),
+    "a named tuple given to a callback": (
+        "from collections import namedtuple\nP = namedtuple('P', 'a b')\n"
+        "def f(g): return g(P(1, 2))",
+        lambda a: a.call("f", lambda pair: [type(pair).__name__, pair]),
+    ),
+    "a fraction": (
+        "from fractions import Fraction\ndef f(): return Fraction(1, 2)",
+        lambda a: a.call("f"),
+    ),
     "a method that is missing": ("class C: pass", lambda a: a.new("C").call("go")),
     "an attribute that is missing": ("class C: pass", lambda a: a.new("C").get("n")),
     "a property that raises": (

@@ -102,26 +102,62 @@ def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Pa
     )
 
 
+def with_first(folder: Path, first: str, answer: str) -> Path:
+    """The solved notebook with a cell above all others, and another answer to max_batch."""
+    book = json.loads(with_answers(KV, {MAX_BATCH: answer}))
+    path = folder / "03_kv_cache.ipynb"
+    cell = {"cell_type": "code", "source": first, "metadata": {}}
+    path.write_text(json.dumps(book | {"cells": [cell, *book["cells"]]}))
+    return path
+
+
+ONLY_THE_NOTEBOOK = (
+    "Only the notebook is run, with the course's libraries and no file beside it: put what you need"
+    " of utils into a cell."
+)
+DOUBLE = f"{SIGNATURE}    return double(memory_bytes)"
+
+
 @pytest.mark.parametrize(
-    ("first", "why"),
+    ("first", "answer"),
     [
-        (f"%%writefile own_module.py\n{RIGHT}", "cell 1 would write it"),
-        ("pass", "of your files only the notebook is handed in"),
+        ("pass", "from utils import max_batch"),
+        ("pass", f"import utils.more\n{DOUBLE}"),
+        ("pass", f"{SIGNATURE}    from utils import double\n    return double(memory_bytes)"),
+        ("from utils import double", DOUBLE),
+        ("from utils import *", DOUBLE),
+        ("import utils as u\ndef double(x): return u.double(x)", DOUBLE),
+        ("from utils import double", f"SIZE = double(8)\n{RIGHT}"),
+        (
+            "%%writefile utils.py\ndef double(x): return 2 * x",
+            f"from utils import double\n{DOUBLE}",
+        ),
     ],
 )
-def test_a_module_that_is_not_there_is_told_with_why(tmp_path: Path, first: str, why: str) -> None:
-    book = json.loads(KV.read_bytes())
-    for cell in book["cells"]:
-        if cell["metadata"].get("nbgrader", {}).get("grade_id") == MAX_BATCH:
-            cell["source"] = "from own_module import max_batch"
-    cell = {"cell_type": "code", "source": first, "metadata": {}}
-    path = tmp_path / "03_kv_cache.ipynb"
-    path.write_text(json.dumps(book | {"cells": [cell, *book["cells"]]}))
-    said = verdict(path)
+def test_the_message_of_an_answer_that_lacks_a_module_says_that_only_the_notebook_is_run(
+    tmp_path: Path, first: str, answer: str
+) -> None:
+    (tmp_path / "utils.py").write_text("def double(x): return 2 * x")
+    said = verdict(with_first(tmp_path, first, answer))
     assert said["status"] != "right"
-    [remark] = said["remarks"]
-    assert remark.startswith(f"{MAX_BATCH} needs the module own_module")
-    assert why in remark
+    assert said["message"].endswith(
+        f"ModuleNotFoundError: No module named 'utils'. {ONLY_THE_NOTEBOOK}"
+    )
+    assert ("Cell 1 stopped with ModuleNotFoundError" in said["message"]) == ("import" in first)
+    if first.startswith("%%writefile"):
+        [remark] = said["remarks"]
+        assert remark.startswith(f"{MAX_BATCH} needs the module utils")
+        assert "cell 1 would write it" in remark
+    else:
+        assert said["remarks"] == []
+
+
+def test_a_module_that_is_not_there_is_no_reason_where_another_thing_is_wrong(
+    tmp_path: Path,
+) -> None:
+    wrong = f"{SIGNATURE}    return memory_bytes // (kv_bytes_per_token * n_tokens)"
+    said = verdict(with_first(tmp_path, "from utils import double", wrong))
+    assert "Only the notebook" not in said["message"]
 
 
 def test_a_cell_that_writes_a_file_is_told_that_it_cannot(tmp_path: Path) -> None:

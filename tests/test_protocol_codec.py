@@ -8,8 +8,12 @@ import json
 import math
 import struct
 import tracemalloc
-from collections import Counter, OrderedDict, defaultdict, deque
-from typing import Any
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -131,10 +135,6 @@ class Equal(float):
     __hash__ = float.__hash__
 
 
-class Text(str):
-    pass
-
-
 def _nest(depth: int) -> Any:
     value: Any = 0
     for _ in range(depth):
@@ -144,13 +144,14 @@ def _nest(depth: int) -> Any:
 
 NOT_PLAIN = {
     "a float subclass": Equal(1.0),
-    "a str subclass": Text("a"),
+    "a list subclass": type("Batch", (list,), {})([1]),
     "a list with one in it": [1, {"a": Equal(2.0)}],
     "a function": len,
     "an object": object(),
     "a complex number": 1j,
     "an object array": np.array([object()]),
-    "a string array": np.array(["a"]),
+    "an array of strings": np.array(["a"]),
+    "an array of strings of any length": np.array(["a", "b"], dtype=np.dtypes.StringDType()),
     "a masked array": np.ma.array([1]),
     "a sparse tensor": torch.eye(2).to_sparse(),
     "a tensor without values": torch.empty(2, device="meta"),
@@ -167,6 +168,115 @@ NOT_PLAIN = {
     "keys that could be": {(i, 0): 1 for i in range(MAX_TUPLE_KEYS + 1)},
     "members that could be": {((i,),) for i in range(MAX_TUPLE_KEYS)},
 }
+
+
+class Cost(NamedTuple):
+    flops: int
+    n_bytes: int
+
+
+class Liar(tuple):
+    """Says nothing true of what is in it."""
+
+    def __iter__(self) -> Any:
+        return iter([7])
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def __getitem__(self, at: Any) -> Any:
+        return 7
+
+
+class Bound(str, Enum):  # noqa: UP042  as older courses write it
+    MEMORY = "memory"
+    COMPUTE = "compute"
+
+    def __str__(self) -> str:
+        return "it is " + self.value
+
+
+class Chips(IntEnum):
+    FEW = 2
+
+
+class Shouting(int):
+    def __int__(self) -> int:
+        return 7
+
+    __index__ = __int__
+
+
+FORMS = {
+    "a named tuple": (Cost(3, 4), (3, 4)),
+    "a namedtuple": (namedtuple("Pair", "a b")(1, "x"), (1, "x")),
+    "one with others in it": (Cost(Cost(1, 2), [Liar((Bound.MEMORY,))]), ((1, 2), [("memory",)])),
+    "an empty one": (namedtuple("Nothing", "")(), ()),
+    "a tuple with methods of its own": (Liar((1, 2, 3)), (1, 2, 3)),
+    "a shape": (torch.zeros(2, 3).shape, (2, 3)),
+    "a member of an enumeration of str": (Bound.MEMORY, "memory"),
+    "a list of them": ([Bound.MEMORY, "memory", Bound.COMPUTE], ["memory", "memory", "compute"]),
+    "keys of a class of their own": (
+        {Bound.MEMORY: 1, Cost(1, 2): 2, np.str_("a"): 3},
+        {"memory": 1, (1, 2): 2, "a": 3},
+    ),
+    "members of a set": ({Cost(1, 2), Chips.FEW}, {(1, 2), 2}),
+    "a member of an enumeration of int": (Chips.FEW, 2),
+    "an int with methods of its own": (Shouting(3), 3),
+    "a str that equals everything": (type("Any", (str,), {"__eq__": lambda *a: True})("a"), "a"),
+    "an array of one string and no axes": (np.select([np.bool_(True)], ["few"], "many"), "few"),
+    "one of any length": (np.array("few", dtype=np.dtypes.StringDType()), "few"),
+    "the largest uint64": (np.uint64(2**64 - 1), 2**64 - 1),
+    "a uint32": (np.uint32(5), 5),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_value_of_a_class_derived_from_tuple_str_or_int_arrives_as_a_plain_one(name: str) -> None:
+    value, plain_value = FORMS[name]
+    assert same(roundtrip(value), plain_value)
+    assert same(decode_each(encode_each([value, (value,)])), [plain_value, (plain_value,)])
+
+
+def test_named_tuples_have_the_limits_of_tuples() -> None:
+    pairs = (MAX_NODES - 1) // 3  # each counts as three: itself and its parts
+    assert len(roundtrip([Cost(1, 2)] * pairs)) == pairs
+    deep: Any = 0
+    for _ in range(MAX_DEPTH):
+        deep = Cost(deep, 0)
+    roundtrip(deep)
+    keys = {Cost(i, 0): 1 for i in range(MAX_TUPLE_KEYS + 1)}
+    for too_much in ([Cost(1, 2)] * (pairs + 1), Cost(deep, 0), Liar([0] * MAX_NODES), keys):
+        with pytest.raises(ProtocolError):
+            encode(too_much)
+
+
+@dataclass
+class Found:
+    flops: int
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (Fraction(1, 2), r"type Fraction is not plain data; return an int or float$"),
+        (Decimal("0.5"), r"type Decimal is not plain data; return an int or float$"),
+        (Equal(1.0), r"type Equal .* return an int or float$"),
+        ((x for x in [1]), r"type generator is not plain data; wrap it in list\(\.\.\.\)$"),
+        ({"a": 1}.values(), r"type dict_values .* wrap it in list"),
+        ({"a": 1}.keys(), r"type dict_keys .* wrap it in list"),
+        (map(abs, [1]), r"type map .* wrap it in list"),
+        (zip([1], [2], strict=True), r"type zip .* wrap it in list"),
+        (Found(1), r"type Found .* a tuple or a dict, as the task says \(dataclasses\.asdict"),
+        (Enum("Odd", "A").A, r"type Odd .* return its \.value$"),
+        (object(), r"return numbers, strings, lists, tuples, dicts, arrays or tensors$"),
+        (np.array([["a"]]), r"^an array of strings cannot be judged; return a str, or a list of"),
+    ],
+)
+def test_what_stays_refused_is_told_what_to_return_in_its_place(value: Any, says: str) -> None:
+    for holds in (value, [1, value], {"a": (value,)}):
+        with pytest.raises(ProtocolError, match=says):
+            encode(holds)
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)

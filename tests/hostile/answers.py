@@ -240,7 +240,7 @@ ANSWERS = [
     _equal("a tensor", "torch.Tensor", "torch.ones(()).as_subclass(Equal)", "import torch"),
     _equal("an int in a list", "int", "[Equal(1)]"),
     _equal("an int as a key", "int", "{Equal(1): Equal(1)}"),
-    _equal("the right number", "int", "Equal(2 * n_tokens * width)"),
+    _equal("the right number", "float", "Equal(2 * n_tokens * width)"),
     _pretends("any number", "class Equal:"),
     _pretends("an int", "class Equal:\n    __class__ = int"),
     _pretends("numpy's", "class Equal:\n    __module__ = 'numpy'\n    __class__ = np.ndarray"),

@@ -32,6 +32,7 @@ ITEM_BYTES = {
     "bfloat16": 2,
 }  # others below
 ITEM_BYTES |= {"int32": 4, "float32": 4, "int64": 8, "float64": 8}
+STRINGS = "UT"  # the kinds of numpy's dtypes that hold them
 MAX_AXES = 32
 TAGS = ("np", "ns", "pt")  # a numpy array, a numpy scalar, a torch tensor
 
@@ -51,8 +52,26 @@ def described(v: Any) -> Described | None:
     return None
 
 
+def simplified(v: Any) -> Any:
+    """A str for an array of one string and no axes (np.select gives one), an int for a scalar of an
+    unsigned dtype that is none of ours; any other value as it is."""
+    np = sys.modules.get("numpy")
+    if np is None:
+        return v
+    if type(v) is np.ndarray and v.dtype.kind in STRINGS and not v.shape:
+        return str(v[()])
+    if isinstance(v, np.unsignedinteger) and str(v.dtype) not in DTYPES:
+        return int(v)
+    return v
+
+
 def _numpy(np: Any, v: Any, tag: str) -> Described:
     name = str(v.dtype)
+    if v.dtype.kind in STRINGS:
+        raise ProtocolError(
+            "an array of strings cannot be judged; return a str, or a list of str (its .tolist()"
+            " gives one)"
+        )
     if name not in DTYPES:
         raise ProtocolError(
             f"an array of dtype {name} cannot be judged; use one of {', '.join(DTYPES)}"

@@ -6,8 +6,9 @@ after another. A frame may hold several values, the parts of a call: the limits 
 are then those of each of them. What can cross: None, bool, int, float (NaN and infinities too),
 str, bytes; list, tuple, dict, set of these; numpy arrays and scalars; dense torch tensors (bfloat16
 travels as its bits); a `Callback` (a function that lives on the sender's side); an `ObjectRef` (an
-object that lives on the receiver's). Types are exact: a subclass of float or str is refused, so
-that an object "equal to everything" never reaches a comparison.
+object that lives on the receiver's). Types are exact, so that an object "equal to everything" never
+reaches a comparison: what is of a class derived from tuple, str or int (a named tuple, an
+enumeration's member) arrives as a plain one, and one derived from float, list or dict is refused.
 
 The JSON and struct functions are bound when this module is loaded, so that a notebook which patches
 those libraries afterwards does not change what its own values become.
@@ -18,15 +19,15 @@ from __future__ import annotations
 import json
 import math
 import struct
-import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twophase.protocol.arrays import TAGS, described, restored
+from twophase.protocol.arrays import TAGS, described, restored, simplified
 from twophase.protocol.errors import ProtocolError
-from twophase.protocol.parts import MAX_INT_BITS, WORDS, Walk
+from twophase.protocol.parts import MAX_INT_BITS, WORDS, Walk, plainly
+from twophase.protocol.refusals import refusal
 
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 8 * 2**20  # the JSON part; a longer list belongs into an array
@@ -108,19 +109,17 @@ class _Encoder(Walk):
         return {"#": "d", "v": pairs}
 
     def _other(self, v: Any, depth: int) -> Any:
-        np = sys.modules.get("numpy")
-        if np is not None and type(v) is np.str_:
-            return str(v)
+        plain = simplified(plainly(v))
+        if plain is not v:
+            self.nodes -= 1  # it counts itself
+            return self.value(plain, depth)
         array = described(v)
         if array is not None:
             return array[0] | {"n": self._buffer(array[1])}
         reference = self.stand_in(v) if self.stand_in else None
         if reference is not None:
             return self.value(reference, depth)
-        raise ProtocolError(
-            f"a value of type {type(v).__name__} is not plain data; return numbers, strings, lists,"
-            " dicts, arrays or tensors"
-        )
+        raise ProtocolError(refusal(v))
 
     def _buffer(self, data: bytes) -> int:
         self.size += len(data)

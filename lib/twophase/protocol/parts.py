@@ -23,6 +23,18 @@ WORDS = frozenset((type(None), bool, str))  # JSON has words for each of these
 _SIMPLE = WORDS | {int, float}
 
 
+def plainly(v: Any) -> Any:
+    """The tuple, str or int in a value of a class that is derived from one (a named tuple, a member
+    of an enumeration), read without the methods of that class; what is of any other class as it is.
+    """
+    kind = type(v)
+    if issubclass(kind, tuple):
+        return tuple(tuple.__iter__(v))
+    if issubclass(kind, str):
+        return str.__str__(v)
+    return int.__int__(v) if issubclass(kind, int) else v
+
+
 class Keys:
     """The dict keys and set members of one frame: none of a kind, or in a number, that makes a hash
     table slow."""
@@ -46,6 +58,8 @@ class Keys:
             )
         if key is None or type(key) in (bool, int, float, str, bytes):
             return key
+        if (plain := plainly(key)) is not key:
+            return self.check(plain)
         raise ProtocolError(
             f"a dict or set has a key of type {type(key).__name__}; use strings, numbers or tuples"
             " of them"

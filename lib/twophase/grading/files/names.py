@@ -1,4 +1,4 @@
-"""The names that a notebook's cell defines."""
+"""The names that a notebook's cell defines, and the exercises that it asks for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 
 MAGIC = re.compile(r"^[ \t]*[%!?].*$", re.M)
+CHECKS = re.compile(r"^[ \t]*check\([ \t]*['\"]([\w-]+)['\"][ \t]*\)", re.M)
 LONGEST = 50_000  # characters; of a longer cell nothing is known, so that nobody waits for it
 MOST = 2_000  # cells that are remembered: those of one notebook
 
@@ -19,6 +20,11 @@ def _parsed(source: str) -> ast.Module | None:
         return ast.parse(source)
     except Exception:  # SyntaxError, and whatever else the parser raises on odd text
         return None
+
+
+def checked(source: str) -> list[str]:
+    """The exercises whose checks a cell calls."""
+    return CHECKS.findall(source)
 
 
 def defined(source: str) -> frozenset[str]:

@@ -12,13 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from twophase.grading.files.names import defined, only_defines, used
+from twophase.grading.files.names import checked, defined, only_defines, used
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag
 
 CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.M)
-CHECKS = re.compile(r"^[ \t]*check\([ \t]*['\"]([\w-]+)['\"][ \t]*\)", re.M)
 # possessive: else a cell of checks and blanks would have as many readings as an attacker likes
 NOTHING_ELSE = re.compile(r"(?:\s*+check\([ \t]*+['\"][\w-]++['\"][ \t]*+\)[ \t]*+;?)*+\s*+")
 SHOWS = "progress()"  # does nothing here: it would be run half a dozen times in a notebook
@@ -204,7 +203,7 @@ def _checks(cells: Mapping[int, Cell], release: Release) -> dict[str, int]:
     marked = {
         c.grade_id.removesuffix("-check"): n for n, c in cells.items() if _is_check(c, release)
     }
-    return marked | {i: n for n, c in cells.items() for i in CHECKS.findall(c.source)}
+    return marked | {i: n for n, c in cells.items() for i in checked(c.source)}
 
 
 def _asked_below(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from twophase.checks.answer import Relay
 from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Outcome, Status, Verdict
+from twophase.grading.judge.absent_module import explained
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.execution_plan import ExecutionPlan, Step
 from twophase.grading.judge.remote_answer import RemoteAnswer
@@ -58,7 +59,8 @@ class Look:
         self.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
-        return Graded(verdict, ran)
+        above = ((s, r) for s, r in self._replay.ran.items() if s in self._plan.above(exercise.id))
+        return Graded(explained(verdict, ran, above), ran)
 
     def _ask(
         self, exercise: Exercise, session: Session, allowance: Allowance, whole: bool

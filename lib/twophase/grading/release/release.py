@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from twophase.checks.manifest import Manifest
 from twophase.checks.registry import Catalog
 from twophase.grading.errors import GraderFault, Unreadable
 from twophase.grading.files.digests import checks_digest
+from twophase.grading.files.names import checked
 from twophase.grading.files.notebook import Cell, Notebook, parse, read_notebook
 from twophase.grading.release.compose import compose
 
@@ -115,7 +117,8 @@ class Source:
         return [t for t in self.catalog().topics() if given is None or t in given.notebooks]
 
     def topic_of(self, notebook: Notebook, name: str) -> str:
-        """The topic of most of its grade_ids; if it has none, of its name. Raises Unreadable."""
+        """The topic of most of its grade_ids; if it has none, of its name's beginning, of all its
+        calls of checks, of what its name has in it. Raises Unreadable."""
         known = self.topics()
         found = Counter(t for c in notebook.cells if (t := c.grade_id.split("-", 1)[0]) in known)
         if found:
@@ -123,7 +126,21 @@ class Source:
         named = [t for t in known if name.startswith(self.catalog().stem(t))]
         if named:
             return named[0]
+        asked = self._asked(notebook)
+        told = asked if len(asked) == 1 else self._in_name(name)
+        if len(told) == 1 and told <= {*known}:
+            return told.pop()
         raise Unreadable("no cell of it belongs to an exercise of this course")
+
+    def _asked(self, notebook: Notebook) -> set[str]:
+        """The topics of the course whose checks a notebook calls, released or not."""
+        ids = [i for c in notebook.cells if c.is_code for i in checked(c.source)]
+        return {i.partition("-")[0] for i in ids} & {*self.catalog().names()}
+
+    def _in_name(self, name: str) -> set[str]:
+        """The topics of the course whose notebook's name is part of this one: a copy's, say."""
+        stems = {t: self.catalog().stem(t) for t in self.catalog().names()}
+        return {t for t, stem in stems.items() if re.search(rf"(?<!\d){stem}", name)}
 
     def private(self) -> tuple[Path, ...]:
         """The instructor's folders: no submission may read anything in them."""

@@ -18,6 +18,7 @@ from twophase.grading.files import notebook
 from twophase.grading.files.names import defined
 from twophase.grading.files.notebook import Cell
 from twophase.grading.intake.submissions import Submission
+from twophase.grading.judge.absent_module import UNKNOWN_MODULE
 from twophase.grading.judge.judge import Course, Task
 from twophase.grading.release.release import Source
 from twophase.grading.results.records import Record
@@ -26,7 +27,6 @@ from twophase.grading.sandbox.confinement import Limits
 
 SEED = 0  # of the check cells: what is right there should be right here
 UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
-UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 WRITES = re.compile(r"\s*%%(?:write)?file\b.*?\b(\w+)\.py\s*$", re.M)  # a cell that is a module
 
 
@@ -57,6 +57,8 @@ def remarks(data: bytes, record: Record) -> list[str]:
 def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
     """Names that a fresh process does not have, and where they are defined, if anywhere."""
     for exercise_id, text in said.items():
+        if UNKNOWN_MODULE.search(text):  # the name is one of that module, as the message says
+            continue
         for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
             at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
             places = [n for n, c in enumerate(cells, 1) if c.is_code and name in defined(c.source)]
@@ -67,17 +69,17 @@ def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
 
 
 def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
-    """Modules and files that are not there when a notebook is graded, and why."""
+    """Modules that a cell would write, and files that are not there. (What is said of other modules
+    is the judge's: absent_module.)"""
     written = {m[1]: n for n, c in enumerate(cells, 1) if (m := WRITES.match(c.source))}
     for exercise_id, text in said.items():
         for name in dict.fromkeys(UNKNOWN_MODULE.findall(text)):
-            why = "of your files only the notebook is handed in, and no other libraries are there"
             if name in written:
-                why = f"cell {written[name]} would write it, and a submission can write no files"
-            yield (
-                f"{exercise_id} needs the module {name}, which is not there in a fresh run: {why}."
-                " Put what you need of it into a cell."
-            )
+                yield (
+                    f"{exercise_id} needs the module {name}, which is not there in a fresh run:"
+                    f" cell {written[name]} would write it, and a submission can write no files."
+                    " Put what you need of it into a cell."
+                )
         if "PermissionError" in text:
             yield (
                 f"{exercise_id} reads or writes a file: a submission can write none, and read those"
