@@ -173,7 +173,7 @@ def _scored(rng: random.Random, name: str, *sequences: list[list[float]]) -> Cas
 
 def _extremes(rng: random.Random) -> list[Case]:
     """Scores at which a softmax overflows, underflows, or sees the future through its mask."""
-    low, high = [-900.0, -899.5, -901.0], [900.0, 899.0, 900.5]
+    low, high = [-899.0, -898.5, -900.0], [899.5, 898.5, 900.0]
     return [
         _scored(rng, "equal scores", [[7.0, 7.0, 7.0], [7.0, 7.0, 7.0]]),
         _scored(rng, "the two largest scores equal", [[1.0, 3.0, 3.0]], [[3.0, 3.0, 1.0]]),

@@ -68,10 +68,17 @@ def _exact(gaps: Gaps, prefill: float) -> Events:
 
 def between_two() -> list[tuple[str, Events]]:
     """The two gaps in the middle are far apart, and the median lies between them: either of them
-    in its place, or one gap more, gives another label."""
+    in its place, or one gap more, gives another label. Then there is one in the middle, and it lies
+    as far from its neighbor."""
 
     def all_gaps(times: float) -> Events:
         return _exact(put([STEP, 3 * STEP] * 12, 11, times * STEP), prefill=1.0)
+
+    def odd(times: float, short: int) -> Events:
+        ends, three = [STEP] * 4, [3 * STEP] * 6
+        return _exact(
+            ends + three + [STEP] * short + [times * STEP] + three[short - 4 :] + ends, prefill=1.0
+        )
 
     def quarters(low: float, high: float) -> Events:
         last = [low * STEP] * 3 + [high * STEP] * 3
@@ -80,6 +87,8 @@ def between_two() -> list[tuple[str, Events]]:
     return [
         ("stalled, 12.5 times the mean of the two gaps in the middle", all_gaps(25)),
         ("healthy, one gap is 7.5 times the mean of the two in the middle", all_gaps(15)),
+        ("healthy, one gap is 8.3 times the one in the middle of 25", odd(25, short=4)),
+        ("stalled, 15 times the one in the middle of 25", odd(15, short=5)),
         ("no_cache, 2.1 times from the mean of two to the mean of two", quarters(2.5, 3.75)),
         ("healthy, 1.8 times from the mean of two to the mean of two", quarters(2.25, 3.25)),
     ]
