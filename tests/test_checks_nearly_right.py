@@ -1,4 +1,5 @@
-"""Answers that are right but for one edge: a fixed case of the exercise refuses each of them."""
+"""Answers that are right but for one edge: a fixed case of the exercise refuses each of them. And
+answers that are right and round elsewhere than the reference: no seed refuses them."""
 
 from __future__ import annotations
 
@@ -6,19 +7,29 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from exercise_tools import refused_by_a_fixed_case
 
+from twophase.checks import registry
+from twophase.checks.answer import LocalAnswer
+from twophase.checks.arithmetic_intensity._merges import expose
 from twophase.checks.continuous_batching import chart, ragged, step
+from twophase.checks.grouped_query_attention import one_read
+from twophase.checks.judge import Bench
+from twophase.checks.kv_cache import cached_attention, rope_cached
+from twophase.checks.latent_attention import attend
 from twophase.checks.misconceptions import replaced
 from twophase.checks.paging import admit, counts_log, evict, prefix
 from twophase.checks.sharding import heads, length, which_layout
 from twophase.checks.speculative_decoding import accept, verify, verify_price
+from twophase.checks.two_phases import slow_log
 
 IDLE = 'any("" in row[:last] for row in chart)'
 KNOWN = "            self.found.setdefault"
 TAKES = "            n_free -= needed\n"
 LEFT_OVER = "[max(0.0, t - d) for t, d in zip(target_probs, draft_probs, strict=True)]"
-NEARLY_RIGHT: dict[str, tuple[str, Callable[..., Any], dict[str, str]]] = {
+Parts = tuple[str, Callable[..., Any], dict[str, str]]  # an entry, the reference, replaced in it
+NEARLY_RIGHT: dict[str, Parts] = {
     "64 slots looked through for an empty one": (
         "chart_fault",
         chart.reference,
@@ -116,6 +127,14 @@ NEARLY_RIGHT: dict[str, tuple[str, Callable[..., Any], dict[str, str]]] = {
         verify_price.reference,
         {"(gamma + 1) * computing": "min(gamma + 1, 100) * computing"},
     ),
+    **{
+        f"positions begin again after {n:,}": (
+            "turn",
+            rope_cached.reference,
+            {"_positions(q, n_cached)": f"_positions(q, n_cached) % {n}"},
+        )
+        for n in (160_000, 200_000, 2**18, 2**20)
+    },
 }
 
 
@@ -134,3 +153,124 @@ def test_scores_cut_off_before_200_are_refused(cut: str) -> None:
         "sharding-length",
         {"decode_rank": lambda q, k, v, gather: length.merged(gather(bring(q, k, v)))},
     )
+
+
+def test_a_median_of_one_gap_more_is_refused() -> None:
+    more = replaced(slow_log.reference, {"10 * median(gaps)": "10 * median(gaps + gaps[:1])"})
+    verdict = Bench(slow_log.EXERCISE).judge(LocalAnswer({"diagnose": more}))
+    wrong = [outcome.case for outcome in verdict.outcomes if not outcome.right]
+    assert all("one in the middle of 25" in case or "two in the middle" in case for case in wrong)
+    assert wrong
+
+
+DIVIDED = {
+    "cached_attention": 'torch.einsum("btnh,bsnh->bnts", q, k) / math.sqrt(H)',
+    "one_read": 'torch.einsum("tgh,sh->tgs", group, keys) / math.sqrt(H)',
+    "ragged": 'torch.einsum("tnh,snh->nts", q[row], keys) / math.sqrt(q.shape[2])',
+    "attend": "(scale * (scores + rotated))",
+}
+POWERS_OF_2 = "(seen - seen.amax(-1, keepdim=True)).exp2()"
+LOG2_E = "1.4426950408889634"
+ALSO_RIGHT: dict[str, Parts] = {
+    "SDPA with a mask for each sequence, which scales q and k by the fourth root of H": (
+        "cached_attention",
+        cached_attention.reference,
+        {
+            'torch.einsum("bnts,bsnh->btnh", weights, v)': (
+                "torch.nn.functional.scaled_dot_product_attention("
+                "*(x.transpose(1, 2) for x in (q, k, v)), attn_mask=~hidden[None]).transpose(1, 2)"
+            )
+        },
+    ),
+    "q and k scaled by the fourth root of H": (
+        "cached_attention",
+        cached_attention.reference,
+        {
+            DIVIDED["cached_attention"]: (
+                'torch.einsum("btnh,bsnh->bnts", q * H**-0.25, k * H**-0.25)'
+            )
+        },
+    ),
+    "a softmax in powers of 2": (
+        "cached_attention",
+        cached_attention.reference,
+        {
+            DIVIDED["cached_attention"]: (
+                f'torch.einsum("btnh,bsnh->bnts", q, k) * ({LOG2_E} / math.sqrt(H))'
+            ),
+            "seen.softmax(-1)": POWERS_OF_2,
+            "weights, v)": "weights / weights.sum(-1, keepdim=True), v)",
+        },
+    ),
+    "a softmax in powers of 2, KV head by KV head": (
+        "shared_attention",
+        one_read.reference,
+        {
+            DIVIDED["one_read"]: (
+                f'torch.einsum("tgh,sh->tgs", group, keys) * ({LOG2_E} / math.sqrt(H))'
+            ),
+            "scores.softmax(-1)": POWERS_OF_2.replace("seen", "scores"),
+            "weights, values)": "weights / weights.sum(-1, keepdim=True), values)",
+        },
+    ),
+    "a softmax in powers of 2, on latents": (
+        "attend",
+        attend.reference,
+        {
+            DIVIDED["attend"]: f"(scale * {LOG2_E} * (scores + rotated))",
+            "seen.softmax(-1)": POWERS_OF_2,
+            "weights, latent)": "weights / weights.sum(-1, keepdim=True), latent)",
+        },
+    ),
+    "q scaled, in a row of many requests": (
+        "ragged_attention",
+        ragged.reference,
+        {DIVIDED["ragged"]: 'torch.einsum("tnh,snh->nts", q[row] * q.shape[2] ** -0.5, keys)'},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALSO_RIGHT)
+def test_what_rounds_elsewhere_is_right_at_every_seed(name: str) -> None:
+    entry, right, parts = ALSO_RIGHT[name]
+    *_, topic, slug = right.__module__.split(".")
+    answer = LocalAnswer({entry: replaced(right, parts)})
+    for seed in range(4):
+        verdict = Bench(registry.load(f"{topic}-{slug}"), seed).judge(answer)
+        assert verdict.right, (seed, verdict.message)
+
+
+Weigh = Callable[[torch.Tensor, torch.Tensor], Any]
+WEIGHTS: dict[str, Weigh] = {
+    "exp(lse − logaddexp)": lambda a, b: [(x - torch.logaddexp(a, b)).exp() for x in (a, b)],
+    "softmax of a stack": lambda a, b: torch.stack([a, b]).softmax(0),
+    "two sigmoids": lambda a, b: (torch.sigmoid(a - b), torch.sigmoid(b - a)),
+    "1 / (1 + exp)": lambda a, b: (1 / (1 + (b - a).exp()), 1 / (1 + (a - b).exp())),
+}
+WEIGHTS_LOST: dict[str, Weigh] = {
+    "1 − exp(lse_a − lse)": lambda a, b: (w := (a - torch.logaddexp(a, b)).exp(), 1 - w),
+    "1 − exp(lse_b − lse)": lambda a, b: (1 - (w := (b - torch.logaddexp(a, b)).exp()), w),
+}
+
+
+def merges_by(weigh: Weigh) -> dict[str, Any]:
+    """An answer to arithmetic_intensity-merge."""
+
+    def merge(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any) -> tuple[Any, Any]:
+        w_a, w_b = (w[:, None].nan_to_num(0.0) for w in weigh(lse_a, lse_b))
+        return w_a * out_a + w_b * out_b, torch.logaddexp(lse_a, lse_b)
+
+    return {"merge": merge, "expose": expose}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_every_stable_way_to_weigh_two_parts_is_right(name: str) -> None:
+    for seed in range(4):
+        bench = Bench(registry.load("arithmetic_intensity-merge"), seed)
+        verdict = bench.judge(LocalAnswer(merges_by(WEIGHTS[name])))
+        assert verdict.right, (seed, verdict.message)
+
+
+@pytest.mark.parametrize("name", WEIGHTS_LOST)
+def test_a_weight_that_is_1_less_the_other_is_refused(name: str) -> None:
+    refused_by_a_fixed_case("arithmetic_intensity-merge", merges_by(WEIGHTS_LOST[name]))

@@ -8,5 +8,6 @@ def expose():
 
 
 def merge(out_a, lse_a, out_b, lse_b):
-    share = torch.sigmoid(lse_a - lse_b).nan_to_num(0.5)[:, None]
-    return [share * out_a + (1 - share) * out_b, torch.logaddexp(lse_a, lse_b)]
+    above = (lse_a - lse_b).nan_to_num(0.0)[:, None]
+    out = torch.sigmoid(above) * out_a + torch.sigmoid(-above) * out_b
+    return [out, torch.logaddexp(lse_a, lse_b)]

@@ -91,6 +91,8 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         Case("repaired: equal log-sum-exps", _pairs((1.5, 1.5), (0.0, 0.0), (-700.0, -700.0))),
         Case("repaired: log-sum-exps 9 apart, outputs 10⁶ apart", _pairs((4.0, -5.0), (-5.0, 4.0))),
+        Case("repaired: the second part weighs 4·10⁻⁸", _pairs((17.0, 0.0), (9017.0, 9000.0))),
+        Case("repaired: the first part weighs 4·10⁻⁸", _pairs((0.0, 17.0), (9000.0, 9017.0))),
         Case("repaired: log-sum-exps 300 apart", _pairs((100.0, -200.0), (-200.0, 100.0))),
         Case("repaired: log-sum-exps of 10,000 and −10,000, and none", _pairs(*ENDS)),
         Case("repaired: outputs of hundreds of thousands", _large()),

@@ -94,6 +94,19 @@ def far_part_dropped(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor)
     return RIGHT(out_a, a, out_b, b)
 
 
+def one_less_the_weight(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
+    """Gives the second part what the first one's weight leaves of 1: nothing below 6·10⁻⁸."""
+    w = torch.sigmoid(lse_a - lse_b).nan_to_num(0.5)[:, None]
+    return w * out_a + (1 - w) * out_b, torch.logaddexp(lse_a, lse_b)
+
+
+def from_a_to_b(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
+    """Goes from the first output a part of the way to the second: in that difference the first is
+    lost if the way is 1 less 6·10⁻⁸."""
+    w = torch.sigmoid(lse_b - lse_a).nan_to_num(0.5)[:, None]
+    return out_a - w * (out_a - out_b), torch.logaddexp(lse_a, lse_b)
+
+
 def first_subtracted(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> Part:
     """Subtracts lse_a, or lse_b where the first part is empty: not always the larger one."""
     top = torch.where(lse_a == NEG_INF, lse_b, lse_a)

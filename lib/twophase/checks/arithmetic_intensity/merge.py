@@ -162,6 +162,20 @@ wrong.add(
     " may be large: exp becomes 0 by itself when it is.",
 )
 wrong.add(
+    "one_less_the_weight",
+    {"merge": m.one_less_the_weight},
+    "sigmoid(lse_a − lse_b), and 1 less that",
+    "Your second weight is 1 less the first, which rounds to 0 from 17 apart on, and its output may"
+    " be a million: compute each weight from its own lse.",
+)
+wrong.add(
+    "from_a_to_b",
+    {"merge": m.from_a_to_b},
+    "torch.lerp",
+    "You go from out_a towards out_b. Where the way is almost 1, what is left of out_a rounds to 0,"
+    " and it may be a million: weigh each output by itself, and add.",
+)
+wrong.add(
     "first_subtracted",
     {"merge": m.first_subtracted},
     "plausible",

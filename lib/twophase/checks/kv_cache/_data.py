@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -29,14 +30,21 @@ def normal(rng: random.Random, *shape: int, dtype: str = "float32") -> torch.Ten
     return torch.randn(*shape, generator=generator, dtype=drawn).to(getattr(torch, dtype))
 
 
-def scored(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries and keys of one head of width 4, [B, T, 4] and [B, S, 4], whose products are twice
-    `scores` [B, T, S], T at most 4: exact in float32, for numbers that are."""
+def alike(rng: random.Random, *shape: int) -> torch.Tensor:
+    """Values from 1 to 2: a weight off by 1e-4, which is what rounding a score of 900 may do, moves
+    their sum by less than a tolerance of 1e-4 allows, and a wrong weight by far more."""
+    return 1 + normal(rng, *shape).sigmoid()
+
+
+def scored(scores: torch.Tensor, H: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys of one head of width H, [B, T, H] and [B, S, H], whose products are √H times
+    `scores` [B, T, S], T at most H: exact in float32, for numbers that are, if √H is whole. With
+    H = 16 they are so as well where each of q and k is divided by √√H, as SDPA may do."""
     B, T, S = scores.shape
-    q, k = torch.zeros(B, T, 4), torch.zeros(B, S, 4)
-    q[:, range(T), range(T)] = 2.0  # query t reads number t of a key
+    q, k = torch.zeros(B, T, H), torch.zeros(B, S, H)
+    q[:, range(T), range(T)] = math.sqrt(H)  # query t reads number t of a key
     k[:, :, :T] = scores.mT  # [B, S, T]
-    assert (q @ k.mT).equal(2 * scores), "these are the scores"
+    assert (q @ k.mT).equal(math.sqrt(H) * scores), "these are the scores"
     return q, k
 
 

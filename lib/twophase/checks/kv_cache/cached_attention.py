@@ -10,7 +10,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal, scored
+from twophase.checks.kv_cache._data import alike, normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -45,6 +45,13 @@ wrong.add(
     "is_causal=T > 1 in F.scaled_dot_product_attention",
     "Right for a prompt and for one token. A block after a cache (1 < T < S) wants the mask at"
     " the bottom right: query t sees keys up to S − T + t.",
+)
+wrong.add(
+    "no_mask_behind_a_cache",
+    replaced(reference, {"S - T + torch": "(0 if T == S else S) + torch"}),
+    "is_causal=(T == S) in F.scaled_dot_product_attention",
+    "Right for a prompt and for one token. A block after a cache (1 < T < S) has no mask with you:"
+    " its earlier queries see keys of their own future.",
 )
 wrong.add(
     "overflows",
@@ -155,16 +162,17 @@ def _case(
 
 
 def _scored(rng: random.Random, name: str, *sequences: list[list[float]]) -> Case:
-    """A sequence for each table of scores, [T][S]: one head of width 4, scores exact in float32."""
+    """A sequence for each table of scores, [T][S]: one head of width 16, scores exact in float32
+    wherever √H divides: q, k, their product, or q and k by √√H each."""
     scores = torch.tensor(sequences)  # [B, T, S]
     B, T, S = scores.shape
-    q, k = (x[:, :, None] for x in scored(scores))  # [B, T, 1, 4] and [B, S, 1, 4]; √4 is the 2
-    return Case(f"B={B}, T={T}, S={S}, N=1, K=1, H=4, {name}", (q, k, normal(rng, B, S, 1, 4)))
+    q, k = (x[:, :, None] for x in scored(scores, 16))  # [B, T, 1, 16] and [B, S, 1, 16]
+    return Case(f"B={B}, T={T}, S={S}, N=1, K=1, H=16, {name}", (q, k, alike(rng, B, S, 1, 16)))
 
 
 def _extremes(rng: random.Random) -> list[Case]:
     """Scores at which a softmax overflows, underflows, or sees the future through its mask."""
-    low, high = [-900.0, -899.5, -901.0], [900.0, 899.0, 900.5]
+    low, high = [-899.0, -898.5, -900.0], [899.5, 898.5, 900.0]
     return [
         _scored(rng, "equal scores", [[7.0, 7.0, 7.0], [7.0, 7.0, 7.0]]),
         _scored(rng, "the two largest scores equal", [[1.0, 3.0, 3.0]], [[3.0, 3.0, 1.0]]),

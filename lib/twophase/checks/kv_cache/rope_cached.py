@@ -178,6 +178,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 1, 2, 1, 1, 4, edges.past(2048), 100.0),
         _case(rng, 1, 3, 2, 2, 2, edges.past(8192)),
         _case(rng, 1, 3, 1, 1, 4, edges.past(2**17), 1e6),
+        _case(rng, 1, 3, 2, 1, 2, edges.past(2**20)),
         _case(rng, 1, 2, 1, 1, edges.past(128) * 2, 900),
         _case(rng, edges.past(8), 2, edges.past(32), 1, 2, 1),
         _case(rng, 1, edges.past(128), 1, 1, 2, 1),

@@ -10,7 +10,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal, scored
+from twophase.checks.kv_cache._data import alike, normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -168,8 +168,8 @@ def _scored(rng: random.Random, name: str, scores: list[list[float]]) -> Case:
     """One sequence, one head; half of each score [T, S] comes from either part, times 2, over 4."""
     wanted = torch.tensor([scores])  # [1, T, S]
     _, T, S = wanted.shape
-    q, k = scored(wanted)  # [1, T, 4] and [1, S, 4]
-    latent = torch.cat([k, normal(rng, 1, S, 3)], -1)  # [1, S, 7]: what is summed differs
+    q, k = scored(wanted, 4)  # [1, T, 4] and [1, S, 4]
+    latent = torch.cat([k, alike(rng, 1, S, 3)], -1)  # [1, S, 7]: what is summed differs
     q_latent = torch.cat([q, torch.zeros(1, T, 3)], -1)  # [1, T, 7]
     both = (q_latent @ latent.mT + q @ k.mT) / 4  # [1, T, S]
     assert both.equal(wanted), "these are the scores"
@@ -194,7 +194,7 @@ def cases(rng: random.Random) -> list[Case]:
         _scored(
             rng,
             "one query's scores near −900, one's near 900",
-            [[-900.0, -899.5, 900.0], [900.0, 899.0, 900.5]],
+            [[-900.0, -899.5, 900.0], [898.0, 897.0, 900.0]],
         ),
         _case(rng, 1, 1, 33, 16, 512, 64, scale=192**-0.5),
         _case(rng, edges.past(64), 1, 3, 2, 2, 2, scale=0.5),

@@ -11,6 +11,8 @@ from twophase.checks.edges import put
 Events = list[dict[str, Any]]
 Gaps = list[float]
 
+STEP = 2.0**-6  # seconds
+
 
 def events(rng: random.Random, wait: float, prefill: float, gaps: Gaps) -> Events:
     """The log of a request: the wait before its prefill, the prefill, the gaps between its
@@ -49,14 +51,47 @@ def stalled(gaps: Gaps, times: float, at: int = -2) -> Gaps:
 def on_the_threshold() -> Events:
     """Waited for exactly half, grew to exactly twice, one gap exactly ten times the median: all of
     them powers of two, so that no float rounds."""
-    step = 2.0**-6
-    gaps = [step] * 58 + [2 * step] * 42
+    gaps = [STEP] * 58 + [2 * STEP] * 42
+    return _exact(put(gaps, 30, 10 * STEP), prefill=0.5)
+
+
+def _exact(gaps: Gaps, prefill: float) -> Events:
+    """The log of a request that waited for half a second, all of whose times are multiples of
+    2⁻⁸ s."""
     events: Events = [{"event": "arrived", "t_s": 8.0}, {"event": "started", "t_s": 8.5}]
-    now = 9.0
-    for i, gap in enumerate([0.0, *put(gaps, 30, 10 * step)]):
+    now = 8.5 + prefill
+    for i, gap in enumerate([0.0, *gaps]):
         now += gap
         events.append({"event": "token", "t_s": now, "index": i})
     return events
+
+
+def between_two() -> list[tuple[str, Events]]:
+    """The two gaps in the middle are far apart, and the median lies between them: either of them
+    in its place, or one gap more, gives another label. Then there is one in the middle, and it lies
+    as far from its neighbor."""
+
+    def all_gaps(times: float) -> Events:
+        return _exact(put([STEP, 3 * STEP] * 12, 11, times * STEP), prefill=1.0)
+
+    def odd(times: float, short: int) -> Events:
+        ends, three = [STEP] * 4, [3 * STEP] * 6
+        return _exact(
+            ends + three + [STEP] * short + [times * STEP] + three[short - 4 :] + ends, prefill=1.0
+        )
+
+    def quarters(low: float, high: float) -> Events:
+        last = [low * STEP] * 3 + [high * STEP] * 3
+        return _exact([STEP] * 3 + [2 * STEP] * 15 + last, prefill=1.0)
+
+    return [
+        ("stalled, 12.5 times the mean of the two gaps in the middle", all_gaps(25)),
+        ("healthy, one gap is 7.5 times the mean of the two in the middle", all_gaps(15)),
+        ("healthy, one gap is 8.3 times the one in the middle of 25", odd(25, short=4)),
+        ("stalled, 15 times the one in the middle of 25", odd(15, short=5)),
+        ("no_cache, 2.1 times from the mean of two to the mean of two", quarters(2.5, 3.75)),
+        ("healthy, 1.8 times from the mean of two to the mean of two", quarters(2.25, 3.25)),
+    ]
 
 
 def logs(rng: random.Random, n: int) -> list[tuple[str, Events]]:

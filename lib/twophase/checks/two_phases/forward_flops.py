@@ -53,6 +53,16 @@ def new_tokens_not_attended(model: Shape, T: int, n_cached: int) -> int:
 
 
 @wrong(
+    "counts of causal attention's pairs",
+    "You counted the pairs that the mask leaves. Every query is multiplied with all n_cached + T"
+    " keys, and the mask comes after that.",
+)
+def visible_pairs_only(model: Shape, T: int, n_cached: int) -> int:
+    pairs = T * n_cached + T * (T + 1) // 2
+    return 2 * T * _weights(model) + 4 * model["L"] * model["N"] * model["H"] * pairs
+
+
+@wrong(
     "plausible",
     "Scores are computed for every query head. GQA shares keys between heads, it does not save"
     " their products.",

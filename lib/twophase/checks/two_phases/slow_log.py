@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import pairwise
-from statistics import mean, median
+from statistics import mean, median, median_high, median_low
 
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.two_phases._slow_logs import (
     Events,
+    between_two,
     logs,
     longest,
     on_the_threshold,
@@ -158,10 +160,39 @@ def far_above_the_mean(events: Events) -> str:
     return _label(waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * mean(gaps))
 
 
+def _middle(median: Callable[[list[float]], float]) -> Callable[[Events], str]:
+    """The right answer with another median."""
+
+    def diagnose(events: Events) -> str:
+        waited, ttft, gaps = _times(events)
+        early, late = _quarters(gaps)
+        return _label(
+            waited > ttft / 2, median(late) > 2 * median(early), max(gaps) > 10 * median(gaps)
+        )
+
+    return diagnose
+
+
+wrong.add(
+    "upper_median",
+    _middle(median_high),
+    "sorted(x)[len(x) // 2]",
+    "With an even number of gaps the median is the mean of the two in the middle; you took the"
+    " upper one.",
+)
+wrong.add(
+    "lower_median",
+    _middle(median_low),
+    "torch.median; sorted(x)[(len(x) - 1) // 2]",
+    "With an even number of gaps the median is the mean of the two in the middle; you took the"
+    " lower one.",
+)
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Every kind of log with the fewest tokens, the thresholds, then longer ones, one of
     1,600 tokens, that are not shown. The right answer makes the label."""
-    short = [*logs(rng, 16), *thresholds(rng)]
+    short = [*logs(rng, 16), *thresholds(rng), *between_two()]
     short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
     long = [*logs(rng, rng.randrange(20, 80)), ("stalled", longest(rng))]
