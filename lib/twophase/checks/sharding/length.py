@@ -12,7 +12,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.answer import Answer
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal
+from twophase.checks.kv_cache._data import alike, normal
 from twophase.checks.misconceptions import Misconceptions, replaced
 from twophase.checks.sharding._ranks import SUMS
 
@@ -181,7 +181,7 @@ def cases(rng: random.Random) -> list[Case]:
                 / q.view(K, N // K, H)[:, 0].norm(dim=-1, keepdim=True) ** 2
             )
             pieces = [
-                (f * math.sqrt(H) * along[None] + 0.01 * k, v)
+                (f * math.sqrt(H) * along[None] + 0.01 * k, alike(rng, *v.shape))
                 for f, (k, v) in zip(factors, pieces, strict=True)
             ]
             name += f", scores near {factors}"
@@ -194,7 +194,7 @@ def cases(rng: random.Random) -> list[Case]:
         for s in (2, 3):
             k = normal(rng, s, 1, 2)
             k[:, :, 0] = 150 * math.sqrt(2) + k[:, :, 0]
-            pieces.append((k, normal(rng, s, 1, 2)))
+            pieces.append((k, alike(rng, s, 1, 2)))
         return Case("heads whose scores are 300 apart", (q, pieces, 0))
 
     return [
