@@ -50,6 +50,8 @@ def session() -> Iterator[Session]:
         "from twophase.theory.catalog import HARDWARE; [h for h in HARDWARE]",
         "from twophase.models.transformer import Transformer\nclass Mine(Transformer): pass",
         "from twophase import models; models.load('gqa')",
+        "from twophase.theory.architecture import Architecture; isinstance(3, Architecture)",
+        "from twophase.theory.kv_cache import BYTES; 2 * BYTES",
     ],
 )
 def test_this_road_ends_in_an_error(session: Session, source: str) -> None:

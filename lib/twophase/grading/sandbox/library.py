@@ -21,8 +21,9 @@ KEPT = ("twophase.lab", "twophase.protocol")
 REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
 PEERS = ("transformers", "gguf")  # libraries that have what is asked for ready-made
 USES = (  # whatever one does with a name
-    "call getitem iter len contains enter mro_entries bool float int index eq lt le gt ge neg"
+    "call getitem iter len contains enter mro_entries bool float int index eq lt le gt ge"
     " add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow matmul rmatmul"
+    " neg instancecheck subclasscheck"
 )
 
 
