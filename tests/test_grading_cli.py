@@ -26,8 +26,8 @@ from twophase.cli import grading_options, grading_shown
 from twophase.cli.main import build, main
 from twophase.grading.files.notebook import Cell, parse
 from twophase.grading.intake.submissions import Submission
-from twophase.grading.judge.execution_plan import make_plan
 from twophase.grading.judge.judge import Course, Judge, Task
+from twophase.grading.judge.which_cells_run import make_plan
 from twophase.grading.release import release
 from twophase.grading.results import counts, reader, records
 from twophase.grading.run import folder as run

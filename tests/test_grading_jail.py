@@ -18,7 +18,7 @@ from patience import PATIENCE_S
 
 from twophase.checks import registry
 from twophase.grading.files.notebook import parse
-from twophase.grading.judge.execution_plan import make_plan
+from twophase.grading.judge.which_cells_run import make_plan
 from twophase.grading.sandbox import (
     confinement,
     landlock,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files.notebook import parse, read_notebook
-from twophase.grading.judge.execution_plan import make_plan
+from twophase.grading.judge.which_cells_run import make_plan
 from twophase.grading.release.release import Source
 
 json_like = st.recursive(

@@ -15,9 +15,9 @@ from typing import cast
 import pytest
 from patience import PATIENCE_S
 
-from twophase.grading.judge.execution_plan import Step
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
+from twophase.grading.judge.which_cells_run import Step
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.session import CellRun
 from twophase.grading.sandbox.zygote_handle import Zygote

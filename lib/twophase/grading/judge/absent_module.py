@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from twophase.checks.judge import Verdict
 from twophase.grading.files.names import defined
-from twophase.grading.judge.execution_plan import Step
+from twophase.grading.judge.which_cells_run import Step
 from twophase.grading.sandbox.session import CellRun
 
 UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")

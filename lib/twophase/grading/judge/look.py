@@ -13,10 +13,10 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Outcome, Status, Verdict
 from twophase.grading.judge.absent_module import explained
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.execution_plan import ExecutionPlan, Step
 from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
+from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
 from twophase.grading.results.grade import Graded
 from twophase.grading.sandbox.session import CellRun, Session
 

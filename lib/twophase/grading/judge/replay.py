@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from twophase.grading.judge.execution_plan import Step
 from twophase.grading.judge.time_budget import Allowance
+from twophase.grading.judge.which_cells_run import Step
 from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.session import CellRun, Session
 from twophase.grading.sandbox.zygote_handle import Zygote

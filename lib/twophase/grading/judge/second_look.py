@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from twophase.checks.exercise import Exercise
-from twophase.grading.judge.execution_plan import ExecutionPlan, Step
 from twophase.grading.judge.look import Look
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance
+from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
 from twophase.grading.results.grade import Graded
 
 TRIES = 3  # processes for an exercise by itself: two cells may turn out to break it

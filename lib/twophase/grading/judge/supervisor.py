@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from twophase.grading.files.notebook import Notebook
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.execution_plan import NOWHERE, ExecutionPlan, make_plan
 from twophase.grading.judge.look import Look, verdict_of
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.second_look import TRIES, SecondLook
 from twophase.grading.judge.time_budget import Allowance, Usage
+from twophase.grading.judge.which_cells_run import NOWHERE, ExecutionPlan, make_plan
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import Flag, Grade, Graded
 from twophase.grading.sandbox.confinement import Limits
