@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from notebook_tools import exercise_cells, small_solution
 
 import twophase.checks.kv_cache
-from twophase.cli import merge, my_folder
+from twophase.cli import notebook_update, my_folder
 from twophase.cli.main import main
 
 NAME = "03_kv_cache.ipynb"
@@ -42,11 +42,11 @@ def _one_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cell(nb: NotebookNode, name: str) -> NotebookNode:
-    return next(c for c in nb.cells if merge.key(c) == name)
+    return next(c for c in nb.cells if notebook_update.key(c) == name)
 
 
 def at(nb: NotebookNode, name: str) -> int:
-    return next(i for i, c in enumerate(nb.cells) if merge.key(c) == name)
+    return next(i for i, c in enumerate(nb.cells) if notebook_update.key(c) == name)
 
 
 def sources(nb: NotebookNode) -> list[str]:
@@ -84,19 +84,19 @@ def with_other() -> NotebookNode:
         extra.cells, ("kv_cache-other-task", "kv_cache-other", "kv_cache-other-check"), strict=True
     ):
         c.id = name
-        c.metadata["twophase"] = {"cell": name, "digest": merge._digest(c.source)}
+        c.metadata["twophase"] = {"cell": name, "digest": notebook_update._digest(c.source)}
     nb.cells[5:5] = extra.cells
     return nb
 
 
 def test_the_same_release_changes_nothing() -> None:
     mine = answered(released())
-    assert not merge.merge(mine, released()).changed
+    assert not notebook_update.merge(mine, released()).changed
 
 
 def test_a_new_task_comes_in_and_answer_outputs_and_own_cells_stay_where_they_were() -> None:
     mine = answered(released())
-    merged = merge.merge(mine, released(retitled))
+    merged = notebook_update.merge(mine, released(retitled))
     assert merged.changed
     wanted = [s.replace("\n\nWrite it.", "\n\nWrite it well.") for s in sources(mine)]
     assert wanted != sources(mine)
@@ -105,21 +105,21 @@ def test_a_new_task_comes_in_and_answer_outputs_and_own_cells_stay_where_they_we
 
 
 def test_an_untouched_stub_becomes_the_new_stub() -> None:
-    merged = merge.merge(released(), released(new_stub))
+    merged = notebook_update.merge(released(), released(new_stub))
     assert "The largest batch." in cell(merged.notebook, ID).source
 
 
 def test_an_answer_stays_when_its_stub_changes_and_the_learner_is_told() -> None:
-    merged = merge.merge(answered(released()), released(new_stub))
+    merged = notebook_update.merge(answered(released()), released(new_stub))
     assert cell(merged.notebook, ID).source == ANSWER
     assert any(ID in line and "read the task again" in line for line in merged.lines)
-    assert not merge.merge(merged.notebook, released(new_stub)).changed
+    assert not notebook_update.merge(merged.notebook, released(new_stub)).changed
 
 
 def test_a_new_exercise_comes_in_at_its_place() -> None:
-    merged = merge.merge(answered(released()), with_other())
-    names = [k for c in merged.notebook.cells if (k := merge.key(c))]
-    assert names == [merge.key(c) for c in with_other().cells]
+    merged = notebook_update.merge(answered(released()), with_other())
+    names = [k for c in merged.notebook.cells if (k := notebook_update.key(c))]
+    assert names == [notebook_update.key(c) for c in with_other().cells]
     assert "kv_cache-other is new" in merged.lines
 
 
@@ -127,18 +127,18 @@ def test_the_answer_to_a_removed_exercise_is_kept_at_the_end_once_and_comes_back
     mine = with_other()
     cell(mine, "kv_cache-other").source = "def f(): return 'mine'"
     mine.cells.insert(at(mine, "kv_cache-other") + 1, code("f()  # try it"))
-    merged = merge.merge(mine, released())
-    assert sources(merged.notebook)[-2:] == [merge.KEPT_TEXT, "def f(): return 'mine'"]
+    merged = notebook_update.merge(mine, released())
+    assert sources(merged.notebook)[-2:] == [notebook_update.KEPT_TEXT, "def f(): return 'mine'"]
     assert "f()  # try it" in sources(merged.notebook)
-    again = merge.merge(merged.notebook, released())
+    again = notebook_update.merge(merged.notebook, released())
     assert not again.changed
-    back = merge.merge(merged.notebook, with_other()).notebook
+    back = notebook_update.merge(merged.notebook, with_other()).notebook
     assert cell(back, "kv_cache-other").source == "def f(): return 'mine'"
-    assert merge.KEPT_TEXT not in sources(back)
+    assert notebook_update.KEPT_TEXT not in sources(back)
 
 
 def test_an_untouched_stub_of_a_removed_exercise_goes() -> None:
-    merged = merge.merge(with_other(), released())
+    merged = notebook_update.merge(with_other(), released())
     assert sources(merged.notebook) == sources(released())
 
 
@@ -147,36 +147,36 @@ def test_a_split_answer_loses_neither_half_and_the_last_one_counts() -> None:
     first = copy.deepcopy(cell(mine, ID))
     first.source, first.id = "helper = 1", "first-half"
     mine.cells.insert(at(mine, ID), first)
-    merged = merge.merge(mine, released(retitled)).notebook
+    merged = notebook_update.merge(mine, released(retitled)).notebook
     assert "helper = 1" in sources(merged)
     assert cell(merged, ID).source == ANSWER
-    ids = [merge.key(c) for c in merged.cells if merge.key(c)]
+    ids = [notebook_update.key(c) for c in merged.cells if notebook_update.key(c)]
     assert len(ids) == len(set(ids))
 
 
 def test_a_changed_setup_cell_comes_back_as_released_and_the_change_stays_below_it() -> None:
     mine = released()
     cell(mine, "kv_cache-setup").source += "\nimport numpy as np"
-    merged = merge.merge(mine, released()).notebook
+    merged = notebook_update.merge(mine, released()).notebook
     i = at(merged, "kv_cache-setup")
     assert merged.cells[i].source == cell(released(), "kv_cache-setup").source
     assert merged.cells[i + 1].source.endswith("import numpy as np")
-    assert merge.key(merged.cells[i + 1]) is None
-    assert not merge.merge(merged, released()).changed
+    assert notebook_update.key(merged.cells[i + 1]) is None
+    assert not notebook_update.merge(merged, released()).changed
 
 
 def test_an_answer_that_was_turned_into_text_is_kept_as_the_answer() -> None:
     mine = answered(released())
     i = at(mine, ID)
     mine.cells[i] = text(ANSWER, metadata=mine.cells[i].metadata)
-    merged = merge.merge(mine, released()).notebook
+    merged = notebook_update.merge(mine, released()).notebook
     assert (cell(merged, ID).cell_type, cell(merged, ID).source) == ("code", ANSWER)
 
 
 def test_a_deleted_cell_of_the_release_comes_back() -> None:
     mine = answered(released())
     del mine.cells[at(mine, f"{ID}-check")]
-    merged = merge.merge(mine, released()).notebook
+    merged = notebook_update.merge(mine, released()).notebook
     assert at(merged, f"{ID}-check") == at(merged, ID) + 1
 
 
@@ -215,17 +215,19 @@ def test_whatever_a_learner_did_to_the_notebook_their_text_survives_and_a_second
             del mine.cells[i]
         elif what == "move":
             mine.cells.append(mine.cells.pop(i))
-    written = [c.source for c in mine.cells if merge.key(c) is None or merge.edited(c)]
-    merged = merge.merge(mine, release)
+    written = [
+        c.source for c in mine.cells if notebook_update.key(c) is None or notebook_update.edited(c)
+    ]
+    merged = notebook_update.merge(mine, release)
     assert all(sources(merged.notebook).count(s) >= written.count(s) for s in written)
     nbformat.validate(merged.notebook)
-    assert not merge.merge(merged.notebook, release).changed
+    assert not notebook_update.merge(merged.notebook, release).changed
 
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     (tmp_path / "exercises").mkdir()
-    (tmp_path / "exercises" / NAME).write_bytes(merge.to_bytes(released()))
+    (tmp_path / "exercises" / NAME).write_bytes(notebook_update.to_bytes(released()))
     my_folder.fill(tmp_path)
     return tmp_path
 
@@ -240,9 +242,9 @@ def test_update_writes_the_merged_notebook_and_keeps_the_old_one(
     course: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = course / "my" / NAME
-    before = merge.to_bytes(answered(merge.read(mine.read_bytes())))
+    before = notebook_update.to_bytes(answered(notebook_update.read(mine.read_bytes())))
     mine.write_bytes(before)
-    (course / "exercises" / NAME).write_bytes(merge.to_bytes(released(retitled)))
+    (course / "exercises" / NAME).write_bytes(notebook_update.to_bytes(released(retitled)))
     assert update(course) == 0
     after = nbformat.reads(mine.read_text(), as_version=4)
     assert cell(after, ID).source == ANSWER
@@ -271,7 +273,9 @@ BROKEN = (
 def test_a_malformed_notebook_is_left_as_it_is_with_a_sentence_and_the_others_go_on(
     course: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (course / "exercises" / "04_latency_throughput.ipynb").write_bytes(merge.to_bytes(released()))
+    (course / "exercises" / "04_latency_throughput.ipynb").write_bytes(
+        notebook_update.to_bytes(released())
+    )
     (course / "my" / NAME).write_bytes(content)
     assert update(course) == 2
     assert (course / "my" / NAME).read_bytes() == content
@@ -287,7 +291,7 @@ def test_a_notebook_of_an_older_format_is_brought_up_to_date(course: Path) -> No
     for c in old.cells:
         del c["id"]
     (course / "my" / NAME).write_text(nbformat.writes(old, version=nbformat.NO_CONVERT))
-    (course / "exercises" / NAME).write_bytes(merge.to_bytes(released(retitled)))
+    (course / "exercises" / NAME).write_bytes(notebook_update.to_bytes(released(retitled)))
     assert update(course) == 0
     after = nbformat.reads((course / "my" / NAME).read_text(), as_version=4)
     assert cell(after, ID).source == ANSWER

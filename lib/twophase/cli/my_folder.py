@@ -110,23 +110,26 @@ def _reported(name: str, bring: Callable[[], list[str]]) -> Report:
 
 def _renew(path: Path, made: bytes) -> list[str]:
     """A new release of a chapter takes the old one's place, which is kept."""
-    from twophase.cli import merge  # brings nbformat
+    from twophase.cli import notebook_update  # brings nbformat
 
     before = path.read_bytes()
-    pages = [merge.read(data).metadata.get("twophase", {}).get("page") for data in (before, made)]
+    pages = [
+        notebook_update.read(data).metadata.get("twophase", {}).get("page")
+        for data in (before, made)
+    ]
     if pages[0] == pages[1]:
         return ["up to date"]
     return ["updated", *_replace(path, before, made, backup=path.parents[1])]
 
 
 def _merge(path: Path, release: bytes) -> list[str]:
-    from twophase.cli import merge  # brings nbformat
+    from twophase.cli import notebook_update  # brings nbformat
 
     before = path.read_bytes()
-    merged = merge.merge(merge.read(before), merge.read(release))
+    merged = notebook_update.merge(notebook_update.read(before), notebook_update.read(release))
     if not merged.changed:
         return ["up to date"]
-    made = merge.to_bytes(merged.notebook)
+    made = notebook_update.to_bytes(merged.notebook)
     return ["updated", *merged.lines, *_replace(path, before, made, backup=path.parent)]
 
 
