@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from notebook_tools import exercise_cells, small_solution
 
 import twophase.checks.kv_cache
-from twophase.cli import notebook_update, my_folder
+from twophase.cli import my_folder, notebook_update
 from twophase.cli.main import main
 
 NAME = "03_kv_cache.ipynb"
