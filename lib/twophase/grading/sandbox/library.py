@@ -47,7 +47,8 @@ class Absent:
 
 def _used(absent: Absent, *args: Any, **kwargs: Any) -> Any:
     raise Withheld(
-        f"{absent._dotted} is not available here: an answer has nothing of the course's library."
+        f"{absent._dotted} is not available here: where an answer is graded there is nothing of the"
+        " course's library; write that part yourself."
     )
 
 
