@@ -12,6 +12,7 @@ release to take the tasks from. The same settings and files give the same bytes.
 from __future__ import annotations
 
 import io
+import os
 import platform
 import stat
 import zipfile
@@ -156,8 +157,10 @@ def save(path: Path, data: bytes) -> bool:
         )
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; make it, or give another --out")
-    path.touch(OURS_ONLY, exist_ok=False)  # it may hold the secret
-    path.write_bytes(data)
+    # nobody else reads it, not even while it is written: it may hold the secret
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
     return True
 
 
