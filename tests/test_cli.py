@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE_S
 
 from twophase.cli import main as cli
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 
 NAMES = [e.name for e in cli.ENTRIES]
 

@@ -12,13 +12,13 @@ from test_grading_seccomp import ALLOW, AUDIT, run
 
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor, _Run
+from twophase.grading.judge.one_submission import SubmissionJudge, _Run
 from twophase.grading.judge.time_budget import Allowance
-from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox import what_confines
+from twophase.grading.sandbox.allowed_syscalls import ALLOWED
 from twophase.grading.sandbox.session import Session
-from twophase.grading.sandbox.syscalls import ALLOWED
 
-LABELS = confinement.confined_by()
+LABELS = what_confines.confined_by()
 needs_seccomp = pytest.mark.skipif(
     "seccomp" not in LABELS, reason="nothing here confines by seccomp"
 )
@@ -69,7 +69,7 @@ def test_the_filter_knows_the_options_of_sockets(machine: str) -> None:
 
 def test_what_could_not_be_looked_at_again_is_not_confirmed() -> None:
     run_ = _Run(
-        Supervisor(zygote(), release(), Benches(), LIMITS, 1), parse(dump(cells(dict(RIGHT))))
+        SubmissionJudge(zygote(), release(), Benches(), LIMITS, 1), parse(dump(cells(dict(RIGHT))))
     )
     steps = run_._plan.alone(f"{TOPIC}-bytes", with_own=True)
     usage, second = run_._whole.usage, run_._second

@@ -29,10 +29,10 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Judge, Task
 from twophase.grading.judge.which_cells_run import make_plan
 from twophase.grading.release import release
-from twophase.grading.results import counts, reader, records
+from twophase.grading.results import reader, records, run_summary
 from twophase.grading.run import folder as run
 from twophase.grading.run import pool
-from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox import what_confines
 
 TOPIC = "kv_cache"
 
@@ -188,7 +188,7 @@ def test_a_release_that_asks_what_has_no_check_is_our_fault() -> None:
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A kernel that lacks what confines a submission."""
     monkeypatch.setattr(
-        confinement, "missing", lambda: "This kernel has no Landlock; grade with --unsafe."
+        what_confines, "missing", lambda: "This kernel has no Landlock; grade with --unsafe."
     )
     records.confinement.cache_clear()
     yield
@@ -246,7 +246,7 @@ def test_an_amount_of_memory_that_is_none_is_one_sentence(text: str) -> None:
 
 def test_a_summary_of_a_thousand_submissions_fits_a_screen_and_counts_them() -> None:
     answers = [{"t-a": "right", "t-b": f"slip_{n % 5}" if n % 4 else "right"} for n in range(1000)]
-    counted = counts.count(
+    counted = run_summary.count(
         record(f"s{n}/a.ipynb", a, status="partial" if n % 100 == 0 else "ok")
         for n, a in enumerate(answers)
     )
@@ -311,7 +311,7 @@ def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
     )
     flags = make_plan(parse(dump([asked])), released).flags
     assert ("not_asked", "kv_cache-extra") in {(f.name, f.where) for f in flags}
-    counted = counts.count(
+    counted = run_summary.count(
         [
             {
                 **record("a.ipynb", {"t-a": "right"}),

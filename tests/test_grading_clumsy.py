@@ -18,7 +18,7 @@ from twophase.checks.judge import judge
 from twophase.grading.files.names import only_defines
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.release import release
 from twophase.grading.release.release import course_root
 from twophase.grading.results.grade import Grade
@@ -47,8 +47,8 @@ def own(source: str) -> dict[str, Any]:
 
 def graded(topic: str, cells: Cells) -> Grade:
     asked = release.Source().load(topic)
-    supervisor = Supervisor(zygote(), asked, Benches(public_only=True), LIMITS, 0)
-    return supervisor.grade(parse(json.dumps({"nbformat": 4, "cells": cells}).encode()))
+    judge = SubmissionJudge(zygote(), asked, Benches(public_only=True), LIMITS, 0)
+    return judge.grade(parse(json.dumps({"nbformat": 4, "cells": cells}).encode()))
 
 
 def wrong(seen: Grade) -> list[tuple[str, str]]:

@@ -29,11 +29,11 @@ from twophase.grading.files.notebook import parse
 from twophase.grading.judge import remote_answer
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.check_limit import Alarm, Overdue
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.judge.remote_answer import RemoteAnswer
-from twophase.grading.judge.supervisor import Supervisor
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import Grade
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import CellRun, Session
 from twophase.protocol import AnswerError, ProtocolError
 from twophase.protocol import wire as w
@@ -493,7 +493,8 @@ def graded(
     given."""
     made = cells({})[:1] + [cell(source) for source in own or []]
     made += [answer_cell(f"q{i}", answers.get(i, f"def f{i}(x): return x + 1")) for i in range(n)]
-    return Supervisor(zygote(), assigned(n, limit_s), Benches(), limits, 1).grade(parse(dump(made)))
+    judge = SubmissionJudge(zygote(), assigned(n, limit_s), Benches(), limits, 1)
+    return judge.grade(parse(dump(made)))
 
 
 def lost(grade: Grade) -> set[int]:
@@ -562,7 +563,7 @@ def test_a_bench_that_was_interrupted_is_made_again() -> None:
     benches = Benches()
     before = benches.of(endless, 1)
     work = parse(dump([*cells({})[:1], answer_cell("endless", "def f(): return 0")]))
-    grade = Supervisor(zygote(), only, benches, SMALL, 1).grade(work)
+    grade = SubmissionJudge(zygote(), only, benches, SMALL, 1).grade(work)
     assert grade.questions[0].verdict.outcomes[0].error == "timeout"
     assert benches.of(endless, 1) is not before
 

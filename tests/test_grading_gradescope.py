@@ -79,7 +79,7 @@ from pathlib import Path
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Judge, Task
 from twophase.grading.release.release import Source
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.zygote_handle import Zygote
 print(twophase.__path__[0])
 with Zygote() as zygote:
@@ -329,7 +329,7 @@ def test_where_submissions_cannot_be_confined_nothing_is_run_unless_the_zip_says
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "twophase.grading.sandbox.confinement.missing", lambda: "This kernel has no Landlock."
+        "twophase.grading.sandbox.what_confines.missing", lambda: "This kernel has no Landlock."
     )
     monkeypatch.setattr(autograder, "make_zygote", None)
     monkeypatch.setenv("TWOPHASE_COURSE", str(ROOT))

@@ -14,8 +14,8 @@ from hostile.worker import LIMITS, grade, zygote
 
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.judge.one_submission import SubmissionJudge
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 
@@ -59,10 +59,10 @@ def test_an_answer_that_is_right_at_its_second_look_must_be_so_at_a_third(
 ) -> None:
     source = f"def bytes_of(n_tokens, width): return 2 * n_tokens * width if {right_at} else -1"
     counting = Counting()
-    supervisor = Supervisor(counting, release(), Benches(), LIMITS, 1)
+    judge = SubmissionJudge(counting, release(), Benches(), LIMITS, 1)
     made = cells(STUBS | {"bytes": source})
     made.insert(1, cell("1 / 0"))  # without another cell above there is nothing else to try
-    seen, *_ = supervisor.grade(parse(dump(made))).questions
+    seen, *_ = judge.grade(parse(dump(made))).questions
     assert seen.verdict.right == seen.alone == gains
     assert counting.looks >= 3
 

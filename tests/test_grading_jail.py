@@ -20,19 +20,19 @@ from twophase.checks import registry
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.which_cells_run import make_plan
 from twophase.grading.sandbox import (
-    confinement,
     landlock,
     rlimits,
     unseen,
     user,
+    what_confines,
     zygote_handle,
 )
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError
 
-LABELS = confinement.confined_by()
+LABELS = what_confines.confined_by()
 needs_landlock = pytest.mark.skipif(
     f"landlock-{landlock.abi()}" not in LABELS, reason="nothing here confines by Landlock"
 )
@@ -375,7 +375,7 @@ def test_no_file_is_read_that_is_none_of_its_business(session: Session, path: st
 
 
 @needs_landlock
-def test_the_supervisors_memory_and_environment_are_out_of_reach(session: Session) -> None:
+def test_the_judges_memory_and_environment_are_out_of_reach(session: Session) -> None:
     for name in ("environ", "mem", "maps", "cmdline", "fd"):
         source = (
             f"import os; p = '/proc/{os.getpid()}/{name}'; os.listdir(p) if {name == 'fd'} else"
@@ -483,7 +483,7 @@ def test_threads_are_limited() -> None:
 
 
 def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
-    lacks = confinement.missing()
+    lacks = what_confines.missing()
     assert (lacks == "") == (
         "seccomp" in LABELS and any(label.startswith("landlock") for label in LABELS)
     )
@@ -502,8 +502,8 @@ def test_an_ordinary_kernel_lacks_nothing_and_says_what_confines() -> None:
 def test_what_is_missing_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tried: tuple[str, ...], names: list[str]
 ) -> None:
-    monkeypatch.setattr(confinement, "_tried", lambda: tried)
-    said = confinement.missing()
+    monkeypatch.setattr(what_confines, "_tried", lambda: tried)
+    said = what_confines.missing()
     assert all(name in said for name in names)
     assert "--unsafe" in said
     assert ("Landlock" in said) == ("Landlock" in names)
@@ -543,11 +543,11 @@ def test_a_container_that_refuses_or_kills_gives_labels_and_no_crash(
 
 def test_on_another_system_the_same_names_give_practice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    assert confinement.supported() == ""
-    assert confinement.missing() == ""
-    assert "practice" in confinement.confined_by()
+    assert what_confines.supported() == ""
+    assert what_confines.missing() == ""
+    assert "practice" in what_confines.confined_by()
     monkeypatch.setattr("platform.system", lambda: "Windows")
-    assert "WSL2" in confinement.supported()
+    assert "WSL2" in what_confines.supported()
 
 
 def test_practice_runs_ends_and_blames_like_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:

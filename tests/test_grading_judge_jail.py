@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from twophase.grading.sandbox import confinement, linux, user
+from twophase.grading.sandbox import linux, user, what_confines
 
 if sys.platform != "linux":
     pytest.skip("a judge is shut in on Linux only", allow_module_level=True)
@@ -20,7 +20,7 @@ if sys.platform != "linux":
 from twophase.grading.sandbox import judge_jail
 
 needs_seccomp = pytest.mark.skipif(
-    "seccomp" not in confinement.confined_by(), reason="this kernel or container has no filter"
+    "seccomp" not in what_confines.confined_by(), reason="this kernel or container has no filter"
 )
 
 

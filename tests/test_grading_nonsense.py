@@ -22,8 +22,8 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.judge.remote_answer import RemoteAnswer
-from twophase.grading.judge.supervisor import Supervisor
 from twophase.grading.results.grade import Grade
 from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError, encode
@@ -69,13 +69,13 @@ def test_a_cell_answered_with_nonsense_is_an_answer_error_or_a_report(
 
 def grade(zygote: NonsenseZygote) -> Grade:
     handed_out = replace(release(), exercises=QUICK)
-    supervisor = Supervisor(cast(Zygote, zygote), handed_out, Benches(), LIMITS, 1)
-    return supervisor.grade(parse(dump(cells(dict(RIGHT)))))
+    judge = SubmissionJudge(cast(Zygote, zygote), handed_out, Benches(), LIMITS, 1)
+    return judge.grade(parse(dump(cells(dict(RIGHT)))))
 
 
 @given(said=st.lists(scripts, max_size=6), polite=st.booleans())
 @draws(8)
-def test_a_supervisor_among_processes_of_nonsense_ends_in_time_and_awards_nothing(
+def test_a_judge_among_processes_of_nonsense_ends_in_time_and_awards_nothing(
     said: list[Any], polite: bool
 ) -> None:
     began = time.monotonic()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from twophase.grading.sandbox import confinement, user
+from twophase.grading.sandbox import user, what_confines
 
 if sys.platform != "linux":
     pytest.skip("on Linux only", allow_module_level=True)
@@ -27,7 +27,7 @@ def may_mount(folder: Path) -> bool:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    labels = " ".join(confinement.confined_by())
+    labels = " ".join(what_confines.confined_by())
     if "landlock" not in labels or "seccomp" not in labels or not may_mount(tmp_path):
         pytest.skip("needs root, mounts, Landlock and seccomp")
     with zygote().fork(LIMITS, more=True) as one:

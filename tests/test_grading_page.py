@@ -13,8 +13,8 @@ from twophase.cli import main
 from twophase.grading.course import secret
 from twophase.grading.files import notebook
 from twophase.grading.judge import remote_answer
-from twophase.grading.sandbox import confinement, rlimits, worker
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox import limits, rlimits, worker
+from twophase.grading.sandbox.limits import Limits
 from twophase.protocol import codec
 
 PAGE = (Path(__file__).parents[1] / "book" / "grading.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ WORDS = {3: "three"}
         f"| memory | {Limits().memory_bytes / 1e9:g} GB beyond",
         f"| a notebook | {notebook.MAX_BYTES // MIB} MiB, {notebook.MAX_CELLS:,} cells |",
         f"| processes for one submission | {Limits().forks}, one after the other",
-        f"| of the system | {rlimits.MAX_THREADS} threads, {confinement.MAX_FILES} open files,",
+        f"| of the system | {rlimits.MAX_THREADS} threads, {limits.MAX_FILES} open files,",
         f"| printed by a cell | {worker.MAX_OUTPUT:,} characters kept |",
         (
             f"| sent by an answer | {codec.MAX_FRAME_BYTES // MIB} MiB at once,"

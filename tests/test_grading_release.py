@@ -23,7 +23,7 @@ from twophase.cli.main import main
 from twophase.grading.errors import GraderFault, Unreadable
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.release import handout, leaks, placing
 from twophase.grading.release.handout import Handout
 from twophase.grading.release.release import Source, course_root
@@ -393,7 +393,7 @@ def graded(out: Path, data: bytes) -> Grade:
     source = Source(out, (CHECKS,), VARIANTS)
     notebook = parse(data)
     released = source.load(source.topic_of(notebook, "ann.ipynb"))
-    return Supervisor(zygote(), released, Benches(), LIMITS, "seed").grade(notebook)
+    return SubmissionJudge(zygote(), released, Benches(), LIMITS, "seed").grade(notebook)
 
 
 class TestGradingAgainstIt:

@@ -29,7 +29,7 @@ from twophase.grading.judge.judge import Course
 from twophase.grading.results.records import Record
 from twophase.grading.run import pool
 from twophase.grading.run.pool import FAILED_STARTS
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 FORGE = """import os, struct

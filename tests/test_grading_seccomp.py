@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from twophase.grading.sandbox import seccomp
-from twophase.grading.sandbox.syscalls import (
+from twophase.grading.sandbox.allowed_syscalls import (
     ABSENT,
     ALLOWED,
     JUDGE,

@@ -23,13 +23,13 @@ from twophase.grading.course.roster_file import Student
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import course_root
 from twophase.grading.scores import gradebook
-from twophase.grading.similar import fragments, report
+from twophase.grading.similar import class_comparison, fragments
 from twophase.grading.similar import page as similar_page
 from twophase.grading.similar import traces as similar_traces
+from twophase.grading.similar.class_comparison import Report
 from twophase.grading.similar.fragments import fragments_of
 from twophase.grading.similar.groups import cliques
 from twophase.grading.similar.pairs import ENOUGH, Answer, Compared, compare, weight
-from twophase.grading.similar.report import Report
 
 TOPIC, ATTENTION, RAGGED = "kv_cache", "kv_cache-cached_attention", "kv_cache-ragged"
 Cells = dict[str, Any]
@@ -67,7 +67,7 @@ def klass(folder: Path, papers: dict[str, bytes]) -> list[Submission]:
 
 
 def read_report(folder: Path, papers: dict[str, bytes], **options: Any) -> Report:
-    return report.compare_class(klass(folder, papers), **options)
+    return class_comparison.compare_class(klass(folder, papers), **options)
 
 
 def answer(slug: str, how: str) -> str:
@@ -238,7 +238,7 @@ def test_independent_right_answers_are_not_listed(tmp_path: Path) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(answered(answers, topic))
             papers.append(Submission(path, f"s{k}/{path.name}"))
-    found = report.compare_class(papers, least=0.5)
+    found = class_comparison.compare_class(papers, least=0.5)
     assert groups(found) == []
     assert sum(c.students for c in found.exercises) > 80
 
@@ -314,10 +314,10 @@ def test_a_team_and_a_students_own_versions_are_not_compared_with_themselves(
     papers = {n: answered({ATTENTION: ORIGINAL + f"\n# {n}"}) for n in ("ann", "bob")}
     papers |= {how: answered({ATTENTION: s}) for how, s in OTHERS.items()}
     submissions = klass(tmp_path / "in", papers)
-    assert groups(report.compare_class(submissions, scheme=scheme)) == []
+    assert groups(class_comparison.compare_class(submissions, scheme=scheme)) == []
     again = Submission(submissions[0].path, "bob/again.ipynb", student="ann")
-    assert groups(report.compare_class([submissions[0], again])) == []
-    assert groups(report.compare_class(submissions)) == [("ann", "bob")]
+    assert groups(class_comparison.compare_class([submissions[0], again])) == []
+    assert groups(class_comparison.compare_class(submissions)) == [("ann", "bob")]
 
 
 def test_who_handed_in_together_or_under_a_platforms_number_is_the_student_of_the_roster(
@@ -330,12 +330,12 @@ def test_who_handed_in_together_or_under_a_platforms_number_is_the_student_of_th
     both = replace(found["together"], student="ann & bob")
     alone = replace(found["alone"], student="ann")
     rest = [s for name, s in found.items() if name in OTHERS]
-    assert groups(report.compare_class([both, alone, *rest])) == []
+    assert groups(class_comparison.compare_class([both, alone, *rest])) == []
     number = replace(found["alone"], name="annlee_4711_9_03_kv_cache.ipynb", student="4711")
     roster = [Student("ann", canvas_id="4711"), Student("bob")]
-    assert groups(report.compare_class([both, number, *rest], students=roster)) == []
+    assert groups(class_comparison.compare_class([both, number, *rest], students=roster)) == []
     stranger = replace(number, student="4712")
-    assert groups(report.compare_class([both, stranger, *rest], students=roster)) == [
+    assert groups(class_comparison.compare_class([both, stranger, *rest], students=roster)) == [
         ("4712", "ann + bob")
     ]
 

@@ -18,7 +18,7 @@ from patience import PATIENCE_S
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
 from twophase.grading.judge.which_cells_run import Step
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import CellRun
 from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError

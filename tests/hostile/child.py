@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.protocol import Callback, ObjectRef, encode
 from twophase.protocol import wire as w

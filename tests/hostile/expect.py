@@ -13,7 +13,7 @@ from hostile.worker import grade, zygote
 
 from twophase.grading.results.grade import Grade
 from twophase.grading.sandbox import landlock
-from twophase.grading.sandbox.confinement import confined_by
+from twophase.grading.sandbox.what_confines import confined_by
 
 ALL_POINTS = sum(e.points for e in EXERCISES.values())
 PLACES = (

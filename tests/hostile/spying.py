@@ -111,7 +111,7 @@ IN_PYTHON = {  # roads within the process
     ),
     "the garbage collector": (
         "import gc; gc.unfreeze()\nreturn [o for o in gc.get_objects() if type(o).__name__ in"
-        " ('Exercise', 'Bench', 'Case', 'Supervisor', 'Release') and"
+        " ('Exercise', 'Bench', 'Case', 'SubmissionJudge', 'Release') and"
         " type(o).__module__.split('.')[1:2] in (['checks'], ['grading'], ['course'])]"
     ),
     "the garbage collector's modules": (

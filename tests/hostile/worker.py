@@ -12,10 +12,10 @@ from hostile.course import release
 
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.results.grade import Grade
-from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.launch import ForkServer
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 
@@ -69,12 +69,12 @@ def zygote() -> Zygote:
 
 
 @cache
-def supervisor() -> Supervisor:
-    return Supervisor(zygote(), release(), Benches(), LIMITS, 1)
+def submission_judge() -> SubmissionJudge:
+    return SubmissionJudge(zygote(), release(), Benches(), LIMITS, 1)
 
 
 def grade(data: bytes) -> Grade:
-    return supervisor().grade(parse(data))
+    return submission_judge().grade(parse(data))
 
 
 def output(session: Session, source: str) -> str:

@@ -19,7 +19,7 @@ from twophase.cli.drafting import (
     speculation_sentence,
     tpot_without_drafts,
 )
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.cli.speakers import CourseModel, Speaker
 from twophase.cli.stored_speakers import open_directory
 

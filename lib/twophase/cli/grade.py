@@ -25,7 +25,7 @@ from twophase.grading.judge.judge import DEFAULT_SEED, Course, Task
 from twophase.grading.release.release import Source
 from twophase.grading.reports import feedback
 from twophase.grading.reports.plain import one_line
-from twophase.grading.results import counts, reader
+from twophase.grading.results import reader, run_summary
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results
 from twophase.grading.run import shards
@@ -69,7 +69,7 @@ def check(
     submission = Submission(notebook, str(notebook))
     record = grade_alone(Task(submission, course.seed_for(submission)), course)
     if record["status"] == "unreadable":
-        raise ValueError(f"{notebook}: {counts.why(record)}")
+        raise ValueError(f"{notebook}: {run_summary.why(record)}")
     if record["status"] == "internal":
         _stop(record["message"])
     console = Console()
@@ -216,7 +216,7 @@ class Run:
                     raise
             self._write_note(complete=True)
             names = {s.name for s in self.submissions}
-            counted = counts.count(r for r in results.index.latest() if r["file"] in names)
+            counted = run_summary.count(r for r in results.index.latest() if r["file"] in names)
             code = finish(self.console, self.out, results.index, counted)
             if watch.skipped:
                 self.console.print(Text(f"Graded before: {watch.skipped:,}"))
@@ -232,7 +232,7 @@ class Run:
             shards.write_note(self.out, replace(self.note, complete=complete))
 
 
-def finish(console: Console, out: Path, index: reader.Index, counted: counts.Counts) -> int:
+def finish(console: Console, out: Path, index: reader.Index, counted: run_summary.Counts) -> int:
     """Write the feedback, show the summary. Returns the exit code. Raises CannotWrite."""
     try:
         page = feedback.write(out, index.latest())

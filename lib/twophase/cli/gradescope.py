@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli import grading_options as opts
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.grading.course.secret import SETS
 from twophase.grading.gradescope import bundle, rehearsal
 from twophase.grading.gradescope.config import Config

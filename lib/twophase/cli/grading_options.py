@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.grading.course import secret
 from twophase.grading.judge.judge import Course
 from twophase.grading.release.release import Source
-from twophase.grading.sandbox import confinement
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox import what_confines
+from twophase.grading.sandbox.limits import Limits
 
 UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 LEAST_MEMORY_BYTES = 100_000_000
@@ -118,7 +118,7 @@ def require_folder(out: Path) -> None:
 
 def require_confinement(unsafe: bool) -> None:
     """Raises ValueError if something that confines is missing here and grading is not `unsafe`."""
-    if reason := confinement.supported():
+    if reason := what_confines.supported():
         raise ValueError(reason)
-    if (lacks := confinement.missing()) and not unsafe:
+    if (lacks := what_confines.missing()) and not unsafe:
         raise ValueError(lacks)

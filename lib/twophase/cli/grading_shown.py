@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.grading.reports.plain import one_line
-from twophase.grading.results import counts
-from twophase.grading.results.counts import Counts, TopicCounts
+from twophase.grading.results import run_summary
 from twophase.grading.results.records import Record
+from twophase.grading.results.run_summary import Counts, TopicCounts
 
 TROUBLED = ("unreadable", "protocol", "partial", "internal")
 STATUS_WORDS = {
@@ -114,7 +114,7 @@ def listed(
 def trouble(record: Record) -> Text:
     """One line: whose, what, why."""
     status = record["status"]
-    said = one_line(f"{record['file']}: {STATUS_WORDS[status]}: {counts.why(record)}")
+    said = one_line(f"{record['file']}: {STATUS_WORDS[status]}: {run_summary.why(record)}")
     return Text(said if len(said) <= LINE else said[: LINE - 1] + "…", style=COLORS[status])
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from twophase.cli.help_text import tidy
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 
 BAD_INPUT, BUG = 2, 1
 

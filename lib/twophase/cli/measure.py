@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from twophase.cli import card
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.theory.arithmetic_intensity import critical_batch
 from twophase.theory.hardware import Hardware, bytes_per_value
 

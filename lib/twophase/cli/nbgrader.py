@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from twophase.cli.grading_shown import listed
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.grading.errors import Unreadable
 from twophase.grading.nbgrader.course import NbCourse, load_nbgrader_course
 from twophase.grading.nbgrader.works import GradedNotebook, Notices, match_records

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twophase.cli.healing import CORPUS, Lesson, healing_words
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.cli.smaller import (
     FORCE,
     LONGEST_WINDOW,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.cli.smaller import (
     BESIDE,
     FORCE,

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twophase.cli.interrupt import loading
+from twophase.cli.interrupt_while_loading import loading
 from twophase.cli.progress import PATIENCE_S
 from twophase.grading.reports.plain import one_line
 
@@ -56,7 +56,7 @@ def self_check(
     """
     with loading():
         from twophase.cli import grading_options
-        from twophase.grading.results import counts
+        from twophase.grading.results import run_summary
         from twophase.grading.run import self_check as check
     limits = grading_options.limits(time_limit, cell_time_limit, memory_limit)
     grading_options.require_notebook(notebook)
@@ -65,7 +65,7 @@ def self_check(
     with _patience():
         record = check.check(notebook, limits)
     if record["status"] == "unreadable":
-        raise ValueError(f"{notebook}: {counts.why(record)}")
+        raise ValueError(f"{notebook}: {run_summary.why(record)}")
     if record["status"] == "internal":
         Console(stderr=True).print(Text(f"twophase: {one_line(record['message'])}"))
         raise typer.Exit(OUR_FAULT)

@@ -14,7 +14,7 @@ from twophase.cli.grade import finish, guarded
 from twophase.cli.grading_shown import listed
 from twophase.grading.errors import CannotWrite
 from twophase.grading.reports.plain import one_line
-from twophase.grading.results import counts, reader
+from twophase.grading.results import reader, run_summary
 from twophase.grading.run import merging
 
 MERGED, DO_NOT_FIT = 0, 1
@@ -55,6 +55,6 @@ def _merge(parts: list[Path], out: Path, console: Console) -> int:
     except OSError as e:
         raise CannotWrite(f"{out} cannot be written: {e.strerror}") from None
     index = reader.Index(path)
-    counted = counts.count(index.latest())
+    counted = run_summary.count(index.latest())
     code = finish(console, out, index, counted)
     return code if counted.statuses["internal"] else MERGED

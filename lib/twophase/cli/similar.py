@@ -21,8 +21,8 @@ from twophase.grading.release.release import Source
 from twophase.grading.reports.plain import one_line
 from twophase.grading.scores import gradebook
 from twophase.grading.similar import page
+from twophase.grading.similar.class_comparison import LEAST, Report, compare_class
 from twophase.grading.similar.groups import SimilarGroup
-from twophase.grading.similar.report import LEAST, Report, compare_class
 
 NOTHING, LOOK = 0, 1
 MOST_GROUPS, MOST_NAMES = 20, 6

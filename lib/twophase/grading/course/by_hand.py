@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import ConfigDict, PlainValidator
 
 from twophase.grading.course import fields
-from twophase.grading.course.csv_file import read_csv, require_columns
+from twophase.grading.course.csv_reading import read_csv, require_columns
 from twophase.grading.course.values import Text, number, text
 
 DIGEST = re.compile(r"[0-9a-f]{12,64}")

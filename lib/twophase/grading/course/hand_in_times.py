@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from twophase.grading.course.csv_file import read_csv, require_columns
+from twophase.grading.course.csv_reading import read_csv, require_columns
 from twophase.grading.course.deadlines import read_time
 from twophase.grading.course.values import text
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from twophase.grading.course.csv_file import Row, read_csv
+from twophase.grading.course.csv_reading import Row, read_csv
 from twophase.grading.course.fields import absent
 from twophase.grading.course.values import text
 

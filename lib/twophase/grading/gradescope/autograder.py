@@ -26,8 +26,8 @@ from twophase.grading.intake import submissions
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Judge, Task
 from twophase.grading.release.release import Source
-from twophase.grading.sandbox import confinement
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox import what_confines
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.zygote_handle import make_zygote
 
 HOW = "Hand in the one notebook of this assignment, saved, as it was given out."
@@ -57,7 +57,7 @@ def graded(root: Path, began: float) -> ResultsJson:
     """The results for what lies in `root`/submission. Raises for the grader's own faults only."""
     private = root / "source" / PRIVATE
     config = gradescope_config.read_config(private / "config.json")
-    if (lacks := confinement.missing()) and not config.unsafe:
+    if (lacks := what_confines.missing()) and not config.unsafe:
         said = f"{lacks} Nothing was run; the instructor can build the autograder with --unsafe."
         return results.without_score(said, time.monotonic() - began)
     who = gradescope_config.handed_in(root / "submission_metadata.json")
@@ -138,8 +138,8 @@ def _worth(config: Config, source: Source) -> float | None:
 
 def _probe() -> int:
     """For the log of the image's build: what there is."""
-    lacks = confinement.missing()
-    layers = ", ".join(confinement.confined_by())
+    lacks = what_confines.missing()
+    layers = ", ".join(what_confines.confined_by())
     print(f"twophase: submissions are confined by {layers}. {lacks}".rstrip())
     memory_mib = gradescope_config.container_bytes() / 2**20
     print(f"twophase: memory of this container {memory_mib:.0f} MiB")

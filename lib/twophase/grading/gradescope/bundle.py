@@ -26,7 +26,7 @@ from twophase.grading.course import secret
 from twophase.grading.gradescope import requirements
 from twophase.grading.gradescope.config import PRIVATE, Config
 from twophase.grading.release.release import Source, course_root
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 
 FILES = Path(__file__).with_name("files")
 SCRIPT, FILE, OURS_ONLY = 0o755, 0o644, 0o600

@@ -31,13 +31,13 @@ from twophase.grading.files import notebook, scratch
 from twophase.grading.files.notebook import Notebook
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.release.release import Release, Source
 from twophase.grading.results.records import Record, blank, filled, keyed, line_of
-from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox import what_confines
 from twophase.grading.sandbox.affinity import one_processor
-from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.launch import ENVIRONMENT, LOG, ForkServer
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.zygote_handle import Zygote, make_zygote
 
 DEFAULT_SEED = 1  # the notebooks practise with seed 0
@@ -140,11 +140,11 @@ class Judge:
         released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
         self._start(released, task.seed)
-        supervisor = Supervisor(
+        judge = SubmissionJudge(
             self._zygote, released, self._benches, self._course.limits, task.seed
         )
         with one_processor():
-            return filled(record, supervisor.grade(work), released.exercises)
+            return filled(record, judge.grade(work), released.exercises)
 
     def _start(self, released: Release, seed: int | str) -> None:
         if not self._started:  # while it loads: the right answers
@@ -188,9 +188,9 @@ def serve(pipe: socket.socket, server: ForkServer) -> None:
     with open(Path(home, LOG), "wb", buffering=0) as log:
         os.dup2(log.fileno(), 2)
     zygote = make_zygote(apart(course.hidden), server)
-    confinement.tell(labels)
+    what_confines.tell(labels)
     blank("", 0)  # what a record says of this machine is asked while everything can be read
-    if not confinement.practice():
+    if not what_confines.practice():
         from twophase.grading.sandbox import judge_jail  # Linux has it
 
         judge_jail.enter()

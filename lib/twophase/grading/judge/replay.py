@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from twophase.grading.judge.time_budget import Allowance
 from twophase.grading.judge.which_cells_run import Step
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import CellRun, Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 from twophase.protocol import AnswerError

@@ -12,7 +12,7 @@ from twophase.grading.nbgrader import course as nbgrader_course
 from twophase.grading.nbgrader.course import NbCourse
 from twophase.grading.nbgrader.files import Master, timestamp
 from twophase.grading.nbgrader.works import GradedNotebook, NotebookPath, Notices
-from twophase.grading.results import counts
+from twophase.grading.results import run_summary
 from twophase.grading.results.records import Record
 
 CHECK = "-check"  # what a check cell's grade_id has after the exercise's
@@ -194,7 +194,7 @@ def _known(book: Any, works: Iterable[GradedNotebook], told: Notices) -> list[Gr
                 f"{place}: passed over; the gradebook has no such notebook in {place.assignment}"
             )
         elif not work.judged:
-            told.waiting.append(f"{place}: not recorded, {counts.why(work.record)}")
+            told.waiting.append(f"{place}: not recorded, {run_summary.why(work.record)}")
         else:
             _require_same(cells, work)
             if cells.others and (said := _left(place, cells.others)) not in told.notes:

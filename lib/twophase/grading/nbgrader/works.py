@@ -12,8 +12,8 @@ from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.intake.layouts import NBGRADER
 from twophase.grading.nbgrader.course import NbCourse
-from twophase.grading.results.counts import why as why_not_judged
 from twophase.grading.results.records import Record
+from twophase.grading.results.run_summary import why as why_not_judged
 
 JUDGED = ("ok", "partial", "protocol")
 

@@ -15,7 +15,7 @@ from typing import Any
 from twophase.checks.exercise import Exercise
 from twophase.grading.files.digests import library_digest
 from twophase.grading.results.grade import Grade, Graded
-from twophase.grading.sandbox import confinement as confine
+from twophase.grading.sandbox import what_confines as confine
 
 SCHEMA = 2
 Record = dict[str, Any]

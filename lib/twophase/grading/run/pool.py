@@ -24,7 +24,7 @@ from twophase.grading.judge import judge
 from twophase.grading.judge.judge import Course, Task, fault_message
 from twophase.grading.results.reader import require_sound
 from twophase.grading.results.records import Record, blank, keyed
-from twophase.grading.sandbox import confinement
+from twophase.grading.sandbox import what_confines
 from twophase.grading.sandbox.launch import LOG, ForkServer, last_line, make_server
 
 START_S = 180.0
@@ -53,7 +53,7 @@ class JudgeProcess:
             self._process = server.judge(judge.__name__, theirs)
         with contextlib.suppress(OSError):  # it is gone: `hear` will say so
             self._pipe.sendall(pickle.dumps((sys.path, os.getcwd(), dict(os.environ))))
-            labels = confinement.confined_by()  # tried while the libraries are loaded there
+            labels = what_confines.confined_by()  # tried while the libraries are loaded there
             told = course.without_secret(), str(self._folder), labels
             self._pipe.sendall(pickle.dumps(told))
 

@@ -12,10 +12,10 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.extra import Extra
 from twophase.grading.files.notebook import parse, read_notebook
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.supervisor import Supervisor
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.release.release import Source
 from twophase.grading.results.grade import Graded
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 SEED = "rehearsal"
@@ -34,15 +34,15 @@ def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> 
     benches = Benches()
     for topic, solution in solutions.items():
         released = source.load(topic)
-        supervisor = Supervisor(zygote, released, benches, Limits(), SEED)
+        judge = SubmissionJudge(zygote, released, benches, Limits(), SEED)
         place = (source.folder() or Path()) / "exercises" / f"{source.catalog().stem(topic)}.ipynb"
-        for graded in supervisor.grade(read_notebook(place)).questions:
+        for graded in judge.grade(read_notebook(place)).questions:
             if (graded.verdict.status, graded.verdict.points) != ("not_yet", 0):
                 yield (
                     f"the untouched notebook: {_said(graded, released.exercises)}, not “not written"
                     " yet”"
                 )
-        for graded in supervisor.grade(parse(solution)).questions:
+        for graded in judge.grade(parse(solution)).questions:
             if not graded.verdict.right:
                 yield f"the model solution: {_said(graded, released.exercises)}"
 

@@ -23,7 +23,7 @@ from twophase.grading.judge.judge import Course, Task
 from twophase.grading.release.release import Source
 from twophase.grading.results.records import Record
 from twophase.grading.run.folder import grade_alone
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 
 SEED = 0  # of the check cells: what is right there should be right here
 UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")

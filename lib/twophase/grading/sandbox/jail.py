@@ -20,16 +20,16 @@ from pathlib import Path
 
 import twophase
 from twophase.grading.sandbox import (
+    allowed_syscalls,
     landlock,
     linux,
     rlimits,
     seccomp,
-    syscalls,
     temporary,
     unseen,
     user,
 )
-from twophase.grading.sandbox.confinement import MAX_FILES, Limits
+from twophase.grading.sandbox.limits import MAX_FILES, Limits
 from twophase.grading.sandbox.user import User
 
 CHANNEL = MAX_FILES - 1  # the only descriptor that leads anywhere
@@ -54,7 +54,7 @@ class Jail:
         if self._filtered:
             own_folder = self._own is not None
             self._calls = seccomp.prepared(
-                syscalls.WITH_A_FOLDER if own_folder else syscalls.SUBMISSION
+                allowed_syscalls.WITH_A_FOLDER if own_folder else allowed_syscalls.SUBMISSION
             )
         linux.forgo_capabilities()
 

@@ -20,7 +20,7 @@ import twophase
 from twophase.grading.errors import GraderFault, ServerGone
 from twophase.grading.files.removal import remove
 from twophase.grading.sandbox.affinity import let_go
-from twophase.grading.sandbox.confinement import practice
+from twophase.grading.sandbox.what_confines import practice
 
 LOG = "log"
 # one thread each, and sets in the same order everywhere: the same numbers, however many processes

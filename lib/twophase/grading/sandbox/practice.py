@@ -28,7 +28,6 @@ from pathlib import Path
 import twophase
 from twophase.grading.errors import GraderFault
 from twophase.grading.sandbox import rlimits
-from twophase.grading.sandbox.confinement import Limits
 from twophase.grading.sandbox.launch import (
     ENVIRONMENT,
     LOG,
@@ -37,6 +36,7 @@ from twophase.grading.sandbox.launch import (
     last_line,
     start_process,
 )
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import START_S, Zygote
 from twophase.protocol import AnswerError

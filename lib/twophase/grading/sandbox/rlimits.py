@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import resource
 
-from twophase.grading.sandbox.confinement import MAX_FILES, Limits
+from twophase.grading.sandbox.limits import MAX_FILES, Limits
 
 # processors are shared out by threads: hundreds that spin would starve whoever is graded beside
 MAX_THREADS = 32

@@ -1,5 +1,5 @@
-"""A filter for system calls: what `syscalls.py` does not allow is refused by the kernel, for ever,
-without any privilege.
+"""A filter for system calls: what `allowed_syscalls.py` does not have is refused by the kernel, for
+ever, without any privilege.
 
 The filter is a program of the kernel's oldest packet filter, over `struct seccomp_data`: number at
 byte 0, architecture at 4, arguments from 16 on, 8 bytes each.
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twophase.grading.sandbox import linux
-from twophase.grading.sandbox.syscalls import (
+from twophase.grading.sandbox.allowed_syscalls import (
     ABSENT,
     ALL,
     LAST_KNOWN,

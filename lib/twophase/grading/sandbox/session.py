@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.waited import Waited

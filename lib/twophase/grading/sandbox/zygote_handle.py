@@ -18,9 +18,10 @@ from typing import Any
 
 from twophase.grading.errors import GraderFault
 from twophase.grading.sandbox.affinity import processors
-from twophase.grading.sandbox.confinement import Limits, practice
 from twophase.grading.sandbox.launch import ForkServer
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
+from twophase.grading.sandbox.what_confines import practice
 from twophase.protocol import AnswerError
 from twophase.protocol import wire as w
 

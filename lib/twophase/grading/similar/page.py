@@ -12,9 +12,9 @@ from markupsafe import Markup
 from twophase.grading.reports.pages import render
 from twophase.grading.reports.plain import printable
 from twophase.grading.similar import fragments
+from twophase.grading.similar.class_comparison import Report
 from twophase.grading.similar.groups import Agreement, SimilarGroup, Trace
 from twophase.grading.similar.pairs import COMMON, ENOUGH, Answer, Compared
-from twophase.grading.similar.report import Report
 
 SCHEMA = 1
 CAVEAT = "Agreement is a reason to talk to people, not a finding."

@@ -22,13 +22,13 @@ from twophase.grading.judge.time_budget import Allowance, Usage
 from twophase.grading.judge.which_cells_run import NOWHERE, ExecutionPlan, make_plan
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import Flag, Grade, Graded
-from twophase.grading.sandbox.confinement import Limits
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 
 @dataclass(frozen=True)
-class Supervisor:
+class SubmissionJudge:
     """Grades submissions of one release, one at a time, in processes forked from `zygote`, on the
     cases of `seed`."""
 
@@ -45,9 +45,9 @@ class Supervisor:
 
 
 class _Run:
-    """One submission on its way through the supervisor."""
+    """One submission on its way through its judge."""
 
-    def __init__(self, its: Supervisor, notebook: Notebook) -> None:
+    def __init__(self, its: SubmissionJudge, notebook: Notebook) -> None:
         self._release = its.release
         limits = its.limits
         self._plan: ExecutionPlan = make_plan(notebook, its.release)

@@ -1,4 +1,4 @@
-"""Counts over many results, one record at a time."""
+"""A run in numbers: what was right, and which mistakes were made, one record at a time."""
 
 from __future__ import annotations
 
