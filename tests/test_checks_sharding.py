@@ -163,4 +163,5 @@ def test_no_case_of_the_choice_is_decided_near_its_margin() -> None:
     for seed in range(4):
         for case in choose.cases(random.Random(seed)):
             model, workload, machine = case.args
-            assert choose.clear({**model, **workload, **machine}), case.name
+            edges = (1.02, 1.1) if case.name.startswith("unseen") else (1.045, 1.055)
+            assert choose.clear({**model, **workload, **machine}, *edges), case.name
