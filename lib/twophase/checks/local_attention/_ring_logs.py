@@ -174,6 +174,7 @@ def fixed() -> list[tuple[str, int, Passes]]:
             edited(late, LATE - 1, [0, *range(LATE - 5, LATE)]),
         ),
         ("a window of 200, one slot too few", 200, log(200, [190, 10, 2, 1], one_short)),
+        ("a window of 200, one key too many", 200, log(200, [190, 10, 2, 1], one_long)),
     ]
 
 
