@@ -190,7 +190,9 @@ def test_the_layouts_to_choose_from_cost_what_theory_says(name: str) -> None:
         n = p["n_chips"]
         sizes = {k: model[k] for k in ("L", "D", "F", "N", "K", "H")}
         link = Link("exercise", machine["link_bytes_per_s"], machine["hop_s"])
-        load = CUT[name](Pass(Architecture("exercise", **sizes, V=1), p["B"], p["S"]), n)
+        stored = [p["bytes"]] * 3  # weights, caches, activations
+        work = Pass(Architecture("exercise", **sizes, V=1), p["B"], p["S"], 1, *stored)
+        load = CUT[name](work, n)
         held, read, _ = layouts.loads(name, p)
         if name != "tensor" or n <= p["K"]:
             assert held == pytest.approx(load.held_bytes, rel=0.01), case.name

@@ -206,6 +206,8 @@ def cases(rng: random.Random) -> list[Case]:
         large_scores(-20.0, 10.0, 150.0),
         large_scores(-190.0, -160.0, -100.0),
         large_scores(100.0, 150.0, 190.0),
+        large_scores(-199.0, -196.0, -100.0),
+        large_scores(199.0, 196.0, 100.0),
         case(2, rng.randrange(3, 9), 12, 4, 3, 5, 4, 6, public=False),
     ]
 
