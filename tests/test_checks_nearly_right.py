@@ -19,7 +19,7 @@ from twophase.checks.grouped_query_attention import one_read
 from twophase.checks.judge import Bench
 from twophase.checks.kv_cache import cached_attention, rope_cached
 from twophase.checks.latent_attention import attend
-from twophase.checks.local_attention import ring_log
+from twophase.checks.local_attention import ring_log, step_bytes
 from twophase.checks.misconceptions import replaced
 from twophase.checks.paging import admit, counts_log, evict, prefix
 from twophase.checks.sharding import choose as choose_layout
@@ -201,6 +201,31 @@ NEARLY_RIGHT: dict[str, Parts] = {
             )
         },
     ),
+    "scores end at 195": (
+        "attention_rank",
+        heads.reference,
+        {"scores.masked_fill(hidden": "scores.clamp(max=195.0).masked_fill(hidden"},
+    ),
+    "scores begin at -195": (
+        "attention_rank",
+        heads.reference,
+        {"scores.masked_fill(hidden": "scores.clamp(min=-195.0).masked_fill(hidden"},
+    ),
+    "numbers of two bytes and more": (
+        "diagnose",
+        which_layout.reference,
+        {'m["bytes"]': 'max(2, m["bytes"])'},
+    ),
+    "two bytes and more a number moved": (
+        "step_bytes",
+        step_bytes.reference,
+        {"values * bytes_per_value": "values * max(2, bytes_per_value)"},
+    ),
+    "older keys within 128 positions": (
+        "diagnose",
+        ring_log.reference,
+        {"s <= p - window}": "s <= p - min(window, 128)}"},
+    ),
     "whole numbers summed": (
         "ring_all_reduce",
         ring.reference,
@@ -260,6 +285,13 @@ def test_a_layout_is_near_enough_at_5_percent_and_not_beyond() -> None:
     refused_by_a_fixed_case("sharding-choose", slowest_within(1.08))
     verdict = Bench(registry.load("sharding-choose")).judge(LocalAnswer(slowest_within(1.045)))
     assert verdict.right, verdict.message
+
+
+def test_numbers_of_two_bytes_in_every_model_are_refused() -> None:
+    def choose(model: dict[str, Any], *given: dict[str, Any]) -> choose_layout.Choice:
+        return choose_layout.chosen()({**model, "bytes": 2}, *given)
+
+    refused_by_a_fixed_case("sharding-choose", {"choose": choose})
 
 
 def test_a_cache_cut_into_whole_positions_is_refused() -> None:
