@@ -14,13 +14,16 @@ from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.arithmetic_intensity._merges import expose
 from twophase.checks.continuous_batching import chart, ragged, step
+from twophase.checks.grouped_query_attention import choose as choose_heads
 from twophase.checks.grouped_query_attention import one_read
 from twophase.checks.judge import Bench
 from twophase.checks.kv_cache import cached_attention, rope_cached
 from twophase.checks.latent_attention import attend
+from twophase.checks.local_attention import ring_log, step_bytes
 from twophase.checks.misconceptions import replaced
 from twophase.checks.paging import admit, counts_log, evict, prefix
-from twophase.checks.sharding import heads, length, which_layout
+from twophase.checks.sharding import choose as choose_layout
+from twophase.checks.sharding import collective_time, heads, length, mlp, ring, which_layout
 from twophase.checks.speculative_decoding import accept, verify, verify_price
 from twophase.checks.two_phases import slow_log
 
@@ -28,6 +31,11 @@ IDLE = 'any("" in row[:last] for row in chart)'
 KNOWN = "            self.found.setdefault"
 TAKES = "            n_free -= needed\n"
 LEFT_OVER = "[max(0.0, t - d) for t, d in zip(target_probs, draft_probs, strict=True)]"
+MISSES_OLDEST = '"short" if missing == oldest else "lost"'
+SEES_LATER = "any(s > p for p, seen in queries for s in seen)"
+SUPERSETS = "all(oldest[p] and m >= oldest[p] or not m for p, m in missing.items())"
+COUNTS = "{p: len(m) for p, m in missing.items()} == {p: len(m) for p, m in oldest.items()}"
+HOPS = "n_chips // 2 if closed else n_chips - 1"
 Parts = tuple[str, Callable[..., Any], dict[str, str]]  # an entry, the reference, replaced in it
 NEARLY_RIGHT: dict[str, Parts] = {
     "64 slots looked through for an empty one": (
@@ -127,6 +135,107 @@ NEARLY_RIGHT: dict[str, Parts] = {
         verify_price.reference,
         {"(gamma + 1) * computing": "min(gamma + 1, 100) * computing"},
     ),
+    "the middle loss for the mean": (
+        "choose",
+        choose_heads.reference,
+        {"_mean": "_median"},
+    ),
+    "a margin wider by a thousandth": (
+        "choose",
+        choose_heads.reference,
+        {'budget["margin"]': '1.001 * budget["margin"]'},
+    ),
+    "the oldest key and more are missing": (
+        "diagnose",
+        ring_log.reference,
+        {MISSES_OLDEST: MISSES_OLDEST.replace("missing == oldest", SUPERSETS)},
+    ),
+    "one key is missing, whichever": (
+        "diagnose",
+        ring_log.reference,
+        {MISSES_OLDEST: MISSES_OLDEST.replace("missing == oldest", COUNTS)},
+    ),
+    "a window of one is never short": (
+        "diagnose",
+        ring_log.reference,
+        {MISSES_OLDEST: MISSES_OLDEST.replace("missing", "window > 1 and missing")},
+    ),
+    "the future ends with the window": (
+        "diagnose",
+        ring_log.reference,
+        {SEES_LATER: SEES_LATER.replace("s > p", "p + window > s > p")},
+    ),
+    "the last slot holds the latest key": (
+        "diagnose",
+        ring_log.reference,
+        {SEES_LATER: "any(row[-1:] > [p] for p, row in enumerate(s for b in passes for s in b))"},
+    ),
+    "4,096 chips": (
+        "collective_s",
+        collective_time.reference,
+        {HOPS: HOPS.replace("n_chips", "min(n_chips, 4096)")},
+    ),
+    "ranks of 64 heads": (
+        "attention_rank",
+        heads.reference,
+        {"heads = range(": "rank = min(rank, 63)\n    heads = range("},
+    ),
+    "attention computed alone, the sum not used": (
+        "attention_rank",
+        heads.reference,
+        {
+            "return all_reduce(part)": (
+                "all_reduce(part)\n"
+                "    ranks = [reference(q, k, v, w_o, r, n, lambda own: own) for r in range(n)]\n"
+                "    return sum(ranks)"
+            )
+        },
+    ),
+    "an MLP computed alone, the sum not used": (
+        "mlp_rank",
+        mlp.reference,
+        {
+            "return all_reduce(part) + bias": (
+                "all_reduce(part)\n"
+                "    return functional.silu(x @ w_gate) * (x @ w_up) @ w_down + bias"
+            )
+        },
+    ),
+    "scores end at 195": (
+        "attention_rank",
+        heads.reference,
+        {"scores.masked_fill(hidden": "scores.clamp(max=195.0).masked_fill(hidden"},
+    ),
+    "scores begin at -195": (
+        "attention_rank",
+        heads.reference,
+        {"scores.masked_fill(hidden": "scores.clamp(min=-195.0).masked_fill(hidden"},
+    ),
+    "numbers of two bytes and more": (
+        "diagnose",
+        which_layout.reference,
+        {'m["bytes"]': 'max(2, m["bytes"])'},
+    ),
+    "two bytes and more a number moved": (
+        "step_bytes",
+        step_bytes.reference,
+        {"values * bytes_per_value": "values * max(2, bytes_per_value)"},
+    ),
+    "older keys within 128 positions": (
+        "diagnose",
+        ring_log.reference,
+        {"s <= p - window}": "s <= p - min(window, 128)}"},
+    ),
+    "whole numbers summed": (
+        "ring_all_reduce",
+        ring.reference,
+        {"return have": "return [x.round() for x in have]"},
+    ),
+    "chunks no longer than the first": (
+        "ring_all_reduce",
+        ring.reference,
+        {"return have": "return [x[: len(have[0])] for x in have]"},
+    ),
     **{
         f"positions begin again after {n:,}": (
             "turn",
@@ -153,6 +262,41 @@ def test_scores_cut_off_before_200_are_refused(cut: str) -> None:
         "sharding-length",
         {"decode_rank": lambda q, k, v, gather: length.merged(gather(bring(q, k, v)))},
     )
+
+
+def test_a_margin_measured_from_the_largest_number_of_heads_is_refused() -> None:
+    wrong = {"choose": choose_heads.margin_from_the_largest}
+    refused_by_a_fixed_case("grouped_query_attention-choose", wrong)
+
+
+def slowest_within(share: float) -> dict[str, Any]:
+    """An answer to sharding-choose: of the layouts that take at most `share` of the best one's time
+    the slowest, with the times of all."""
+
+    def choose(*given: dict[str, Any]) -> choose_layout.Choice:
+        _, times = choose_layout.chosen()(*given)
+        near = [t for t in times if times[t] <= share * min(times.values())]
+        return max(near, key=times.__getitem__, default=None), times
+
+    return {"choose": choose}
+
+
+def test_a_layout_is_near_enough_at_5_percent_and_not_beyond() -> None:
+    refused_by_a_fixed_case("sharding-choose", slowest_within(1.08))
+    verdict = Bench(registry.load("sharding-choose")).judge(LocalAnswer(slowest_within(1.045)))
+    assert verdict.right, verdict.message
+
+
+def test_numbers_of_two_bytes_in_every_model_are_refused() -> None:
+    def choose(model: dict[str, Any], *given: dict[str, Any]) -> choose_layout.Choice:
+        return choose_layout.chosen()({**model, "bytes": 2}, *given)
+
+    refused_by_a_fixed_case("sharding-choose", {"choose": choose})
+
+
+def test_a_cache_cut_into_whole_positions_is_refused() -> None:
+    wrong = {m.slug: m.answer for m in choose_layout.EXERCISE.misconceptions}
+    refused_by_a_fixed_case("sharding-choose", {"choose": wrong["whole_positions"]})
 
 
 def test_a_median_of_one_gap_more_is_refused() -> None:

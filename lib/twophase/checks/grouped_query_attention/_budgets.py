@@ -62,10 +62,13 @@ def _options(*pairs: tuple[int, list[float]]) -> list[Option]:
 ALIKE = _options((8, [1.5, 1.5]), (4, [1.5625, 1.5]), (2, [1.5, 1.625]), (1, [1.75, 1.75]))
 APART = _options((8, [1.5, 1.5]), (4, [1.625, 1.625]), (2, [1.75, 1.75]), (1, [2.0, 2.0]))
 ODD = _options((8, [1.75, 1.75]), (4, [1.5, 1.5]), (2, [1.875, 1.875]), (1, [2.0, 2.0]))
+EVEN = _options((8, [1.75, 1.75]), (4, [1.5, 1.5]), (2, [1.75, 1.75]))  # K = 8 is no better than 2
 
 BETWEEN = _options((8, [1.5]), (4, [1.75]), (2, [1.53125]))  # the smallest K that is good, not next
 STEPS = _options((8, [1.5]), (4, [1.5625]), (2, [1.625]))
 SHARE = _options((8, [1.5]), (4, [1.578125]))  # 1.5 · (1 + 0.0625) is more
+BEYOND = _options((8, [1.5]), (4, [1.5625 + 2.0**-20]))
+MIDDLE = _options((8, [1.5625, 1.5625, 1.5625]), (4, [1.5, 1.5, 2.0]))  # the middle loss is lower
 NEARLY = _options((8, [1.5]), (4, [1.5 + 2.0**-20]))
 MANY_LATE = _options((8, [1.5, 1.5]), (4, [1.5] * 64 + [2.0] * 64))
 MANY_ALIKE = _options((8, [1.5, 1.5]), (4, [1.5] * 8))
@@ -87,11 +90,14 @@ def edges_of_choices() -> list[Case]:
         ("all possible, two of three within the margin", _budget(), ALIKE),
         ("all possible, none within the margin", _budget(), APART),
         ("more heads, and a higher loss", _budget(), ODD),
+        ("more heads, and as high a loss as with few", _budget(), EVEN),
+        ("a mean a little beyond the margin", _budget(), BEYOND),
         ("no margin", _budget(margin=0.0), ALIKE),
         ("no margin, equal means", _budget(margin=0.0), _options((4, [1.5]), (2, [1.5]))),
         ("no margin, a mean a little higher", _budget(margin=0.0), NEARLY),
         ("134 heads", _budget(N=134), _options((134, [1.5]), (67, [1.625]), (1, [1.75]))),
         ("three seeds, one of them lucky", _budget(margin=0.03125), chance),
+        ("three seeds, one of them unlucky", _budget(margin=0.03125), MIDDLE),
         ("a third within the margin of the second only", _budget(), STEPS),
         ("within the margin, a worse one between", _budget(), BETWEEN),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,10 @@ wrong = Misconceptions()
 
 def _mean(losses: list[float]) -> float:
     return sum(losses) / len(losses)
+
+
+def _median(losses: list[float]) -> float:
+    return statistics.median(losses)
 
 
 def chosen(
@@ -79,6 +84,12 @@ wrong.add(
     "one run of each",
     "You compare one seed of each. Compare the means over all of them.",
 )
+wrong.add(
+    "middle_seed",
+    replaced(reference, {"_mean": "_median"}),
+    "the median of three runs reported",
+    "You compare the middle ones of the losses. Compare their means.",
+)
 
 
 @wrong(
@@ -108,6 +119,17 @@ def margin_from_the_impossible(budget: Budget, options: list[Option]) -> int | N
     lowest = min(_mean(o["losses"]) for o in options)
     good = [o["K"] for o in options if _mean(o["losses"]) <= lowest + budget["margin"]]
     return min((K for K in good if _budgets.possible(budget, K)), default=None)
+
+
+@wrong(
+    "“fewer heads cost quality”, taken for a law",
+    "You measured the margin from the largest K that is possible. The lowest mean sets the mark,"
+    " and more KV heads need not have it.",
+)
+def margin_from_the_largest(budget: Budget, options: list[Option]) -> int | None:
+    left = {o["K"]: _mean(o["losses"]) for o in options if _budgets.possible(budget, o["K"])}
+    mark = left[max(left)] + budget["margin"] if left else 0.0
+    return min((K for K, found in left.items() if found <= mark), default=None)
 
 
 @wrong(

@@ -107,9 +107,12 @@ def fixed() -> list[tuple[str, int, Passes]]:
             4,
             edited(log(4, [3, 2]), 4, [2, 3, 4]),
         ),
+        ("a window of one, and no key seen", 1, log(1, [2, 1], one_short)),
         ("a chunk of two stored first in a window of one", 1, log(1, [2], stored_first)),
         ("a prompt stored first, not masked", 4, log(4, chunk, not_masked)),
         ("only its last block looks into the future", 3, edited(log(3, [3, 2]), 3, [1, 2, 3, 4])),
+        ("the future in the first of the slots", 4, edited(log(4, [3, 3]), 3, [4, 5, 2, 3])),
+        ("a key of a far later pass", 4, edited(plain, 5, [4, 5, 2, 11])),
         ("its own key is missing", 4, edited(plain, 11, [8, 9, 10])),
         ("every ring begins anew", 4, log(4, chunk, restarted)),
         ("one slot too few", 4, log(4, ONES, one_short)),
@@ -119,6 +122,16 @@ def fixed() -> list[tuple[str, int, Passes]]:
             "one slot too few, but for one query",
             4,
             edited(log(4, ONES, one_short), 7, [4, 5, 6, 7]),
+        ),
+        (
+            "one slot too few, and another key is lost as well",
+            4,
+            edited(log(4, ONES, one_short), 7, [7, 6]),
+        ),
+        (
+            "one slot too few, and once it is another key that is lost",
+            4,
+            edited(log(4, ONES, one_short), 7, [4, 6, 7]),
         ),
         ("one slot too few, and an early key is lost", 4, edited(log(4, ONES, one_short), 1, [1])),
         (
@@ -161,6 +174,7 @@ def fixed() -> list[tuple[str, int, Passes]]:
             edited(late, LATE - 1, [0, *range(LATE - 5, LATE)]),
         ),
         ("a window of 200, one slot too few", 200, log(200, [190, 10, 2, 1], one_short)),
+        ("a window of 200, one key too many", 200, log(200, [190, 10, 2, 1], one_long)),
     ]
 
 

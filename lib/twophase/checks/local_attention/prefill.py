@@ -37,8 +37,8 @@ def exposed_by_short_prompts() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Only a first, long prompt is in your inputs: add a block that comes behind others and is no"
-    " longer than the window.",
+    "Only blocks longer than the window lose keys in your inputs: add one that comes behind others"
+    " and is no longer than the window.",
     entry="expose",
 )
 def exposed_by_a_long_prompt() -> list[Input]:

@@ -170,6 +170,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"B=2, S=11, windows 6 and none, {n}", tuple(v.values())) for n, v in changed),
         case(*named.values()),
         case(1, 30, [1, 1], 4, 2, 6, 2),
+        case(1, 30, [9, None], 4, 2, 6, 1),
         case(3, 40, [7, None, 90, 20], 6, 6, 4, 8),
         case(3, 40, [None, None], 6, 1, 4, 2),
         case(1, 8191, [1024] * 5 + [None], 32, 16, 128, 2),
@@ -201,7 +202,7 @@ EXERCISE = Exercise(
             " times bytes_per_value."
         ),
     ),
-    ranges={"bytes_per_value": (2, 8), "S": (0, 2**26)},
+    ranges={"bytes_per_value": (1, 8), "S": (0, 2**26)},
     recall=(
         "A ring is full. What does one more token of context add to a local layer's step?",
         "Nothing: it reads `window` keys and values and overwrites one slot, whatever the context.",

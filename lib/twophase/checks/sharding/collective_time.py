@@ -112,6 +112,7 @@ def larger_of_both(
 
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+MOST_CHIPS = 5_000  # as the task says
 
 
 def cases(rng: random.Random) -> list[Case]:
@@ -165,6 +166,7 @@ def cases(rng: random.Random) -> list[Case]:
         *around,
         case("all_reduce", 1, 8, 9e10, 0.0, True),
         case("all_gather", edges.past(10**12), edges.past(4096), 1e9, 1e-6, True),
+        *(case("reduce_scatter", 4096, MOST_CHIPS, 9e10, 1e-6, closed) for closed in (True, False)),
         *unseen,
     ]
 
@@ -191,7 +193,7 @@ EXERCISE = Exercise(
             " twice hops·hop_s + V·(n − 1)/n/rate."
         ),
     ),
-    ranges={"n_chips": (1, 4099)},
+    ranges={"n_chips": (1, MOST_CHIPS)},
     recall=(
         "A slice of 4 × 4 chips of TPU v5e has no wraparound. What does that cost a gather?",
         "A factor of two in bandwidth, and hops from end to end instead of half way round.",

@@ -149,12 +149,14 @@ wrong.add(
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """One rank among others that do as they should."""
+    """One rank among others that do as they should. With `unlike` they have other numbers than
+    those that this rank is given in their places."""
     q, k, v, w_o, rank, n = case.args
     others = torch.zeros(q.shape[0], w_o.shape[1])
     for other in range(n):
         if other != rank:
             others = others + reference(q, k, v, w_o, other, n, lambda part: part)
+    others = -others if case.kwargs.get("unlike") else others
     all_reduce = AllReduce(others, n)
     found = answer.call("attention_rank", q, k, v, w_o, rank, n, all_reduce)
     return {**all_reduce.seen(), "the result": found}
@@ -171,6 +173,10 @@ def cases(rng: random.Random) -> list[Case]:
         name = f"T={T}, S={S}, N={N}, K={K}, H={H}, D={D}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
 
+    def unlike(whole: Case) -> Case:
+        name = f"{whole.name}, which is given other numbers than the others have"
+        return Case(name, whole.args, {"unlike": True})
+
     def large_scores(first: float, second: float, third: float) -> Case:
         """One score of each key, for all queries; the last key is hidden from all but the last."""
         q = torch.tensor([1.0, 0.0]).expand(3, 2, 2).contiguous()
@@ -183,6 +189,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         case(1, 3, 2, 1, 2, 3, 0, 1),
         case(1, 4, 4, 2, 3, 2, 1, 2),
+        unlike(case(1, 4, 4, 2, 3, 2, 1, 2)),
         case(3, 3, 4, 4, 2, 3, 1, 2),
         case(2, 5, 8, 2, 3, 4, 3, 4),
         case(2, 5, 8, 2, 3, 4, 1, 4),
@@ -195,10 +202,12 @@ def cases(rng: random.Random) -> list[Case]:
         case(edges.past(64), edges.past(128), 2, 1, 2, 2, 1, 2),
         case(1, 2, 2, 2, edges.past(256), 2, 0, 2),
         case(1, 2, 2, 2, 2, edges.past(512), 1, 2),
-        case(1, 2, 2 * edges.past(64), 2, 1, 2, 1, edges.past(64)),
+        case(1, 2, 2 * edges.past(64), 2, 1, 2, edges.past(64) - 1, edges.past(64)),
         large_scores(-20.0, 10.0, 150.0),
         large_scores(-190.0, -160.0, -100.0),
         large_scores(100.0, 150.0, 190.0),
+        large_scores(-199.0, -196.0, -100.0),
+        large_scores(199.0, 196.0, 100.0),
         case(2, rng.randrange(3, 9), 12, 4, 3, 5, 4, 6, public=False),
     ]
 

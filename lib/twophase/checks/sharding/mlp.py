@@ -140,12 +140,14 @@ def brought(given: tuple[Tensor, ...], rank: int, n: int) -> Tensor:
 
 
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """One rank among others that do as they should."""
+    """One rank among others that do as they should. With `unlike` they have other numbers than
+    those that this rank is given in their places."""
     *given, rank, n = case.args
     others = torch.zeros_like(given[0])
     for other in range(n):
         if other != rank:
             others = others + brought(tuple(given), other, n)
+    others = -others if case.kwargs.get("unlike") else others
     all_reduce = AllReduce(others, n)
     found = answer.call("mlp_rank", *given, rank, n, all_reduce)
     return {**all_reduce.seen(), "the result": found}
@@ -161,6 +163,10 @@ def cases(rng: random.Random) -> list[Case]:
         name = f"B={B}, D={D}, F={F}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
 
+    def unlike(whole: Case) -> Case:
+        name = f"{whole.name}, which is given other numbers than the others have"
+        return Case(name, whole.args, {"unlike": True})
+
     def large() -> Case:
         """One row, one number: a part of 90,000, which half precision lacks."""
         x, gate = torch.tensor([[300.0]]), torch.tensor([[1.0, 1.0]])
@@ -171,6 +177,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 3, 4, 0, 1),
         case(2, 3, 4, 0, 2),
         case(2, 3, 4, 1, 2),
+        unlike(case(2, 3, 4, 1, 2)),
         case(1, 4, 6, 2, 3),
         case(3, 4, 12, 1, 4),
         case(3, 4, 12, 3, 4),

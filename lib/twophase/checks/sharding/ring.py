@@ -185,7 +185,7 @@ def cases(rng: random.Random) -> list[Case]:
     """One rank, two, each place of some, many; chunks of unequal length; large numbers."""
 
     def case(
-        n: int, rank: int, lengths: list[int] | None = None, scale: int = 1, public: bool = True
+        n: int, rank: int, lengths: list[int] | None = None, scale: float = 1, public: bool = True
     ) -> Case:
         widths = lengths or [2] * n
         data = [
@@ -196,7 +196,7 @@ def cases(rng: random.Random) -> list[Case]:
             for _ in range(n)
         ]
         name = f"rank {rank} of {n}" + (f", chunks of {widths}" if lengths else "")
-        name += ", numbers that float32 rounds" if scale > 1 else ""
+        name += ", numbers that float32 rounds" if scale > 1 else ", eighths" if scale < 1 else ""
         return Case(name, (data, rank), public=public)
 
     return [
@@ -207,6 +207,8 @@ def cases(rng: random.Random) -> list[Case]:
         *(case(4, r) for r in range(4)),
         case(5, 2, [3, 2, 2, 2, 2]),
         case(5, 4, [1, 1, 1, 0, 0]),
+        case(3, 0, [1, 3, 2]),
+        case(3, 2, scale=0.125),
         case(8, 0),
         case(8, 7),
         case(edges.past(16), 11),

@@ -171,8 +171,10 @@ def cases(rng: random.Random) -> list[Case]:
             ]
     both = _logs.reduced_twice(_logs.reduced_in_part(log("tensor", m), m, 0), 4)
     lacking = _logs.reduced_in_part(log("tensor", m), m, 2, n_rows=m["B"] - 1)
-    wide = model(rng, L=2, bytes=4)
-    lacking_wide = _logs.reduced_in_part(log("tensor", wide), wide, 1, n_rows=wide["B"] - 1)
+    wide, narrow = (model(rng, L=2, bytes=b) for b in (4, 1))
+    lacking_wide, lacking_narrow = (
+        _logs.reduced_in_part(log("tensor", w), w, 1, n_rows=w["B"] - 1) for w in (wide, narrow)
+    )
     deep = model(rng, L=67, n=2, bytes=4)
     last_twice = _logs.reduced_twice(log("length", deep), -1)
     one = model(rng, B=4, n=4, L=1, bytes=2)
@@ -190,6 +192,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("both faults", both, m),
         case("tensor, a sum that lacks one sequence", lacking, m),
         case("the same in numbers of 4 bytes", lacking_wide, wide),
+        case("the same in numbers of 1 byte", lacking_narrow, narrow),
+        case("all of them, in numbers of 1 byte", log("tensor", narrow), narrow),
         case("67 layers, one sum made twice", _logs.reduced_twice(log("tensor", deep), 77), deep),
         case("67 layers", log("length", deep), deep),
         case("67 layers, the last sum made twice", last_twice, deep),
