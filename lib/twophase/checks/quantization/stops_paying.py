@@ -88,6 +88,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("a little quicker", 7, 16, even + 2**40, 2**40),
         case("even, a step above in floats", 2, 48, 6912 * 10**9, 112 * 10**9),
         case("one FLOP a second above even", 2, 48, 6912 * 10**9 + 1, 112 * 10**9),
+        case("even, C/W a step above in floats", 4, 24, 1860 * 10**12, 140 * 10**9),
+        case("one FLOP a second above even, past 2^53", 4, 64, 64 * 10**15 + 1, 10**12),
         case("one token is enough", 4, 64, 2**30, 2**40),
         case("two tokens", 4, 64, 2**40, 2**37),
         case("no weights shared", 4, 1, C, W),
