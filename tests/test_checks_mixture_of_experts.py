@@ -13,7 +13,15 @@ from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
 from twophase.checks.misconceptions import replaced
-from twophase.checks.mixture_of_experts import biased, critical, load_log, route, run, seats
+from twophase.checks.mixture_of_experts import (
+    _copies,
+    biased,
+    critical,
+    load_log,
+    route,
+    run,
+    seats,
+)
 
 Tensor = torch.Tensor
 
@@ -57,6 +65,14 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
         {"diagnose": replaced(load_log.reference, {"sums(log)": "sums(log[:500])"})},
     ),
     "the first entry's experts": ("load_log", {"diagnose": _first_count}),
+    "a byte in a thousand million too much": (
+        "choose",
+        {
+            "choose": lambda model, chip, B, n: _copies.best(
+                model, {**chip, "memory_bytes": chip["memory_bytes"] * (1 + 1e-9)}, B, n
+            )
+        },
+    ),
     "logits of -60 at least": (
         "route",
         {"route": lambda logits, k, way: route.reference(logits.clamp(min=-60), k, way)},
