@@ -17,10 +17,13 @@ from twophase.checks.misconceptions import replaced
 from twophase.checks.quantization import (
     _formats,
     activation_log,
+    awq,
     cache_axes,
     float_code,
     gptq_column,
     grids,
+    groups,
+    outlier_product,
     pack,
     qlora_bytes,
 )
@@ -84,6 +87,31 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
     "steps below 1e-8 taken for 0": (
         "cache_axes",
         {"round_cached": replaced(cache_axes.reference, {"step == 0": "step < 1e-8"})},
+    ),
+    "a token's scale of 1e-5 / 127 at least": (
+        "outlier_product",
+        {
+            "product": replaced(
+                outlier_product.reference,
+                {".amax(1, keepdim=True)": ".amax(1, keepdim=True).clamp(min=1e-5)"},
+            )
+        },
+    ),
+    "a row's largest size 1e-5 at least": (
+        "awq",
+        {
+            "choose_alpha": replaced(
+                awq.reference, {".amax(1, keepdim=True)": ".amax(1, keepdim=True).clamp(min=1e-5)"}
+            )
+        },
+    ),
+    "codes of 8 bits down to -128": (
+        "groups",
+        {
+            "quantize": replaced(
+                groups.reference, {"clamp(-last, last)": "clamp(-last - (bits == 8), last)"}
+            )
+        },
     ),
     "500 matrices": (
         "qlora_bytes",
