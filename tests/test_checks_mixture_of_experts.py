@@ -97,6 +97,21 @@ def test_experts_drawn_one_by_one_are_named() -> None:
     assert verdict.misconception == "one_expert_drawn_at_a_time"
 
 
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [
+        ("n * k / E * (percent / 100)", "share_in_floats"),
+        ("n / E * k * percent / 100", "share_in_floats"),
+        ("n * k * (percent / 100) / E", "factor_in_floats"),
+    ],
+)
+def test_room_in_floats_is_named(room: str, name: str) -> None:
+    whole = "-(-percent * n * k // (100 * E))"
+    nearly = replaced(seats.reference, {whole: f"math.ceil({room})"})
+    verdict = Bench(registry.load("mixture_of_experts-seats")).judge(LocalAnswer({"seats": nearly}))
+    assert verdict.misconception == name
+
+
 @pytest.mark.parametrize("k", [2.0, 4, 0])
 def test_only_k_of_1_is_said_to_be_1(k: Any) -> None:
     found = [{"logits": [[1, 2, 3]], "bias": [0.9, 0, 0], "k": k}]

@@ -158,6 +158,16 @@ def test_a_fixed_case_refuses_what_is_nearly_right(name: str) -> None:
     refused_by_a_fixed_case(f"quantization-{slug}", functions)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_batch_in_floats_is_named(seed: int) -> None:
+    def stops_paying(bits: int, group: int, C: int, W: int) -> int:
+        return math.ceil((bits / 8 + 2 / group) * C / (2 * W))
+
+    bench = Bench(registry.load("quantization-stops_paying"), seed)
+    verdict = bench.judge(LocalAnswer({"stops_paying": stops_paying}))
+    assert verdict.misconception == "bits_in_floats"
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_no_seed_lets_a_last_byte_of_zeros_be_left_out(seed: int) -> None:
     functions = {"pack": _without_a_last_zero, "unpack": pack.unpack}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math  # noqa: F401 (wrong answers round up with it)
 import random
 
 from twophase.checks import edges
@@ -49,6 +50,22 @@ _change(
     {"-(-percent * n * k // (100 * E))": "percent * n * k // (100 * E)"},
     "int(capacity)",
     "You rounded the capacity down: it is rounded up.",
+)
+IN_FLOATS = (
+    "You computed the room in floats: a product that is whole may come out a little above itself,"
+    " and rounded up that is a place too many. All of it is whole numbers: -(-a // b) rounds up."
+)
+_change(
+    "share_in_floats",
+    {"-(-percent * n * k // (100 * E))": "math.ceil(n * k / E * percent / 100)"},
+    "math.ceil(tokens_per_expert * capacity_factor)",
+    IN_FLOATS,
+)
+_change(
+    "factor_in_floats",
+    {"-(-percent * n * k // (100 * E))": "math.ceil(percent / 100 * n * k / E)"},
+    "math.ceil(capacity_factor * tokens * k / num_experts)",
+    IN_FLOATS,
 )
 _change(
     "k_left_out",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math  # noqa: F401 (wrong answers round up with it)
 import random
 
 from twophase.checks import edges
@@ -40,6 +41,18 @@ _change(
     "plausible",
     "Where both take equally long computing takes *at least* as long: no token more is needed.",
 )
+for _slug, _quotient in {
+    "bits_in_floats": "(bits + 16 / group) * flops_per_s / (16 * bytes_per_s)",
+    "rates_in_floats": "flops_per_s / bytes_per_s * (bits + 16 / group) / 16",
+    "quotient_in_floats": "reading / (16 * group * bytes_per_s)",
+}.items():
+    _change(
+        _slug,
+        {"-(-reading // (16 * group * bytes_per_s))": f"math.ceil({_quotient})"},
+        "math.ceil(a / b)",
+        "You divided in floats, and a float may lie a little beside the quotient: rounded up that"
+        " is a token more or fewer. All of it is whole numbers: -(-a // b) rounds a / b up.",
+    )
 _change(
     "one_flop",
     {"(16 * group": "(8 * group"},
@@ -119,7 +132,7 @@ EXERCISE = Exercise(
     hints=(
         "Write both times for n weights: n drops out.",
         "2·B/C ≥ (bits + 16/group) / 8 / W: solve for B, and round up.",
-        "B = ceil((bits + 16/group)·C / (16·W)).",
+        "B = ceil((bits·group + 16)·C / (16·group·W)); -(-a // b) rounds a / b up without floats.",
     ),
     ranges={"bits": (2, 8)},
     recall=(
