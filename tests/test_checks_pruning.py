@@ -212,6 +212,23 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
         "turned",
         {"turned": replaced(turned.reference, {"* y.norm(dim=-1))": "* y.norm(dim=-1) + 1e-6)"})},
     ),
+    "very little added to the product of lengths": (
+        "turned",
+        {"turned": replaced(turned.reference, {"y.norm(dim=-1))": "y.norm(dim=-1) + 1e-8)"})},
+    ),
+    "temperatures rounded down": (
+        "distill",
+        {"distillation_loss": lambda s, t, T: distill.reference(s, t, int(T) or T)},
+    ),
+    "at most six units that stay": (
+        "choose",
+        {
+            "to_remove": replaced(
+                choose.reference,
+                {"every if fits": "every if len(s) >= len(sizes) - 6 and fits"},
+            )
+        },
+    ),
     "scores squared": ("two_four", _scored("(weight * input_norms) ** 2")),
     "a little added to scores": ("two_four", _scored("weight.abs() * input_norms + 1e-6")),
     "a little added to each input's length": (

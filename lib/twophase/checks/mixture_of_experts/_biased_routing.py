@@ -49,6 +49,8 @@ def problem(found: Any) -> str:
         return "a row of logits has 2 to 8 numbers from −10 to 10, all rows as many"
     if not _numbers(bias, 1.0) or len(bias) != len(rows[0]):
         return "bias has a number from −1 to 1 for each expert"
+    if type(k) is int and k == 1:
+        return "k is 1, and is to be 2 at least"
     if type(k) is not int or not 2 <= k <= len(bias):
         return "k is a whole number from 2 to the number of experts"
     logits, shift = torch.tensor(rows).double(), torch.tensor(bias).double()

@@ -201,6 +201,13 @@ def _edges() -> dict[str, Args]:
         f"the small one, {name} = {value}": ({**SMALL, name: value}, NEAR, 4, 4)
         for name, value in model.items()
     }
+    four = exact_room(WORKED, 32, 128, 4)
+    found |= {
+        f"the worked mixture, four copies {says}": (
+            WORKED, {**V5E, "memory_bytes": memory}, 32, 128,
+        )
+        for says, memory in (("fit to the byte", four), ("lack a byte", four - 1))
+    }  # fmt: skip
     found |= {
         "the small one": (SMALL, NEAR, 4, 4),
         "twice the bandwidth": (SMALL, {**NEAR, "bytes_per_s": 2000.0}, 4, 4),

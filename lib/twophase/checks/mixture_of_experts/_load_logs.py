@@ -109,11 +109,15 @@ EDGES: dict[str, Log] = {
     "layer −3": _log((0, _EVEN), (-3, [9, 1, 2]), (0, _EVEN), (-3, [9, 2, 1])),
     "one expert": _log((0, [5]), (0, [5])),
     "layers with experts of different numbers": _log((0, [3, 3]), (1, [2, 2, 2, 2])),
+    "fewer experts in the first layer": _log((0, [3, 3]), (1, [5, 2, 1, 1]), (1, [5, 1, 2, 1])),
     "twice as full as the emptiest": _log((0, [5, 2, 4]), (0, [5, 2, 4])),
     "300 experts, the last one crowded": _log(*[(0, [2] * 299 + [9])] * 3),
     "301 experts, the last one idle": _log(*[(4, [2] * 300 + [0])] * 3),
     "a thousand entries": _log(
         *[(0, _EVEN)] * 499, *[(0, v) for v in (_UNEVEN, _OTHER, [2, 1, 9])] * 167
+    ),
+    "a visit in the last of a thousand entries only": _log(
+        *[(0, [0, 5, 5])] * 999, (0, [1, 5, 5])
     ),
     "skewed long ago": _log(
         *[(0, [60, 1, 2])] * 20, *[(0, _EVEN)] * 64

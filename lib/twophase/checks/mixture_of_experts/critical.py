@@ -111,6 +111,15 @@ _by(
     "min(B·k, E) is the most that can be touched; on average it is E (1 − (1 − k/E)^B).",
 )
 _by(
+    "one_expert_drawn_at_a_time",
+    lambda B, dense, expert, E, k, ridge: (
+        2 * B * (dense + k * expert) >= ridge * (dense + _touched(B * k, E, 1) * expert)
+    ),
+    "(1 − 1/E)^(B·k)",
+    "You drew B·k experts one by one: the k of one token are all different, so that she misses a"
+    " given expert with chance 1 − k/E.",
+)
+_by(
     "everything_computed",
     lambda B, dense, expert, E, k, ridge: (
         2 * B * (dense + E * expert) >= ridge * (dense + _touched(B, E, k) * expert)
@@ -229,6 +238,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("a large dense part, 2,053 experts", (10**10, 10**8, 2053, 1, *chip, 2)),
         case("2,053 of 2,063 experts", (10**9, 10**6, 2063, 2053, *chip, 2)),
         case("all experts active", (dense, expert, 4, 4, *chip, 2)),
+        case("4 of 8 experts active, ridge 3", (dense // 10, expert, 8, 4, *low, 1)),
         Case("a tie", tie),
         case("one token is enough", (dense, expert, 4, 2, 1e9, 1e10, 2)),
         case("the largest", (10**6, 10**9, 2000, 1, 4.8e14, 1e12, 2)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from twophase.checks import edges
-from twophase.checks.compare import FORMULA
+from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -127,7 +127,7 @@ EXERCISE = Exercise(
     entries=("expert_bytes",),
     cases=cases,
     reference=reference,
-    compare=FORMULA,
+    compare=Tolerance(rtol=1e-4, why="in float32 the chance to be left alone is lost beside 1"),
     misconceptions=tuple(wrong),
     hints=(
         "With what chance does one token leave a given expert alone?",

@@ -134,6 +134,7 @@ def cases(rng: random.Random) -> list[Case]:
         *case(4, 9, 3, 40.0),
         *case(edges.past(2048), 3, 2),
         Case("logits near 100", (logits_of(rng, 3, 6) + 100, 2, False)),
+        Case("logits near −200", (logits_of(rng, 3, 6) - 200, 2, False)),
         *case(2, edges.past(512), edges.past(256)),
         *case(1, edges.past(2053), edges.past(2048), 0.05),
         *case(rng.randrange(2, 7), rng.randrange(5, 12), rng.randrange(2, 5), 3.0, public=False),

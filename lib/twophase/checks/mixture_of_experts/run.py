@@ -177,6 +177,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("two tokens that change places", 3, torch.tensor([[0, 1], [1, 0]])),
         case("one token, one expert", 2, torch.tensor([[0]])),
         Case("visits of weight 0", unweighted),
+        Case("weights below 0", (*unweighted[:2], unweighted[2] - 0.25)),
         case("experts 2 and 5 of many", 3, torch.tensor([[5, 2], [2, 5], [5, 2]])),
         case("three tokens, three experts", 4, torch.tensor([[2, 0], [1, 2], [0, 1]])),
         case("all tokens at expert 3", 3, torch.tensor([[3], [3], [3], [3]])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math  # noqa: F401 (wrong answers round up with it)
 import random
 
 from twophase.checks import edges
@@ -49,6 +50,22 @@ _change(
     {"-(-percent * n * k // (100 * E))": "percent * n * k // (100 * E)"},
     "int(capacity)",
     "You rounded the capacity down: it is rounded up.",
+)
+IN_FLOATS = (
+    "You computed the room in floats: a product that is whole may come out a little above itself,"
+    " and rounded up that is a place too many. All of it is whole numbers: -(-a // b) rounds up."
+)
+_change(
+    "share_in_floats",
+    {"-(-percent * n * k // (100 * E))": "math.ceil(n * k / E * percent / 100)"},
+    "math.ceil(tokens_per_expert * capacity_factor)",
+    IN_FLOATS,
+)
+_change(
+    "factor_in_floats",
+    {"-(-percent * n * k // (100 * E))": "math.ceil(percent / 100 * n * k / E)"},
+    "math.ceil(capacity_factor * tokens * k / num_experts)",
+    IN_FLOATS,
 )
 _change(
     "k_left_out",
@@ -120,6 +137,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the tenth of 10 percent", ([[0]] * 10, 10, 110)),
         Case("a float would round up", ([[0]] * 100, 10, 110)),
         Case("a float share would round up", ([[0, 1]] * 50, 3, 105)),
+        Case("k/E as a float would round up", ([[0]] * 25, 11, 220)),
         Case("rounded up once", ([[0]] * 7, 3, 40)),
         Case("a hundredth of a place more", ([[0]] * 7, 3, 43)),
         Case("2,053 experts", (drawn(40, 2053, 1)[:1] * 40, 2053, 100)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
@@ -107,7 +108,7 @@ _add(
 def observe(answer: Answer, case: Case) -> float:
     """The loss as a number."""
     found = answer.call("distillation_loss", *case.args)
-    if hasattr(found, "numel") and found.numel() == 1:
+    if math.prod(getattr(found, "shape", (0,))) == 1:  # of torch's or of numpy's
         found = found.item()
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise AnswerError("unusable", "distillation_loss must return one number or a tensor of one")
@@ -154,6 +155,7 @@ def cases(rng: random.Random) -> list[Case]:
             "one token in the vocabulary",
             (torch.tensor([[3.0], [1.0]]), torch.tensor([[0.5], [2.0]]), 1.0),
         ),
+        _case(fixed, "temperature 2.501", 3, 5, 2.501, 4.0),
         _case(fixed, "temperature 20", 3, 7, 20.0, 6.0),
         _case(fixed, "257 tokens", past(256), 3, 2.0),
         _case(fixed, "a vocabulary of 521", 3, past(512), 1.0),

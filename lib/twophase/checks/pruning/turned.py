@@ -131,6 +131,13 @@ _add(
     "You squared the cosine.",
 )
 _add(
+    "a_little_added_to_the_lengths",
+    {LENGTHS: LENGTHS[:-1] + " + 1e-8)"},
+    "“+ 1e-8, against a division by 0”",
+    "You add 1e-8 to the product of the lengths: two rows of 0.001 have a product of 1e-6, and"
+    " seem turned by a hundredth. No row is shorter: nothing need be added.",
+)
+_add(
     "in_sixteen_bits",
     {"before.double(), after.double()": "before, after"},
     "statistics taken in a model's own dtype",
@@ -196,6 +203,7 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         Case("two layers, the second turns it back", ([two, two.flip(0), two.clone()],)),
         Case("short rows", ([one / 50, one.flip(1) / 50],)),
+        Case("rows of 0.001 and 0.002", ([two / 1000, (two + two.flip(1)) / 1000],)),
         Case("no layer", ([one],)),
         _case(fixed, "three layers, four tokens", 3, 4, 5),
         _case(fixed, "layers that add much", 3, 4, 8, step=3.0),

@@ -102,14 +102,18 @@ EDGES: dict[str, Log] = {
     + _log([[9] * 8, *[FLAT] * 9], 1)
     + _log([FLAT] * 9, 2),
     "two outliers in an entry": _log([_row({c: 100, 9: 100}, 16) for c in range(3)]),
+    "two outliers in one entry of three": _log([_row({0: 100, 9: 100}, 16)] + [_row({}, 16)] * 2),
+    "scattered, and a massive token": _log([_row({c: 22 * (1 + 9 * (c == 0))}) for c in range(8)]),
     "a layer numbered 12": _log([JUST] * 3, 12),
     "large in one layer, small in the other": _log([[9] * 8] * 2) + _log([FLAT] * 12, 1),
     "a massive token with an outlier": _log([_row({3: 200}), *[FLAT] * 9]),
     "zeros": _log([[0] * 8] * 3),
     "zeros and a flat entry": _log([[0] * 8] * 9 + [FLAT]),
     "layers of other widths": _log([FAR] * 3) + _log([FLAT] * 3, 1),
+    "a narrower layer first": _log([FLAT] * 3) + _log([_row({3: 20}, 9)] * 3, 1),
     "a layer numbered −1": _log([JUST] * 3, -1) + _log([FLAT] * 4),
     "the same channel behind 300 entries": _log([FLAT] * 300 + [JUST] * 301),
+    "a massive token, the last of a thousand": _log([FLAT] * 999 + [[9] * 8]),
     "many channels": _log([_row({edges.past(256) - 1: 4000}, edges.past(256))] * 3),
     "numbers past 2048": _log([_row({3: 4096 * 22})] * 2 + [_row({3: 2048})]),
 }

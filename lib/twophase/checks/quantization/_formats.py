@@ -119,6 +119,7 @@ def edges_of_formats() -> dict[str, Problem]:
     four = [FORMATS[0], FORMATS[4]]
     slow = {**LARGE, "flops_per_s": {"bf16": 1e13, "int8": 2e13, "fp8": 4e13}}
     few = {**MODEL, "cache_bytes": 1.0}
+    poor = [{**FORMATS[3], "name": f"fp8, try {i + 1}"} for i in range(19)]
     return {
         **{f"the worked model, B = {B}": (MODEL, CHIP, B, FORMATS) for B in (1, 8, 64)},
         "memory to the byte": (MODEL, {**CHIP, "memory_bytes": just}, 2, four),
@@ -137,6 +138,10 @@ def edges_of_formats() -> dict[str, Problem]:
         "twice the products decide": (few, LARGE, 116, FORMATS),
         "caches are read as well": ({**few, "cache_bytes": 6.6e7}, LARGE, 90, two),
         "embeddings are read as well": ({**few, "other_bytes": 6 * 10**9}, LARGE, 90, two),
+        "embeddings are read, not computed": (
+            {**few, "other_bytes": 6 * 10**9}, LARGE, 96, two,
+        ),
+        "twenty formats, the last can be used": (MODEL, CHIP, 1, [*poor, FORMATS[4]]),
         "one format": (MODEL, CHIP, 1, FORMATS[:1]),
         "no formats": (MODEL, CHIP, 1, []),
         "the other way round": (MODEL, CHIP, 1, FORMATS[::-1]),

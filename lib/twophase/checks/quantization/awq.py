@@ -130,6 +130,10 @@ def cases(rng: random.Random) -> list[Case]:
                 )
         raise AssertionError("no clear case")
 
+    tiny = (
+        1e-7 * torch.tensor([[1.0, -3.0, 2.2], [2.0, 1.1, -4.0]]).double(),
+        1e4 * torch.tensor([[1.0, 0.4, -0.7], [0.2, -2.0, 1.5]]).double(),
+    )
     few = [0.0, 0.25, 0.5, 0.75]
     more = [i / 10 for i in range(10)]
     return [
@@ -138,6 +142,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(case("every width", 3, 8, 6, bits, few) for bits in range(2, 9)),
         case("ten alphas", 4, 12, 8, 3, more),
         case("from large to small", 3, 9, 6, 4, few[::-1]),
+        Case("tiny weights, large inputs: [2, 3], 2 inputs, 4 bits", (*tiny, [0.0], 4)),
         case("one row", 1, 6, 4, 3, few),
         case("one input vector", 3, 6, 1, 3, few),
         case("many rows", edges.past(256), 3, 2, 3, [0.0, 0.5]),

@@ -142,7 +142,7 @@ def cases(rng: random.Random) -> list[Case]:
     zeros = torch.zeros(4, 3)
     zeros[2:, 1] = torch.tensor([1.0, -0.6])
     tiny = torch.tensor([[1.0, -2.1, 4.0, 0.3]] * 4) * torch.tensor(
-        [[1e-7], [-2e-7], [5e-7], [3e-8]]
+        [[1e-11], [-2e-11], [5e-11], [3e-12]]
     )
     ways = ("channel", "token")
     return [
@@ -173,9 +173,7 @@ EXERCISE = Exercise(
     entries=("round_cached",),
     cases=cases,
     reference=reference,
-    compare=Tolerance(
-        rtol=1e-5, atol=1e-7, dtype=True, why="steps in float32; no number lies near a middle"
-    ),
+    compare=Tolerance(rtol=1e-5, dtype=True, why="steps in float32; no number lies near a middle"),
     misconceptions=tuple(wrong),
     hints=(
         "Along which axis of [S, H] lie the numbers that share a step, per channel and per token?",

@@ -170,10 +170,12 @@ def cases(rng: random.Random) -> list[Case]:
         *made,
         Case("no codes", ([], 4, 3, "nan")),
         Case("many codes of fp16", (many, 5, 10, "inf")),
+        Case("a thousand codes of e4m3", ([i % 251 for i in range(1000)], 4, 3, "nan")),
         *(
             Case(f"e{e}m{m}, “{top}”", (told(e, m), e, m, top))
             for e, m, top in (
                 (2, 1, "inf"),
+                (3, 1, "nan"),
                 (2, 23, "nan"),
                 (8, 1, "finite"),
                 (6, 9, "inf"),

@@ -141,9 +141,12 @@ def cases(rng: random.Random) -> list[Case]:
     )
     alone = torch.diag(torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64))
     ones = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    alike = torch.tensor([[1.0, 1 - 1e-6, 0.5], [1 - 1e-6, 1.0, 0.5], [0.5, 0.5, 1.0]]).double()
+    alike = torch.linalg.inv(alike + 0.0)
     return [
         Case("by hand", (w, hand, ones)),
         Case("independent inputs", (w, alone, ones)),
+        Case("two inputs all but alike", (w, alike, ones)),
         Case("nothing to make up for", (w, hand, w[:, 0].clone())),
         case(2, 1, 5),
         case(1, 4, 9),

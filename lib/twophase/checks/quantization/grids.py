@@ -181,6 +181,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("an outlier", [60.0, 0.3, -0.2, 0.25, -0.4], 8),
         case("tiny numbers", [3e-9, -1e-9, 2.2e-9], 5),
         case("257 numbers", [*draw(rng, edges.past(256) - 1, 6, -2.0, 3.0), 0.0], 6),
+        case("a thousand numbers", [0.3, -0.2, 0.1, 0.0] * 249 + [0.3, -0.6, 1.1, 0.0], 4),
         case("fresh", draw(rng, 12, 4, -1.0, 2.0), 4, public=False),
     ]
 

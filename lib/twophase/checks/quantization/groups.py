@@ -175,6 +175,7 @@ def cases(rng: random.Random) -> list[Case]:
         fresh(2, 9, 4, 5),
         case("rows and groups of zeros", dead, 3, 4),
         case("scales that fp16 hardly holds", tiny, 2, 4),
+        case("the same in 8 bits", 2.0**-24 * torch.tensor([[178.2, -3.1], [-178.2, 9.8]]), 2, 8),
         case("large numbers", torch.tensor([[1e5, 8e4, -7.5e4, 2e4]]), 4, 4),
         case("the stored scale decides", stored_matters(rng), 4, 8),
         fresh(edges.past(256), 3, 2, 3),

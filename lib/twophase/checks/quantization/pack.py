@@ -194,6 +194,7 @@ def cases(rng: random.Random) -> list[Case]:
     for bits in (3, 4):
         given = [rng.randrange(1 << bits) for _ in range(4999)] + [(1 << bits) - 1]
         made += both(f"5000 of {bits} bits", given, bits)
+    made += both("8 in 3 bits, and three zeros", [5, 0, 0, 0], 3) + both("three zeros", [0] * 3, 5)
     made += [
         Case("unpack 1 of 5 bits, the rest of the byte set", ("unpack", [0b10100110], 5, 1)),
         Case("unpack 4 of 5 bits, the rest set", ("unpack", [0b111, 0b10010, 0b11100111], 5, 4)),

@@ -125,6 +125,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("four of Llama 3 8B's", llama, 16),
         case("past any constant", large, edges.past(2048)),
         case("many matrices", [[2 + i % 3, 7] for i in range(edges.past(256))], 1),
+        case("a thousand matrices", [[3 + i % 5, 5] for i in range(1000)], 2),
         case("wide", [[2, edges.past(8192)]], 1),
         case(
             "fresh",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math  # noqa: F401 (wrong answers round up with it)
 import random
 
 from twophase.checks import edges
@@ -40,6 +41,18 @@ _change(
     "plausible",
     "Where both take equally long computing takes *at least* as long: no token more is needed.",
 )
+for _slug, _quotient in {
+    "bits_in_floats": "(bits + 16 / group) * flops_per_s / (16 * bytes_per_s)",
+    "rates_in_floats": "flops_per_s / bytes_per_s * (bits + 16 / group) / 16",
+    "quotient_in_floats": "reading / (16 * group * bytes_per_s)",
+}.items():
+    _change(
+        _slug,
+        {"-(-reading // (16 * group * bytes_per_s))": f"math.ceil({_quotient})"},
+        "math.ceil(a / b)",
+        "You divided in floats, and a float may lie a little beside the quotient: rounded up that"
+        " is a token more or fewer. All of it is whole numbers: -(-a // b) rounds a / b up.",
+    )
 _change(
     "one_flop",
     {"(16 * group": "(8 * group"},
@@ -88,6 +101,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("a little quicker", 7, 16, even + 2**40, 2**40),
         case("even, a step above in floats", 2, 48, 6912 * 10**9, 112 * 10**9),
         case("one FLOP a second above even", 2, 48, 6912 * 10**9 + 1, 112 * 10**9),
+        case("even, C/W a step above in floats", 4, 24, 1860 * 10**12, 140 * 10**9),
+        case("one FLOP a second above even, past 2^53", 4, 64, 64 * 10**15 + 1, 10**12),
         case("one token is enough", 4, 64, 2**30, 2**40),
         case("two tokens", 4, 64, 2**40, 2**37),
         case("no weights shared", 4, 1, C, W),
@@ -117,7 +132,7 @@ EXERCISE = Exercise(
     hints=(
         "Write both times for n weights: n drops out.",
         "2·B/C ≥ (bits + 16/group) / 8 / W: solve for B, and round up.",
-        "B = ceil((bits + 16/group)·C / (16·W)).",
+        "B = ceil((bits·group + 16)·C / (16·group·W)); -(-a // b) rounds a / b up without floats.",
     ),
     ranges={"bits": (2, 8)},
     recall=(
