@@ -116,7 +116,7 @@ _by(
         2 * B * (dense + k * expert) >= ridge * (dense + _touched(B * k, E, 1) * expert)
     ),
     "(1 − 1/E)^(B·k)",
-    "You drew B·k experts one by one: the k of one token are all different, so that she misses a"
+    "You drew B·k experts one by one: the k of one token are all different, so that it misses a"
     " given expert with chance 1 − k/E.",
 )
 _by(

@@ -142,7 +142,7 @@ def cases(rng: random.Random) -> list[Case]:
     alone = torch.diag(torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64))
     ones = torch.tensor([1.0, 0.0], dtype=torch.float64)
     alike = torch.tensor([[1.0, 1 - 1e-6, 0.5], [1 - 1e-6, 1.0, 0.5], [0.5, 0.5, 1.0]]).double()
-    alike = torch.linalg.inv(alike + 0.0)
+    alike = torch.linalg.inv(alike)
     return [
         Case("by hand", (w, hand, ones)),
         Case("independent inputs", (w, alone, ones)),
