@@ -167,6 +167,7 @@ _repair(
     " rows.",
 )
 
+FAR_APART = 0.1 - _printed.ROUNDING  # of [0.4, 0.6] and [0.5, 0.5] floats make a little less
 EXPOSED = ("the inputs", "draft and target differ", "one shows it")
 HIDDEN = ("the input", "draft and target differ", "the printed code is right")
 
@@ -181,16 +182,13 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
         if said := next((p for p in map(_printed.problem, found) if p), ""):
             return _invalid(EXPOSED, said)
         differ = any(_printed.difference(x) > 1e-6 for x in found)
-        return dict(
-            zip(
-                EXPOSED, ("valid", differ, any(_printed.miss(x) >= 0.1 for x in found)), strict=True
-            )
-        )
+        shown = any(_printed.miss(x) >= FAR_APART for x in found)
+        return dict(zip(EXPOSED, ("valid", differ, shown), strict=True))
     if case.args[0] == "harmless":
         found = plain(answer.call("harmless"))
         if said := _printed.problem(found):
             return _invalid(HIDDEN, said)
-        facts = "valid", _printed.difference(found) >= 0.1, _printed.miss(found) <= 1e-6
+        facts = "valid", _printed.difference(found) >= FAR_APART, _printed.miss(found) <= 1e-6
         return dict(zip(HIDDEN, facts, strict=True))
     return _repaired(answer, *case.args)
 
