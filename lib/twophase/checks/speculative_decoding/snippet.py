@@ -52,7 +52,7 @@ def harmless() -> Input:
 
 @wrong(
     "code tried on prompts of one token",
-    "Your prompts have one token, which the contract excludes: then row 0 is the right one.",
+    "The task wants prompts of 2 to 8 tokens: behind one token row 0 is the right one.",
     entry="expose",
 )
 def exposed_with_one_token() -> list[Input]:
@@ -70,7 +70,8 @@ def exposed_without_a_difference() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your prompts begin with the token that they end with: then row 0 is as good as the right one.",
+    "On none of your inputs is the printed law wrong by 0.1 or more. If a prompt begins with the"
+    " token that it ends with, row 0 is as good as the right one.",
     entry="expose",
 )
 def exposed_by_a_circle() -> list[Input]:
@@ -79,7 +80,7 @@ def exposed_by_a_circle() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your harmless prompt has one token, which the contract excludes.",
+    "The task wants a harmless prompt of 2 to 8 tokens: behind one token nothing can go wrong.",
     entry="harmless",
 )
 def harmless_with_one_token() -> Input:
@@ -88,7 +89,8 @@ def harmless_with_one_token() -> Input:
 
 @wrong(
     "plausible",
-    "Behind your harmless prompt draft and target say the same: show one where they differ.",
+    "Behind your harmless prompt draft and target differ by less than 0.1: show one where they"
+    " differ by more.",
     entry="harmless",
 )
 def harmless_without_a_difference() -> Input:
