@@ -85,8 +85,8 @@ def test_the_reference_of_a_pass_schedules_as_the_scheduler(seed: int) -> None:
         whole = chunked or all(r["missing"] <= budget for r in waiting)
         if missing != sorted(missing) or budget < seats or not whole:
             continue
-        blocks = BlockManager(20_000, 1)
-        config = EngineConfig(20_000, 1, seats, budget, chunked_prefill=chunked)
+        blocks = BlockManager(300_000, 1)
+        config = EngineConfig(300_000, 1, seats, budget, chunked_prefill=chunked)
         scheduler = Scheduler(config, blocks)
         for r in running:
             scheduler.running.append(_request(r, Status.RUNNING))

@@ -145,6 +145,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("1,000 requests", (drawn(fixed, 1000, 9), 7), public=False),
         Case("more seats and more requests than 512", (drawn(fixed, 1000, 9), 600), public=False),
         Case("1,000 answers of 5,000 tokens, 30 seats", ([5000] * 1000, 30), public=False),
+        Case("1,000 requests, a seat for each", ([1 + i % 9 for i in range(1000)], 1000)),
         Case("answers of 5,000 tokens", ([5000, 3, 4999, 2500, 5000], 2)),
         Case("2,053 seats", ([3, 1, 2, 1, 2, 1, 3], past(2048))),
         Case("fresh 1", (drawn(rng, rng.randrange(8, 14), 9), rng.randrange(2, 5))),

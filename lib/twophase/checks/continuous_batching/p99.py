@@ -238,6 +238,8 @@ EDGES: dict[str, Passes] = {
         *_passes(2, SLOW, preempted=1),
     ],
     "1,000 decode in a pass": [*_passes(150, FAST, 1000), *_passes(2, SLOW, past(2048), 99)],
+    "400 decode in one pass": [*_passes(1, FAST, 400), *_passes(1, SLOW, 4)],
+    "1,000 passes, the last of them slow": [*_passes(999, FAST), *_passes(1, SLOW, 200, prompt=9)],
     "600 passes, slow at the end": [*_passes(570, FAST), *_passes(30, SLOW, prompt=past(2048))],
     "600 passes, slow at first": [*_passes(30, SLOW, preempted=300), *_passes(570, FAST)],
 }

@@ -145,7 +145,7 @@ def cases(rng: random.Random) -> list[Case]:
         chunked: bool = True,
         public: bool = True,
     ) -> Case:
-        r, w = _requests(*running), _requests(*waiting, first=1000)
+        r, w = _requests(*running), _requests(*waiting, first=10_000)
         return Case(name, (r, w, seats, budget, chunked), public=public)
 
     def drawn(name: str, public: bool) -> Case:
@@ -155,6 +155,8 @@ def cases(rng: random.Random) -> list[Case]:
         return case(name, running, waiting, seats, budget, public=public)
 
     many, far = past(256), past(2048)
+    running = [{"id": i, "missing": n} for i, n in ((9, 1), (4, 7), (0, 1), (2, 3))]
+    waiting = [{"id": i, "missing": n} for i, n in ((8, 4), (5, 1), (6, 4))]
     return [
         case("two decode, two wait", (1, 1), (5, 3), 4, 20),
         case("two decode, the second prompt is cut", (1, 1), (5, 30), 4, 20),
@@ -190,6 +192,11 @@ def cases(rng: random.Random) -> list[Case]:
         case(f"{many} decode, {many} wait", (1,) * many, (3,) * many, 2 * many, 1300),
         case("600 decode, 600 join", (1,) * 600, (2,) * 600, 1200, 1800, public=False),
         case("many seats, a large budget", (1,), (far, 9, 8, 7, 6, 5, 4), far, 2 * far),
+        Case("ids in no order, one of them 0", (running, waiting, 7, 18, True)),
+        Case("the same, but those that ran wait", (waiting, running, 7, 18, True)),
+        case("a budget of 200,000", (1, 150_000), (60_000,), 3, 200_000),
+        case("1,000 decode, 1,000 wait", (1,) * 1000, (3,) * 1000, 2000, 4000, public=False),
+        case("1,000 are being read", (2,) * 1000, (3,) * 1000, 2000, 5000, public=False),
         drawn("fresh 1", True),
         drawn("fresh 2", False),
         drawn("fresh 3", False),
@@ -218,7 +225,7 @@ EXERCISE = Exercise(
             " without chunks, less than it misses."
         ),
     ),
-    ranges={"seats": (2, past(2048)), "budget": (1, 6000)},
+    ranges={"seats": (2, past(2048)), "budget": (1, 200_000)},
     recall=(
         "A prompt does not fit into what is left of a pass. Why may no shorter one overtake it?",
         "Under a steady stream of short prompts the long one would wait for ever.",

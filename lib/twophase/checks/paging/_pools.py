@@ -128,4 +128,6 @@ def fixed() -> dict[str, Situation]:
             pool(pool_bytes=200 * 2.0**10, block_s=2.0**-12, other_s=2.0**-12),
         ),
         "a hundred sizes": (short, [*range(1, 101)], pool(**dear)),
+        "a hundred sizes, the largest first": (short, [*range(100, 0, -1)], pool(other_s=2.0**-6)),
+        "texts of 24 tokens": ([24] * 300, [16, 24, 32], pool(other_s=2.0**-6)),
     }

@@ -8,6 +8,9 @@ from typing import Any
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case
 
+# by which hashes of a text multiply, from Java's to FNV's and CPython's
+MULTIPLIERS = 31, 33, 37, 131, 256, 257, 1_000_003, 16_777_619
+
 
 def _insert(tokens: list[int], first: int, size: int) -> tuple[str, list[int], list[int]]:
     """An operation: so many blocks as the tokens need, numbered from `first` downwards."""
@@ -38,6 +41,7 @@ def cases(rng: random.Random) -> list[Case]:
     gaps, equal blocks twice; tokens 0 and past every constant, long texts, many of them."""
     A, B, C, D = [1, 2], [3, 4], [5, 6], [7, 8]
     far, many = past(100_000), past(256)
+    middle = list(range(10, 30))
     long = [i % 7 for i in range(past(2048))]
     fixed: dict[str, tuple[Any, ...]] = {
         "nothing known": (2, [("match", [1, 2, 3])]),
@@ -105,6 +109,24 @@ def cases(rng: random.Random) -> list[Case]:
             2,
             [_insert([1, 11], 9, 2), ("match", [11, 1, 2]), ("match", [1, 11, 2])],
         ),
+        "alike but for their first block": (
+            1,
+            [
+                _insert([1, *middle, 2], 90, 1),
+                _insert([3, *middle, 4], 50, 1),
+                ("match", [3, *middle, 2, 9]),
+            ],
+        ),
+        "two blocks in another order, a known one behind them": (
+            2,
+            [_insert(A + B + C, 9, 2), _insert(B + A + D, 5, 2), ("match", [*B, *A, *C, 1])],
+        ),
+        "hashes that are alike: a + 2 b": (2, [_insert([2, 0], 9, 2), ("match", [0, 1, 5])]),
+        "hashes that are alike: m a + b": (
+            2,
+            [_insert([1, 0], 9, 2), *(("match", [0, m, 5]) for m in MULTIPLIERS)],
+        ),
+        "a token 65,536 above another": (2, [_insert([65_537, 1], 9, 2), ("match", [1, 1, 2])]),
         "nothing is inserted": (2, [("insert", [], []), ("match", [1, 2, 3])]),
         "a table longer than the text": (
             2,
@@ -124,7 +146,11 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         f"{many} texts": (
             1,
-            [*(_insert([i, i], 2 * i + 1, 1) for i in range(many)), ("match", [many - 1] * 3)],
+            [
+                *(_insert([i, i], 2 * i + 1, 1) for i in range(many)),
+                ("match", [many - 1] * 3),
+                ("match", [0] * 3),
+            ],
         ),
     }
     fresh = [_drawn(rng) for _ in range(5)]

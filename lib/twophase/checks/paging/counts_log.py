@@ -150,6 +150,8 @@ EDGES = {
     "written while two of three are left": "t3 s3 s3 r3 w3 r3 r3",
     "never released": "t3 w3",
     "released once too few": "t3 s3 r3",
+    "two hold it in the end": "t3 s3",
+    "blocks far apart": "t7 t1007 t4103 w7 w1007 w4103 r7 r1007 r4103",
     "one of two leaks": "t1 t2 w1 w2 r1",
     "the last of three leaks": "t1 t2 t3 r1 r2",
     "a leak of block 0": "t0 w0",
@@ -185,7 +187,7 @@ def cases(rng: random.Random) -> list[Case]:
     many, far = past(256), past(4096)
     shared = " ".join(["t5", *["s5"] * many, *["r5"] * many, "w5", "r5"])
     every = " ".join([*(f"t{i}" for i in range(many)), *(f"r{i}" for i in range(many))])
-    again = " ".join(["t2 w2 r2"] * many)
+    again = " ".join(["t2 w2 r2"] * past(512))
     long = {
         f"shared {many} times": shared,
         f"shared {many} times, written too soon": shared.replace("r5 w5", "w5 r5"),

@@ -105,6 +105,13 @@ def slow_chip(situation: Situation, flops_per_s: float) -> Situation:
     return target, machine | {"flops_per_s": flops_per_s}, drafts, B
 
 
+def last_of_many(n: int) -> Situation:
+    """So many drafts of one size, of which only the last is accepted."""
+    target, machine, (draft,), B = one(1, 0.05, [0.9] * 5)
+    poor = [{**draft, "name": f"draft {i}", "acceptances": [0.3]} for i in range(1, n)]
+    return target, machine, [*poor, draft], B
+
+
 def one(
     B: int,
     share: float,

@@ -198,6 +198,8 @@ def cases(rng: random.Random) -> list[Case]:
             d.one(1, 0.613, [0.5], bytes_per_s=2.0**33),
         ),
         ("a tiny draft, forty places", d.one(1, 0.001, [0.97] * 40)),
+        ("a tiny draft, a hundred places", d.one(1, 0.0005, [0.995] * 100)),
+        ("a hundred drafts, the last one good", d.last_of_many(100)),
         ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
         ("a hundred small drafts", d.made(r, 1, sizes=tuple(0.001 * i for i in range(1, 101)))),
     ]

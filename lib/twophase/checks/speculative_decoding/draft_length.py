@@ -161,6 +161,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("worse before it is better", ([3] * 4, 0.0625, [1.0, 2.0, 2.0, 2.0])),
         Case("better by a thousandth", ([1] * 4, 0.0, [1.0, 1.998])),
         Case("worse by a thousandth", ([1] * 4, 0.0, [1.0, 2.002])),
+        Case("better by one in 50,000", ([1] * 4, 0.0, [1.0, 1.99996])),
+        Case("worse by one in 50,000", ([1] * 4, 0.0, [1.0, 2.00004])),
         Case("a dip in the price", ([1, 3, 4, 2], 0.05, [1.0, 1.6, 1.5, 1.1, 1.7])),
         Case("verification dearer with every token", ([4] * 5, 0.0, [1.0, 2.5, 3.5, 4.5, 5.6])),
         Case("only a plain step was measured", ([0, 0], 0.25, [1.0])),
@@ -172,6 +174,7 @@ def cases(rng: random.Random) -> list[Case]:
             ([far] * 3, 0.001, [1.0 + i / 4096 for i in range(far + 1)]),
         ),
         Case("300 calls, the last ones keep", ([0] * 200 + [2] * 100, 0.3, [1.0, 1.0, 1.0])),
+        Case("2,100 calls, the last ones keep", ([0] * 1100 + [2] * 1000, 0.3, [1.0, 1.0, 1.0])),
         Case("300 calls, the first ones keep", ([2] * 200 + [0] * 100, 0.1, [1.0, 1.0, 1.0])),
     ]
     return [*made, *(_fresh(rng, f"fresh {i + 1}", i < 2) for i in range(6))]

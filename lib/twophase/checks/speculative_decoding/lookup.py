@@ -87,6 +87,7 @@ def cases(rng: random.Random) -> list[Case]:
     far = [7, 8, 9, 1, *range(10, past(512)), 7, 8, 9]
     cut = [1, 2, 3, 4, 5, 9, 2, 3, 4, 6, 1, 2, 3, 4]
     six = [0, 1, 2, 3, 4, 5, 7, 9, 1, 2, 3, 4, 5, 8, 0, 1, 2, 3, 4, 5]
+    twice = [*range(300), 7, *range(1, 300), 8, *range(300)]
     fresh = [[rng.randrange(4) for _ in range(rng.randrange(12, 30))] for _ in range(4)]
     return [
         Case("one match", ([1, 2, 3, 9, 1, 2], 2, 3)),
@@ -114,6 +115,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a match of six tokens, and a later one of five", (six, 2, 8)),
         Case("a match 2,000 tokens back", ([1, 2, 9, *[3] * past(2048), 1, 2], 1, 4)),
         Case("token 0", ([0, 4, 0, 0, 4], 2, 2)),
+        Case("token 0 alone", ([0, 7, 0], 2, 1)),
+        Case("a token 65,536 above another", ([1, 8, 65_537, 9, 1], 1, 1)),
+        Case("a match of 300 tokens, and a later one of 299", (twice, 1, 300)),
         *(Case(f"fresh {i + 1}", (t, 3, 4), public=i < 2) for i, t in enumerate(fresh)),
     ]
 
@@ -144,5 +148,5 @@ EXERCISE = Exercise(
         "For which texts does prompt lookup draft well?",
         "For those that repeat what was said: summaries, edits of code, answers that quote.",
     ),
-    ranges={"n": (0, 521), "longest": (1, 257)},
+    ranges={"n": (0, 521), "longest": (1, 300)},
 )

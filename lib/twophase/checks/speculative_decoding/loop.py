@@ -214,6 +214,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("long drafts", 2, 200, past(64), [(40, 0), every, (65, 0)], past(256)),
         case("very long drafts", 2, 600, past(256), [every, (258, 0)], past(512)),
         case("a long prompt", past(512), 12, 3, [(1, 0), every]),
+        case("a long prompt, a thousand tokens", past(512), 1000, 300, [(300, 0), (7, 0)]),
         case("fresh 1", rng.randrange(2, 6), rng.randrange(12, 20), 4, drawn),
         case("fresh 2", rng.randrange(2, 6), rng.randrange(12, 20), 5, drawn[::-1], public=False),
     ]

@@ -124,6 +124,14 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, many, [[0, 2][: i % 3] for i in range(len(many))], 9, 2, name="257 sequences"),
         _case(fixed, [deep, 3], [[0, 3, 300], [2, 9]], deep + 302, 2, name="257 tokens and more"),
         _case(fixed, [2], [[0, 2]], 6, past(128), name="wide rows"),
+        _case(
+            fixed,
+            [2, 1],
+            [[2 * i for i in range(100)], [5]],
+            202,
+            2,
+            name="a hundred tokens kept, and one",
+        ),
         Case("a place that nobody wrote holds NaN", (unwritten, [1], [[0, 2]])),
         _case(
             rng,

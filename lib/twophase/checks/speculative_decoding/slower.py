@@ -188,6 +188,12 @@ EDGES: dict[str, tuple[Calls, float]] = {
         [*_calls([0] * 3, 4, 0.25, 0.25), *_calls([1], 4, 0.375, 4.75)],
         1.0,
     ),
+    "a first draft that takes long": (
+        [*_calls([4], 4, 40.0, 1.0), *_calls(GOOD, 4, 0.25, 1.125)],
+        1.0,
+    ),
+    "faster by one in 200,000": (_calls([1, 1], 4, 0.5, 1.49999), 1.0),
+    "slower by one in 200,000": (_calls([1, 1], 4, 0.5, 1.50001), 1.0),
     "microseconds": (_calls([1, 1], 4, 2.0**-22, 1.5 * 2.0**-20), 2.0**-20),
     "milliseconds": (_calls(GOOD, 4, 0.0025, 0.0045), 0.001),
     "a slow machine": (_calls(GOOD, 4, 25.0, 112.5), 100.0),
@@ -203,6 +209,7 @@ EDGES: dict[str, tuple[Calls, float]] = {
         [*_calls([0] * 600, 4, 0.25, 8.0), *_calls([4] * 400, 4, 0.25, 1.0)],
         1.0,
     ),
+    "a thousand calls, faster by the last": (_calls([0] * 999 + [4], 4, 0.0, 1.0), 1.0),
     "a thousand calls, faster in the end": (
         [*_calls([0] * 400, 4, 0.25, 1.0), *_calls([4] * 600, 4, 0.25, 1.0)],
         1.0,

@@ -52,7 +52,7 @@ def harmless() -> Input:
 
 @wrong(
     "code tried on prompts of one token",
-    "Your prompts have one token, which the contract excludes: then row 0 is the right one.",
+    "The task wants prompts of 2 to 8 tokens: behind one token row 0 is the right one.",
     entry="expose",
 )
 def exposed_with_one_token() -> list[Input]:
@@ -70,7 +70,8 @@ def exposed_without_a_difference() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your prompts begin with the token that they end with: then row 0 is as good as the right one.",
+    "On none of your inputs is the printed law wrong by 0.1 or more. If a prompt begins with the"
+    " token that it ends with, row 0 is as good as the right one.",
     entry="expose",
 )
 def exposed_by_a_circle() -> list[Input]:
@@ -79,7 +80,7 @@ def exposed_by_a_circle() -> list[Input]:
 
 @wrong(
     "plausible",
-    "Your harmless prompt has one token, which the contract excludes.",
+    "The task wants a harmless prompt of 2 to 8 tokens: behind one token nothing can go wrong.",
     entry="harmless",
 )
 def harmless_with_one_token() -> Input:
@@ -88,7 +89,8 @@ def harmless_with_one_token() -> Input:
 
 @wrong(
     "plausible",
-    "Behind your harmless prompt draft and target say the same: show one where they differ.",
+    "Behind your harmless prompt draft and target differ by less than 0.1: show one where they"
+    " differ by more.",
     entry="harmless",
 )
 def harmless_without_a_difference() -> Input:
@@ -167,6 +169,7 @@ _repair(
     " rows.",
 )
 
+FAR_APART = 0.1 - _printed.ROUNDING  # of [0.4, 0.6] and [0.5, 0.5] floats make a little less
 EXPOSED = ("the inputs", "draft and target differ", "one shows it")
 HIDDEN = ("the input", "draft and target differ", "the printed code is right")
 
@@ -181,16 +184,13 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
         if said := next((p for p in map(_printed.problem, found) if p), ""):
             return _invalid(EXPOSED, said)
         differ = any(_printed.difference(x) > 1e-6 for x in found)
-        return dict(
-            zip(
-                EXPOSED, ("valid", differ, any(_printed.miss(x) >= 0.1 for x in found)), strict=True
-            )
-        )
+        shown = any(_printed.miss(x) >= FAR_APART for x in found)
+        return dict(zip(EXPOSED, ("valid", differ, shown), strict=True))
     if case.args[0] == "harmless":
         found = plain(answer.call("harmless"))
         if said := _printed.problem(found):
             return _invalid(HIDDEN, said)
-        facts = "valid", _printed.difference(found) >= 0.1, _printed.miss(found) <= 1e-6
+        facts = "valid", _printed.difference(found) >= FAR_APART, _printed.miss(found) <= 1e-6
         return dict(zip(HIDDEN, facts, strict=True))
     return _repaired(answer, *case.args)
 

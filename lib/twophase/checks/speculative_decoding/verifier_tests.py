@@ -59,7 +59,8 @@ def _is_law(row: Any, V: int) -> bool:
 
 
 def _is_probability(p: Any) -> bool:
-    return isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1
+    """A sum of probabilities may be rounded to a little more than 1."""
+    return isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1 + 1e-6
 
 
 def _is_outcome(one: Any) -> bool:
