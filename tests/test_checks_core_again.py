@@ -86,6 +86,38 @@ def test_an_argument_that_changes_is_named() -> None:
         ArgumentGuard().function("f", f, (([1], {}), {}))
 
 
+def test_an_argument_that_is_kept_and_changed_in_a_later_call_is_told() -> None:
+    kept: list[list[int]] = []
+
+    def f(values: list[int]) -> int:
+        if kept:
+            kept[0].append(0)  # the first caller's list
+        kept.append(values)
+        return len(values)
+
+    answer = LocalAnswer({"f": f})
+    assert [answer.call("f", [1, 2]), answer.call("f", [3])] == [2, 1]
+    with pytest.raises(AnswerError, match="after f had returned, your code went on to change"):
+        answer.call("f", [1, 2])
+
+
+def test_a_state_that_it_returned_may_be_kept_and_changed_in_a_later_call() -> None:
+    """A fresh copy of it is handed over then, not the changed one."""
+    kept: list[list[int]] = []
+
+    def grow(state: list[int]) -> list[int]:
+        for old in kept:
+            old.append(0)
+        kept[:] = [state]
+        return [*state, 1]
+
+    answer = LocalAnswer({"start": lambda: [7], "grow": grow})
+    first = answer.call("start")
+    assert answer.call("grow", first) == [7, 1]
+    assert answer.call("grow", [7, 1]) == [7, 1, 1]
+    assert answer.call("grow", first) == [7, 1]
+
+
 def test_an_argument_that_doubles_at_every_depth_is_a_change_that_is_told_at_once() -> None:
     """Written out, such a list is larger than any memory."""
 

@@ -19,6 +19,7 @@ from twophase.checks.grouped_query_attention import one_read
 from twophase.checks.judge import Bench
 from twophase.checks.kv_cache import cached_attention, rope_cached
 from twophase.checks.latent_attention import attend
+from twophase.checks.local_attention import ring as ring_cache
 from twophase.checks.local_attention import ring_log, step_bytes
 from twophase.checks.misconceptions import replaced
 from twophase.checks.paging import admit, counts_log, evict, prefix
@@ -418,3 +419,22 @@ def test_every_stable_way_to_weigh_two_parts_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", WEIGHTS_LOST)
 def test_a_weight_that_is_1_less_the_other_is_refused(name: str) -> None:
     refused_by_a_fixed_case("arithmetic_intensity-merge", merges_by(WEIGHTS_LOST[name]))
+
+
+class _KeepsTheCallersBlock(ring_cache.Right):
+    """A block that fills the window becomes the buffer, and the next token writes into it."""
+
+    def append(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        window = self.keys.shape[1]
+        found = super().append(k, v)
+        if k.shape[1] == window and self.length % window == 0:
+            self.keys, self.values = k, v
+        return found
+
+
+def test_a_ring_that_writes_into_what_it_was_given_earlier_is_refused() -> None:
+    verdict = Bench(registry.load("local_attention-ring")).judge(
+        LocalAnswer({"RingCache": _KeepsTheCallersBlock})
+    )
+    assert verdict.status == "wrong"
+    assert "your code went on to change what it had been given" in verdict.message

@@ -91,7 +91,7 @@ class ArgumentGuard:
         if all(type(value) in FIXED for value in (*given[0], *given[1].values())):
             return guarded(function, *given)
         before = _prints(given)
-        args, kwargs = self._same(before, given)
+        args, kwargs = self._same(called, before, given)
         loans = [_Loan(a) if lends(a) else a for a in args]
         value = guarded(function, tuple(loans), kwargs)
         for i, (was, now) in enumerate(zip(before, _prints((args, kwargs)), strict=True)):
@@ -123,8 +123,9 @@ class ArgumentGuard:
         looked at only here: few answers change what they are given."""
         return any(was in _parts(decode(frame)) for frame in reversed(self._own))
 
-    def _same(self, before: list[bytes | None], given: Args) -> Args:
-        """The arguments as the objects that they were the last time, functions excepted."""
+    def _same(self, called: str, before: list[bytes | None], given: Args) -> Args:
+        """The arguments as the objects that they were the last time, functions excepted. Raises
+        AnswerError (unusable) if the answer has changed them since."""
         prints = [p for p in before if p is not None]
         if len(prints) < len(before) or any(map(callable, (*given[0], *given[1].values()))):
             return given
@@ -132,7 +133,17 @@ class ArgumentGuard:
         if len(key) > LARGEST_KEPT or (len(self._given) >= KEPT and key not in self._given):
             return given
         kept = self._given.setdefault(key, given)
-        return kept if kept is given or _prints(kept) == before else given
+        if kept is given:
+            return given
+        changed = [was for was, now in zip(before, _prints(kept), strict=True) if was != now]
+        if not all(map(self._returned, changed)):
+            raise AnswerError(
+                "unusable",
+                f"after {called} had returned, your code went on to change what it had been given:"
+                " that belongs to the caller; work on a copy",
+                ("ChangedArgument",),
+            )
+        return given if changed else kept
 
 
 def _prints(given: Args) -> list[bytes | None]:

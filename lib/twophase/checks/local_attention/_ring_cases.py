@@ -85,11 +85,21 @@ def cases(rng: random.Random) -> list[Case]:
     turn; a random script."""
     same = (1, 3, 1, 2)
     again = _blocks(rng, same, [2])
+    full, full_again, one = _blocks(rng, same, [3, 3, 1])
     layers = (same, [2, 1, 4, 1]), ((2, 5, 2, 3), [1, 6, 1, 1]), (same, [1, 3, 1, 2])
     sizes = (2, rng.randrange(4, 9), 2, 2)
     lengths = [rng.choice((1, rng.randrange(2, 14))) for _ in range(9)]
+    first, *others = (
+        Case(n, ((sizes, _blocks(rng, sizes, lengths)),)) for n, sizes, lengths in SCRIPTS
+    )
     return [
-        *(Case(n, ((sizes, _blocks(rng, sizes, lengths)),)) for n, sizes, lengths in SCRIPTS),
+        first,
+        # early, while the guard of arguments keeps what it gave: is the second block still whole?
+        Case(
+            "window 3: blocks of 3 and 3, then 1, then the second block again",
+            ((same, [full, full_again, one, full_again]),),
+        ),
+        *others,
         Case("the same two tokens, three times over", ((same, [*again, *again, *again]),)),
         Case(
             "three layers, each with a ring of its own",
