@@ -188,4 +188,5 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
             "healthy: one gap is 11 times the early ones, and 8 times the median",
             log(put(wavy, 40, 11 * step)),
         ),
+        ("healthy, one gap of 0.6 ms beside 0.2 ms", log(put([tiny] * n, 50, 3 * tiny))),
     ]
