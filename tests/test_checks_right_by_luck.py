@@ -182,6 +182,15 @@ def test_gaps_in_whole_milliseconds_are_refused_by_a_log_without_chance() -> Non
     assert any("beside 0.2 ms" in name for name in failed), failed
 
 
+def test_a_mean_of_the_early_gaps_is_not_called_a_question_asked_too_late() -> None:
+    """One early stall hides growth from either; one in the middle only from who asks for stalls
+    first."""
+    mean = replaced(slow_log.reference, {"2 * median(early)": "2 * sum(early) / len(early)"})
+    verdict = Bench(registry.load("two_phases-slow_log")).judge(LocalAnswer({"diagnose": mean}))
+    assert verdict.status == "wrong"
+    assert verdict.misconception is None
+
+
 def test_bytes_and_flops_of_a_parameter_are_told_apart() -> None:
     """In bf16 a parameter takes two bytes and two FLOPs, and nobody can say which was meant."""
     bench = Bench(registry.load("latency_throughput-step_log"))

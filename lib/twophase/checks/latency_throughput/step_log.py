@@ -99,7 +99,7 @@ def upper_median(events: Events, server: Server) -> str:
 
 @wrong(
     "dashboards that show the last hour",
-    "You looked at the last 256 steps. A log is long and may change on the way: every share is one"
+    "You looked at the last steps only. A log is long and may change on the way: every share is one"
     " of all its steps.",
 )
 def last_steps_only(events: Events, server: Server) -> str:
