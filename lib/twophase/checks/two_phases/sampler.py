@@ -150,8 +150,7 @@ def cases(rng: random.Random) -> list[Case]:
     alike = [1e-5 * (37 * i % past(128)) for i in range(past(128))]
     assert _possible(alike, 1.0, 129, 0.0157) == 3 > _possible(alike, 1.0, 100, 0.0157)
     vocabulary = [i / 100 for i in range(past(2048))]
-    V4, V5 = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6]
-    signed = [0.1, 1.3, -2.8]
+    V4, V5, signed = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6], [0.1, 1.3, -2.8]
     assert max(signed, key=abs) < 0 < max(signed)
     filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
     fresh = [_fresh(rng, f"fresh {i + 1}", k, p, public=i < 2) for i, (k, p) in enumerate(filters)]
