@@ -118,6 +118,7 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("one sequence, which just fits", 1, {}, {"memory_bytes": 210}),
         case("no more than one sequence", 1, {"max_batch": 1}, {"tile": 8}),
         case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),
+        case("at most 15 sequences, tile 10", 10, {"max_batch": 15}, {"tile": 10}),
         case("at most 11 sequences, tile 8, slow memory", 11, PARTIAL, SLOW),
         case("at most 25 sequences, tile 8, slow memory", 24, {"max_batch": 25}, THREE, (16, 25)),
         case("at most 30 sequences, four tiles of 8", 30, {"max_batch": 30}, FOUR, (16, 24)),

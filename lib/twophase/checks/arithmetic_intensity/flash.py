@@ -125,8 +125,8 @@ wrong.add(
     "masked_block_is_nan",
     b.blockwise(merge=b.masked_block_is_nan),
     "fully masked rows (a classic of attention kernels)",
-    "A query that sees no key of a block became NaN: with m still −inf, −inf − (−inf) has no"
-    " value.",
+    "A query that sees no key of a block became NaN: while m is −inf, −inf − (−inf) has no value,"
+    " and while l is 0, 0 / 0 has none.",
 )
 wrong.add(
     "no_scale",

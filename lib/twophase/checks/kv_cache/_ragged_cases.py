@@ -137,7 +137,7 @@ def cases(rng: random.Random) -> list[Case]:
     caches of three layers, used in turn."""
     layers: list[tuple[Sizes, list[list[int] | int]]] = [
         ((2, 5, 1, 2), [[2, 1], [1, 3], 0, [2, 1]]),
-        ((3, 4, 2, 3), [[1, 0, 4], 2, [1, 1, 1]]),
+        ((3, 4, 2, 3), [[1, 0, 4], [0, 1, 1], 2, [1, 1, 1]]),
         ((2, 5, 1, 2), [[1, 4], 1, [2, 2], [2, 3]]),
     ]
     return [

@@ -90,7 +90,7 @@ wrong.add(
     "still_float32",
     {"Cache": caches.StillFloat32},
     "a blog's cache class",
-    "The buffers are float32 whatever dtype says: hand it to torch.zeros.",
+    "What you return is float32 whatever dtype says: hand it to torch.zeros.",
 )
 wrong.add(
     "truncates",

@@ -20,20 +20,21 @@ SERVER: Server = {
     "flops_per_s": 2.0**49,
 }
 CACHED, BALANCE, HALF_FULL = 2**17, 512, 2**19
+INT8: Server = SERVER | {"weight_bytes": SERVER["n_params"]}  # a byte each, where bf16 takes two
 LONG = 1000  # steps, the most that the task names
 
 Special = dict[int, dict[str, Any]]  # place in the log -> what is different
 
 
-def log(n: int, special: Special | None = None, **usual: Any) -> Events:
+def log(n: int, special: Special | None = None, server: Server = SERVER, **usual: Any) -> Events:
     """A log of `n` steps that are alike but for the special ones. `ratio` is how many times the
-    larger of reading and computing a step takes."""
+    larger of reading and computing a step takes on the server."""
     ordinary = {"new_tokens": 8, "cached_tokens": CACHED, "waiting": 0, "preempted": 0}
     events = []
     for i in range(n):
         step: Step = {"step": i, "ratio": 1.0} | ordinary | usual | (special or {}).get(i, {})
         ratio = step.pop("ratio")
-        step["step_s"] = ratio * max(memory_s(step, SERVER), compute_s(step, SERVER))
+        step["step_s"] = ratio * max(memory_s(step, server), compute_s(step, server))
         events.append(step)
     return events
 
@@ -47,6 +48,36 @@ Values = dict[str, Any]
 THREW: Values = {"preempted": 1}
 CAPPED: Values = {"waiting": 1, "cached_tokens": HALF_FULL - 1}
 COMPUTES: Values = {"new_tokens": BALANCE + 1}
+
+
+def _orders() -> dict[str, tuple[str, Events]]:
+    """Two labels apply, and the first one counts: all pairs of which no scene has both."""
+    return {
+        "preempting beside a half-empty cache, and requests wait": (
+            "preempting",
+            log(5, **THREW, **CAPPED),
+        ),
+        "preempting, computing longer than reading": ("preempting", log(5, **THREW, **COMPUTES)),
+        "overhead, computing longer than reading": (
+            "overhead-bound",
+            log(5, ratio=3.0, **COMPUTES),
+        ),
+    }
+
+
+def _halves() -> dict[str, tuple[str, Events]]:
+    """Half of the steps are far beyond a threshold and the others hardly below: a median of what is
+    to be counted is beyond it, and more than half of the steps are not."""
+    return {
+        "computing three times as long in 2 of 4 steps, hardly less in the others": (
+            "healthy",
+            log(4, at([0, 2], new_tokens=3 * BALANCE), new_tokens=BALANCE - 1),
+        ),
+        "requests wait, the cache is almost empty in 2 of 4 steps, half full in the others": (
+            "healthy",
+            log(4, at([0, 2], cached_tokens=1), waiting=1, cached_tokens=HALF_FULL),
+        ),
+    }
 
 
 def _shares() -> dict[str, tuple[str, Events]]:
@@ -83,6 +114,7 @@ def _values() -> dict[str, tuple[str, Events]]:
     return {
         "one step, healthy": ("healthy", log(1)),
         "one step, in which a sequence was thrown out": ("preempting", log(1, **THREW)),
+        "one step, three times as long as reading": ("overhead-bound", log(1, ratio=3.0)),
         "every step exactly twice as long as reading": ("healthy", log(7, ratio=2.0)),
         "every step hardly more than twice as long": ("overhead-bound", log(7, ratio=2 + 2**-9)),
         "every step hardly less than twice as long": ("healthy", log(7, ratio=2 - 2**-9)),
@@ -137,12 +169,23 @@ def _long() -> dict[str, tuple[str, Events]]:
 
 ODD: Server = SERVER | {"capacity_tokens": 2 * HALF_FULL - 1}  # half of it is no whole number
 
-EDGES = {name: (*edge, SERVER) for name, edge in (_values() | _shares() | _long()).items()} | {
+ALL = _values() | _orders() | _halves() | _shares() | _long()
+EDGES = {name: (*edge, SERVER) for name, edge in ALL.items()} | {
     "one waits beside an odd room, half a token less than half of it full": (
         "underfilled",
         log(5, **CAPPED),
         ODD,
-    )
+    ),
+    "weights of one byte: computing longer than reading them, not than reading two bytes": (
+        "compute-bound",
+        log(5, server=INT8, new_tokens=450),
+        INT8,
+    ),
+    "weights of one byte, every step 2.25 times as long as reading": (
+        "overhead-bound",
+        log(5, server=INT8, ratio=2.25),
+        INT8,
+    ),
 }
 
 

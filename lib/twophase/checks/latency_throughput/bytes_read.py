@@ -203,6 +203,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(tiny, 1, 0, 2),
         case({**tiny, "tied": False, "N": 3, "K": 3, "V": 41}, 37, 0, 8),
         case({**tiny, "L": 2}, 2, 3, 1),
+        case({**tiny, "L": edges.past(1024)}, 2, 3, 2),
         case({**tiny, "K": 2}, 2, 70_001, 2),
         case({**tiny, "D": 2053, "F": 4099, "V": 8191}, 2, 5, 2, public=False),
         *unseen,

@@ -73,6 +73,7 @@ def cases(rng: random.Random) -> list[Case]:
     backwards = dict(reversed({**tiny, "V": 2}.items()))
     mqa = {**tiny, "K": 1}
     changed = edges.one_changed(mqa, L=2, D=4, F=6, N=5, H=3, V=8)
+    deep = {**tiny, "L": edges.past(1024), "N": edges.past(128), "K": edges.past(128)}
     grouped = {**LLAMA, "K": 8}
     fresh = []
     for i in range(5):
@@ -104,6 +105,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"one KV head for all, {name}", (m, 2, 3, 1e6, 100)) for name, m in changed),
         Case("one KV head for all, but for S=4", (mqa, 2, 4, 1e6, 100)),
         Case("one KV head for all, read at 50 bytes per second", (mqa, 2, 3, 1e6, 50)),
+        Case(f"{deep}, B=2, S=3", (deep, 2, 3, 1e8, 100)),
         Case(f"{tiny}, B=3, S=262,147", (tiny, 3, 262_147, 1e8, 100)),
         Case(f"{tiny}, B=2,053, S=3", (tiny, 2053, 3, 1e8, 100)),
         *fresh,

@@ -99,7 +99,7 @@ def upper_median(events: Events, server: Server) -> str:
 
 @wrong(
     "dashboards that show the last hour",
-    "You looked at the last 256 steps. A log is long and may change on the way: every share is one"
+    "You looked at the last steps only. A log is long and may change on the way: every share is one"
     " of all its steps.",
 )
 def last_steps_only(events: Events, server: Server) -> str:
@@ -153,6 +153,20 @@ wrong.add(
     _diagnosis(overhead_bound=_weights_only),
     "the pop quiz of a public set of notes, first attempt",
     "You compare with the weights' floor. Long caches are read, too: that time is not overhead.",
+)
+wrong.add(
+    "two_bytes_for_each_parameter",
+    lambda events, server: _diagnosis()(events, server | {"weight_bytes": 2 * server["n_params"]}),
+    "plausible",
+    "You took two bytes for each parameter. How many a step reads is weight_bytes: in int8, for"
+    " example, half as many.",
+)
+wrong.add(
+    "bytes_for_flops",
+    lambda events, server: _diagnosis()(events, server | {"n_params": server["weight_bytes"] / 2}),
+    "rules that hold in bf16 alone",
+    "You took weight_bytes for the FLOPs of a token. They are 2 × n_params, whatever a parameter"
+    " takes in memory.",
 )
 wrong.add(
     "sum_for_max",

@@ -75,17 +75,19 @@ def _large(script: tuple[Sizes, list[Tensor]]) -> tuple[Sizes, list[Tensor]]:
 
 def cases(rng: random.Random) -> list[Case]:
     """One token, blocks, filled to the brim, refused and gone on with; widths in every order, more
-    of each than any constant; two layers used in turn; a fresh one."""
+    of each than any constant; two layers used in turn, alike and not; a fresh one."""
 
     def script(sizes: Sizes, blocks: list[int]) -> tuple[Sizes, list[Tensor]]:
         B, _, R, rope_dim, _ = sizes
         return sizes, [normal(rng, B, T, R + rope_dim) for T in blocks]
 
     layers = script((2, 6, 4, 2, 100.0), [2, 1, 3]), script((2, 4, 4, 2, 100.0), [1, 2, 1])
+    unlike = script((2, 6, 5, 4, 100.0), [2, 1, 3]), script((1, 5, 3, 6, 50.0), [3, 2, 1])
     fresh = (2, 12, rng.randrange(5, 12), 2 * rng.randrange(2, 5), float(rng.randrange(50, 5000)))
     return [
         *(Case(name, (script(sizes, blocks),)) for name, sizes, blocks in SCRIPTS),
         Case("a token of numbers past 100,000", (_large(script((2, 4, 4, 2, 100.0), [1, 2])),)),
         Case("two layers, each with a cache of its own", layers),
+        Case("two layers unlike in every size, and in theta", unlike),
         Case("fresh sizes", (script(fresh, [3, 1, 1, 4, 1]),), public=False),
     ]

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import combinations
 
 from twophase.checks.compare import Tolerance
+from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latent_attention import _form_times as t
 from twophase.checks.latent_attention._form_times import (
@@ -188,9 +189,22 @@ def _unfolded_all_the_same() -> list[tuple[str, tuple[Layer, list[Pass], Chip]]]
     return made
 
 
+def _many(layer: Layer, fast: Chip) -> tuple[Layer, list[Pass], Chip]:
+    """One query and 41 in turn, more passes than one might hold in a table; an odd number of
+    heads."""
+    odd = {**layer, "N": 3}
+    passes: list[Pass] = [[1, 1 + 40 * (i % 2), 50 + i] for i in range(past(128))]
+    assert _forms(best(odd, passes, fast)) == [
+        (ABSORBED, EXPANDED)[i % 2] for i in range(len(passes))
+    ]
+    assert _fair(odd, passes, fast)
+    return odd, passes, fast
+
+
 def cases(rng: random.Random) -> list[Case]:
     """A decode step, a prompt, drafted tokens, a chunk behind a cache; little bandwidth; room to
-    the last byte, and a byte less; what tells every two wrong choices apart; fresh ones."""
+    the last byte, and a byte less; many passes; what tells every two wrong choices apart; fresh
+    ones."""
     layer = {"N": 2, "R": 8, "nope_dim": 4, "rope_dim": 2, "v_dim": 4}
     prompt = [3, 50, 50]
     room = t.scratch_bytes(layer, prompt)
@@ -214,6 +228,7 @@ def cases(rng: random.Random) -> list[Case]:
             "one prompt twice, each time room to the last byte",
             (layer, [prompt, [1, 1, 50], prompt], {**fast, "scratch_bytes": room}),
         ),
+        ("131 passes, three heads", _many(layer, {**fast, "scratch_bytes": 1e9})),
         *_unfolded_all_the_same(),
     ]
     fresh: list[Case] = []

@@ -229,7 +229,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 2, 4, 6),
         case(2, 5, 6, 4),
         case(3, 4, 2, 8),
-        case(1, edges.past(256), 2, 4),
+        case(1, edges.past(2048), 2, 4),
         case(edges.past(64), edges.past(64) + 1, 2, 2),  # pair by pair it takes a second at most
         case(1, 3, 2 * edges.past(128), 2),
         case(1, 3, 2, 2 * edges.past(128)),

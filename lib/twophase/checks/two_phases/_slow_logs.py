@@ -188,4 +188,9 @@ def thresholds(rng: random.Random) -> list[tuple[str, Events]]:
             "healthy: one gap is 11 times the early ones, and 8 times the median",
             log(put(wavy, 40, 11 * step)),
         ),
+        (
+            "no_cache, and a gap in the middle is long",
+            log(put([g * (1 + 3 * i / (n - 1)) for i, g in enumerate(even)], 50, 60 * step)),
+        ),
+        ("healthy, one gap of 0.6 ms beside 0.2 ms", log(put([tiny] * n, 50, 3 * tiny))),
     ]

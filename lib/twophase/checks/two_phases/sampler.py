@@ -147,9 +147,10 @@ def _fresh(
 def cases(rng: random.Random) -> list[Case]:
     """Each filter alone, then together; the largest token never first, so that an order shows."""
     many = [0.01 * (37 * i % 60) for i in range(60)]
+    alike = [1e-5 * (37 * i % past(128)) for i in range(past(128))]
+    assert _possible(alike, 1.0, 129, 0.0157) == 3 > _possible(alike, 1.0, 100, 0.0157)
     vocabulary = [i / 100 for i in range(past(2048))]
-    V4, V5 = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6]
-    signed = [0.1, 1.3, -2.8]
+    V4, V5, signed = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6], [0.1, 1.3, -2.8]
     assert max(signed, key=abs) < 0 < max(signed)
     filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
     fresh = [_fresh(rng, f"fresh {i + 1}", k, p, public=i < 2) for i, (k, p) in enumerate(filters)]
@@ -180,6 +181,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("logits far below zero", ([-209.0, -208.0, -210.5, -208.7], 1.0, 2, None)),
         Case("60 tokens, top_p = 0.03 leaves two", (many, 1.0, None, 0.03)),
         Case("60 tokens, top_k = 57", (many, 1.0, 57, None)),
+        Case("131 tokens, top_k = 129, then top_p = 0.0157", (alike, 1.0, 129, 0.0157)),
         Case("temperature 3,000 alone", (V4, 3000.0, None, None)),
         Case("top_p = 1: improbable is not impossible", ([-13.0, 0.0, -9.0], 1.0, None, 1.0)),
         Case("logits 2,000 apart", ([-1000.0, 1000.0, 999.5], 1.0, None, None)),
@@ -294,5 +296,5 @@ EXERCISE = Exercise(
         "Does top-p keep the token with which the running mass crosses p?",
         "Yes: it keeps the smallest set whose mass reaches p, so at least one token is left.",
     ),
-    ranges={"top_p": (0.03, 1.0), "temperature": (0, 3000), "top_k": (1, 57)},
+    ranges={"top_p": (0.0157, 1.0), "temperature": (0, 3000), "top_k": (1, 129)},
 )
