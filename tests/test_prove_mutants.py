@@ -136,6 +136,18 @@ def test_the_command_names_the_exercise_it_does_not_know(
     assert "did you mean 'kv_cache-max_batch'?" in capsys.readouterr().err
 
 
+def test_a_missing_folder_of_right_answers_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another folder it would mutate the reference alone, and call all reasons stale."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["kv_cache-max_batch"])
+    said = capsys.readouterr().err
+    assert "there is no folder tests" in said
+    assert "--answers" in said
+
+
 def test_the_command_lists_what_it_tried(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

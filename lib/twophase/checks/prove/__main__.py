@@ -43,6 +43,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--answers", type=Path, default=Path("tests/answers"), metavar="FOLDER")
     parser.add_argument("--toml", action="store_true", help="print survivors for equivalent.toml")
     chosen = parser.parse_args(argv)
+    if not chosen.answers.is_dir():
+        parser.error(
+            f"there is no folder {chosen.answers}, which has the right answers to mutate; run this"
+            " in the course's own folder, or name one with --answers"
+        )
     ids = [i for n in chosen.names for i in (registry.ids(n) if n in registry.topics() else [n])]
     try:
         exercises = [registry.load(i) for i in ids]
