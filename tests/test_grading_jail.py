@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,7 @@ needs_seccomp = pytest.mark.skipif(
 )
 PACKAGE = Path(registry.__file__).parents[1]
 CHECK = PACKAGE / "checks/kv_cache/max_batch.py"
+INSTALLED = Path(sysconfig.get_path("purelib"))
 
 
 @pytest.fixture(scope="module")
@@ -349,6 +351,7 @@ def test_an_existing_file_is_neither_changed_nor_emptied(session: Session, tmp_p
             str(PACKAGE / "grading/sandbox/worker.py"),
             __file__,
         ),
+        *(str(INSTALLED / name) for name in ("transformers/cache_utils.py", "gguf/quants.py")),
         *(
             "/usr/src",
             "/boot",

@@ -300,6 +300,7 @@ def test_a_notebook_without_metadata_is_of_the_topic_whose_checks_it_calls() -> 
     assert topic_of("homework.ipynb", *calls) == "kv_cache"
     assert topic_of("homework.ipynb", *calls, 'check("mine-odd")') == "kv_cache"
     assert topic_of("Copy of 04_latency_throughput.ipynb", *calls) == "kv_cache"
+    assert topic_of("04_latency_throughput.ipynb", *calls) == "kv_cache"
     of_two = *calls, 'check("paging-manager")'
     assert topic_of("Copy of 04_latency_throughput.ipynb", *of_two) == "latency_throughput"
 

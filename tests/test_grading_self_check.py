@@ -163,7 +163,26 @@ def test_a_module_that_is_not_there_is_no_reason_where_another_thing_is_wrong(
 def test_a_cell_that_writes_a_file_is_told_that_it_cannot(tmp_path: Path) -> None:
     said = verdict(notebook(tmp_path, {MAX_BATCH: f"open('notes.txt', 'w')\n{RIGHT}"}))
     assert said["status"] != "right"
-    assert [r for r in said["remarks"] if r.startswith(f"{MAX_BATCH} reads or writes a file")]
+    assert "no file beside the notebook" in said["message"]
+    assert said["remarks"] == []
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "from multiprocessing.pool import ThreadPool\nPOOL = ThreadPool(2)",
+        "import subprocess\nsubprocess.run(['true'])",
+        "import urllib.request\nurllib.request.urlopen('http://localhost:1/')",
+    ],
+    ids=["locks", "a process", "the network"],
+)
+def test_what_is_refused_above_an_answer_is_told_with_what_to_do(
+    tmp_path: Path, above: str
+) -> None:
+    said = verdict(notebook(tmp_path, {MAX_BATCH: f"{above}\n{RIGHT}"}))
+    assert said["status"] == "missing"
+    assert "no network and no other process" in said["message"]
+    assert said["remarks"] == []
 
 
 def test_an_answer_far_below_a_stub_is_told_with_its_place(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from twophase.checks.answer import Relay
 from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Outcome, Status, Verdict
-from twophase.grading.judge.absent_module import explained
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
+from twophase.grading.judge.what_is_not_there import explained
 from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
 from twophase.grading.results.grade import Graded
 from twophase.grading.sandbox.session import CellRun, Session

@@ -26,6 +26,7 @@ GRADER_NAMES = (
     "twophase.checks",
     "twophase.grading",
     "twophase.cli",
+    "twophase.protocol",
     "twophase import checks",
     "twophase import grading",
 )
@@ -281,6 +282,6 @@ def _cell_flags(n: int, cell: Cell, release: Release) -> list[Flag]:
         )
     if cell.is_code and any(name in cell.source for name in GRADER_NAMES):
         found.append(
-            Flag("names_grader", where, "It names the checks or the grader, which are not there.")
+            Flag("names_grader", where, "It names the checks or the grader: no answer needs them.")
         )
     return found

@@ -117,17 +117,15 @@ class Source:
         return [t for t in self.catalog().topics() if given is None or t in given.notebooks]
 
     def topic_of(self, notebook: Notebook, name: str) -> str:
-        """The topic of most of its grade_ids; if it has none, of its name's beginning, of all its
-        calls of checks, of what its name has in it. Raises Unreadable."""
+        """The topic of most of its grade_ids; if it has none, of all its calls of checks, of its
+        name's beginning, of what its name has in it. Raises Unreadable."""
         known = self.topics()
         found = Counter(t for c in notebook.cells if (t := c.grade_id.split("-", 1)[0]) in known)
         if found:
             return found.most_common(1)[0][0]
-        named = [t for t in known if name.startswith(self.catalog().stem(t))]
-        if named:
-            return named[0]
         asked = self._asked(notebook)
-        told = asked if len(asked) == 1 else self._in_name(name)
+        named = {t for t in known if name.startswith(self.catalog().stem(t))}
+        told = asked if len(asked) == 1 else named or self._in_name(name)
         if len(told) == 1 and told <= {*known}:
             return told.pop()
         raise Unreadable("no cell of it belongs to an exercise of this course")

@@ -18,8 +18,8 @@ from twophase.grading.files import notebook
 from twophase.grading.files.names import defined
 from twophase.grading.files.notebook import Cell
 from twophase.grading.intake.submissions import Submission
-from twophase.grading.judge.absent_module import UNKNOWN_MODULE
 from twophase.grading.judge.judge import Course, Task
+from twophase.grading.judge.what_is_not_there import UNKNOWN_MODULE, reason
 from twophase.grading.release.release import Source
 from twophase.grading.results.records import Record
 from twophase.grading.run.folder import grade_alone
@@ -57,7 +57,7 @@ def remarks(data: bytes, record: Record) -> list[str]:
 def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
     """Names that a fresh process does not have, and where they are defined, if anywhere."""
     for exercise_id, text in said.items():
-        if UNKNOWN_MODULE.search(text):  # the name is one of that module, as the message says
+        if reason(text):  # what defines the name had not something, as the message says
             continue
         for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
             at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
@@ -69,8 +69,8 @@ def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
 
 
 def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
-    """Modules that a cell would write, and files that are not there. (What is said of other modules
-    is the judge's: absent_module.)"""
+    """Modules that a cell would write. (What is said of other modules, and of files, is the
+    judge's: what_is_not_there.)"""
     written = {m[1]: n for n, c in enumerate(cells, 1) if (m := WRITES.match(c.source))}
     for exercise_id, text in said.items():
         for name in dict.fromkeys(UNKNOWN_MODULE.findall(text)):
@@ -80,11 +80,6 @@ def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
                     f" cell {written[name]} would write it, and a submission can write no files."
                     " Put what you need of it into a cell."
                 )
-        if "PermissionError" in text:
-            yield (
-                f"{exercise_id} reads or writes a file: a submission can write none, and read those"
-                " of Python and its libraries only. Leave that out of its cell."
-            )
 
 
 def _elsewhere(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:

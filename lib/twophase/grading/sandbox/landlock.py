@@ -1,12 +1,13 @@
 """Landlock: the kernel lets a process give up its own rights to files, TCP and signals. No
 privilege, no package, no way back.
 
-A submission may read the interpreter's library, installed packages, this package's data files, a
-few tables of the system, and what `/proc/self` says of its own memory and descriptors; not this
-package's Python files (everything is imported already, and they hold the checks and the answers),
-nobody's home, no course, no other submission. It may write nowhere but into a folder of its own, if
-it has one. Whether a file exists, it may still ask. Needs Linux 5.13; TCP is closed from 6.7 on,
-and signals and abstract sockets from 6.12 on (both by seccomp too).
+A submission may read the interpreter's library, installed packages but for those that have what is
+asked for ready-made, this package's data files, a few tables of the system, and what `/proc/self`
+says of its own memory and descriptors; not this package's Python files (everything is imported
+already, and they hold the checks and the answers), nobody's home, no course, no other submission.
+It may write nowhere but into a folder of its own, if it has one. Whether a file exists, it may
+still ask. Needs Linux 5.13; TCP is closed from 6.7 on, and signals and abstract sockets from 6.12
+on (both by seccomp too).
 https://docs.kernel.org/userspace-api/landlock.html
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import site
 import sys
@@ -24,6 +26,7 @@ from pathlib import Path
 
 import twophase
 from twophase.grading.sandbox import linux
+from twophase.grading.sandbox.library import PEERS
 
 # system calls, the same on every architecture since 5.1
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -124,7 +127,7 @@ class Rules:
             if not any(p.is_relative_to(root) for p in apart):
                 # also where our package is below it: its files' names are no secret
                 allow(root, READ_DIR)
-            for path in _without(root, [_package(), *apart]):
+            for path in _without(root, [_package(), *_peers(), *apart]):
                 allow(path, READ_FILE | READ_DIR)
         for path in data_files():
             if not any(path.is_relative_to(p) for p in apart):
@@ -179,6 +182,16 @@ def libraries() -> list[Path]:
 
 def _package() -> Path:
     return Path(twophase.__path__[0]).resolve()
+
+
+def _peers() -> list[Path]:
+    """The folders of the libraries that have answers, where they are installed."""
+    found = [importlib.util.find_spec(name) for name in PEERS]
+    return [
+        Path(folder).resolve()
+        for spec in found
+        for folder in (spec.submodule_search_locations or () if spec else ())
+    ]
 
 
 def _without(root: Path, apart: Sequence[Path]) -> Iterator[Path]:

@@ -1,0 +1,51 @@
+"""What is said where something was not there: a module (`from utils import double`), a file beside
+the notebook, another process, the network. Only the notebook is run, shut in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from twophase.checks.judge import Verdict
+from twophase.grading.files.names import defined
+from twophase.grading.judge.which_cells_run import Step
+from twophase.grading.sandbox.session import CellRun
+
+UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+UNKNOWN_NAME = re.compile(r"\b(\w+)'? is not defined")
+# what is refused; also Numba's folder for machine code, and the resolver's words without a network
+REFUSED = re.compile(r"PermissionError|\[Errno (?:1|13)\]|name resolution|numba_cache")
+WHY = (
+    "Only the notebook is run, with the course's libraries and no file beside it: put what you need"
+    " of {} into a cell."
+)
+WHY_REFUSED = (
+    "Where answers are graded there is no file beside the notebook, to read or to write, no network"
+    " and no other process; multiprocessing's locks and thread pools, and @njit(cache=True), need"
+    " one of these. Leave that out of the answer's cell and of those above it."
+)
+
+
+def explained(verdict: Verdict, own: CellRun, above: Iterable[tuple[Step, CellRun]]) -> Verdict:
+    """`verdict`. If it is not right and something was not there, in its `own` cells or in one
+    `above` that would have defined a name which it lacks, its message says so, and what to do."""
+    if verdict.right or verdict.status == "not_yet":
+        return verdict
+    said = [verdict.message.removesuffix(".")]
+    why = reason(f"{own.error} {verdict.message}")
+    lacks = set(UNKNOWN_NAME.findall(verdict.message))
+    for step, run in above if lacks and not why else ():
+        why = reason(run.error) if defined(step.source) & {*lacks, "*"} else ""
+        if why:
+            said.append(f"Cell {step.number + 1} stopped with {run.error[:200]}")
+            break
+    return replace(verdict, message=". ".join([*said, why])) if why else verdict
+
+
+def reason(error: str) -> str:
+    """What is not there, if an error says that something was not, and what to do; else an empty
+    string."""
+    if modules := UNKNOWN_MODULE.findall(error):
+        return WHY.format(modules[0][:100])
+    return WHY_REFUSED if REFUSED.search(error) else ""
