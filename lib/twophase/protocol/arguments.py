@@ -17,8 +17,9 @@ from twophase.protocol.parts import MAX_DEPTH, MAX_NODES
 Args = tuple[tuple[Any, ...], dict[str, Any]]
 
 FIXED = frozenset((int, float, bool, str, type(None)))  # no call can change one
-KEPT = 16  # sets of arguments, for the time when they are handed over again
+KEPT = 16  # sets of arguments of each function, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
+MOST_KEPT = 64 * 2**20  # bytes of all
 ARRAY = b"array"  # begins what tells an array: a frame begins with 0, what is written differently
 
 
@@ -59,7 +60,8 @@ class ArgumentGuard:
     """
 
     def __init__(self) -> None:
-        self._given: dict[bytes, Args] = {}
+        self._given: dict[str, dict[bytes, Args]] = {}  # by what was called
+        self._kept_bytes = 0
         self._gave: tuple[Any, bytes] | None = None
         self._own: deque[bytes] = deque(maxlen=4 * KEPT)  # frames of what it returned
 
@@ -130,10 +132,13 @@ class ArgumentGuard:
         if len(prints) < len(before) or any(map(callable, (*given[0], *given[1].values()))):
             return given
         key = b"".join(prints) + repr([*given[1]]).encode()
-        if len(key) > LARGEST_KEPT or (len(self._given) >= KEPT and key not in self._given):
-            return given
-        kept = self._given.setdefault(key, given)
-        if kept is given:
+        sets = self._given.setdefault(called, {})  # a notebook's first exercises leave room
+        kept = sets.get(key)
+        if kept is None:
+            room = len(sets) < KEPT and self._kept_bytes + len(key) <= MOST_KEPT
+            if room and len(key) <= LARGEST_KEPT:
+                sets[key] = given
+                self._kept_bytes += len(key)
             return given
         changed = [was for was, now in zip(before, _prints(kept), strict=True) if was != now]
         if not all(map(self._returned, changed)):
