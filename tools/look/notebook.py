@@ -5,6 +5,7 @@ loop, hints and the author's answer to the right one; or a chapter's runnable co
 """
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -149,9 +150,12 @@ def shot(tab: Browser, out: Path | None, name: str) -> None:
 
 
 def with_body(source: str, body: str) -> str:
-    """Every function of a cell with another body."""
-    heads = re.findall(r"^def \w+\(.*?\)(?: *->.*?)?:$", source, re.M | re.S)
-    return "\n\n\n".join(f"{head}\n{body}" for head in heads)
+    """A cell with another body in every function, and in every method of its classes."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.body = ast.parse(body).body
+    return ast.unparse(tree)
 
 
 def exercise(tab: Browser, folder: Path, address: str, name: str, out: Path | None) -> list[str]:
@@ -174,8 +178,8 @@ def exercise(tab: Browser, folder: Path, address: str, name: str, out: Path | No
     right = author_source(name) or ""
     steps = {
         "stub": (None, "not written yet"),
-        "wrong": (with_body(right, "    return None"), "not right yet"),
-        "loop": (with_body(right, "    while True:\n        pass"), "did not end within"),
+        "wrong": (with_body(right, "return None"), "not right yet"),
+        "loop": (with_body(right, "while True:\n    pass"), "did not end within"),
         "right": (right, "Right."),
     }
     for step, (source, promised) in steps.items():
