@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from twophase.checks.compare import Tolerance
+from twophase.checks.exercise import Case
 
 SUMS = Tolerance(
     rtol=1e-4,
@@ -35,3 +36,10 @@ class AllReduce:
     def seen(self) -> dict[str, Any]:
         """How often it was called, and with what."""
         return {"all-reduces": len(self.brought), "what it brings": self.brought}
+
+
+def unlike(whole: Case) -> Case:
+    """`whole`, where the others have other numbers than this rank is given in their places: who
+    computes all by itself and leaves out the sum is wrong."""
+    name = f"{whole.name}, which is given other numbers than the others have"
+    return Case(name, whole.args, {"unlike": True})

@@ -14,7 +14,7 @@ from twophase.checks.answer import Answer
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.sharding._ranks import SUMS, AllReduce
+from twophase.checks.sharding._ranks import SUMS, AllReduce, unlike
 
 wrong = Misconceptions()
 
@@ -172,10 +172,6 @@ def cases(rng: random.Random) -> list[Case]:
         given = tuple(normal(rng, *shape) for shape in shapes)
         name = f"T={T}, S={S}, N={N}, K={K}, H={H}, D={D}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
-
-    def unlike(whole: Case) -> Case:
-        name = f"{whole.name}, which is given other numbers than the others have"
-        return Case(name, whole.args, {"unlike": True})
 
     def large_scores(first: float, second: float, third: float) -> Case:
         """One score of each key, for all queries; the last key is hidden from all but the last."""

@@ -14,7 +14,7 @@ from twophase.checks.answer import Answer
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.sharding._ranks import SUMS, AllReduce
+from twophase.checks.sharding._ranks import SUMS, AllReduce, unlike
 
 wrong = Misconceptions()
 
@@ -162,10 +162,6 @@ def cases(rng: random.Random) -> list[Case]:
         given = (x, gate / D**0.5, up / D**0.5, down / F**0.5, bias)  # sums of about 1
         name = f"B={B}, D={D}, F={F}, rank {rank} of {n}"
         return Case(name, (*given, rank, n), public=public)
-
-    def unlike(whole: Case) -> Case:
-        name = f"{whole.name}, which is given other numbers than the others have"
-        return Case(name, whole.args, {"unlike": True})
 
     def large() -> Case:
         """One row, one number: a part of 90,000, which half precision lacks."""
