@@ -21,7 +21,7 @@ from notebook_tools import exercise_cells, marked, small_solution
 from twophase.checks import registry
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.judge import Course, Releases
-from twophase.grading.release import assignments
+from twophase.grading.release import exercise_notebook
 from twophase.grading.release.release import Release, from_cells
 
 COURSE, ASSIGNMENT, NAME = "inference", "ps1", "03_kv_cache"
@@ -73,7 +73,7 @@ def solutions() -> NotebookNode:
     nb.cells += exercise_cells(BYTES, answer, int(registry.load(BYTES).points))
     essay = marked("Why does the batch saturate?", ESSAY, solution=True, grade=True, points=3)
     nb.cells.append(nbformat.v4.new_markdown_cell(essay.source, metadata=essay.metadata))
-    return assignments.normalize(nb, "kv_cache")
+    return exercise_notebook.normalize(nb, "kv_cache")
 
 
 @cache

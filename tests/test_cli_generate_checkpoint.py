@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from twophase.cli import speakers
 from twophase.cli.main import build as build_app
-from twophase.cli.progress import LoadingBar
+from twophase.cli.progress_bars import LoadingBar
 from twophase.cli.speakers import until
 from twophase.models.hugging_face import Tokenizer
 

@@ -29,7 +29,7 @@ code, text = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
 
 def released(change: Callable[[NotebookNode], object] = lambda nb: None) -> NotebookNode:
     """What tools/exercises.py makes of the small solution, after a change by its author."""
-    from twophase.grading.release.assignments import normalize, release
+    from twophase.grading.release.exercise_notebook import normalize, release
 
     nb = small_solution()
     change(nb)

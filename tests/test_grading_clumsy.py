@@ -15,7 +15,7 @@ from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
 from twophase.checks.judge import judge
-from twophase.grading.files.names import only_defines
+from twophase.grading.files.cell_names import only_defines
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge

@@ -21,9 +21,9 @@ from twophase.checks import registry
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.which_cells_run import make_plan
 from twophase.grading.sandbox import (
+    hidden_paths,
     landlock,
     rlimits,
-    unseen,
     user,
     what_confines,
     zygote_handle,
@@ -401,7 +401,7 @@ def hiding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 @needs_landlock
 def may_mount() -> bool:
     return os.geteuid() == 0 and user.in_a_fork(
-        lambda: unseen.hide([Path("/nowhere")], [Path("/")], Path("/nowhere"))
+        lambda: hidden_paths.hide([Path("/nowhere")], [Path("/")], Path("/nowhere"))
     )
 
 

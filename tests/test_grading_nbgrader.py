@@ -35,8 +35,8 @@ from test_grading_release import FOLDERS, HELD, ROOT
 
 from twophase.checks import registry
 from twophase.cli.main import main
-from twophase.grading.nbgrader import works
-from twophase.grading.nbgrader.works import NotebookPath
+from twophase.grading.nbgrader import matching
+from twophase.grading.nbgrader.matching import NotebookPath
 from twophase.grading.release import handout, placing
 from twophase.grading.release.release import Source
 
@@ -506,7 +506,7 @@ class TestRelease:
 def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(
     file: str, place: NotebookPath | None
 ) -> None:
-    assert works.path_of({"file": file, "student": "ada"}) == place
+    assert matching.path_of({"file": file, "student": "ada"}) == place
 
 
 def dump(place: Department) -> list[str]:

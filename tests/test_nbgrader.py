@@ -90,7 +90,7 @@ def points(notebooks: dict[str, NotebookNode]) -> float:
 def test_a_small_course_untouched_gets_nothing_and_solved_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from twophase.grading.release.assignments import normalize, release
+    from twophase.grading.release.exercise_notebook import normalize, release
 
     monkeypatch.setattr(twophase.checks.kv_cache, "ORDER", ("max_batch",))
     nb = normalize(small_solution(), "kv_cache")

@@ -206,7 +206,7 @@ def test_running_notebooks_writes_nothing_beside_them() -> None:
     assert {n for n in kept if not n.endswith(".ipynb")} <= {".ipynb_checkpoints"}
 
 
-# What twophase.grading.release.assignments makes and refuses, on a small notebook.
+# What twophase.grading.release.exercise_notebook makes and refuses, on a small notebook.
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> NotebookNode:
 
 
 def made(nb: NotebookNode) -> NotebookNode:
-    from twophase.grading.release.assignments import normalize, release, validate
+    from twophase.grading.release.exercise_notebook import normalize, release, validate
 
     nb = normalize(nb, "kv_cache")
     validate(nb, "kv_cache")
@@ -259,7 +259,7 @@ def test_the_heading_of_a_task_is_made_from_its_exercise(small: NotebookNode) ->
 def test_the_same_solution_gives_the_same_bytes_whatever_the_editor_left_in_it(
     small: NotebookNode,
 ) -> None:
-    from twophase.grading.release.assignments import to_bytes
+    from twophase.grading.release.exercise_notebook import to_bytes
 
     touched = copy.deepcopy(small)
     touched.metadata = nbformat.from_dict(
@@ -327,7 +327,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
 
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_broken_model_solution_is_refused_with_a_sentence(how: str, small: NotebookNode) -> None:
-    from twophase.grading.release.assignments import BadNotebook
+    from twophase.grading.release.exercise_notebook import BadNotebook
 
     change, says = BREAKS[how]
     change(small)

@@ -21,7 +21,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from twophase.grading.release.assignments import (
+from twophase.grading.release.exercise_notebook import (
     BadNotebook,
     normalize,
     release,

@@ -13,7 +13,7 @@ from twophase.cli.grading_shown import Watch
 from twophase.grading.errors import CannotWrite
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.results import reader
 from twophase.grading.run.audit import Audited, choose
 from twophase.grading.run.audit import audit as grade_again

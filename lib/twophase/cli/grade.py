@@ -24,7 +24,7 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import DEFAULT_SEED, Course, Task
 from twophase.grading.release.release import Source
 from twophase.grading.reports import feedback
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.results import reader, run_summary
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.results import run_summary
 from twophase.grading.results.records import Record
 from twophase.grading.results.run_summary import Counts, TopicCounts

@@ -52,7 +52,7 @@ ENTRIES = (
     Entry(TEACH, "score", "score", "Grades of a class from stored results and course.yml."),
     Entry(TEACH, "check", "grade", "Score one notebook, as the official grader does."),
     Entry(TEACH, "similar", "similar", "Groups of near-identical answers, as evidence."),
-    Entry(TEACH, "merge", "shards", "Put the results of shards together."),
+    Entry(TEACH, "merge", "merge", "Put the results of shards together."),
     Entry(TEACH, "gradescope", "gradescope:app", "An autograder for Gradescope."),
     Entry(TEACH, "nbgrader", "nbgrader:app", "Scores and feedback back into an nbgrader course."),
     Entry(SIZE, "plan", "plan", "Size a deployment: memory, critical batch, latency, throughput."),

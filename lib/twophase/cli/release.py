@@ -80,7 +80,7 @@ def _make(
 ) -> int:
     with loading():
         from twophase.grading.release import handout, placing
-        from twophase.grading.run.rehearsal import prove_checks
+        from twophase.grading.run.release_rehearsal import prove_checks
     root, console = course_root(), Console()
     placing.require_place(out, root, source.private())
     hidden = secrets.read_secret(secret) if secret else b""
@@ -139,7 +139,7 @@ def _rehearsed(source: Source, made: Handout, console: Console) -> int:
     """The exit code: DONE if untouched notebooks score nothing and model solutions everything."""
     from twophase.grading.errors import GraderFault
     from twophase.grading.files.scratch import scratch
-    from twophase.grading.run.rehearsal import rehearse
+    from twophase.grading.run.release_rehearsal import rehearse
     from twophase.grading.sandbox.zygote_handle import make_zygote
 
     try:

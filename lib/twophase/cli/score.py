@@ -15,7 +15,7 @@ from twophase.cli.grading_shown import listed
 from twophase.grading.course.deadlines import read_time
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports import class_report, exports
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.results import reader
 from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook

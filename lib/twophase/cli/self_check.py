@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.interrupt_while_loading import loading
-from twophase.cli.progress import PATIENCE_S
-from twophase.grading.reports.plain import one_line
+from twophase.cli.progress_bars import PATIENCE_S
+from twophase.grading.reports.printable import one_line
 
 ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
 WORDS = {

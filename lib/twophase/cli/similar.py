@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli import grading_options as options
-from twophase.cli.progress import PatientBar
+from twophase.cli.progress_bars import PatientBar
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.scores import gradebook
 from twophase.grading.similar import page
 from twophase.grading.similar.class_comparison import LEAST, Report, compare_class

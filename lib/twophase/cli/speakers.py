@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from twophase.cli.progress import LoadingBar
+from twophase.cli.progress_bars import LoadingBar
 
 if TYPE_CHECKING:
     import torch

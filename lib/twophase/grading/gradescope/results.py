@@ -17,7 +17,7 @@ from typing import Any
 
 from twophase.grading.files.atomic import replacing
 from twophase.grading.reports.feedback import STATUS_WORDS, points
-from twophase.grading.reports.plain import printable
+from twophase.grading.reports.printable import printable
 from twophase.grading.results.records import Record
 
 ResultsJson = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from twophase.checks.judge import Verdict
-from twophase.grading.files.names import defined
+from twophase.grading.files.cell_names import defined
 from twophase.grading.judge.which_cells_run import Step
 from twophase.grading.sandbox.session import CellRun
 

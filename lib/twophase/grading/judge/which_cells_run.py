@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from twophase.grading.files.names import checked, defined, only_defines, used
+from twophase.grading.files.cell_names import checked, defined, only_defines, used
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag

@@ -15,8 +15,8 @@ from twophase.checks import registry
 from twophase.checks.manifest import FILE_NAME, HeldBack, Manifest
 from twophase.checks.registry import Catalog
 from twophase.grading.release import handout_texts
-from twophase.grading.release.assignments import normalize, release, to_bytes, validate
 from twophase.grading.release.compose import compose
+from twophase.grading.release.exercise_notebook import normalize, release, to_bytes, validate
 from twophase.grading.release.leaks import AS_THEY_ARE
 from twophase.grading.release.release import Source
 

@@ -16,7 +16,7 @@ from twophase.grading.reports.class_stats import (
     spread,
 )
 from twophase.grading.reports.pages import render, short, table
-from twophase.grading.reports.plain import printable
+from twophase.grading.reports.printable import printable
 from twophase.grading.scores.gradebook import Gradebook
 from twophase.grading.scores.rubric import points_text
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from twophase.grading.files.atomic import PRIVATE, replace_text
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.scores.gradebook import Gradebook, Total
 from twophase.grading.scores.outcome import Outcome, lateness_text
 from twophase.grading.scores.rubric import Rubric, points_text

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from twophase.grading.reports.plain import printable
+from twophase.grading.reports.printable import printable
 
 TEMPLATES = Path(__file__).parents[1]
 

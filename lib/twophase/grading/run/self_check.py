@@ -15,7 +15,7 @@ from typing import Any
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
-from twophase.grading.files.names import defined
+from twophase.grading.files.cell_names import defined
 from twophase.grading.files.notebook import Cell
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Task

@@ -21,12 +21,12 @@ from pathlib import Path
 import twophase
 from twophase.grading.sandbox import (
     allowed_syscalls,
+    hidden_paths,
     landlock,
     linux,
     rlimits,
     seccomp,
     temporary,
-    unseen,
     user,
 )
 from twophase.grading.sandbox.limits import MAX_FILES, Limits
@@ -43,7 +43,7 @@ class Jail:
     def __init__(self, folder: Path, hidden: Sequence[Path] = (), own: Path | None = None) -> None:
         self._folder = folder
         needed = [folder, *landlock.libraries(), Path(twophase.__path__[0])]
-        unseen.hide(hidden, needed, folder.parent / "empty")
+        hidden_paths.hide(hidden, needed, folder.parent / "empty")
         rules = landlock.Rules(folder, hidden) if landlock.abi() else None
         self._rules = rules if rules and user.in_a_fork(lambda: _no_files(rules)) else None
         self._filtered = user.in_a_fork(_no_calls)

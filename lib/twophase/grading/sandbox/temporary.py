@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from twophase.grading.sandbox import linux
-from twophase.grading.sandbox.unseen import NEW_MOUNTS, PRIVATE, RECURSIVE
+from twophase.grading.sandbox.hidden_paths import NEW_MOUNTS, PRIVATE, RECURSIVE
 
 MAX_BYTES = 64 * 2**20
 MAX_FILES = 2_000  # folders, too

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from twophase.grading.course import misconceptions, reading
+from twophase.grading.course import misconception_names, reading
 from twophase.grading.course.by_hand import read_manual, read_overrides
 from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.roster_file import Student, read_roster
@@ -167,7 +167,7 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
 
 def _notes(scheme: Scheme, beside: CourseFiles, by_topic: Mapping[str, list[Record]]) -> list[str]:
     """What had no effect, or more than meant: other topics' results, overrides of none or many."""
-    found = misconceptions.unknown_names(scheme)
+    found = misconception_names.unknown_names(scheme)
     found += [
         f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."
         for t, records in by_topic.items()

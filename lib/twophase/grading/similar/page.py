@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from twophase.grading.reports.pages import render
-from twophase.grading.reports.plain import printable
+from twophase.grading.reports.printable import printable
 from twophase.grading.similar import fragments
 from twophase.grading.similar.class_comparison import Report
 from twophase.grading.similar.groups import Agreement, SimilarGroup, Trace

@@ -13,7 +13,7 @@ from twophase.cli import grading_options as options
 from twophase.cli.grade import finish, guarded
 from twophase.cli.grading_shown import listed
 from twophase.grading.errors import CannotWrite
-from twophase.grading.reports.plain import one_line
+from twophase.grading.reports.printable import one_line
 from twophase.grading.results import reader, run_summary
 from twophase.grading.run import merging
 
