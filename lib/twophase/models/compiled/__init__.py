@@ -7,6 +7,8 @@ calls make a layer, and read like the algorithm (`halves`):
     norm and q, k, v · RoPE, cache and attention · output and residual
     norm, gate, up and activation · down and residual
 
+Neighbors of one kind are one call together (`run`): the same loops, and no Python between them.
+
 `CompiledTransformer(model)` is called as the model is. What has no loops runs in plain torch
 (`plain`), half a layer at a time, and is named in `CompiledTransformer.plain`. The plain model
 stays the text to read, and the oracle of the tests.

@@ -2,7 +2,6 @@
 one."""
 
 from collections.abc import Callable
-from itertools import chain
 from threading import Lock
 from typing import Any, cast
 
@@ -63,7 +62,7 @@ class CompiledTransformer:
         self._ran = False
         self._batched: Transformer | None = None  # for batches, once it is wanted
         layers = [self._of_block(i, block) for i, block in enumerate(model.layers)]
-        self._halves = in_runs(layers, self._work) if parallel else list(chain(*layers))
+        self._halves = in_runs(layers, self._work)
         self._embed = self._in_loops("embedding", Embedding, PlainEmbedding)
         self._head = self._in_loops("head", Head, PlainHead)
         use_large_pages(*self._work.codes)
