@@ -59,6 +59,18 @@ def test_what_are_no_tokens_is_refused_as_in_the_plain_model(wrong):
             run(torch.tensor([[wrong]]), model.new_cache(1, 4))
 
 
+@pytest.mark.parametrize("B", [1, 2])
+def test_a_token_beyond_the_positions_that_were_learned_is_refused_at_every_batch(B):
+    model = random_model(replace(ODD, learned_positions=2))
+    for run in (model, CompiledTransformer(model)):
+        cache = model.new_cache(B, 9)
+        for _ in range(2):
+            run(TOKEN.expand(B, 1), cache)
+        with pytest.raises(ValueError, match="has learned 2 positions"):
+            run(TOKEN.expand(B, 1), cache)
+        assert cache.length == 2
+
+
 def test_a_tensor_that_asks_for_a_second_token_of_one_is_refused():
     model = random_model(ODD)
     compiled = CompiledTransformer(model)
