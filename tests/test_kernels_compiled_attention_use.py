@@ -10,7 +10,11 @@ import torch
 from patience import PATIENCE_S
 
 from twophase.kernels.compiled import attention, threads
-from twophase.kernels.compiled.attention import compiled_attention, compiled_paged_attention
+from twophase.kernels.compiled.attention import (
+    compiled_attention,
+    compiled_latent_attention,
+    compiled_paged_attention,
+)
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -88,7 +92,13 @@ def refused(says, **changed):
         refused("does not lie in 8 slots", lengths=torch.tensor([8, 9])),
         refused("does not lie in 8 slots", lengths=torch.tensor([8, 9]), window=9),
         refused("a window holds at least", window=0),
+        refused("a window holds at least", window=2.5),
         refused("must be positive", softcap=-1.0),
+        refused("must be positive", softcap=float("nan")),
+        refused("must be positive", scale=float("nan")),
+        refused("floating-point queries", q=torch.ones(2, 1, 4, 4, dtype=torch.int64)),
+        refused("at least one number of each kind", q=draw(2, 1, 0, 4)),
+        refused("at least one number of each kind", keys=draw(2, 0, 2, 4), values=draw(2, 0, 2, 4)),
         refused("on the CPU", keys=torch.empty(2, 8, 2, 4, device="meta")),
     ],
 )
@@ -105,12 +115,20 @@ def test_what_does_not_fit_is_refused_in_a_sentence(given, says):
         (torch.tensor([[0, 1], [2, 3]]), [9, 8], "does not fit into 2 blocks of 4"),
         (torch.tensor([[0, 1]]), [8, 8], "a block table is an int tensor"),
         (torch.tensor([[0.0, 1.0], [2.0, 3.0]]), [8, 8], "a block table is an int tensor"),
+        (torch.tensor([[False, True], [True, True]]), [8, 8], "a block table is an int tensor"),
     ],
 )
 def test_a_block_table_that_names_what_is_not_there_is_refused(block_table, lengths, says):
     q, k, v = draw(2, 1, 4, 4), draw(4, 4, 2, 4), draw(4, 4, 2, 4)
     with pytest.raises(ValueError, match=says):
         compiled_paged_attention(q, k, v, block_table, torch.tensor(lengths))
+
+
+def test_parts_of_latent_queries_with_other_heads_are_refused_before_memory_beyond_is_read():
+    latents, rope_keys, lengths = draw(2, 8, 6), draw(2, 8, 4), torch.tensor([8, 3])
+    queries = draw(2, 1, 4, 6), draw(2, 1, 2, 4)
+    with pytest.raises(ValueError, match="the same heads"):
+        compiled_latent_attention(*queries, latents, rope_keys, lengths, scale=0.5)
 
 
 @pytest.mark.more

@@ -15,6 +15,7 @@ from torch import nn
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.generate import complete, on_path
 from twophase.models.layer_sizes import LinearAttention, StateSpace
+from twophase.models.linear import Linear
 from twophase.models.norm import LayerNorm
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import LatentAttention
@@ -57,6 +58,18 @@ def test_what_are_no_tokens_is_refused_as_in_the_plain_model(wrong):
     for run in (model, CompiledTransformer(model)):
         with pytest.raises(ValueError, match="tokens are whole numbers in a tensor"):
             run(torch.tensor([[wrong]]), model.new_cache(1, 4))
+
+
+@pytest.mark.parametrize("B", [1, 2])
+def test_a_token_beyond_the_positions_that_were_learned_is_refused_at_every_batch(B):
+    model = random_model(replace(ODD, learned_positions=2))
+    for run in (model, CompiledTransformer(model)):
+        cache = model.new_cache(B, 9)
+        for _ in range(2):
+            run(TOKEN.expand(B, 1), cache)
+        with pytest.raises(ValueError, match="has learned 2 positions"):
+            run(TOKEN.expand(B, 1), cache)
+        assert cache.length == 2
 
 
 def test_a_tensor_that_asks_for_a_second_token_of_one_is_refused():
@@ -126,6 +139,12 @@ def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():
     lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict()),
     lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict(), assign=True),
     lambda model: model.bfloat16(),
+    lambda model: setattr(model.layers[0].mlp, "up_proj", Linear(ODD.D, ODD.F)),
+    lambda model: setattr(model.layers[0].mlp.up_proj, "weight", nn.Parameter(torch.ones(37, 22))),
+    lambda model: model.load_state_dict(
+        {"layers.1.self_attn.o_proj.weight": torch.zeros(22, 60)}, strict=False, assign=True
+    ),
+    lambda model: model.layers.__delitem__(2),
 ])  # fmt: skip
 def test_a_model_with_other_numbers_than_its_loops_is_refused(change):
     model = random_model(ODD)

@@ -5,12 +5,12 @@ import torch
 
 
 def check_options(window: int | None, softcap: float | None, scale: float | None) -> None:
-    """Raise ValueError unless all three are absent or positive."""
-    if window is not None and window < 1:
-        raise ValueError(f"a window holds at least the query's own key; got {window}.")
-    if softcap is not None and softcap <= 0:
+    """Raise ValueError unless all three are absent or positive, and the window a whole number."""
+    if window is not None and (not hasattr(window, "__index__") or window < 1):
+        raise ValueError(f"a window holds at least the query's own key; got {window!r}.")
+    if softcap is not None and not softcap > 0:
         raise ValueError(f"a soft cap bounds the scores and must be positive; got {softcap}.")
-    if scale is not None and scale <= 0:
+    if scale is not None and not scale > 0:
         raise ValueError(f"scores are multiplied with a scale that must be positive; got {scale}.")
 
 

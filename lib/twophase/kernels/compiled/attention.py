@@ -27,6 +27,8 @@ from twophase.kernels.compiled.tables import (
 )
 from twophase.kernels.compiled.threads import workers
 
+INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 class Work(NamedTuple):
     """The blocks of all sequences, and how they are shared out (`tables`)."""
@@ -104,7 +106,8 @@ def paged_work(
     """What a pass over a pool of `blocks` blocks of `size` tokens has to read, which is the same in
     all layers of one window. Arguments and errors as in `compiled_paged_attention`, lengths also
     the number of queries."""
-    if block_table.ndim != 2 or len(block_table) != len(lengths) or block_table.is_floating_point():
+    fits = block_table.ndim == 2 and len(block_table) == len(lengths)
+    if not fits or block_table.dtype not in INTS:
         raise ValueError(
             f"a block table is an int tensor [{len(lengths)}, most]; got {block_table.dtype}"
             f" {list(block_table.shape)}."
@@ -141,6 +144,11 @@ def compiled_latent_attention(
     _check(q_latent, stores[0], stores[0], lengths)
     _check(q_rope, stores[1], stores[0], lengths)
     check_options(None, None, scale)
+    if q_latent.shape[:3] != q_rope.shape[:3]:
+        raise ValueError(
+            f"both parts of the queries have the same heads; got {list(q_latent.shape)} and"
+            f" {list(q_rope.shape)}."
+        )
     slots = latents.shape[1]
     if len(q_latent) != len(latents) or int(lengths.max()) > slots:
         raise ValueError(
@@ -231,6 +239,12 @@ def _check(
             f" dtype; got {list(q.shape)}, {keys.dtype} {list(keys.shape)} and {values.dtype}"
             f" {list(values.shape)}."
         )
+    if not q.is_floating_point() or not min(*q.shape, *keys.shape, values.shape[3]):
+        raise ValueError(
+            "compiled attention needs floating-point queries, and at least one number of each"
+            f" kind; got {q.dtype} {list(q.shape)}, keys {list(keys.shape)} and values"
+            f" {list(values.shape)}."
+        )
     if q.shape[3] != keys.shape[3] or q.shape[2] % keys.shape[2]:
         raise ValueError(
             f"q {list(q.shape)} and keys {list(keys.shape)} must agree in width, and query heads be"
@@ -241,8 +255,7 @@ def _check(
             f"keys and values must be contiguous, in fp32 or bf16; got {keys.dtype}. Take"
             " causal_attention, or copy them once."
         )
-    whole = lengths.shape == q.shape[:1] and not lengths.is_floating_point()
-    if not whole or lengths.dtype == torch.bool or int(lengths.min()) < 0:
+    if lengths.shape != q.shape[:1] or lengths.dtype not in INTS or int(lengths.min()) < 0:
         raise ValueError(
             f"lengths are {len(q)} whole numbers of at least 0; got {lengths.dtype}"
             f" {list(lengths.shape)}."

@@ -57,10 +57,16 @@ def normalize(
 
 
 @inner
+def silu(x: np.float32) -> np.float32:
+    """x · sigmoid(x)."""
+    return x / (_f32(1) + np.exp(-x))  # type: ignore[no-any-return]
+
+
+@inner
 def activate(kind: int, x: np.float32) -> np.float32:
     """An activation of one number, by its place in ACTIVATIONS."""
     if kind == 0:
-        return x / (_f32(1) + np.exp(-x))  # type: ignore[no-any-return]
+        return silu(x)
     if kind == 1:
         return x * _f32(0.5) * (_f32(1) + _f32(math.erf(x * _f32(0.5**0.5))))
     if kind == 2:

@@ -32,6 +32,7 @@ from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.quantized_bytes import (
+    AHEAD,
     Bytes,
     bytes_tile,
     make_bytes,
@@ -40,8 +41,6 @@ from twophase.kernels.compiled.quantized_bytes import (
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 
 _f32, _u32 = np.float32, np.uint32
-# How far ahead memory is asked for codes. Arithmetic keeps a core from asking for enough by itself.
-AHEAD = 8192 // 4  # words
 BITS_OF_1 = _u32(0x3F800000)
 Array = np.ndarray
 

@@ -37,7 +37,8 @@ _f32, _i8, _i32 = np.float32, np.int8, np.int32
 CHUNK = 8  # steps of a group at most that share a unit
 LARGEST = _f32(8_355_000)  # a little below 127·(1 + 256 + 65536), the largest n that fits
 SMALLEST = _f32(1e-30)  # inputs below it are nothing: their unit would have no inverse
-AHEAD = 8192 // 4  # words: how far ahead memory is asked for codes
+# How far ahead memory is asked for codes: arithmetic keeps a core from asking for enough by itself.
+AHEAD = 8192 // 4  # words
 Array = np.ndarray
 
 

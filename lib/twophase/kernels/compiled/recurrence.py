@@ -11,17 +11,12 @@ import numba
 import numpy as np
 
 from twophase.kernels.compiled.dot import dot
+from twophase.kernels.compiled.linear import silu
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
 from twophase.kernels.compiled.rope import turn
 
 _f32 = np.float32
-
-
-@inner
-def silu(x: np.float32) -> np.float32:
-    """x · sigmoid(x)."""
-    return x / (_f32(1) + np.exp(-x))  # type: ignore[no-any-return]
 
 
 @inner

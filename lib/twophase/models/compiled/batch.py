@@ -12,7 +12,7 @@ from twophase.kernels.compiled.attention import compiled_attention
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.span import Span
 from twophase.models.cache import Cache, Counts
-from twophase.models.step import Step, check_window
+from twophase.models.step import Step, check_positions, check_window
 from twophase.models.transformer import Transformer
 
 
@@ -52,6 +52,7 @@ def batch_step(
     """Logits [B, V] of one token of each sequence, int64 [B, 1]; the cache waits for its commit."""
     span = cache.begin(len(tokens), 1, n_new)
     try:
+        check_positions(span.positions, span, model.config.learned_positions)
         step = CompiledStep(span, model.rope(span.positions), cache)
         x = model.embed(tokens, span.positions)  # [B, 1, D]
         if span.real is not None:

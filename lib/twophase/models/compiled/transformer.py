@@ -42,7 +42,7 @@ class CompiledTransformer:
 
     Logits of one sequence's step are fp32, whatever the weights are. Loops read matrices where they
     lie; of norms and biases they have copies. So after a change of the model, make another one (a
-    step notices other numbers and hooks, but no other modules). Steps of several threads wait
+    step notices other numbers, hooks and modules: see `Version`). Steps of several threads wait
     for each other. What has no loops runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a

@@ -5,6 +5,8 @@ Matrices are read where they lie. What is small (norms, biases) is copied, in fp
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import chain
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +23,15 @@ NONE = np.zeros(0, np.float32)
 
 class Version:
     """Of the numbers that loops have copies of, or know the place of: whether the model still has
-    the same; and whether anybody listens to it who did not when loops were made. What is written
-    past torch (`.data`), or is put in, it does not see."""
+    the same, in the same modules; and whether anybody listens to it who did not when loops were
+    made. It does not see what is written past torch (`.data`), numbers that were made in inference
+    mode, of which torch counts no changes, and attributes that are neither."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.hooks = model, hooks_of(model)
+        everything = ((m._modules, m._parameters, m._buffers) for m in model.modules())
+        self.places: list[dict[str, Any]] = [held for m in everything for held in m if held]
+        self.parts = self._parts()
         self.handles = RemovableHandle.next_id  # grows with every hook that is put anywhere
         self.embedding: Any = model.embed_tokens
         parameters = [
@@ -42,16 +48,22 @@ class Version:
         self.copied += [tensor for tensor in tensors if not tensor.is_inference()]
         self.now = self._read()
 
+    def _parts(self) -> list[Any]:
+        """All modules, parameters and buffers, in their order."""
+        return [*chain.from_iterable(map(dict.values, self.places))]
+
     def _read(self) -> tuple[int, ...]:
         table = self.embedding._parameters.get("weight")
         return (0 if table is None else table.data_ptr(), *[p._version for p in self.copied])
 
     def check(self) -> None:
         """ValueError if it has not."""
-        if self._read() != self.now:
+        parts = self._parts()
+        same = len(parts) == len(self.parts) and all(map(is_, parts, self.parts))
+        if not same or self._read() != self.now:
             raise ValueError(
-                "the model was changed after its loops were made (load_state_dict, .to, training):"
-                " make another CompiledTransformer of it."
+                "the model was changed after its loops were made (load_state_dict, .to, training,"
+                " another layer): make another CompiledTransformer of it."
             )
         if RemovableHandle.next_id != self.handles:
             if hooks_of(self.model) - self.hooks:
