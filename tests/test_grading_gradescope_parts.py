@@ -3,7 +3,9 @@ whom, how much memory it gives."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 from gradescope_tools import ROOT, SECRET, zip_bytes
 
 from twophase.cli.main import main
+from twophase.grading.errors import CannotWrite
 from twophase.grading.gradescope import autograder, bundle, rehearsal, requirements
 from twophase.grading.gradescope import config as gradescope_config
 from twophase.grading.gradescope import results as gradescope_results
@@ -154,6 +157,20 @@ def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path:
     assert path.read_bytes() == b"one"
     with pytest.raises(ValueError, match="there is no folder"):
         bundle.save(tmp_path / "no" / "a.zip", b"")
+
+
+def test_a_full_disk_leaves_no_half_of_a_zip_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as m:
+        m.setattr(os, "fsync", full)
+        with pytest.raises(CannotWrite, match=r"a.zip cannot be written: No space left on device"):
+            bundle.save(tmp_path / "a.zip", b"one")
+    assert list(tmp_path.iterdir()) == []
+    assert bundle.save(tmp_path / "a.zip", b"one")
 
 
 def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_release(

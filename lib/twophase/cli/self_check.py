@@ -3,9 +3,6 @@ before handing in."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.interrupt_while_loading import loading
-from twophase.cli.progress import PATIENCE_S
+from twophase.cli.progress import patience
+from twophase.grading.errors import GraderFault
 from twophase.grading.reports.plain import one_line
 
-ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
+ALL_RIGHT, NOT_ALL_RIGHT = 0, 1
 WORDS = {
     "right": ("✓ right on the public cases", "green"),
     "wrong": ("✗ not right", "red"),
@@ -62,13 +60,12 @@ def self_check(
     grading_options.require_notebook(notebook)
     data = check.read_saved(notebook)
     console = Console()
-    with _patience():
+    with patience("running your notebook in a fresh process"):
         record = check.check(notebook, limits)
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {run_summary.why(record)}")
     if record["status"] == "internal":
-        Console(stderr=True).print(Text(f"twophase: {one_line(record['message'])}"))
-        raise typer.Exit(OUR_FAULT)
+        raise GraderFault(record["message"])
     console.print(_table(record))
     for line in [*_flags(record), *check.remarks(data, record)]:
         console.print(Text(f"Noticed: {one_line(line)}", style="yellow"))
@@ -77,21 +74,6 @@ def self_check(
     console.print(Text(_summary(record)))
     right = all(q["status"] == "right" for q in record["questions"])
     raise typer.Exit(ALL_RIGHT if right else NOT_ALL_RIGHT)
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """A line on stderr, with a clock, once it takes more than two seconds."""
-    waiting = Console(stderr=True).status("running your notebook in a fresh process")
-    timer = threading.Timer(PATIENCE_S, waiting.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        waiting.stop()
 
 
 def _table(record: Record) -> Table:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from twophase.cli import grading_options as options
 from twophase.cli.progress import PatientBar
+from twophase.grading.errors import writing
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
@@ -66,7 +67,7 @@ def similar(
     What the course gives out or publishes does not count, nor what many of the class wrote. Teams
     are not compared with themselves.
 
-    Exit code: 0 nothing to look at; 1 something to look at; 2 bad usage.
+    Exit code: 0 nothing to look at; 1 something to look at; 2 bad usage; 3 it cannot be written.
 
     Example: twophase similar submissions/ --out grades/ --course course.yml
     """
@@ -81,9 +82,10 @@ def similar(
     console, source = Console(), Source(None, tuple(checks or ()), variants)
     with _Bar(console) as bar:
         compared = compare_class(found, least, exercise, scheme, release, bar, source, students)
-    written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
     data = json.dumps(page.as_json(compared), indent=1) + "\n"
-    replace_text(out / "similar.json", data, mode=PRIVATE)
+    with writing(out):
+        written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
+        replace_text(out / "similar.json", data, mode=PRIVATE)
     _tell(compared, console)
     console.print(Text(f"Written: {written}, {out / 'similar.json'}"))
     raise typer.Exit(LOOK if compared.groups else NOTHING)
