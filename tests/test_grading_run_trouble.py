@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 from twophase.cli.main import build, explain, main
 from twophase.grading.errors import CannotWrite, writing
 from twophase.grading.intake.submissions import Submission, find
+from twophase.grading.judge import judge
 from twophase.grading.reports import feedback
 from twophase.grading.results.records import Record, result_of
 from twophase.grading.results.writer import Results
@@ -77,6 +79,24 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(
     assert found[: len(kept)] == kept
     assert sorted(r["file"] for r in found) == [f"{n:02}.ipynb" for n in range(20)]
     assert f"Graded before: {len(kept)}" in then.stdout
+
+
+def test_who_wants_no_bytecode_gets_none_from_judges_either(tmp_path: Path) -> None:
+    """Python keeps half a file of it on a full disk, and then no judge starts any more."""
+    here = Path(judge.__file__).parents[3]
+    copy = tmp_path / "lib"
+    shutil.copytree(here, copy, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    write(tmp_path / "in", {"a.ipynb": b"{"})
+    env = environment(tmp_path / "scratch") | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1"),
+        env=env | {"PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert not [*copy.rglob("*.pyc")]
 
 
 def test_half_a_line_that_was_written_is_taken_back(
