@@ -34,16 +34,8 @@ COLUMNS = (
 
 def release(
     out: Annotated[Path | None, typer.Option(help="The folder to make.")] = None,
-    checks: Annotated[
-        list[Path] | None,
-        typer.Option(help="A folder of your own public exercises. May be given several times."),
-    ] = None,
-    variants: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder of held-back siblings, which take the places of public exercises."
-        ),
-    ] = None,
+    checks: options.Checks = None,
+    variants: options.Variants = None,
     topics: Annotated[
         str, typer.Option(help="Only these, such as kv_cache,two_phases. Default: all.")
     ] = "",

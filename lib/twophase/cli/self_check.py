@@ -4,17 +4,20 @@ before handing in."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twophase.cli.interrupt_while_loading import loading
+from twophase.cli import grading_options as options
 from twophase.cli.progress import patience
 from twophase.grading.errors import GraderFault
 from twophase.grading.reports.plain import one_line
+from twophase.grading.results import run_summary
+from twophase.grading.results.records import Record
+from twophase.grading.run import self_check as check
 
 ALL_RIGHT, NOT_ALL_RIGHT = 0, 1
 WORDS = {
@@ -24,22 +27,15 @@ WORDS = {
     "missing": ("– its cell or its name is missing", "red"),
     "failed": ("! breaks in a fresh run", "red"),
 }
-Record = dict[str, Any]
 
 
 def self_check(
     notebook: Annotated[
         Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")
     ],
-    time_limit: Annotated[
-        float, typer.Option(min=1, help="Longest time for the notebook, in seconds.")
-    ] = 300.0,
-    cell_time_limit: Annotated[
-        float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")
-    ] = 30.0,
-    memory_limit: Annotated[
-        str, typer.Option(help="Memory beyond the libraries': 2GB, 512MB, 1.5GiB.")
-    ] = "2GB",
+    time_limit: options.TimeLimit = 300.0,
+    cell_time_limit: options.CellTimeLimit = 30.0,
+    memory_limit: options.MemoryLimit = "2GB",
 ) -> None:
     """Before handing in: run your saved notebook as the official grader does, from top to bottom in
     a fresh, confined process.
@@ -52,12 +48,8 @@ def self_check(
 
     Example: twophase self-check my/03_kv_cache.ipynb
     """
-    with loading():
-        from twophase.cli import grading_options
-        from twophase.grading.results import run_summary
-        from twophase.grading.run import self_check as check
-    limits = grading_options.limits(time_limit, cell_time_limit, memory_limit)
-    grading_options.require_notebook(notebook)
+    limits = options.limits(time_limit, cell_time_limit, memory_limit)
+    options.require_notebook(notebook)
     data = check.read_saved(notebook)
     console = Console()
     with patience("running your notebook in a fresh process"):

@@ -76,7 +76,7 @@ def similar(
             f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}"
         )
     options.require_folder(out)
-    scheme, beside = (None, None) if course is None else gradebook.load_course(_there(course))
+    scheme, beside = (None, None) if course is None else gradebook.load_course(course)
     students = beside.roster if beside else ()
     found = submissions.find(folder, layout)
     console, source = Console(), Source(None, tuple(checks or ()), variants)
@@ -89,12 +89,6 @@ def similar(
     _tell(compared, console)
     console.print(Text(f"Written: {written}, {out / 'similar.json'}"))
     raise typer.Exit(LOOK if compared.groups else NOTHING)
-
-
-def _there(course: Path) -> Path:
-    if not course.is_file():
-        raise ValueError(f"there is no file {course}; give the course's file to --course")
-    return course
 
 
 class _Bar(PatientBar):

@@ -79,6 +79,8 @@ class CourseFiles:
 
 def load_course(path: Path) -> tuple[Scheme, CourseFiles]:
     """course.yml and the files that it names. Raises ValueError."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}; give the course's file to --course")
     scheme = reading.read_course(path)
     files = scheme.files
     roster = read_roster(files.roster.file, files.roster.key) if files.roster else []
