@@ -10,12 +10,16 @@ import stat
 import subprocess
 import sys
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gradescope_tools import ROOT, SECRET, zip_bytes
+from grading_course_tools import question
+from grading_course_tools import record as stored
 
+from twophase.cli import self_check
 from twophase.cli.main import main
 from twophase.grading.errors import CannotWrite
 from twophase.grading.gradescope import autograder, bundle, rehearsal, requirements
@@ -23,6 +27,7 @@ from twophase.grading.gradescope import config as gradescope_config
 from twophase.grading.gradescope import results as gradescope_results
 from twophase.grading.gradescope.config import Config
 from twophase.grading.release.release import Source
+from twophase.grading.reports import feedback
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +320,17 @@ def test_an_instructor_finds_the_record_without_the_seed() -> None:
         extra["seed_digest"]
         == gradescope_results.results(record(), 2.0)["extra_data"]["seed_digest"]
     )
+
+
+@pytest.mark.parametrize("message", ["Its cell stopped with {}.", "Wrong."])
+def test_what_a_cell_stopped_with_is_told_once(message: str) -> None:
+    error = "ModuleNotFoundError: No module named 'mine'"
+    asked = question("kv_cache-max_batch", "missing") | {"message": message.format(error)}
+    asked["cell"] = {"error": error, "output": ""}
+    made = stored("a.ipynb", [asked], environment=defaultdict(str), varies=defaultdict(str))
+    shown = gradescope_results.results(made, 1.0)["tests"][0]["output"]
+    for said in (shown, "\n".join(self_check._says(made["questions"][0])), feedback.page(made)):
+        assert said.count("No module named") == 1
 
 
 def test_text_of_a_students_loses_what_moves_a_cursor_or_reorders_a_line() -> None:

@@ -85,7 +85,7 @@ def _says(q: Record) -> list[str]:
     if q["status"] == "not_yet":
         return [f"Worth {q['out_of']:g} points."]
     lines = [one_line(q["message"])]
-    if q["cell"]["error"]:
+    if q["cell"]["error"] not in q["message"]:  # "" is in each
         lines.append(f"Its cell stopped with {one_line(q['cell']['error'])}")
     if q["hint"]:
         lines.append(f"A hint: {q['hint']}")
