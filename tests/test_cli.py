@@ -199,8 +199,13 @@ def test_an_interrupt_within_an_import_waits_for_its_end_and_a_second_one_does_n
     assert "impatient" not in sys.modules
 
 
-def test_an_interrupt_before_anything_is_loaded_is_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+@pytest.mark.parametrize("module", ["typer", "dataclasses"])
+def test_an_interrupt_before_anything_is_loaded_is_no_traceback(
+    tmp_path: Path, module: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", "from twophase.cli.main import main; main()", "--help"],

@@ -3,15 +3,16 @@ into one sentence."""
 
 from __future__ import annotations
 
-import errno
-import importlib
-import io
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
 
 try:
+    import errno
+    import importlib
+    import io
+    from collections.abc import Callable
+    from dataclasses import dataclass
+    from typing import Annotated, Any
+
     import typer
 
     from twophase.cli.help_text import tidy
