@@ -199,6 +199,24 @@ def test_an_interrupt_within_an_import_waits_for_its_end_and_a_second_one_does_n
     assert "impatient" not in sys.modules
 
 
+@pytest.mark.parametrize("module", ["typer", "dataclasses"])
+def test_an_interrupt_before_anything_is_loaded_is_no_traceback(
+    tmp_path: Path, module: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", "from twophase.cli.main import main; main()", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_command_that_cannot_be_loaded_disturbs_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -345,3 +347,19 @@ def test_the_table_of_a_large_class_ends_and_says_where_the_rest_is(
     assert "s0100" not in shown
     assert "the first 100 of 250 students" in " ".join(shown.split())
     assert len((tmp_path / "grades.csv").read_text().splitlines()) == 251
+
+
+def test_grades_that_a_full_disk_does_not_take_are_no_grades_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    dump(tmp_path, [record("al/a.ipynb", RIGHT)])
+    (tmp_path / "course.yml").write_text("assignments: {t: {}}")
+    monkeypatch.setattr(exports, "write", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["score", str(tmp_path), "--course", str(tmp_path / "course.yml")])
+    said = capsys.readouterr().err
+    assert (ended.value.code, said.count("\n")) == (3, 1)  # 1 is: a grade waits for a person
+    assert "cannot be written: No space left on device" in said

@@ -418,6 +418,16 @@ def test_a_mistake_in_a_file_beside_it_is_one_sentence_too(
         reader(path)  # type: ignore[operator]
 
 
+def test_a_roster_whose_first_line_ends_in_a_comma_is_not_told_apart_by_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "roster.csv").write_text("name,section,\nAnn,Mon,\nBob,Mon,\n")
+    with pytest.raises(ValueError, match="there is no column student in its first line"):
+        read_roster(tmp_path / "roster.csv")
+    (tmp_path / "roster.csv").write_text("student,section,\nann,Mon,\nbob,Mon,\n")
+    assert [s.key for s in read_roster(tmp_path / "roster.csv")] == ["ann", "bob"]
+
+
 def test_times_are_read_with_an_offset_or_in_the_courses_zone(tmp_path: Path) -> None:
     zone = load(tmp_path, T + "time_zone: America/New_York").time_zone
     path = tmp_path / "times.csv"

@@ -209,6 +209,7 @@ class TestSeveralSubmissions:
         book = scored(tmp_path, PLAIN, mine)
         assert points(book, "ann") == "pending"
         assert "which of ann/1.ipynb, ann/2.ipynb is the latest is not known" in said(book, "ann")
+        assert "latest of 2" not in said(book, "ann")
         same = [
             r | {name: mine[0][name] for name in ("digests", "questions", "points")} for r in mine
         ]
@@ -641,3 +642,31 @@ def test_an_answer_that_is_right_only_by_itself_counts_unless_the_course_wants_t
     book = scored(tmp_path, f"{PLAIN}\nsubmissions: {{right_alone: {policy}}}", mine)
     assert points(book, "ann") == expected
     assert ("right only by itself" in said(book, "ann")) == (policy == "pending")
+
+
+def test_a_misspelt_exercise_that_somebody_is_excused_from_is_told(tmp_path: Path) -> None:
+    course = f"{PLAIN}\nexcused: [{{student: ann, assignment: t, exercise: {A}x}}]"
+    (note,) = scored(tmp_path, course, [record("ann/a.ipynb", RIGHT)]).notes
+    assert f"excused[1].exercise: there is no exercise '{A}x'; did you mean '{A}'?" in note
+
+
+def test_times_of_files_that_nobody_handed_in_are_told(tmp_path: Path) -> None:
+    times = "file,submitted\nann/a.ipynb,2026-10-02 20:00\nanne/a.ipynb,2026-10-02 20:00\n"
+    course = f"{DUE}files: {{times: times.csv}}"
+    (note,) = scored(tmp_path, course, [record("ann/a.ipynb", RIGHT)], times_csv=times).notes
+    assert "no stored file has 1 of 2 names, such as 'anne/a.ipynb'" in note
+
+
+def test_what_cannot_be_read_and_says_of_no_assignment_is_a_zero_in_none(tmp_path: Path) -> None:
+    course = "assignments: {t: {}, u: {}}"
+    mine = [record(f"bob/{t}.ipynb", RIGHT, topic=t) for t in ("t", "u")]
+    lost = [
+        record(f"{who}/answers.py", topic="", status="unreadable", student=who)
+        for who in ("ann", "bob", "cy")
+    ]
+    book = scored(tmp_path, course, [*mine, *lost, record("cy/t.ipynb", RIGHT)])
+    assert [points(book, "ann", t) for t in ("t", "u")] == ["pending", "pending"]
+    assert [points(book, "bob", t) for t in ("t", "u")] == [8, 8]
+    assert [points(book, "cy", t) for t in ("t", "u")] == [8, "pending"]
+    assert (book.strangers, book.complete) == ((), False)
+    assert "bob/answers.py: of no assignment, as it seems: passed over." in book.notes

@@ -3,23 +3,31 @@ whom, how much memory it gives."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import subprocess
 import sys
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gradescope_tools import ROOT, SECRET, zip_bytes
+from grading_course_tools import question
+from grading_course_tools import record as stored
 
+from twophase.cli import self_check
 from twophase.cli.main import main
+from twophase.grading.errors import CannotWrite
 from twophase.grading.gradescope import autograder, bundle, rehearsal, requirements
 from twophase.grading.gradescope import config as gradescope_config
 from twophase.grading.gradescope import results as gradescope_results
 from twophase.grading.gradescope.config import Config
 from twophase.grading.release.release import Source
+from twophase.grading.reports import feedback
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +162,20 @@ def test_a_zip_is_not_overwritten_by_another_and_is_for_its_owner_only(tmp_path:
     assert path.read_bytes() == b"one"
     with pytest.raises(ValueError, match="there is no folder"):
         bundle.save(tmp_path / "no" / "a.zip", b"")
+
+
+def test_a_full_disk_leaves_no_half_of_a_zip_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as m:
+        m.setattr(os, "fsync", full)
+        with pytest.raises(CannotWrite, match=r"a.zip cannot be written: No space left on device"):
+            bundle.save(tmp_path / "a.zip", b"one")
+    assert list(tmp_path.iterdir()) == []
+    assert bundle.save(tmp_path / "a.zip", b"one")
 
 
 def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_release(
@@ -298,6 +320,17 @@ def test_an_instructor_finds_the_record_without_the_seed() -> None:
         extra["seed_digest"]
         == gradescope_results.results(record(), 2.0)["extra_data"]["seed_digest"]
     )
+
+
+@pytest.mark.parametrize("message", ["Its cell stopped with {}.", "Wrong."])
+def test_what_a_cell_stopped_with_is_told_once(message: str) -> None:
+    error = "ModuleNotFoundError: No module named 'mine'"
+    asked = question("kv_cache-max_batch", "missing") | {"message": message.format(error)}
+    asked["cell"] = {"error": error, "output": ""}
+    made = stored("a.ipynb", [asked], environment=defaultdict(str), varies=defaultdict(str))
+    shown = gradescope_results.results(made, 1.0)["tests"][0]["output"]
+    for said in (shown, "\n".join(self_check._says(made["questions"][0])), feedback.page(made)):
+        assert said.count("No module named") == 1
 
 
 def test_text_of_a_students_loses_what_moves_a_cursor_or_reorders_a_line() -> None:

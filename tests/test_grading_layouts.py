@@ -337,8 +337,11 @@ class TestNobodyIsForgotten:
         with pytest.raises(ValueError, match=r"there is no .ipynb file in"):
             find(tmp_path)
         (tmp_path / "a.zip").write_bytes(b"no zip")
-        with pytest.raises(ValueError, match=r"a.zip: it is no zip, or a damaged one"):
+        with pytest.raises(ValueError, match=r"a.zip: it is no zip, or a damaged one; (.*)") as e:
             find(tmp_path / "a.zip")
+        # to whoever downloaded the class, not to the student who handed one in
+        assert "download it again" in str(e.value)
+        assert "hand in" not in str(e.value)
 
 
 class TestZips:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +20,10 @@ from hostile.worker import server
 from patience import PATIENCE_S
 from typer.testing import CliRunner
 
-from twophase.cli.main import build, main
-from twophase.grading.errors import CannotWrite
+from twophase.cli.main import build, explain, main
+from twophase.grading.errors import CannotWrite, writing
 from twophase.grading.intake.submissions import Submission, find
+from twophase.grading.judge import judge
 from twophase.grading.reports import feedback
 from twophase.grading.results.records import Record, result_of
 from twophase.grading.results.writer import Results
@@ -77,6 +79,24 @@ def test_a_full_disk_stops_the_run_in_one_sentence_and_the_next_one_goes_on(
     assert found[: len(kept)] == kept
     assert sorted(r["file"] for r in found) == [f"{n:02}.ipynb" for n in range(20)]
     assert f"Graded before: {len(kept)}" in then.stdout
+
+
+def test_who_wants_no_bytecode_gets_none_from_judges_either(tmp_path: Path) -> None:
+    """Python keeps half a file of it on a full disk, and then no judge starts any more."""
+    here = Path(judge.__file__).parents[3]
+    copy = tmp_path / "lib"
+    shutil.copytree(here, copy, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    write(tmp_path / "in", {"a.ipynb": b"{"})
+    env = environment(tmp_path / "scratch") | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        command("grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--workers", "1"),
+        env=env | {"PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert not [*copy.rglob("*.pyc")]
 
 
 def test_half_a_line_that_was_written_is_taken_back(
@@ -155,6 +175,29 @@ def test_an_answer_has_all_its_points_or_none(
     (tmp_path / "results.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(ValueError, match=f"is {status} and has {points:g} of 2 points"):
         Results(tmp_path)
+
+
+@pytest.mark.parametrize("out", ["file", "file/below/it"])
+def test_a_file_in_the_place_of_the_folder_or_of_one_above_it_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
+) -> None:
+    folder = write(tmp_path / "in", {"ann/a.ipynb": HALF})
+    (tmp_path / "file").write_text("years of work")
+    for command_, given in (("grade", folder), ("similar", folder), ("merge", folder)):
+        with pytest.raises(SystemExit) as ended:
+            main([command_, str(given), "--out", str(tmp_path / out)])
+        said = "".join(capsys.readouterr())
+        assert (ended.value.code, "file is a file; give a folder to --out" in said) == (2, True)
+    assert (tmp_path / "file").read_text() == "years of work"
+
+
+def test_what_cannot_be_written_is_a_sentence_with_what_to_do_and_exit_3() -> None:
+    with pytest.raises(CannotWrite) as e, writing("grades"):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "grades/.grades.csv.0123")
+    said, code = explain(e.value)
+    assert code == 3
+    assert said.startswith("grades cannot be written: Read-only file system. ")
+    assert said.endswith("mend that, and the same command goes on.")
 
 
 def test_results_among_the_submissions_are_refused_before_they_become_one(

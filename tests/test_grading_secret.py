@@ -3,7 +3,9 @@ deaf to the submission."""
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import stat
 import subprocess
 import sys
@@ -65,6 +67,21 @@ def test_a_secret_is_created_for_its_owner_only_and_read_back(tmp_path: Path) ->
     assert secret.read_secret(path) == path.read_bytes().rstrip(b"\n")
     secret.create(tmp_path / "another")
     assert secret.read_secret(tmp_path / "another") != secret.read_secret(path)
+
+
+def test_a_full_disk_leaves_no_half_of_a_secret_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(length: int) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "secret"
+    with monkeypatch.context() as m:
+        m.setattr(secret.secrets, "token_hex", full)
+        with pytest.raises(ValueError, match="cannot be written: No space left on device"):
+            secret.create(path)
+    secret.create(path)
+    assert len(secret.read_secret(path)) == 64
 
 
 def test_a_secret_is_never_overwritten(tmp_path: Path) -> None:

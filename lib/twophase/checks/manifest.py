@@ -50,7 +50,7 @@ def read(folder: Path) -> Manifest:
     path = folder / FILE_NAME
     try:
         return _parse(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{folder} is no release: it has no {FILE_NAME}; make one with `twophase release --out"
             f" {folder}`"

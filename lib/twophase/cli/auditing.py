@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.cli.grading_shown import Watch
-from twophase.grading.errors import CannotWrite
+from twophase.grading.errors import writing
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course
 from twophase.grading.reports.printable import one_line
@@ -38,17 +38,15 @@ def audit(
     console.print(Text(f"{said}, with the same seed and with another."))
     path = out / "audit.jsonl"
     different: list[Audited] = []
-    try:
-        with (
-            path.open("w", encoding="ascii") as file,
-            Watch(console, 2 * len(chosen), says="auditing") as watch,
-        ):
-            for one in grade_again(chosen, course, index, workers):
-                file.write(json.dumps(one.line()) + "\n")
-                different += [one] if one.differences else []
-                watch.step()
-    except OSError as e:
-        raise CannotWrite(f"{path} cannot be written: {e.strerror}") from None
+    with (
+        writing(path),
+        path.open("w", encoding="ascii") as file,
+        Watch(console, 2 * len(chosen), says="auditing") as watch,
+    ):
+        for one in grade_again(chosen, course, index, workers):
+            file.write(json.dumps(one.line()) + "\n")
+            different += [one] if one.differences else []
+            watch.step()
     if different:
         console.print(_table(different))
     same = sum(d.same_seed for d in different)

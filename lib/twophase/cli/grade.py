@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,7 +16,7 @@ from twophase.cli import auditing
 from twophase.cli import grading_options as options
 from twophase.cli.grading_shown import Watch, summary
 from twophase.grading.course import secret
-from twophase.grading.errors import CannotWrite, GraderFault
+from twophase.grading.errors import GraderFault, writing
 from twophase.grading.intake import submissions
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import DEFAULT_SEED, Course, Task
@@ -31,7 +29,7 @@ from twophase.grading.results.writer import Results
 from twophase.grading.run import shards
 from twophase.grading.run.folder import grade_alone, grade_folder, selected
 
-ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT, INTERRUPTED = 0, 1, 3, 130
+ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
 GRADED, SOME_UNREADABLE = 0, 1
 MARKS = {
     "right": ("✓", "green"),
@@ -71,7 +69,7 @@ def check(
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {run_summary.why(record)}")
     if record["status"] == "internal":
-        _stop(record["message"])
+        raise GraderFault(record["message"])
     console = Console()
     console.print(_verdicts(record))
     for exercise_id in course.source.load(record["topic"]).held_back:
@@ -176,9 +174,10 @@ def grade(
         names = tuple(sorted(s.name for s in found))
         mine = shards.submissions_of(found, part)
         note = shards.ShardNote(part, names, shards.conditions(course))
+    if audit:
+        raise typer.Exit(auditing.audit(mine, course, out, at_once, sample, console))
     run = Run(mine, course, out, at_once, console, note)
-    again = partial(auditing.audit, mine, course, out, at_once, sample, console)
-    raise typer.Exit(guarded(again if audit else partial(run.grade, regrade or [], scheme)))
+    raise typer.Exit(run.grade(regrade or [], scheme))
 
 
 @dataclass(frozen=True)
@@ -229,40 +228,20 @@ class Run:
 
     def _write_note(self, complete: bool) -> None:
         if self.note is not None:
-            shards.write_note(self.out, replace(self.note, complete=complete))
+            with writing(self.out / shards.NOTE):
+                shards.write_note(self.out, replace(self.note, complete=complete))
 
 
 def finish(console: Console, out: Path, index: reader.Index, counted: run_summary.Counts) -> int:
     """Write the feedback, show the summary. Returns the exit code. Raises CannotWrite."""
-    try:
+    with writing(out / "feedback"):
         page = feedback.write(out, index.latest())
-    except OSError as e:
-        raise CannotWrite(
-            f"the feedback cannot be written: {e.strerror}; the results are whole"
-        ) from None
     summary(console, counted)
     console.print(Text(f"Results: {index.path}"))
     console.print(Text(f"Feedback: {page}"))
     if counted.statuses["internal"]:
         return OUR_FAULT
     return SOME_UNREADABLE if counted.statuses["unreadable"] else GRADED
-
-
-def guarded(command: Callable[[], int]) -> int:
-    """Run a command; what stops it becomes one sentence and an exit code."""
-    try:
-        return command()
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except CannotWrite as e:
-        _stop(f"{e}. What was written before is whole: make room, and the same command goes on.")
-    except GraderFault as e:
-        _stop(f"nothing could be graded: {e}")
-
-
-def _stop(sentence: str) -> NoReturn:
-    Console(stderr=True).print(Text(f"twophase: {one_line(sentence)}"))
-    raise typer.Exit(OUR_FAULT)
 
 
 def _verdicts(record: Record) -> Table:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from twophase.cli import grading_options as opts
 from twophase.cli.interrupt_while_loading import loading
+from twophase.cli.progress_bars import patience
 from twophase.grading.course.secret import SETS
 from twophase.grading.gradescope import bundle, rehearsal
 from twophase.grading.gradescope.config import Config
@@ -69,7 +70,7 @@ def build(
     What takes longer than Gradescope's own limit (600 s unless you raise it) gets a zero there, so
     the zip ends itself before, without one.
 
-    Exit code: 0 done; 2 bad usage.
+    Exit code: 0 done; 2 bad usage; 3 it cannot be written.
 
     Example: twophase gradescope build --topic kv_cache --secret course.secret --out autograder.zip
     """
@@ -82,7 +83,7 @@ def build(
         memory_bytes=opts.memory_bytes(memory_limit) if memory_limit else 0,
         unsafe=unsafe,
     )
-    with loading():
+    with patience("loading the exercises and their checks"), loading():
         data = bundle.build(config, Source(release, tuple(checks or ()), variants), secret)
     written = bundle.save(out, data)
     print(f"{out}: {len(data) / 1e6:.1f} MB{'' if written else ', the same as before'}")

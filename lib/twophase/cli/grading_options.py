@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from twophase.cli.interrupt_while_loading import loading
+from twophase.cli.progress_bars import patience
 from twophase.grading.course import secret
 from twophase.grading.judge.judge import Course
 from twophase.grading.release.release import Source
@@ -96,7 +97,7 @@ def course(
     instructor's folders. Raises ValueError for a bad secret, and for mistakes in the folders."""
     known = b"" if secret_file is None else secret.read_secret(secret_file)
     if source != Source():
-        with loading():  # it imports the checks, and they import torch
+        with patience("loading the exercises and their checks"), loading():  # they import torch
             source.validate()
     apart = tuple(p.absolute() for p in (secret_file, *hidden, *source.private()) if p is not None)
     return Course(seed, the_limits, source, known, case_sets, hidden=apart)
@@ -111,9 +112,10 @@ def require_notebook(path: Path) -> None:
 
 
 def require_folder(out: Path) -> None:
-    """Raises ValueError if a file is in the place of the folder to write to."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
+    """Raises ValueError if a file is in the place of the folder to write to, or of one above it."""
+    there = next((p for p in (out, *out.parents) if p.exists()), Path())
+    if not there.is_dir():
+        raise ValueError(f"{there} is a file; give a folder to --out")
 
 
 def require_confinement(unsafe: bool) -> None:

@@ -3,20 +3,24 @@ into one sentence."""
 
 from __future__ import annotations
 
-import errno
-import importlib
-import io
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
 
-import typer
+try:
+    import errno
+    import importlib
+    import io
+    from collections.abc import Callable
+    from dataclasses import dataclass
+    from typing import Annotated, Any
 
-from twophase.cli.help_text import tidy
-from twophase.cli.interrupt_while_loading import loading
+    import typer
 
-BAD_INPUT, BUG = 2, 1
+    from twophase.cli.help_text import tidy
+    from twophase.cli.interrupt_while_loading import loading
+except KeyboardInterrupt:  # nobody is there yet to take it
+    sys.exit(130)
+
+BAD_INPUT, BUG, OUR_FAULT = 2, 1, 3
 
 
 LEARN, TEACH, SIZE, MEASURE = "Learn", "Teach", "Size a deployment", "Run and measure"
@@ -166,16 +170,25 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
+        from twophase.grading.reports.printable import printable
+
         if debug:
             raise
         sentence, code = explain(error)
-        print(f"twophase: {sentence}", file=sys.stderr)
+        print(f"twophase: {printable(sentence)}", file=sys.stderr)
         sys.exit(code)
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """One sentence for an error, and the exit code: bad input (2), or something else that went
-    wrong (1)."""
+    """One sentence for an error, and the exit code: bad input (2), what stops the grader (3), or
+    something else that went wrong (1)."""
+    from twophase.grading.errors import CannotWrite, GraderFault
+
+    if isinstance(error, CannotWrite):
+        then = "What was written before is whole: mend that, and the same command goes on."
+        return f"{error}. {then}", OUR_FAULT
+    if isinstance(error, GraderFault):
+        return f"nothing could be graded: {error}", OUR_FAULT
     if isinstance(error, ValueError):
         return str(error) or type(error).__name__, BAD_INPUT
     if isinstance(error, OSError) and error.filename is not None:

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from twophase.cli import grading_options as options
-from twophase.cli.grade import finish, guarded
+from twophase.cli.grade import finish
 from twophase.cli.grading_shown import listed
-from twophase.grading.errors import CannotWrite
+from twophase.grading.errors import writing
 from twophase.grading.reports.printable import one_line
 from twophase.grading.results import reader, run_summary
 from twophase.grading.run import merging
@@ -38,7 +38,7 @@ def merge(
     Example: twophase merge grades-*/ --out grades/
     """
     options.require_folder(out)
-    raise typer.Exit(guarded(lambda: _merge(parts, out, Console())))
+    raise typer.Exit(_merge(parts, out, Console()))
 
 
 def _merge(parts: list[Path], out: Path, console: Console) -> int:
@@ -50,10 +50,8 @@ def _merge(parts: list[Path], out: Path, console: Console) -> int:
             console.print(problem, soft_wrap=True)
         console.print(Text("Nothing was written."))
         return DO_NOT_FIT
-    try:
+    with writing(out):
         path = merging.write_merged(plan, out)
-    except OSError as e:
-        raise CannotWrite(f"{out} cannot be written: {e.strerror}") from None
     index = reader.Index(path)
     counted = run_summary.count(index.latest())
     code = finish(console, out, index, counted)

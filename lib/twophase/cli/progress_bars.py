@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from rich.console import Console
@@ -58,3 +60,18 @@ class LoadingBar(PatientBar):
 
     def __call__(self, done: int, total: int) -> None:
         self.show(done, total)
+
+
+@contextmanager
+def patience(says: str) -> Iterator[None]:
+    """A line on stderr, with a clock, once it takes more than two seconds."""
+    waiting = Console(stderr=True).status(says)
+    timer = threading.Timer(PATIENCE_S, waiting.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        waiting.stop()

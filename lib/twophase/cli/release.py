@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli import grading_options as options
 from twophase.cli.interrupt_while_loading import loading
+from twophase.cli.progress_bars import PatientBar, patience
 from twophase.grading.course import secret as secrets
+from twophase.grading.errors import writing
 from twophase.grading.release.release import Source, course_root
 
 if TYPE_CHECKING:
@@ -20,20 +24,18 @@ if TYPE_CHECKING:
 
 DONE, NOT_AS_IT_SHOULD_BE, OUR_FAULT = 0, 1, 3
 MOST_SENTENCES = 20
+COLUMNS = (
+    TextColumn("grading the untouched notebooks and the model solutions"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeRemainingColumn(),
+)
 
 
 def release(
     out: Annotated[Path | None, typer.Option(help="The folder to make.")] = None,
-    checks: Annotated[
-        list[Path] | None,
-        typer.Option(help="A folder of your own public exercises. May be given several times."),
-    ] = None,
-    variants: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder of held-back siblings, which take the places of public exercises."
-        ),
-    ] = None,
+    checks: options.Checks = None,
+    variants: options.Variants = None,
     topics: Annotated[
         str, typer.Option(help="Only these, such as kv_cache,two_phases. Default: all.")
     ] = "",
@@ -58,7 +60,7 @@ def release(
     must stay unknown belongs into --variants: such a sibling is judged after handing in only.
 
     Exit code: 0 made, or there already; 1 a check or a notebook is not as it should be, and nothing
-    was written; 2 bad usage, or a mistake in a folder; 3 the grader failed.
+    was written; 2 bad usage, or a mistake in a folder; 3 the grader failed, or cannot write.
 
     Example: twophase release --out release/ --variants held-back/
     """
@@ -82,10 +84,13 @@ def _make(
         from twophase.grading.release import handout, placing
         from twophase.grading.run.release_rehearsal import prove_checks
     root, console = course_root(), Console()
+    options.require_folder(out.parent)
     placing.require_place(out, root, source.private())
     hidden = secrets.read_secret(secret) if secret else b""
     source.validate()
-    if _refused(prove_checks(source.catalog().folders()), console):
+    with patience("proving the checks of your folders"):
+        wrong = list(prove_checks(source.catalog().folders()))
+    if _refused(wrong, console):
         return NOT_AS_IT_SHOULD_BE
     made = handout.make(root, source, _topics(source, topics))
     if placing.require_free(out, made, replace):
@@ -98,7 +103,8 @@ def _make(
         written = Source(folder, source.checks, source.variants)
         if prove and (code := _rehearsed(written, made, console)):
             return code
-        placing.move(folder, out)
+        with writing(out):
+            placing.move(folder, out)
     console.print(_table(source, made))
     size = sum(map(len, made.files.values()))
     console.print(Text(f"{out}: {len(made.files)} files, {size / 1e6:.1f} MB"))
@@ -142,13 +148,10 @@ def _rehearsed(source: Source, made: Handout, console: Console) -> int:
     from twophase.grading.run.release_rehearsal import rehearse
     from twophase.grading.sandbox.zygote_handle import make_zygote
 
+    topics = len(made.solutions)
     try:
-        with (
-            scratch(),
-            make_zygote() as zygote,
-            console.status("grading the untouched notebooks and the model solutions"),
-        ):
-            wrong = list(rehearse(source, made.solutions, zygote))
+        with scratch(), make_zygote() as zygote, PatientBar(*COLUMNS) as bar:
+            wrong = list(rehearse(source, made.solutions, zygote, lambda n: bar.show(n, topics)))
     except GraderFault as e:
         console.print(Text(f"the grader failed: {e}; nothing was written", style="red"))
         return OUR_FAULT

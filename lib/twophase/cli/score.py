@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from twophase.cli import grading_options as options
 from twophase.cli.grading_shown import listed
 from twophase.grading.course.deadlines import read_time
+from twophase.grading.errors import writing
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports import class_report, exports
 from twophase.grading.reports.printable import one_line
@@ -60,7 +62,7 @@ def score(
 
     Exit code: 0 all that is due is graded; 1 something waits for a person: pending, unreadable, or
     of an unknown student; 2 bad usage; 3 the grader had failed on a submission, which must be
-    graded again.
+    graded again, or the grades cannot be written.
 
     Example: twophase score grades/ --course course.yml
     """
@@ -74,19 +76,14 @@ def write_grades(
     course: Path, records: list[Record], out: Path, console: Console, at: str = ""
 ) -> int:
     """Score, write everything, print the table. Returns the exit code. Raises ValueError for a bad
-    course file."""
-    if not course.is_file():
-        raise ValueError(
-            f"there is no file {course}; give the course's file with --course (the README of"
-            " twophase.grading explains it)"
-        )
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
+    course file, CannotWrite."""
+    options.require_folder(out)
     scheme, beside = gradebook.load_course(course)
     now: datetime | None = read_time(at, scheme.time_zone) if at else None
     book = gradebook.make_gradebook(scheme, beside, records, now)
-    written = exports.write(out, book)
-    written.append(replace_text(out / "report.html", class_report.page(book), mode=PRIVATE))
+    with writing(out):
+        written = exports.write(out, book)
+        written.append(replace_text(out / "report.html", class_report.page(book), mode=PRIVATE))
     console.print(_table(book))
     for line in _lines(book):
         console.print(line)

@@ -3,22 +3,23 @@ before handing in."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twophase.cli.interrupt_while_loading import loading
-from twophase.cli.progress_bars import PATIENCE_S
+from twophase.cli import grading_options as options
+from twophase.cli.progress_bars import patience
+from twophase.grading.errors import GraderFault
 from twophase.grading.reports.printable import one_line
+from twophase.grading.results import run_summary
+from twophase.grading.results.records import Record
+from twophase.grading.run import self_check as check
 
-ALL_RIGHT, NOT_ALL_RIGHT, OUR_FAULT = 0, 1, 3
+ALL_RIGHT, NOT_ALL_RIGHT = 0, 1
 WORDS = {
     "right": ("✓ right on the public cases", "green"),
     "wrong": ("✗ not right", "red"),
@@ -26,22 +27,15 @@ WORDS = {
     "missing": ("– its cell or its name is missing", "red"),
     "failed": ("! breaks in a fresh run", "red"),
 }
-Record = dict[str, Any]
 
 
 def self_check(
     notebook: Annotated[
         Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")
     ],
-    time_limit: Annotated[
-        float, typer.Option(min=1, help="Longest time for the notebook, in seconds.")
-    ] = 300.0,
-    cell_time_limit: Annotated[
-        float, typer.Option(min=0.1, help="Longest time for one cell, in seconds.")
-    ] = 30.0,
-    memory_limit: Annotated[
-        str, typer.Option(help="Memory beyond the libraries': 2GB, 512MB, 1.5GiB.")
-    ] = "2GB",
+    time_limit: options.TimeLimit = 300.0,
+    cell_time_limit: options.CellTimeLimit = 30.0,
+    memory_limit: options.MemoryLimit = "2GB",
 ) -> None:
     """Before handing in: run your saved notebook as the official grader does, from top to bottom in
     a fresh, confined process.
@@ -54,21 +48,16 @@ def self_check(
 
     Example: twophase self-check my/03_kv_cache.ipynb
     """
-    with loading():
-        from twophase.cli import grading_options
-        from twophase.grading.results import run_summary
-        from twophase.grading.run import self_check as check
-    limits = grading_options.limits(time_limit, cell_time_limit, memory_limit)
-    grading_options.require_notebook(notebook)
+    limits = options.limits(time_limit, cell_time_limit, memory_limit)
+    options.require_notebook(notebook)
     data = check.read_saved(notebook)
     console = Console()
-    with _patience():
+    with patience("running your notebook in a fresh process"):
         record = check.check(notebook, limits)
     if record["status"] == "unreadable":
         raise ValueError(f"{notebook}: {run_summary.why(record)}")
     if record["status"] == "internal":
-        Console(stderr=True).print(Text(f"twophase: {one_line(record['message'])}"))
-        raise typer.Exit(OUR_FAULT)
+        raise GraderFault(record["message"])
     console.print(_table(record))
     for line in [*_flags(record), *check.remarks(data, record)]:
         console.print(Text(f"Noticed: {one_line(line)}", style="yellow"))
@@ -77,21 +66,6 @@ def self_check(
     console.print(Text(_summary(record)))
     right = all(q["status"] == "right" for q in record["questions"])
     raise typer.Exit(ALL_RIGHT if right else NOT_ALL_RIGHT)
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """A line on stderr, with a clock, once it takes more than two seconds."""
-    waiting = Console(stderr=True).status("running your notebook in a fresh process")
-    timer = threading.Timer(PATIENCE_S, waiting.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        waiting.stop()
 
 
 def _table(record: Record) -> Table:
@@ -111,7 +85,7 @@ def _says(q: Record) -> list[str]:
     if q["status"] == "not_yet":
         return [f"Worth {q['out_of']:g} points."]
     lines = [one_line(q["message"])]
-    if q["cell"]["error"]:
+    if q["cell"]["error"] not in q["message"]:  # "" is in each
         lines.append(f"Its cell stopped with {one_line(q['cell']['error'])}")
     if q["hint"]:
         lines.append(f"A hint: {q['hint']}")

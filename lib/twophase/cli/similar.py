@@ -15,6 +15,7 @@ from rich.text import Text
 
 from twophase.cli import grading_options as options
 from twophase.cli.progress_bars import PatientBar
+from twophase.grading.errors import writing
 from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.intake import submissions
 from twophase.grading.release.release import Source
@@ -66,7 +67,7 @@ def similar(
     What the course gives out or publishes does not count, nor what many of the class wrote. Teams
     are not compared with themselves.
 
-    Exit code: 0 nothing to look at; 1 something to look at; 2 bad usage.
+    Exit code: 0 nothing to look at; 1 something to look at; 2 bad usage; 3 it cannot be written.
 
     Example: twophase similar submissions/ --out grades/ --course course.yml
     """
@@ -75,24 +76,19 @@ def similar(
             f"--least {least:g} is no share; give a number above 0 and at most 1, such as {LEAST}"
         )
     options.require_folder(out)
-    scheme, beside = (None, None) if course is None else gradebook.load_course(_there(course))
+    scheme, beside = (None, None) if course is None else gradebook.load_course(course)
     students = beside.roster if beside else ()
     found = submissions.find(folder, layout)
     console, source = Console(), Source(None, tuple(checks or ()), variants)
     with _Bar(console) as bar:
         compared = compare_class(found, least, exercise, scheme, release, bar, source, students)
-    written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
     data = json.dumps(page.as_json(compared), indent=1) + "\n"
-    replace_text(out / "similar.json", data, mode=PRIVATE)
+    with writing(out):
+        written = replace_text(out / "similar.html", page.page(compared), mode=PRIVATE)
+        replace_text(out / "similar.json", data, mode=PRIVATE)
     _tell(compared, console)
     console.print(Text(f"Written: {written}, {out / 'similar.json'}"))
     raise typer.Exit(LOOK if compared.groups else NOTHING)
-
-
-def _there(course: Path) -> Path:
-    if not course.is_file():
-        raise ValueError(f"there is no file {course}; give the course's file to --course")
-    return course
 
 
 class _Bar(PatientBar):

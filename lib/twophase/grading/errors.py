@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from twophase.protocol.errors import JudgeFault
 
 
@@ -20,3 +23,12 @@ class ServerGone(GraderFault):
 class CannotWrite(Exception):
     """The results cannot be written. What was written before is whole, and the next run goes on
     from there."""
+
+
+@contextmanager
+def writing(what: object) -> Iterator[None]:
+    """An OSError in here, of a full disk say, becomes a sentence. Raises CannotWrite."""
+    try:
+        yield
+    except OSError as e:
+        raise CannotWrite(f"{what} cannot be written: {e.strerror}") from None

@@ -63,7 +63,7 @@ def read_yaml(path: Path) -> Value:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
+        raise ValueError(f"{path} is not UTF-8 text; save it as UTF-8") from None
     except OSError as e:
         raise ValueError(f"{path} cannot be read ({e.strerror})") from None
     try:

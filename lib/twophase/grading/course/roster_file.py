@@ -56,8 +56,8 @@ def read_roster(path: Path, key: str = "") -> list[Student]:
     canvas = "Student" in header and "ID" in header
     ours = _our_columns(header, canvas)
     column = key or _key_column(ours, rows, canvas)
-    if column not in header:
-        unnamed = "there is no column student; name one with files.roster.key"
+    if not column or column not in header:  # a header that ends in a comma has a column ""
+        unnamed = "there is no column student in its first line; name one with files.roster.key"
         raise ValueError(f"{path}: {absent('column', key, header) if key else unnamed}")
     found: dict[str, Student] = {}
     for row in rows:

@@ -60,9 +60,13 @@ def create(path: Path) -> None:
         ) from None
     except OSError as e:
         raise ValueError(f"the secret {path} cannot be written: {e.strerror}") from None
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(secrets.token_hex(CREATED_BYTES).encode("ascii") + b"\n")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(secrets.token_hex(CREATED_BYTES).encode("ascii") + b"\n")
+    except OSError as e:  # half a secret is none, and would be in the next one's way
+        path.unlink()
+        raise ValueError(f"the secret {path} cannot be written: {e.strerror}") from None
 
 
 def case_set(secret: bytes, student: str, sets: int = SETS) -> int:

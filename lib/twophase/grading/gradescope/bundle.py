@@ -12,7 +12,6 @@ release to take the tasks from. The same settings and files give the same bytes.
 from __future__ import annotations
 
 import io
-import os
 import platform
 import stat
 import zipfile
@@ -23,6 +22,8 @@ from pathlib import Path
 import twophase
 from twophase.checks import manifest
 from twophase.grading.course import secret
+from twophase.grading.errors import writing
+from twophase.grading.files.atomic import replacing
 from twophase.grading.gradescope import requirements
 from twophase.grading.gradescope.config import PRIVATE, Config
 from twophase.grading.release.release import Source, course_root
@@ -148,7 +149,8 @@ def _zipped(members: dict[str, Member]) -> bytes:
 
 
 def save(path: Path, data: bytes) -> bool:
-    """Write the zip; False if it is there already. Raises ValueError if another file is there."""
+    """Write the zip; False if it is there already. Raises ValueError if another file is there,
+    CannotWrite."""
     if path.exists() or path.is_symlink():
         if path.is_file() and path.read_bytes() == data:
             return False
@@ -158,8 +160,7 @@ def save(path: Path, data: bytes) -> bool:
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent}; make it, or give another --out")
     # nobody else reads it, not even while it is written: it may hold the secret
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OURS_ONLY)
-    with os.fdopen(handle, "wb") as file:
+    with writing(path), replacing(path, OURS_ONLY) as file:
         file.write(data)
     return True
 

@@ -102,7 +102,7 @@ def _lines(q: Record) -> list[str]:
         lines.append(
             f"Of the {len(shown)} cases that are shown, {sum(c['right'] for c in shown)} are right."
         )
-    if q["cell"]["error"]:
+    if q["cell"]["error"] not in q["message"]:  # "" is in each
         lines.append(f"Its cell stopped with {q['cell']['error']}")
     return lines
 

@@ -55,7 +55,10 @@ def find(folder: Path, layout: str = "auto") -> list[Submission]:
         raise ValueError(f"there is no layout {layout!r}; it is one of {', '.join(LAYOUTS)}")
     found = [s for hand in hand_ins(_tree(folder), layout) for s in _submissions(hand)]
     if not found:
-        raise ValueError(f"there is no .ipynb file in {folder} or below it")
+        raise ValueError(
+            f"there is no .ipynb file in {folder} or below it; give the folder or the zip that"
+            " holds the submissions"
+        )
     return _distinct(found)
 
 
@@ -92,7 +95,9 @@ def _tree(path: Path) -> Node:
         one = "(for one notebook: twophase check)"
         raise ValueError(f"{path} is no folder and no zip; {instead} {one}")
     if top.trouble:
-        raise ValueError(f"{path}: {top.trouble}")
+        why = top.trouble.partition(";")[0]  # what follows is for a student
+        instead = "download it again, or give the folder that it unpacks to"
+        raise ValueError(f"{path}: {why}" + (f"; {instead}" if top.kind == "zip" else ""))
     return top
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from twophase.checks import manifest
+from twophase.grading.errors import writing
 from twophase.grading.release.handout import Handout
 
 ROOMS = ("lib", "exercises", "solutions", "book", "tests", "tools", "bench", "my", ".venv", ".git")
@@ -55,17 +56,20 @@ def require_free(out: Path, handout: Handout, replace: bool) -> bool:
 
 @contextmanager
 def written(out: Path, handout: Handout) -> Iterator[Path]:
-    """The release, written beside `out`; removed again unless `move` has taken it."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    """The release, written beside `out`; removed again unless `move` has taken it. Raises
+    CannotWrite."""
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        for name, data in handout.files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-            path.chmod(0o644)
-        for path in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
-            path.chmod(0o755)
+        with writing(out):
+            for name, data in handout.files.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+                path.chmod(0o644)
+            for path in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
+                path.chmod(0o755)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

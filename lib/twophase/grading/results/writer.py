@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from twophase.grading.errors import CannotWrite
+from twophase.grading.errors import writing
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record, line_of
 
@@ -20,11 +20,9 @@ class Results:
         """Raises ValueError if another run writes there, or it is no file; CannotWrite."""
         self.path = folder / "results.jsonl"
         how = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
+        with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(self.path, how, 0o666)
-        except OSError as e:
-            raise CannotWrite(f"{self.path} cannot be opened for writing: {e.strerror}") from None
         try:
             self._lock()
             self.index = Index(self.path)
@@ -55,14 +53,13 @@ class Results:
         """Add a record, to the disk. Raises CannotWrite; then nothing of it is in the file."""
         line = line_of(record)
         try:
-            left = memoryview(line)
-            while left:
-                left = left[os.write(self._fd, left) :]
-            os.fsync(self._fd)
-        except BaseException as e:
+            with writing(self.path):
+                left = memoryview(line)
+                while left:
+                    left = left[os.write(self._fd, left) :]
+                os.fsync(self._fd)
+        except BaseException:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, self.index.end)
-            if isinstance(e, OSError):
-                raise CannotWrite(f"{self.path} cannot be written: {e.strerror}") from None
             raise
         self.index.note(record, self.index.end + len(line))

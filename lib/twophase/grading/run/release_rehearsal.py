@@ -4,7 +4,7 @@ everything, graded by the official judge in its jail against the release as writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from twophase.checks import prove
@@ -29,10 +29,17 @@ def prove_checks(folders: Iterable[Extra]) -> Iterator[str]:
                 yield f"{folder.path_of(exercise_id)}: {wrong}"
 
 
-def rehearse(source: Source, solutions: Mapping[str, bytes], zygote: Zygote) -> Iterator[str]:
-    """A sentence for each exercise that is not judged as it should be, in the release `source`."""
+def rehearse(
+    source: Source,
+    solutions: Mapping[str, bytes],
+    zygote: Zygote,
+    told: Callable[[int], None] = lambda done: None,
+) -> Iterator[str]:
+    """A sentence for each exercise that is not judged as it should be, in the release `source`;
+    `told` hears how many topics are done."""
     benches = Benches()
-    for topic, solution in solutions.items():
+    for done, (topic, solution) in enumerate(solutions.items()):
+        told(done)
         released = source.load(topic)
         judge = SubmissionJudge(zygote, released, benches, Limits(), SEED)
         place = (source.folder() or Path()) / "exercises" / f"{source.catalog().stem(topic)}.ipynb"

@@ -103,7 +103,7 @@ def read_note(folder: Path) -> ShardNote:
         if not isinstance(raw["conditions"], dict) or not all(isinstance(n, str) for n in names):
             raise TypeError("submissions must be names")
         return ShardNote(shard, tuple(names), raw["conditions"], raw["complete"] is True)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{folder} is no part of a course: it has no {NOTE}; give what `twophase grade --shard`"
             " wrote"

@@ -107,7 +107,8 @@ def main() -> None:
         zygote.serve(socket.socket(fileno=fds[0]), shell, failed)
 
     def become_judge(request: dict[str, str], fds: list[int]) -> None:
-        sys.dont_write_bytecode = False  # of the checks, for the next run
+        # of the checks, for the next run
+        sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
         judge = importlib.import_module(request["module"])  # after the fork: no zygote may have it
         server = ForkServer(socket.socket(fileno=fds[1]), folder / LOG)
         judge.serve(socket.socket(fileno=fds[0]), server)

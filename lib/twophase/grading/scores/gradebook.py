@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -11,6 +11,7 @@ from typing import Literal
 
 from twophase.grading.course import misconception_names, reading
 from twophase.grading.course.by_hand import read_manual, read_overrides
+from twophase.grading.course.fields import absent
 from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.roster_file import Student, read_roster
 from twophase.grading.course.scheme import Scheme
@@ -78,6 +79,8 @@ class CourseFiles:
 
 def load_course(path: Path) -> tuple[Scheme, CourseFiles]:
     """course.yml and the files that it names. Raises ValueError."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}; give the course's file to --course")
     scheme = reading.read_course(path)
     files = scheme.files
     roster = read_roster(files.roster.file, files.roster.key) if files.roster else []
@@ -104,10 +107,14 @@ def make_gradebook(
     scorer = Scorer(scheme, beside.manual, beside.times, now or datetime.now(UTC))
     totals = []
     for student in students:
-        who, theirs = student.key, {t: handed_in.get((student.key, t), []) for t in rubrics}
+        who, nowhere = student.key, handed_in.get((student.key, ""), [])
+        # what cannot be read and does not say of what it is may be of any that is not there
+        theirs = {t: handed_in.get((who, t), nowhere) for t in rubrics}
+        if all((who, t) in handed_in for t in rubrics):
+            notes += [f"{r['file']}: of no assignment, as it seems: passed over." for r in nowhere]
         outcomes = {t: scorer.outcome(who, rubric, theirs[t]) for t, rubric in rubrics.items()}
         totals.append(_total(student, outcomes, scheme))
-    notes += _notes(scheme, beside, by_topic)
+    notes += [*_useless_excusals(scheme, rubrics), *_notes(scheme, beside, by_topic)]
     lost = any(r["status"] == "internal" for r in by_topic.get("", []))
     return Gradebook(scheme, rubrics, tuple(totals), tuple(strangers), tuple(notes), lost)
 
@@ -165,6 +172,14 @@ def _total(student: Student, outcomes: dict[str, Outcome], scheme: Scheme) -> To
     return Total(student, outcomes, "graded", points, sum((outcomes[t].worth for t in kept), ZERO))
 
 
+def _useless_excusals(scheme: Scheme, rubrics: Mapping[str, Rubric]) -> Iterator[str]:
+    """A sentence for each that is of an exercise which its assignment does not have."""
+    for e in scheme.excused:
+        known = [s.id for s in rubrics[e.assignment].items] if e.assignment in rubrics else []
+        if e.exercise and known and e.exercise not in known:
+            yield f"{scheme.path}: {e.where}.exercise: {absent('exercise', e.exercise, known)}"
+
+
 def _notes(scheme: Scheme, beside: CourseFiles, by_topic: Mapping[str, list[Record]]) -> list[str]:
     """What had no effect, or more than meant: other topics' results, overrides of none or many."""
     found = misconception_names.unknown_names(scheme)
@@ -173,7 +188,11 @@ def _notes(scheme: Scheme, beside: CourseFiles, by_topic: Mapping[str, list[Reco
         for t, records in by_topic.items()
         if t and t not in scheme.assignments
     ]
-    digests = [r["digests"]["submission"] for records in by_topic.values() for r in records]
+    stored = [r for records in by_topic.values() for r in records]
+    digests = [r["digests"]["submission"] for r in stored]
+    if lost := sorted(set(beside.times) - {r["file"] for r in stored} - set(digests)):
+        of = f"{len(lost):,} of {len(beside.times):,} names"
+        found.append(f"{scheme.files.times}: no stored file has {of}, such as {lost[0]!r}.")
     for o in beside.manual.overrides:
         n = sum(d.startswith(o.digest) for d in digests)
         if n != 1:

@@ -89,7 +89,7 @@ def by_student(
             said = [] if file in twice else students_of(who, file, topic, roster, scheme)
             members = (m for w in said for m in scheme.members(w, topic))
             ours = dict.fromkeys(m for m in members if not known or m in known)
-            if not ours or not topic:
+            if not ours:
                 strangers.append(record["file"])
             for member in ours:
                 found.setdefault((member, topic), []).append(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from twophase.grading.scores.outcome import Outcome
@@ -34,7 +35,7 @@ def _latest(tried: Sequence[Outcome], digests: Mapping[str, str]) -> Outcome:
     """Pending if they differ and it is not known when each came."""
     if any(o.handed_in is None for o in tried) and len({digests[o.file] for o in tried}) > 1:
         files = ", ".join(o.file for o in tried)
-        return tried[0].waiting_for(
+        return replace(tried[0], file="").waiting_for(
             f"which of {files} is the latest is not known: give files.times (with counts: best"
             " whoever hands in several has as many guesses)"
         )
