@@ -92,7 +92,10 @@ class ExecutionPlan:
 
     def overwrites(self, exercise_id: str, entries: Sequence[str]) -> tuple[Step, ...]:
         """The cells between its answer and where it is asked that define one of its names again."""
-        last = max((s.number for s in self.answers(exercise_id)), default=-1)
+        mine = [s.number for s in self.answers(exercise_id)]
+        if not mine:
+            return ()
+        last = max(mine)
         below = (s for s in self.above(exercise_id) if s.number > last and s.role != "given")
         return tuple(s for s in below if _defines(s.source, entries))
 
