@@ -91,7 +91,7 @@ def test_check_exits_1_when_something_is_not_right_and_says_what(
 ) -> None:
     code, said = check(solved(leave_out=f"{TOPIC}-max_batch"))
     assert code == 1
-    assert "cell is not in the notebook" in said
+    assert "No code cell of the notebook answers it" in said
 
 
 def test_grade_writes_results_and_feedback_and_a_second_run_skips(

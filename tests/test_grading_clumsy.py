@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +109,18 @@ def merged(topic: str, cells: Cells) -> Cells:
     return [*apart, first | {"source": "\n".join(joined)}]
 
 
+def merged_with_points(topic: str, cells: Cells) -> Cells:
+    """The same, and each check's points are asserted, printed and added up."""
+    whole = merged(topic, cells)
+    whole[-1]["source"] = "total = 0\n" + re.sub(
+        r"^check\((.*)\)$",
+        r'total += check(\1); assert check(\1); print("%.1f" % check(\1), check(\1).out_of)',
+        whole[-1]["source"],
+        flags=re.M,
+    )
+    return whole
+
+
 def in_copied_check_cells(topic: str, cells: Cells) -> Cells:
     """Every answer in a copy of the check cell above it, its own cell deleted."""
     other = next(c for c in cells if id_of(c).endswith("-check"))
@@ -132,13 +145,37 @@ def installs_above(topic: str, cells: Cells) -> Cells:
     return [c | {"source": lines + c["source"]} if is_answer(c) else c for c in cells]
 
 
+def reset_above_all(topic: str, cells: Cells) -> Cells:
+    """What somebody who came from Matlab begins with, and a helper of the first answer's."""
+    helper = own("def numbers_of(x): return torch.as_tensor(x)")
+    made = [own("%reset -f"), cells[0], helper, *copy.deepcopy(cells[1:])]
+    for cell in made:
+        if is_answer(cell):
+            cell["source"] = "numbers_of([1.0])\n" + cell["source"]
+    return made
+
+
+def without_metadata_and_with_lines_of_ipython(topic: str, cells: Cells) -> Cells:
+    lines = "files = !ls\ntook = %time 1 + 1\nnp.array?\n"
+    marked = [c | {"source": lines + c["source"]} if is_answer(c) else c for c in cells]
+    return without_metadata(topic, marked)
+
+
 def nothing(topic: str, cells: Cells) -> Cells:
     return cells
 
 
 EDITS: list[Callable[[str, Cells], Cells]] = [
     *(nothing, named_like_the_answers, looped_over, split, stubs_pasted_below, without_metadata),
-    *(merged, in_copied_check_cells, imports_in_the_setup, installs_above),
+    *(
+        merged,
+        merged_with_points,
+        in_copied_check_cells,
+        imports_in_the_setup,
+        installs_above,
+        reset_above_all,
+    ),
+    without_metadata_and_with_lines_of_ipython,
 ]
 
 
@@ -180,6 +217,37 @@ def test_what_is_seen_wrong_at_its_check_is_wrong_and_a_later_guess_gains_nothin
             cell["source"] = WITHOUT_WEIGHTS
     seen = graded("kv_cache", [*cells, own(RIGHT)])
     assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+
+
+def test_a_second_try_below_that_its_own_check_cell_finds_right_is_right() -> None:
+    """However the second cell calls the check."""
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch-check")
+    cells[at - 1]["source"] = WITHOUT_WEIGHTS
+    for call in ("%time check({!r})", "print(check({!r}))", "for i in [{!r}]: check(i)"):
+        below = [own(RIGHT), own(call.format("kv_cache-max_batch"))]
+        assert wrong(graded("kv_cache", [*cells[: at + 1], *below, *cells[at + 1 :]])) == []
+
+
+def test_an_answer_that_a_merged_cell_did_not_come_to_is_told_where_that_cell_stopped() -> None:
+    cells = merged("kv_cache", cells_of("kv_cache"))
+    cells[-1]["source"] = cells[-1]["source"].replace('check("kv_cache-kv_bytes")', "1 / 0", 1)
+    seen = graded("kv_cache", cells)
+    whys = dict(wrong(seen))
+    said = f"Cell {len(cells)} stopped with ZeroDivisionError: division by zero"
+    assert said in whys["kv_cache-max_batch"]
+    assert "kv_cache-kv_bytes" not in whys
+    assert "defined_again" not in {f.name for f in seen.flags}
+
+
+def test_an_answer_in_a_cell_that_is_no_code_is_told_so() -> None:
+    cells = cells_of("kv_cache")
+    for cell in cells:
+        if id_of(cell) == "kv_cache-max_batch":
+            cell["cell_type"] = "markdown"
+    [(missed, why)] = wrong(graded("kv_cache", cells))
+    assert missed == "kv_cache-max_batch"
+    assert "cells of Markdown or raw text are not run" in why
 
 
 def test_of_several_guesses_in_cells_of_one_id_the_one_at_the_check_counts() -> None:

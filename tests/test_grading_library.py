@@ -142,7 +142,8 @@ def test_what_the_notebook_imports_for_practice_does_nothing(session: Session) -
         "from twophase.lab import NotYet, check, hint, solution, progress\nprint(check('x'),"
         " hint('x'), solution('x'), progress())"
     )
-    assert output(session, source) == "None None None None"
+    assert output(session, source) == "judged by the grader None None None"
+    assert output(session, "print(f\"{check('x') + check('x'):.1f}\")") == "2.0"
 
 
 def test_nothing_is_in_the_workers_memory_but_what_runs_it() -> None:

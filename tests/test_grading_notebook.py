@@ -100,25 +100,96 @@ def steps(all_cells: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(s.role, s.exercise_id or s.source.splitlines()[0]) for s in plan.steps]
 
 
+SETUP = "setup", "from twophase.lab import NotYet, check, hint, solution, progress"
+
+
 def test_cells_run_in_the_order_of_the_submission_with_the_released_setup_first() -> None:
     made = [
-        cell("one = 1"),
         answer_cell("softmax", "x"),
         cell("", kind="markdown"),
-        setup_cell("mine"),
+        cell("one = 1"),
         answer_cell("bytes", "y"),
     ]
     assert steps(made) == [
-        ("setup", "from twophase.lab import NotYet, check, hint, solution, progress"),
-        ("own", "one = 1"),
+        SETUP,
         ("answer", f"{TOPIC}-softmax"),
-        ("own", "mine"),
+        ("own", "one = 1"),
         ("answer", f"{TOPIC}-bytes"),
     ]
 
 
+def test_the_released_setup_runs_in_its_own_place_too_where_a_cell_above_may_undo_it() -> None:
+    """Many begin a notebook with `%reset -f`: names that the setup gave are gone then."""
+    answer = answer_cell("bytes", "y")
+    assert steps([setup_cell(), answer]) == [SETUP, ("answer", f"{TOPIC}-bytes")]
+    assert steps([cell("%reset -f"), setup_cell(), answer])[1:3] == [("own", "%reset -f"), SETUP]
+    changed = steps([cell("%reset -f"), setup_cell("mine"), answer])
+    assert changed[1:4] == [("own", "%reset -f"), SETUP, ("own", "mine")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'check("{}")',
+        'print(check("{}"))',
+        'points = check("{}")',
+        '%time check("{}")',
+        'assert check("{}")',
+        'progress(); check("{}")',
+        'import twophase.lab\ntwophase.lab.check("{}")',
+        'for i in ["{}"]:\n    check(i)',
+    ],
+)
+def test_an_exercise_is_asked_where_its_check_is_called_last_however_it_is_called(
+    call: str,
+) -> None:
+    """A second try below the check, checked there: what is seen right is right."""
+    second = [cell("def softmax(x): return 2"), cell(call.format(f"{TOPIC}-softmax"))]
+    made = [*cells({"softmax": "def softmax(x): return 1"}), *second]
+    plan = make_plan(parse(dump(made)), release())
+    assert second[0]["source"] in [s.source for s in plan.above(f"{TOPIC}-softmax")]
+
+
+@pytest.mark.parametrize(
+    "text", ['# check("{}")', 'hint("{}")', 'check(""); solution("{}")', '"{}"']
+)
+def test_an_id_that_no_check_is_called_with_asks_nothing(text: str) -> None:
+    second = [cell("def softmax(x): return 2"), cell(text.format(f"{TOPIC}-softmax"))]
+    made = [*cells({"softmax": "def softmax(x): return 1"}), *second]
+    plan = make_plan(parse(dump(made)), release())
+    assert second[0]["source"] not in [s.source for s in plan.above(f"{TOPIC}-softmax")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%matplotlib inline",
+        "files = !ls",
+        "took = %time 1 + 1",
+        "if 0:\n    !pip install x",
+        "torch.arange?",
+        "x = (\n    5\n    % 3)",
+    ],
+)
+def test_an_answer_without_its_id_is_found_in_a_cell_that_only_ipython_can_read(line: str) -> None:
+    made = [cell(f"{line}\ndef softmax(x): return 1")]
+    plan = make_plan(parse(dump(made)), release())
+    assert f"{TOPIC}-softmax" not in plan.missing
+    assert [s.exercise_id for s in plan.steps][1:] == [f"{TOPIC}-softmax"]
+
+
+def test_lines_that_end_as_windows_writes_them_change_no_locked_cell() -> None:
+    asked = replace(release(), locked={f"{TOPIC}-setup": "import math\nx = 1"})
+    for source in ("import math\r\nx = 1", ["import math\r\n", "x = 1"]):
+        made = [setup_cell() | {"source": source}, answer_cell("bytes", "y")]
+        assert "locked_cell_changed" not in {
+            f.name for f in make_plan(parse(dump(made)), asked).flags
+        }
+
+
 def test_an_exercise_by_itself_has_the_setup_and_its_own_cell() -> None:
-    plan = make_plan(parse(dump([cell("one = 1"), *cells(dict(RIGHT))])), release())
+    setup, *others = cells(dict(RIGHT))
+    plan = make_plan(parse(dump([setup, cell("one = 1"), *others])), release())
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=False)] == ["setup", "answer"]
     assert [s.role for s in plan.alone(f"{TOPIC}-bytes", with_own=True)] == [
         "setup",
@@ -130,7 +201,8 @@ def test_an_exercise_by_itself_has_the_setup_and_its_own_cell() -> None:
 def test_an_open_cell_of_the_release_is_the_submissions_own_only_once_it_was_changed() -> None:
     released = replace(release(), given=frozenset({"one = 1"}))
     for source, role in (("one = 1\n", "given"), ("one = 2", "own"), ("one = 1; two = 2", "own")):
-        plan = make_plan(parse(dump([cell(source), *cells(dict(RIGHT))])), released)
+        setup, *answers = cells(dict(RIGHT))
+        plan = make_plan(parse(dump([setup, cell(source), *answers])), released)
         assert plan.steps[1].role == role
         others = plan.alone(f"{TOPIC}-bytes", with_own=False)
         assert [s.role for s in others] == [

@@ -173,8 +173,9 @@ def test_a_cell_that_writes_a_file_is_told_that_it_cannot(tmp_path: Path) -> Non
         "from multiprocessing.pool import ThreadPool\nPOOL = ThreadPool(2)",
         "import subprocess\nsubprocess.run(['true'])",
         "import urllib.request\nurllib.request.urlopen('http://localhost:1/')",
+        "import torch\ntorch.save(torch.zeros(1), 'weights.pt')",
     ],
-    ids=["locks", "a process", "the network"],
+    ids=["locks", "a process", "the network", "a file of torch's"],
 )
 def test_what_is_refused_above_an_answer_is_told_with_what_to_do(
     tmp_path: Path, above: str

@@ -18,6 +18,16 @@ __all__ = ["NotYet", "check", "hint", "progress", "solution", "timed"]
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 
 
+class _Unsaid(float):
+    """What `check` returns where nothing is judged: a number, so that a cell which adds points up,
+    prints or asserts them goes on to what stands below."""
+
+    out_of = 1.0
+
+    def __repr__(self) -> str:
+        return "judged by the grader"
+
+
 def check(exercise_id: str = "") -> Any:
     """Judge this notebook's answer to an exercise.
 
@@ -26,7 +36,7 @@ def check(exercise_id: str = "") -> Any:
     and `LabError` (a ValueError) if there is no such exercise or no notebook around.
     """
     if IN_WORKER:
-        return None
+        return _Unsaid(1.0)
     from twophase.lab.checking import check_answer
 
     return check_answer(exercise_id)

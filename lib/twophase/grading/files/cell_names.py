@@ -6,8 +6,11 @@ import ast
 import re
 from functools import lru_cache
 
-MAGIC = re.compile(r"^[ \t]*[%!?].*$", re.M)
-CHECKS = re.compile(r"^[ \t]*check\([ \t]*['\"]([\w-]+)['\"][ \t]*\)", re.M)
+# lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`
+MAGIC = re.compile(r"^([ \t]*+)(?:[%!?].*|([\w, \t]++=)[ \t]*+[%!].*|[\w.]++\?\??[ \t]*+)$", re.M)
+COMMENT = re.compile(r"#.*")
+CALLS_CHECK = re.compile(r"\bcheck\(")
+ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
 LONGEST = 50_000  # characters; of a longer cell nothing is known, so that nobody waits for it
 MOST = 2_000  # cells that are remembered: those of one notebook
 
@@ -22,9 +25,17 @@ def _parsed(source: str) -> ast.Module | None:
         return None
 
 
+def _parsed_as_a_cell(source: str) -> ast.Module | None:
+    """A cell as Python, with `None` where a line is IPython's own. First as it stands: a line of
+    Python may begin with %, too."""
+    return _parsed(source) or _parsed(MAGIC.sub(r"\1\2None", source))
+
+
 def checked(source: str) -> list[str]:
-    """The exercises whose checks a cell calls."""
-    return CHECKS.findall(source)
+    """The exercises whose checks a cell calls: the ids in a cell that calls `check`, however it
+    does (`print(check("..."))`, a loop over ids)."""
+    code = COMMENT.sub("", source)
+    return ID.findall(code) if CALLS_CHECK.search(code) else []
 
 
 def defined(source: str) -> frozenset[str]:
@@ -34,7 +45,7 @@ def defined(source: str) -> frozenset[str]:
 
 @lru_cache(MOST)
 def _defined(source: str) -> frozenset[str]:
-    tree = _parsed(MAGIC.sub("", source))
+    tree = _parsed_as_a_cell(source)
     if tree is None:
         return frozenset()
     names: set[str] = set()

@@ -131,11 +131,12 @@ def raw_cells(data: bytes) -> list[Any]:
 
 
 def source_of(raw: dict[str, Any]) -> str:
-    """A cell's source in one string, whether it is one or a list of lines."""
+    """A cell's source in one string, whether it is one or a list of lines, as Python reads it: with
+    "\\n" where lines end, whatever editor it comes from."""
     source = raw.get("source", raw.get("input", ""))
     if isinstance(source, list):
-        return "".join(s for s in source if isinstance(s, str))
-    return source if isinstance(source, str) else ""
+        source = "".join(s for s in source if isinstance(s, str))
+    return source.replace("\r\n", "\n") if isinstance(source, str) else ""
 
 
 def marks_of(raw: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from twophase.grading.sandbox.session import CellRun
 UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 UNKNOWN_NAME = re.compile(r"\b(\w+)'? is not defined")
 # what is refused; also Numba's folder for machine code, and the resolver's words without a network
-REFUSED = re.compile(r"PermissionError|\[Errno (?:1|13)\]|name resolution|numba_cache")
+REFUSED = re.compile(
+    r"PermissionError|Permission denied|\[Errno (?:1|13)\]|name resolution|numba_cache"
+)
 WHY = (
     "Only the notebook is run, with the course's libraries and no file beside it: put what you need"
     " of {} into a cell."
@@ -36,11 +38,13 @@ def explained(verdict: Verdict, own: CellRun, above: Iterable[tuple[Step, CellRu
     why = reason(f"{own.error} {verdict.message}")
     lacks = set(UNKNOWN_NAME.findall(verdict.message))
     for step, run in above if lacks and not why else ():
-        why = reason(run.error) if defined(step.source) & {*lacks, "*"} else ""
-        if why:
+        if run.error and defined(step.source) & {*lacks, "*"}:
+            why = reason(run.error)
             said.append(f"Cell {step.number + 1} stopped with {run.error[:200]}")
             break
-    return replace(verdict, message=". ".join([*said, why])) if why else verdict
+    if not why and len(said) == 1:
+        return verdict
+    return replace(verdict, message=". ".join([*said, why] if why else said))
 
 
 def reason(error: str) -> str:

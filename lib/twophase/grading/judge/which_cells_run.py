@@ -21,7 +21,7 @@ CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.
 # possessive: else a cell of checks and blanks would have as many readings as an attacker likes
 NOTHING_ELSE = re.compile(r"(?:\s*+check\([ \t]*+['\"][\w-]++['\"][ \t]*+\)[ \t]*+;?)*+\s*+")
 SHOWS = "progress()"  # does nothing here: it would be run half a dozen times in a notebook
-NOWHERE = "The answer's cell is not in the notebook."
+NOWHERE = "No code cell of the notebook answers it: cells of Markdown or raw text are not run."
 GRADER_NAMES = (
     "twophase.checks",
     "twophase.grading",
@@ -92,7 +92,10 @@ class ExecutionPlan:
 
     def overwrites(self, exercise_id: str, entries: Sequence[str]) -> tuple[Step, ...]:
         """The cells between its answer and where it is asked that define one of its names again."""
-        last = max((s.number for s in self.answers(exercise_id)), default=-1)
+        mine = [s.number for s in self.answers(exercise_id)]
+        if not mine:
+            return ()
+        last = max(mine)
         below = (s for s in self.above(exercise_id) if s.number > last and s.role != "given")
         return tuple(s for s in below if _defines(s.source, entries))
 
@@ -137,28 +140,7 @@ def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     """The release's cells first, then the submission's where they stand."""
     cells = {n: cell for n, cell in enumerate(notebook.cells) if cell.is_code}
     answers = _answers(cells, release)
-    redefined = any(
-        "progress" in defined(c.source)
-        for c in cells.values()
-        if c.source.strip() != release.locked.get(c.grade_id, "").strip()
-    )
-    steps = [
-        Step(-len(release.first) + n, "setup", release.locked[i])
-        for n, i in enumerate(release.first)
-    ]
-    ran = set(release.first)
-    for n, cell in cells.items():
-        if cell.grade_id in release.locked and cell.grade_id not in ran:
-            steps.append(Step(n, "setup", release.locked[cell.grade_id]))
-            ran.add(cell.grade_id)
-        if n in answers:
-            steps.append(Step(n, "answer", cell.source, answers[n]))
-        elif not (_adds_nothing(cell, release) or (cell.source.strip() == SHOWS and not redefined)):
-            role = "given" if cell.source.strip() in release.given else "own"
-            steps.append(Step(n, role, cell.source))
-    for grade_id in release.locked:
-        if grade_id not in ran:  # deleted from the submission: run it before the answers
-            steps.insert(len(release.first), Step(-1, "setup", release.locked[grade_id]))
+    steps = _steps(cells, answers, release)
     checks = _checks(cells, release)
     last = {i: _asked_below(i, cells, answers, checks) for i in release.exercises}
     asked = {i: sum(s.number <= n for s in steps) for i, n in last.items()}
@@ -166,6 +148,35 @@ def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     flags += _copies(cells, release)
     missing, more = _missing(cells, release)
     return ExecutionPlan(tuple(steps), asked, missing, tuple(dict.fromkeys([*flags, *more])))
+
+
+def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Release) -> list[Step]:
+    """What is run, in order. A cell of the release that comes first runs in its own place as well,
+    if something above it there may have undone it (a `%reset`, say)."""
+    redefined = any(
+        "progress" in defined(c.source)
+        for c in cells.values()
+        if c.source.strip() != release.locked.get(c.grade_id, "").strip()
+    )
+    first = [
+        Step(-len(release.first) + n, "setup", release.locked[i])
+        for n, i in enumerate(release.first)
+    ]
+    below: list[Step] = []
+    ran = set[str]()
+    for n, cell in cells.items():
+        locked = cell.grade_id in release.locked and cell.grade_id not in ran
+        if locked and (below or cell.grade_id not in release.first):
+            below.append(Step(n, "setup", release.locked[cell.grade_id]))
+            ran.add(cell.grade_id)
+        if n in answers:
+            below.append(Step(n, "answer", cell.source, answers[n]))
+        elif not (_adds_nothing(cell, release) or (cell.source.strip() == SHOWS and not redefined)):
+            role = "given" if cell.source.strip() in release.given else "own"
+            below.append(Step(n, role, cell.source))
+    # deleted from the submission: run before the answers
+    gone = [i for i in release.locked if i not in ran and i not in release.first]
+    return [*first, *(Step(-1, "setup", release.locked[i]) for i in reversed(gone)), *below]
 
 
 def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:

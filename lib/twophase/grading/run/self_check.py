@@ -101,8 +101,8 @@ def _where(places: list[int], at: int) -> str:
     above, below = [n for n in places if n <= at], [n for n in places if n > at]
     if above:
         return (
-            f"cell {above[-1]} would define it, and did not come that far; restart the kernel, run"
-            f" all cells, and see how cell {above[-1]} ends"
+            f"cell {above[-1]} would define it, and did not come that far here; restart the kernel"
+            f" and run all cells to see how cell {above[-1]} ends there"
         )
     if below:
         return (
