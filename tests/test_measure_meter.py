@@ -313,6 +313,22 @@ def test_a_model_larger_than_memory_is_counted_on_the_meta_device():
     assert m.bytes == theory.matmul_bytes(8, 100_000, 1_000_000)
 
 
+@pytest.mark.parametrize("wide", [24, 16])  # another width of values: no kernel of torch's takes it
+@pytest.mark.parametrize("T", [40, 1])
+def test_attention_moves_the_same_on_the_meta_device_as_on_the_cpu(T: int, wide: int) -> None:
+    """Its stand-in there takes attention apart: a decode step of 1,024 tokens read 32 million
+    numbers more than on the CPU."""
+    found = []
+    for device in ("cpu", "meta"):
+        q = torch.zeros(2, 4, T, 24, dtype=torch.bfloat16, device=device)
+        k = torch.zeros(2, 4, 40, 24, dtype=torch.bfloat16, device=device)
+        v = torch.zeros(2, 4, 40, wide, dtype=torch.bfloat16, device=device)
+        with torch.inference_mode(), Meter() as m:
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=T > 1)
+        found.append((out.shape, m.matmul_flops, m.bytes_read, m.bytes_written, sorted(m.by_op)))
+    assert found[0] == found[1]
+
+
 def test_the_table_ends_with_the_total():
     x, w = values(2, 3), values(3, 4)
     with Meter() as m:

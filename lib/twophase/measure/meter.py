@@ -5,7 +5,7 @@
     m.matmul_flops, m.bytes, m.matmul_intensity
 
 The conventions are in `twophase.measure.formulas`. Works on the meta device too, where a model
-needs no memory.
+needs no memory; attention is taken for the CPU's fused kernel there (`meta_attention`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import kernel_costs, operators, reports  # noqa: F401  registers what torch's operators cost
 from .formulas import Formula, lookup, operator_name, tensors
+from .meta_attention import fused_attention, is_attention_on_meta
 from .regions import Count, Region, plain_traffic
 from .tables import Table
 from .traffic import Access, Footprint, distinct, storage_ref
@@ -173,6 +174,9 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Operator, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if is_attention_on_meta(func, args):
+            with self:
+                return fused_attention(*args, **kwargs)
         if _is_composite(
             func
         ):  # under inference_mode linear, reshape and attention arrive whole: look inside

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .formulas import operator_name, tensors
+from .formulas import tensors
+from .meta_attention import fused_attention, is_attention_on_meta
 from .meter import _is_composite
 
 
@@ -44,9 +44,9 @@ class PeakBytes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if operator_name(func) == "aten.scaled_dot_product_attention" and args[0].is_meta:
+        if is_attention_on_meta(func, args):
             with self:
-                return _fused_attention(*args, **kwargs)
+                return fused_attention(*args, **kwargs)
         if _is_composite(
             func
         ):  # under inference_mode linear, reshape and attention arrive whole: look inside
@@ -63,22 +63,3 @@ class PeakBytes(TorchDispatchMode):
                 self._made[ref.cdata] = (ref, tensor.untyped_storage().nbytes())
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         return out
-
-
-def _fused_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None = None,
-    dropout: float = 0.0,
-    causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    **renamed: Any,
-) -> torch.Tensor:
-    """What scaled_dot_product_attention calls on a CPU; takes its arguments."""
-    mask, causal = renamed.get("attn_mask", mask), renamed.get("is_causal", causal)
-    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    out: torch.Tensor = kernel(q, k, v, dropout, causal, attn_mask=mask, scale=scale)[0]
-    return out
