@@ -5,12 +5,12 @@ import torch
 
 
 def check_options(window: int | None, softcap: float | None, scale: float | None) -> None:
-    """Raise ValueError unless all three are absent or positive."""
+    """Raise ValueError unless all three are absent or positive; NaN is not."""
     if window is not None and window < 1:
         raise ValueError(f"a window holds at least the query's own key; got {window}.")
-    if softcap is not None and softcap <= 0:
+    if softcap is not None and not softcap > 0:
         raise ValueError(f"a soft cap bounds the scores and must be positive; got {softcap}.")
-    if scale is not None and scale <= 0:
+    if scale is not None and not scale > 0:
         raise ValueError(f"scores are multiplied with a scale that must be positive; got {scale}.")
 
 
@@ -37,7 +37,7 @@ def check_shapes(
         raise ValueError(
             f"q and k must agree in B and H; got q {list(q.shape)} and k {list(k.shape)}."
         )
-    if q.shape[2] % k.shape[2]:
+    if k.shape[2] == 0 or q.shape[2] % k.shape[2]:
         raise ValueError(
             f"the {q.shape[2]} query heads cannot be shared evenly among {k.shape[2]} KV heads."
         )
