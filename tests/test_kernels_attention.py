@@ -104,6 +104,15 @@ def test_the_mask_of_one_query_in_a_long_cache_shows_every_key():
 
 
 @pytest.mark.parametrize(
+    ("T", "S", "window", "says"),
+    [(5, 3, None, "5 queries but 3 keys"), (3, 5, 0, "own key; got 0"), (3, 5, -1, "own key")],
+)
+def test_no_mask_is_made_for_queries_without_a_key_of_their_own(T, S, window, says):
+    with pytest.raises(ValueError, match=says):
+        visible(T, S, window=window)
+
+
+@pytest.mark.parametrize(
     ("q", "k", "says"),
     [
         ((1, 3, 2, 4), (1, 2, 2, 4), "each query needs its own key"),
