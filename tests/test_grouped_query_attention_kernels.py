@@ -65,6 +65,9 @@ def test_watching_fetches_leaves_the_kernel_as_it_was():
         ((4, 2), (3, 2, 2), (3, 1, 2), "a decode step needs"),
         ((4, 2), (3, 2, 3), (3, 2, 3), "a decode step needs"),
         ((1, 4, 2), (3, 2, 2), (3, 2, 2), "a decode step needs"),
+        ((4, 2), (0, 2, 2), (0, 2, 2), "none of these 0"),
+        ((4, 2), (3, 0, 2), (3, 0, 2), "none of these 0"),
+        ((0, 2), (3, 2, 2), (3, 2, 2), "none of these 0"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused_in_a_sentence(q, k, v, said):
@@ -97,6 +100,9 @@ def test_equal_heads_are_pooled_without_loss_and_a_bias_as_its_weights():
         (12, 4, 3, "mean", "K must divide"),
         (13, 4, 2, "mean", "K must"),
         (12, 4, 2, "last", "by one"),
+        (12, 4, 0, "mean", "K must divide"),
+        (12, 0, 1, "mean", "K must divide"),
+        (12, -4, -2, "mean", "K must divide"),
     ],
 )
 def test_heads_that_cannot_be_pooled_are_refused(rows, N, K, how, said):

@@ -1,6 +1,7 @@
 """Attention, against torch's own kernel, against that of transformers, and against the naive
 one."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -103,10 +104,20 @@ def test_the_mask_of_one_query_in_a_long_cache_shows_every_key():
 
 
 @pytest.mark.parametrize(
+    ("T", "S", "window", "says"),
+    [(5, 3, None, "5 queries but 3 keys"), (3, 5, 0, "own key; got 0"), (3, 5, -1, "own key")],
+)
+def test_no_mask_is_made_for_queries_without_a_key_of_their_own(T, S, window, says):
+    with pytest.raises(ValueError, match=says):
+        visible(T, S, window=window)
+
+
+@pytest.mark.parametrize(
     ("q", "k", "says"),
     [
         ((1, 3, 2, 4), (1, 2, 2, 4), "each query needs its own key"),
         ((1, 2, 3, 4), (1, 2, 2, 4), "cannot be shared evenly"),
+        ((1, 2, 3, 4), (1, 2, 0, 4), "cannot be shared evenly among 0 KV heads"),
         ((1, 2, 2, 4), (2, 2, 2, 4), "agree in B and H"),
         ((2, 2, 4), (2, 2, 4), "attention needs q"),
     ],
@@ -356,6 +367,8 @@ def test_a_cap_bounds_what_one_key_can_say():
         ({"softcap": 0.0}, r"must be positive; got 0\.0"),
         ({"softcap": -1.0}, r"must be positive; got -1\.0"),
         ({"scale": 0.0}, r"scale that must be positive; got 0\.0"),
+        ({"scale": math.nan}, "scale that must be positive; got nan"),
+        ({"softcap": math.nan}, "must be positive; got nan"),
     ],
 )
 @pytest.mark.parametrize("attention", [causal_attention, naive_attention])

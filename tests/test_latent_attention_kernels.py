@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from twophase.kernels.latent_attention import LatentCache, absorbed_attention, expanded_attention
+from twophase.kernels.latent_attention import (
+    LatentCache,
+    absorbed_attention,
+    attend_latents,
+    expanded_attention,
+)
 from twophase.kernels.span import Span
 from twophase.measure import Meter
 from twophase.theory.kv_cache import latent_bytes_per_sequence
@@ -159,6 +164,19 @@ def test_tensors_that_do_not_fit_are_refused_by_name(attend, which, shape, messa
 def test_more_queries_than_positions_are_refused(attend):
     with pytest.raises(ValueError, match="4 queries but 3 positions"):
         attend(*inputs(1, 4, 3, N=2, R=5, rope_dim=4, nope_dim=3, v_dim=3))
+
+
+def test_attention_on_latents_refuses_more_queries_than_positions():
+    q_latent, q_rope = torch.zeros(1, 4, 2, 5), torch.zeros(1, 4, 2, 2)
+    with pytest.raises(ValueError, match="4 queries but 3 positions"):
+        attend_latents(q_latent, q_rope, torch.zeros(1, 3, 5), torch.zeros(1, 3, 2), scale=1.0)
+
+
+@pytest.mark.parametrize("attend", FORMS)
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan])
+def test_both_forms_refuse_the_same_scales(attend, scale):
+    with pytest.raises(ValueError, match="scale that must be positive"):
+        attend(*inputs(1, 2, 3, N=2, R=5, rope_dim=4, nope_dim=3, v_dim=3), scale=scale)
 
 
 # Costs.

@@ -100,6 +100,10 @@ def test_every_query_head_lies_on_one_chip_beside_the_kv_head_that_it_reads(N, K
         (0, 6, 12, 4, "do not divide evenly"),
         (4, 4, 32, 8, "from 0 to 3"),
         (-1, 4, 32, 8, "from 0 to 3"),
+        (0, 0, 8, 2, "must be chips"),
+        (0, 2, 6, 4, "multiple of K"),
+        (0, 8, 8, 16, "multiple of K"),
+        (0, 2, 8, 0, "multiple of K"),
     ],
 )
 def test_heads_that_do_not_divide_and_chips_that_do_not_exist_are_refused(

@@ -238,7 +238,10 @@ def visible(
     T: int, S: int, device: torch.device | None = None, window: int | None = None
 ) -> torch.Tensor:
     """Which key each of the last T queries of S may see: bool [1, T, S], true where `s <= S − T +
-    t`; with a window also `s > S − T + t − window`."""
+    t`; with a window also `s > S − T + t − window`. ValueError if T > S or for a window below 1."""
+    check_options(window, None, None)
+    if T > S:
+        raise ValueError(f"{T} queries but {S} keys: each query needs its own key.")
     key = torch.arange(S, device=device)  # [S]
     position = torch.arange(S - T, S, device=device)[:, None]  # [T, 1]
     seen = key <= position  # [T, S]

@@ -5,7 +5,8 @@ import torch
 
 
 def check_options(window: int | None, softcap: float | None, scale: float | None) -> None:
-    """Raise ValueError unless all three are absent or positive, and the window a whole number."""
+    """Raise ValueError unless all three are absent or positive, the window a whole number; NaN is
+    neither."""
     if window is not None and (not hasattr(window, "__index__") or window < 1):
         raise ValueError(f"a window holds at least the query's own key; got {window!r}.")
     if softcap is not None and not softcap > 0:
@@ -37,7 +38,7 @@ def check_shapes(
         raise ValueError(
             f"q and k must agree in B and H; got q {list(q.shape)} and k {list(k.shape)}."
         )
-    if q.shape[2] % k.shape[2]:
+    if k.shape[2] == 0 or q.shape[2] % k.shape[2]:
         raise ValueError(
             f"the {q.shape[2]} query heads cannot be shared evenly among {k.shape[2]} KV heads."
         )

@@ -57,11 +57,11 @@ def pool_heads(weight: torch.Tensor, N: int, K: int, how: str = "mean") -> torch
     """The projection of N key (or value) heads, [N·H, ...], as one of K heads, [K·H, ...].
 
     "mean" averages the heads of each group, "first" keeps the first of each (Ainslie et al., 2023,
-    section 2.1). Raises ValueError if K does not divide N, or N the rows.
+    section 2.1). Raises ValueError unless both are positive, K divides N, and N the rows.
     """
     if how not in POOLINGS:
         raise ValueError(f"heads are pooled by one of {', '.join(POOLINGS)}; got {how!r}.")
-    if N % K or weight.shape[0] % N:
+    if min(N, K) < 1 or N % K or weight.shape[0] % N:
         raise ValueError(
             f"{weight.shape[0]} rows of {N} heads cannot be pooled to {K}: K must divide N, and N"
             " the rows."
@@ -75,10 +75,10 @@ def pool_heads(weight: torch.Tensor, N: int, K: int, how: str = "mean") -> torch
 def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Raise ValueError unless q [N, H] and k, v [S, K, H] fit, and K divides N."""
     fits = q.ndim == 2 and k.ndim == 3 and k.shape == v.shape and q.shape[1] == k.shape[2]
-    if not fits:
+    if not fits or 0 in (*q.shape, *k.shape):
         raise ValueError(
-            f"a decode step needs q [N, H] and k, v [S, K, H]; got {list(q.shape)},"
-            f" {list(k.shape)}, {list(v.shape)}."
+            f"a decode step needs q [N, H] and k, v [S, K, H], none of these 0; got"
+            f" {list(q.shape)}, {list(k.shape)}, {list(v.shape)}."
         )
     if q.shape[0] % k.shape[1]:
         raise ValueError(

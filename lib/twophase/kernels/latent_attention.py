@@ -26,6 +26,7 @@ import torch
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention, visible
+from twophase.kernels.attention_inputs import check_options
 from twophase.kernels.kv_cache import SlotStore
 from twophase.kernels.span import Span
 from twophase.theory.latent_attention import absorbed_flops, expanded_flops
@@ -152,10 +153,14 @@ def attend_latents(
 
     q_latent: [B, T, N, R], w_uk absorbed; q_rope: [B, T, N, rope_dim]; latent: [B, S, R]; k_rope:
     [B, S, rope_dim]. `mask`: bool [1 or B, T, S], what each query sees; None: the T queries are the
-    last of the S positions.
+    last of the S positions. Raises ValueError if T > S without a mask, or for a scale that is not
+    positive.
     """
     B, T, N, R = q_latent.shape
     S = latent.shape[1]
+    check_options(None, None, scale)
+    if mask is None and T > S:
+        raise ValueError(f"{T} queries but {S} positions: each query needs its own latent.")
     flat = q_rope.reshape(B, T * N, -1)  # [B, T·N, rope_dim]
     bias = scale * (flat @ k_rope.mT).view(B, T, N, S)  # [B, T, N, S]
     if mask is None and T > 1:  # a lone last query sees every position

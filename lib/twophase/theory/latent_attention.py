@@ -77,8 +77,8 @@ def absorbed_flops(
 @formula()
 def crossover_queries(S: Number, R: Number, nope_dim: Number, v_dim: Number) -> Number:
     """Queries at which both forms take equally many FLOPs over S positions, every query taken to
-    see all of them; fewer are cheaper absorbed. Infinite where heads are so wide that absorbing is
-    cheaper for any number.
+    see all of them; fewer are cheaper absorbed. A causal pass has T ≤ S: where this is S or more,
+    absorbed is never the dearer form. Infinite where it is so for any number.
 
     It tends to R (nope_dim + v_dim) / (2 R - nope_dim - v_dim) for long contexts; neither N nor
     rope_dim occurs.

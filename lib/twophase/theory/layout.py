@@ -29,8 +29,13 @@ def heads_of_chip(rank: int, n_chips: int, N: int, K: int) -> tuple[range, range
     """The query heads and the KV heads of chip number `rank`, where all divides evenly: every query
     head beside the KV head that it reads, which is copied where there are more chips than KV heads.
 
-    ValueError unless n_chips divides N, and one of n_chips and K divides the other.
+    ValueError unless n_chips and K divide N, and one of n_chips and K divides the other.
     """
+    if min(n_chips, N, K) < 1 or N % K:
+        raise ValueError(
+            f"there must be chips, and N a multiple of K, but there are {n_chips} chips, N is {N}"
+            f" and K is {K}."
+        )
     if N % n_chips or (K % n_chips and n_chips % K):
         raise ValueError(
             f"{N} query heads and {K} KV heads do not divide evenly over {n_chips} chips: take a"
