@@ -201,7 +201,7 @@ def experts_touched(B: int, E: int, k: int) -> Numbers:
 
 
 def draft_length(gamma: int, kept: float, dear: float, B: int, S: int) -> Numbers:
-    a, chip = MODELS["llama-3-8b"], HARDWARE["H100 SXM"]
+    a, chip = MODELS["llama-3.1-8b"], HARDWARE["H100 SXM"]
     price = speculation.verification_ratio(
         a.step_weight_bytes(B, 2),
         B,
@@ -213,7 +213,7 @@ def draft_length(gamma: int, kept: float, dear: float, B: int, S: int) -> Number
     )
     return {
         "tokens": speculation.expected_tokens(kept / 100, gamma),
-        "held": a.step_weight_bytes(B, 2) + B * a.cache_bytes(S),
+        "held": a.n_params() * 2 + B * a.cache_bytes(S),
         "price": price,
         "gain": speculation.speedup(kept / 100, gamma, dear / 100, price),
     }
@@ -239,7 +239,7 @@ def zeros_in_a_file(kept: float, size: int) -> Numbers:
 
 
 def prompt_chunks(pieces: float, n_in: float, B: float, S: float) -> Numbers:
-    llama, rates = MODELS["llama-3-8b"], (3.35e12, 989e12)
+    llama, rates = MODELS["llama-3.1-8b"], (3.35e12, 989e12)
     weights, held = llama.step_weight_bytes(B, 2), B * llama.cache_bytes(S)
     step, token = llama.decode_step_flops(B, S), llama.decode_step_flops(1, n_in / 2)
     with_piece = held + llama.cache_bytes(n_in / 2), step + token * n_in / pieces

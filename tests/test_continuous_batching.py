@@ -1,6 +1,8 @@
 """Ragged rows say what padded batches say, and a budget of tokens keeps a pass under its limit."""
 
+import math
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +16,10 @@ from twophase.theory import catalog
 from twophase.theory.continuous_batching import (
     burstiness,
     largest_chunk,
+    least_steps,
     padding_share,
     pass_s,
+    static_steps,
 )
 from twophase.theory.deployment import Deployment
 from twophase.theory.workload import Workload
@@ -84,6 +88,23 @@ def test_where_the_step_alone_takes_too_long_there_is_room_for_no_chunk() -> Non
     assert largest_chunk(LLAMA, [], 0.02) > largest_chunk(LLAMA, [4000] * 40, 0.02) > 0
 
 
+@pytest.mark.parametrize("limit_s", [math.nan, math.inf, 0.0, -1.0])
+def test_a_limit_that_is_no_time_is_refused(limit_s: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        largest_chunk(LLAMA, [500] * 32, limit_s)
+
+
+@pytest.mark.parametrize("wrong", [1.5, math.nan, math.inf, 0])
+def test_lengths_and_seats_that_are_no_whole_numbers_are_refused(wrong: Any) -> None:
+    for lengths in ([wrong, 2], [2, wrong]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            padding_share(lengths)
+        with pytest.raises(ValueError, match="whole numbers"):
+            static_steps(lengths, 2)
+    with pytest.raises(ValueError, match="whole numbers"):
+        least_steps([2, 3], wrong)
+
+
 def test_padding_is_what_is_missing_to_the_longest() -> None:
     assert padding_share([5, 5, 5]) == 0
     assert padding_share([1, 4]) == 3 / 8
@@ -97,6 +118,6 @@ def test_burstiness_is_that_of_clockwork_poisson_and_bursts() -> None:
     assert burstiness([0.5] * 7) == 0
     assert burstiness([rng.expovariate(3.0) for _ in range(20_000)]) == pytest.approx(1, abs=0.1)
     assert burstiness([0.0, 0.0, 0.0, 4.0]) == 3
-    for wrong in ([], [0.0], [-1.0, 2.0]):
+    for wrong in ([], [0.0], [-1.0, 2.0], [2.0, math.inf], [2.0, math.nan]):
         with pytest.raises(ValueError, match="gaps are at least 0"):
             burstiness(wrong)

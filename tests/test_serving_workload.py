@@ -46,6 +46,22 @@ def test_lengths_lie_about_their_median() -> None:
     assert arrivals(1.0, 9, PROMPTS, OUTPUTS) == trace[:9]
 
 
+@pytest.mark.parametrize(
+    ("median", "spread", "longest"),
+    [(0, 2.0, 5), (1.5, 2.0, 5), (6, 2.0, 5), (3, 0.5, 5), (3, math.nan, 5), (3, math.inf, 5)],
+)
+def test_lengths_that_no_log_normal_law_has_are_refused(
+    median: int, spread: float, longest: int
+) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        Lengths(median, spread, longest)
+
+
+def test_a_percentile_of_what_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="NaN is among them"):
+        percentiles([1.0, math.nan, 2.0])
+
+
 def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
     trace = arrivals(1.0, 9, PROMPTS, OUTPUTS)
     save_trace(trace, tmp_path / "trace.jsonl")

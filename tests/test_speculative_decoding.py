@@ -108,5 +108,21 @@ def test_the_best_draft_length_is_the_one_that_says_most_tokens_a_second():
     assert best_draft_length([1.0, 2.0], 0.0, [1.0, 2.0]) == 0  # of equals the smallest
     with pytest.raises(ValueError, match="got 2 and 1"):
         best_draft_length([1.0, 2.0], 0.1, [1.0])
-    with pytest.raises(ValueError, match="times are positive"):
-        best_draft_length([1.0], 0.1, [0.0])
+    nan, inf = float("nan"), float("inf")
+    for draft_s, verify_s in ((0.1, 0.0), (nan, 1.0), (inf, 1.0), (0.1, nan), (-1.0, 1.0)):
+        with pytest.raises(ValueError, match="times are positive"):
+            best_draft_length([1.0], draft_s, [verify_s])
+
+
+@pytest.mark.parametrize("tokens", [[0.5, 1.0], [-1.0, 1.0], [1.0, 2.1], [1.0, float("nan")]])
+def test_a_call_that_says_more_than_was_drafted_or_nothing_is_refused(tokens):
+    with pytest.raises(ValueError, match="drafted tokens says"):
+        best_draft_length(tokens, 0.1, [1.0, 1.0])
+
+
+def test_half_a_drafted_token_has_no_worth():
+    for formula in (expected_tokens, lambda alpha, gamma: speedup(alpha, gamma, 0.1)):
+        with pytest.raises(ValueError, match="gamma must be a whole number"):
+            formula(0.5, 2.5)
+    with pytest.raises(ValueError, match="gamma must be a whole number"):
+        verification_ratio(1e9, 1, 1e6, 1e9, 0.5, 1e12, 1e15)

@@ -222,5 +222,8 @@ def test_what_cannot_be_is_refused_by_a_sentence():
         verify(probs, probs, [0, 1], int)
     with pytest.raises(ValueError, match="token 1 was drafted, but its draft_probs say 0"):
         verify(probs, torch.tensor([[1.0, 0, 0]]), [1], int)
+    for token in (-1, 3):
+        with pytest.raises(ValueError, match="tokens are from 0 to 2"):
+            verify(probs, probs[:1], [token], int)
     with pytest.raises(ValueError, match="names, for each of 1 drafted tokens, one before it"):
         verify_tree(probs, probs[:1], [1], [0], int)

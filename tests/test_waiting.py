@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from twophase.theory.continuous_batching import most_in_flight, wait_exceeded_s
+from twophase.theory.continuous_batching import mean_wait_s, most_in_flight, wait_exceeded_s
 
 
 def exceeds(t: float, busy: float) -> float:
@@ -50,6 +50,14 @@ def test_as_many_are_in_flight_as_poissons_law_says(mean: float, share: float) -
         chances.append(chances[-1] * mean / len(chances))
     exact = next(n for n in range(len(chances)) if sum(chances[: n + 1]) >= share)
     assert most_in_flight(mean, share) == exact
+
+
+def test_squares_below_the_square_of_the_mean_are_no_service_times() -> None:
+    assert mean_wait_s(0.5, 1.0, 1.0) == 0.5  # all equally long
+    with pytest.raises(ValueError, match="mean_s squared must be at most mean_square_s2"):
+        mean_wait_s(0.5, 1.0, 0.99)
+    with pytest.raises(ValueError, match="mean_s squared must be at most mean_square_s2"):
+        wait_exceeded_s(0.5, 1.0, 0.99, 0.05)
 
 
 def test_in_flight_at_its_edges() -> None:

@@ -164,3 +164,5 @@ def _check(target_probs: torch.Tensor, draft_probs: torch.Tensor, drafted: Seque
             f"{n} drafted tokens need target_probs of [{n + 1}, V] and draft_probs of [{n}, V]; got"
             f" {list(target_probs.shape)} and {list(draft_probs.shape)}."
         )
+    if strange := [token for token in drafted if not 0 <= token < V]:
+        raise ValueError(f"tokens are from 0 to {V - 1}; got {strange[0]}.")

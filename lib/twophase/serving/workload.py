@@ -35,11 +35,17 @@ class Arrival:
 @dataclass(frozen=True)
 class Lengths:
     """Numbers of tokens, log-normal as those of people are: half of them below `median`, two thirds
-    within a factor of `spread` of it; cut at `longest`."""
+    within a factor of `spread` of it; cut at `longest`. ValueError for a spread below 1, or a
+    median that is less than 1 or more than the longest."""
 
     median: int
     spread: float
     longest: int
+
+    def __post_init__(self) -> None:
+        whole("longest", self.longest, whole("median", self.median, 1))
+        if not 1 <= self.spread < math.inf:
+            raise ValueError(f"a spread is a factor of at least 1; got {self.spread}.")
 
     def draw(self, rng: random.Random) -> int:
         """One of them, at least 1."""
@@ -144,7 +150,10 @@ def summarize(requests: Sequence[Request]) -> Summary:
 
 
 def percentiles(values: Sequence[float]) -> dict[int, float]:
-    """The smallest value that so many per cent of all are not above; NaN where there is none."""
+    """The smallest value that so many per cent of all are not above; NaN where there is none.
+    ValueError if one is NaN, which has no place in an order."""
+    if any(math.isnan(value) for value in values):
+        raise ValueError("a percentile is asked of numbers, and NaN is among them.")
     ordered = sorted(values)
     if not ordered:
         return dict.fromkeys(PERCENTILES, float("nan"))

@@ -65,7 +65,10 @@ def largest_chunk(
 ) -> int:
     """The most tokens of a prompt, `start` of which are read, that a pass may take along beside one
     token of each sequence that holds `starts[i]`, so that it takes at most `limit_s` (the token
-    budget of Sarathi-Serve: Agrawal et al., 2024, section 4.3); 0 if there is no room for any."""
+    budget of Sarathi-Serve: Agrawal et al., 2024, section 4.3); 0 if there is no room for any.
+    ValueError for a limit that is no positive and finite number."""
+    if not 0 < limit_s < math.inf:
+        raise ValueError(f"a limit is positive and finite; got {limit_s} seconds.")
     others, ones = list(starts), [1] * len(starts)
     seconds = PassTimes(d, overlap)
     return largest(lambda n: seconds([*others, start], [*ones, n]) <= limit_s)
@@ -103,10 +106,10 @@ def padding_share(lengths: Sequence[int]) -> float:
 def burstiness(gaps: Sequence[float]) -> float:
     """The squared coefficient of variation of the gaps between arrivals, variance over squared
     mean: 0 for a clockwork, 1 for Poisson's process, more where arrivals come in bursts. ValueError
-    for no gaps, one below 0, or a mean of 0."""
-    if not gaps or min(gaps) < 0 or not sum(gaps) > 0:
+    for no gaps, one below 0, or a mean of 0 or infinity."""
+    if not gaps or min(gaps) < 0 or not 0 < sum(gaps) < math.inf:
         raise ValueError(
-            f"gaps are at least 0, and their mean above it; got {len(gaps)} of them,"
+            f"gaps are at least 0, their mean above it and finite; got {len(gaps)} of them,"
             f" {sum(gaps):g} s together."
         )
     mean: float = sum(gaps) / len(gaps)
@@ -119,8 +122,10 @@ def mean_wait_s(per_s: Number, mean_s: Number, mean_square_s2: Number) -> Number
     random, `per_s` of them a second, and take `mean_s` seconds each, whose squares are
     `mean_square_s2` on average (Pollaczek and Khinchine, 1930 and 1932).
 
-    Infinite where the server is busy all the time.
+    Infinite where the server is busy all the time. ValueError for squares that are less on average
+    than the square of the mean, which no times are.
     """
+    at_most("mean_s squared", mean_s * mean_s, "mean_square_s2", mean_square_s2 * (1 + 1e-9))
     idle = 1 - per_s * mean_s
     waiting = per_s * mean_square_s2 / 2
     return divide_or_infinity(waiting, idle)
@@ -135,8 +140,10 @@ def wait_exceeded_s(
 
     A server is busy for the share `per_s mean_s` of arrivals, and those who wait do so for a time
     that is taken to be exponential, with the mean that Pollaczek and Khinchine give. Exact where
-    service times are exponential, and nearly so for others at high load (Kingman, 1962).
+    service times are exponential, and nearly so for others at high load (Kingman, 1962). ValueError
+    as there.
     """
+    at_most("mean_s squared", mean_s * mean_s, "mean_square_s2", mean_square_s2 * (1 + 1e-9))
     busy = per_s * mean_s
     tail = log(maximum(busy / missed, 1))
     return divide_or_infinity(mean_square_s2 * tail, 2 * mean_s * (1 - busy))
@@ -174,8 +181,8 @@ def busy_share(per_s: Number, mean_s: Number) -> Number:
 
 
 def _check_lengths(lengths: Sequence[int], seats: int) -> None:
-    if seats < 1 or not lengths or min(lengths) < 1:
+    if not lengths or any(n < 1 or n % 1 for n in (seats, *lengths)):  # NaN and infinity, too
         raise ValueError(
-            f"answers have at least one token, and there is at least one seat; got {list(lengths)}"
-            f" on {seats}."
+            "answers have at least one token, and there is at least one seat, in whole numbers; got"
+            f" {list(lengths)} on {seats}."
         )

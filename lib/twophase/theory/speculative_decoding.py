@@ -6,6 +6,7 @@ al. 2023 (arXiv 2211.17192), eq. 1 and theorem 3.8; both assume that alpha is th
 token.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import mul
@@ -15,7 +16,7 @@ from twophase.theory._ops import where
 from twophase.theory.latency_throughput import step_time_s
 
 
-@formula(zero_ok=("alpha", "gamma"), fraction=("alpha",))
+@formula(zero_ok=("alpha", "gamma"), fraction=("alpha",), whole=("gamma",))
 def expected_tokens(alpha: Number, gamma: Number) -> Number:
     """Tokens that one call of the target yields on average: 1 + alpha + ... + alpha^gamma.
 
@@ -39,7 +40,7 @@ def expected_tokens_by_place(acceptances: Sequence[float]) -> float:
     return 1 + sum(chances)
 
 
-@formula(zero_ok=("alpha", "gamma", "cost_ratio"), fraction=("alpha",))
+@formula(zero_ok=("alpha", "gamma", "cost_ratio"), fraction=("alpha",), whole=("gamma",))
 def speedup(alpha: Number, gamma: Number, cost_ratio: Number, verify_ratio: Number = 1) -> Number:
     """Tokens per second against the target alone. `cost_ratio`: time of a draft's step over one of
     the target's; `verify_ratio`: time of the target's pass over gamma + 1 tokens over one of its
@@ -48,7 +49,7 @@ def speedup(alpha: Number, gamma: Number, cost_ratio: Number, verify_ratio: Numb
     return expected_tokens(alpha, gamma) / (gamma * cost_ratio + verify_ratio)
 
 
-@formula(zero_ok=("gamma", "cache_bytes_per_sequence"), least={"B": 1})
+@formula(zero_ok=("gamma", "cache_bytes_per_sequence"), least={"B": 1}, whole=("gamma",))
 def verification_ratio(
     weight_bytes: Number,
     B: Number,
@@ -77,15 +78,21 @@ def best_draft_length(
 
     `tokens_per_call[gamma]` and `verify_s[gamma]`: tokens that a call yields and seconds that it
     takes with gamma drafted tokens, from 0 (a plain step) on; `draft_s`: seconds of one step of the
-    draft. ValueError for lists of different lengths, or times that are not positive.
+    draft. ValueError for lists of different lengths, a call that says less than one token or more
+    than are drafted and one, or times that are not positive and finite.
     """
     if not len(tokens_per_call) == len(verify_s) > 0:
         raise ValueError(
             "tokens_per_call and verify_s have one entry for each number of drafted tokens, from 0"
             f" on; got {len(tokens_per_call)} and {len(verify_s)}."
         )
-    if draft_s < 0 or min(verify_s) <= 0:
-        raise ValueError(f"times are positive; got {draft_s} and {min(verify_s)} seconds.")
+    if not 0 <= draft_s < math.inf or not all(0 < s < math.inf for s in verify_s):
+        raise ValueError(f"times are positive and finite; got {draft_s} and {list(verify_s)}.")
+    for gamma, tokens in enumerate(tokens_per_call):
+        if not 1 - 1e-9 <= tokens <= (gamma + 1) * (1 + 1e-9):  # rounded means are taken
+            raise ValueError(
+                f"a call with {gamma} drafted tokens says 1 to {gamma + 1}; got {tokens}."
+            )
     rates = [
         tokens / (gamma * draft_s + seconds)
         for gamma, (tokens, seconds) in enumerate(zip(tokens_per_call, verify_s, strict=True))
