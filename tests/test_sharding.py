@@ -349,3 +349,24 @@ def test_messages_repeat_and_add_up():
     assert messages.time_s(messages.repeated(part, 7), ib) == pytest.approx(
         7 * messages.time_s(part, ib)
     )
+
+
+def test_a_side_of_one_chip_has_no_wires():
+    ici, nvlink = link("v5e ici"), link("nvlink")
+    for kind in ("all_gather", "all_reduce", "all_to_all"):
+        alone = ici.time_s(kind, 1e6, (4,))
+        assert ici.time_s(kind, 1e6, (4, 1)) == ici.time_s(kind, 1e6, (1, 4)) == alone
+        assert nvlink.time_s(kind, 1e6, (8, 1)) == nvlink.time_s(kind, 1e6, (8,))
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce", "all_to_all", "send"])
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
+def test_no_message_of_impossible_bytes_has_a_time(kind, wrong):
+    with pytest.raises(ValueError, match="array_bytes must be"):
+        link("v5e ici").time_s(kind, wrong, (4,))
+
+
+@pytest.mark.parametrize("wrong", [0, -4, 2.5])
+def test_a_mesh_of_no_whole_number_of_chips_is_refused(wrong):
+    with pytest.raises(ValueError, match="whole number of chips"):
+        link("v5e ici").mesh(wrong)
