@@ -370,3 +370,37 @@ def test_no_message_of_impossible_bytes_has_a_time(kind, wrong):
 def test_a_mesh_of_no_whole_number_of_chips_is_refused(wrong):
     with pytest.raises(ValueError, match="whole number of chips"):
         link("v5e ici").mesh(wrong)
+
+
+def loads(sides: tuple[int, int], closed: tuple[bool, bool]) -> dict[tuple[int, int, int], float]:
+    """What each wire of a mesh carries in an all-to-all where every chip holds 1: pieces go along
+    one axis, then along the other, half of them in either order."""
+    n, carried = sides[0] * sides[1], {}
+    chips = [(x, y) for x in range(sides[0]) for y in range(sides[1])]
+    for source in chips:
+        for to in chips:
+            for order in ((0, 1), (1, 0)):
+                at = list(source)
+                for axis in order:
+                    side = sides[axis]
+                    for share, step, hops in ways(source[axis], to[axis], side, closed[axis]):
+                        here = list(at)
+                        for _ in range(hops):
+                            wire = (axis, step, here[0] * sides[1] + here[1])
+                            carried[wire] = carried.get(wire, 0.0) + share / n / 2
+                            here[axis] = (here[axis] + step) % side
+                    at[axis] = to[axis]
+    return carried
+
+
+@pytest.mark.parametrize(("name", "sides"), [
+    ("v5e ici", (4, 4)), ("v5e ici", (2, 4)), ("v5p ici", (4, 4)), ("v5p ici", (4, 8)),
+])  # fmt: skip
+def test_an_all_to_all_on_a_mesh_takes_what_its_fullest_wire_carries(name, sides):
+    one = link(name)
+    fullest = max(loads(sides, tuple(map(one.closed, sides))).values())
+    wire_bytes_per_s = one.sent_bytes_per_s / 2
+    hops_s = one.hops(sides) * one.hop_s
+    assert one.time_s("all_to_all", 1e9, sides) - hops_s == pytest.approx(
+        1e9 * fullest / wire_bytes_per_s
+    )

@@ -80,12 +80,23 @@ class Link:
             return 0.0
         if kind == "send":
             return float(self.hop_s + array_bytes / (self.sent_bytes_per_s / self._wires))
+        if kind == "all_to_all":
+            return self._all_to_all_s(array_bytes, sides)
         open_line = not self.switched and not all(map(self.closed, sides))
         given = (array_bytes, n, self.sent_bytes_per_s, len(sides), self.hops(sides), self.hop_s)
-        if kind == "all_to_all":
-            return float(collectives.all_to_all_s(*given, not open_line, self.switched))
         gather_s = collectives.all_reduce_s if kind == "all_reduce" else collectives.all_gather_s
         return float(gather_s(*given, not open_line))
+
+    def _all_to_all_s(self, held_bytes: Number, sides: tuple[int, ...]) -> float:
+        """Every piece goes along one axis after the other, so that each axis carries all that its
+        chips hold, at the same time as the others: the one that takes longest is the limit."""
+        axes = (
+            collectives.all_to_all_s(
+                held_bytes, side, self.sent_bytes_per_s, 0, 0, self.closed(side), self.switched
+            )
+            for side in sides
+        )
+        return float(self.hops(sides) * self.hop_s + max(axes))
 
     @property
     def _wires(self) -> int:
