@@ -404,3 +404,9 @@ def test_an_all_to_all_on_a_mesh_takes_what_its_fullest_wire_carries(name, sides
     assert one.time_s("all_to_all", 1e9, sides) - hops_s == pytest.approx(
         1e9 * fullest / wire_bytes_per_s
     )
+
+
+@pytest.mark.parametrize("name", ["bytes_per_param", "bytes_per_kv", "bytes_per_attention"])
+def test_no_pass_holds_less_than_nothing(name):
+    with pytest.raises(ValueError, match=f"{name} must be positive"):
+        Pass(model("worked"), 1, 10, **{name: -1})
