@@ -139,6 +139,15 @@ def test_what_travels_by_enumeration_of_routes():
     assert theory.all_to_all_bytes_per_chip(B, D, k, 1) == 0
 
 
+def test_half_a_chip_sends_nothing_and_no_chip_holds_more_than_one_copy():
+    with pytest.raises(ValueError, match="n_chips must be a whole number"):
+        theory.all_to_all_bytes_per_chip(8, 10, 2, 0.5)
+    with pytest.raises(ValueError, match="dense_copies must be at most n_chips"):
+        theory.expert_parallel_bytes_per_chip(10, 80, 4, 8)
+    with pytest.raises(ValueError, match="n_chips must be 1 or more"):
+        theory.expert_parallel_bytes_per_chip(10, 80, 0.5)
+
+
 # The worked problems.
 
 MOE = model("worked-moe")

@@ -349,3 +349,64 @@ def test_messages_repeat_and_add_up():
     assert messages.time_s(messages.repeated(part, 7), ib) == pytest.approx(
         7 * messages.time_s(part, ib)
     )
+
+
+def test_a_side_of_one_chip_has_no_wires():
+    ici, nvlink = link("v5e ici"), link("nvlink")
+    for kind in ("all_gather", "all_reduce", "all_to_all"):
+        alone = ici.time_s(kind, 1e6, (4,))
+        assert ici.time_s(kind, 1e6, (4, 1)) == ici.time_s(kind, 1e6, (1, 4)) == alone
+        assert nvlink.time_s(kind, 1e6, (8, 1)) == nvlink.time_s(kind, 1e6, (8,))
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce", "all_to_all", "send"])
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
+def test_no_message_of_impossible_bytes_has_a_time(kind, wrong):
+    with pytest.raises(ValueError, match="array_bytes must be"):
+        link("v5e ici").time_s(kind, wrong, (4,))
+
+
+@pytest.mark.parametrize("wrong", [0, -4, 2.5])
+def test_a_mesh_of_no_whole_number_of_chips_is_refused(wrong):
+    with pytest.raises(ValueError, match="whole number of chips"):
+        link("v5e ici").mesh(wrong)
+
+
+def loads(sides: tuple[int, int], closed: tuple[bool, bool]) -> dict[tuple[int, int, int], float]:
+    """What each wire of a mesh carries in an all-to-all where every chip holds 1: pieces go along
+    one axis, then along the other, half of them in either order."""
+    n, carried = sides[0] * sides[1], {}
+    chips = [(x, y) for x in range(sides[0]) for y in range(sides[1])]
+    for source in chips:
+        for to in chips:
+            for order in ((0, 1), (1, 0)):
+                at = list(source)
+                for axis in order:
+                    side = sides[axis]
+                    for share, step, hops in ways(source[axis], to[axis], side, closed[axis]):
+                        here = list(at)
+                        for _ in range(hops):
+                            wire = (axis, step, here[0] * sides[1] + here[1])
+                            carried[wire] = carried.get(wire, 0.0) + share / n / 2
+                            here[axis] = (here[axis] + step) % side
+                    at[axis] = to[axis]
+    return carried
+
+
+@pytest.mark.parametrize(("name", "sides"), [
+    ("v5e ici", (4, 4)), ("v5e ici", (2, 4)), ("v5p ici", (4, 4)), ("v5p ici", (4, 8)),
+])  # fmt: skip
+def test_an_all_to_all_on_a_mesh_takes_what_its_fullest_wire_carries(name, sides):
+    one = link(name)
+    fullest = max(loads(sides, tuple(map(one.closed, sides))).values())
+    wire_bytes_per_s = one.sent_bytes_per_s / 2
+    hops_s = one.hops(sides) * one.hop_s
+    assert one.time_s("all_to_all", 1e9, sides) - hops_s == pytest.approx(
+        1e9 * fullest / wire_bytes_per_s
+    )
+
+
+@pytest.mark.parametrize("name", ["bytes_per_param", "bytes_per_kv", "bytes_per_attention"])
+def test_no_pass_holds_less_than_nothing(name):
+    with pytest.raises(ValueError, match=f"{name} must be positive"):
+        Pass(model("worked"), 1, 10, **{name: -1})

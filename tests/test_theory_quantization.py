@@ -76,6 +76,17 @@ def test_rows_that_blocks_do_not_divide_get_what_llama_cpp_gives_them(
     assert {width: theory.format_of_rows(name, width) for width in widths} == widths
 
 
+@pytest.mark.parametrize(("name", "inputs"), [("q9", 64), ("q4_k", 0), ("q4_k", -256)])
+def test_rows_without_inputs_and_unknown_formats_have_no_format(name: str, inputs: int) -> None:
+    with pytest.raises(ValueError, match="inputs must be 1 or more, the format one of"):
+        theory.format_of_rows(name, inputs)
+
+
+def test_no_scale_is_shared_by_less_than_one_weight() -> None:
+    with pytest.raises(ValueError, match="group must be 1 or more"):
+        theory.integer_bits_per_weight(4, 0.5)
+
+
 @pytest.mark.parametrize("name", ["q4_k", "q6_k", "q8_0", "mxfp4", "nvfp4", "nf4", "nf4-double"])
 def test_a_plan_counts_blocks_matrix_by_matrix_to_the_byte(name: str) -> None:
     a = model("llama-3-8b")

@@ -155,6 +155,7 @@ def formula(
             )
             for name in names
         }
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Result:
@@ -167,7 +168,8 @@ def formula(
                 elif name in bound.arguments and signature.parameters[name].default is not None:
                     raise ValueError(f"{name} must be {domain}, but it is None.")
             for small, large in ordered:
-                at_most(small, bound.arguments[small], large, bound.arguments[large])
+                given = defaults | bound.arguments
+                at_most(small, given[small], large, given[large])
             _calls.inside = True
             try:
                 return function(*bound.args, **bound.kwargs)

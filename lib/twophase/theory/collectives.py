@@ -9,9 +9,9 @@ depends on them:
 - a switch (NVLink, InfiniBand): a ring in one direction, at the full rate of a chip's port.
 
 `link_bytes_per_s` is what one chip can send along one axis, over all its wires of that axis. An
-array cut along several axes travels on all of them at once: that is exact where they are equally
-long, and the least that it takes elsewhere. Sources: Patarasuk and Yuan 2009; Austin et al., How
-to Scale Your Model, sharding.
+array that is gathered or summed along several axes travels on all of them at once: that is exact
+where they are equally long, and the least that it takes elsewhere. Sources: Patarasuk and Yuan
+2009; Austin et al., How to Scale Your Model, sharding.
 """
 
 from twophase.theory._domain import Number, formula
@@ -78,19 +78,20 @@ def all_reduce_s(
     return 2 * all_gather_s(array_bytes, n_chips, link_bytes_per_s, n_axes, n_hops, hop_s, closed)
 
 
-@formula(zero_ok=("n_hops", "hop_s"), whole=("n_chips", "n_axes"))
+@formula(zero_ok=("n_hops", "hop_s"), whole=("n_chips",))
 def all_to_all_s(
     held_bytes: Number,
     n_chips: Number,
     link_bytes_per_s: Number,
-    n_axes: Number = 1,
     n_hops: Number = 0,
     hop_s: Number = 0,
     closed: bool = True,
     switched: bool = False,
 ) -> Number:
-    """Seconds of an all-to-all: through a switch, what a chip sends over its rate; on a ring, each
-    piece loads every link on its way, so that the middle of the axis is the limit.
+    """Seconds of an all-to-all on one axis: through a switch, what a chip sends over its rate; on a
+    ring, each piece loads every link on its way, so that the middle of the axis is the limit. On a
+    mesh the same holds of each axis by itself, with all that a chip holds: `links` takes the
+    longest.
 
     For a closed ring of even length this is a quarter of what gathering the same array takes, the
     factors (n - 1) / n left out.
@@ -100,4 +101,4 @@ def all_to_all_s(
     else:
         links = floor_div(n_chips * n_chips, 4)  # of all pieces of a chip, the shorter way round
         moved = (1 if closed else 2) * held_bytes * links / n_chips
-    return n_hops * hop_s + moved / (n_axes * link_bytes_per_s)
+    return n_hops * hop_s + moved / link_bytes_per_s

@@ -8,7 +8,7 @@ more before the first byte moves (NCCL's own model adds 6.6 microseconds to each
 """
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from twophase.theory import collectives
 from twophase.theory._domain import Number
@@ -47,7 +47,9 @@ class Link:
 
     def mesh(self, n_chips: int) -> tuple[int, ...]:
         """The squarest mesh of so many chips on all axes: 4 × 4 for 16 chips on two, 2 × 4 for 8.
-        Behind a switch there is one axis."""
+        Behind a switch there is one axis. ValueError for what is no whole number of chips."""
+        if n_chips < 1 or n_chips % 1:
+            raise ValueError(f"A mesh has a whole number of chips, 1 or more, not {n_chips}.")
         sides: list[int] = []
         for axes in range(self.n_axes, 1, -1):
             root = round(n_chips ** (1 / axes) + 1)
@@ -58,10 +60,13 @@ class Link:
     def time_s(self, kind: str, array_bytes: Number, sides: tuple[int, ...]) -> float:
         """Seconds of a collective over axes of so many chips. `array_bytes`: of the whole array
         ("all_gather", "reduce_scatter", "all_reduce"), of what one chip holds ("all_to_all"), of
-        the message ("send"). One chip alone, or nothing to send, takes no time.
+        the message ("send"). One chip alone, or nothing to send, takes no time; a side of one chip
+        has no wires.
 
-        ValueError for an unknown kind, and for more axes than the link has.
+        ValueError for an unknown kind, bytes that are no number or below zero, and for more axes
+        than the link has.
         """
+        sides = tuple(side for side in sides if side != 1)
         if len(sides) > self.n_axes:
             raise ValueError(
                 f"{self.name} has {self.n_axes} axes, but the mesh {sides} has {len(sides)}."
@@ -69,16 +74,29 @@ class Link:
         n = prod(sides)
         if kind not in (*_GATHERING, "all_reduce", "all_to_all", "send"):
             raise ValueError(f"Unknown collective {kind!r}.")
+        if not 0 <= array_bytes < inf:
+            raise ValueError(f"array_bytes must be zero or more and finite, not {array_bytes}.")
         if n == 1 or not array_bytes:
             return 0.0
         if kind == "send":
             return float(self.hop_s + array_bytes / (self.sent_bytes_per_s / self._wires))
+        if kind == "all_to_all":
+            return self._all_to_all_s(array_bytes, sides)
         open_line = not self.switched and not all(map(self.closed, sides))
         given = (array_bytes, n, self.sent_bytes_per_s, len(sides), self.hops(sides), self.hop_s)
-        if kind == "all_to_all":
-            return float(collectives.all_to_all_s(*given, not open_line, self.switched))
         gather_s = collectives.all_reduce_s if kind == "all_reduce" else collectives.all_gather_s
         return float(gather_s(*given, not open_line))
+
+    def _all_to_all_s(self, held_bytes: Number, sides: tuple[int, ...]) -> float:
+        """Every piece goes along one axis after the other, so that each axis carries all that its
+        chips hold, at the same time as the others: the one that takes longest is the limit."""
+        axes = (
+            collectives.all_to_all_s(
+                held_bytes, side, self.sent_bytes_per_s, 0, 0, self.closed(side), self.switched
+            )
+            for side in sides
+        )
+        return float(self.hops(sides) * self.hop_s + max(axes))
 
     @property
     def _wires(self) -> int:

@@ -123,7 +123,7 @@ def expected_chips(E: int, k: int, n_chips: int) -> Fraction:
     return n_chips * (1 - elsewhere)
 
 
-@formula()
+@formula(whole=("n_chips",))
 def all_to_all_bytes_per_chip(
     B: Number, D: Number, copies: Number, n_chips: Number, bytes_per_activation: Number = 2
 ) -> Number:
@@ -137,7 +137,11 @@ def all_to_all_bytes_per_chip(
     return B / n_chips * copies * D * bytes_per_activation * (n_chips - 1) / n_chips
 
 
-@formula(zero_ok=("dense_params",))
+@formula(
+    zero_ok=("dense_params",),
+    least={"n_chips": 1, "dense_copies": 1},
+    ordered=(("dense_copies", "n_chips"),),
+)
 def expert_parallel_bytes_per_chip(
     dense_params: Number,
     expert_params: Number,
@@ -146,5 +150,5 @@ def expert_parallel_bytes_per_chip(
     bytes_per_param: Number = 2,
 ) -> Number:
     """Weights that each of n chips holds: all experts dealt out, everything else in `dense_copies`
-    copies over the chips (1: divided by all of them; n_chips: a copy on each)."""
+    copies over the chips (1: divided by all of them; n_chips: a copy on each, no more)."""
     return (dense_copies * dense_params + expert_params) * bytes_per_param / n_chips

@@ -62,7 +62,7 @@ def integer_bytes(
     return outputs * row
 
 
-@formula(zero_ok=("zero_bits",))
+@formula(zero_ok=("zero_bits",), least={"group": 1})
 def integer_bits_per_weight(
     bits: Number, group: Number, scale_bytes: Number = 2, zero_bits: Number = 0
 ) -> Number:
@@ -125,7 +125,12 @@ BLOCK_FORMATS = {
 def format_of_rows(name: str, inputs: int) -> str | None:
     """The format of BLOCK_FORMATS that rows of so many inputs get where `name` is asked for: it, or
     what takes its place, as in llama.cpp (q5_0 for q4_k, q8_0 for q6_k); None if blocks of neither
-    divide a row."""
+    divide a row. ValueError for an unknown name, and for rows without inputs."""
+    if name not in BLOCK_FORMATS or inputs < 1:
+        raise ValueError(
+            f"Rows of {inputs} inputs in {name!r}: inputs must be 1 or more, the format one of"
+            f" {', '.join(BLOCK_FORMATS)}."
+        )
     found: str | None = name
     while found is not None and inputs % BLOCK_FORMATS[found].weights:
         found = BLOCK_FORMATS[found].otherwise

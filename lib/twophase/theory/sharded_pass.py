@@ -29,7 +29,8 @@ class Pass:
     with T = S, or less where the beginning of a prompt was found in the cache. `drafted`: the new
     tokens are those of a draft, each of which is asked for logits. bytes_per_kept: of embedding,
     head, norms and router, if not bytes_per_param; bytes_per_attention likewise;
-    bytes_per_dispatched: of what travels to experts, if not bytes_per_activation."""
+    bytes_per_dispatched: of what travels to experts, if not bytes_per_activation. ValueError for
+    bytes that are not positive."""
 
     arch: Architecture
     B: int
@@ -42,6 +43,11 @@ class Pass:
     bytes_per_attention: Number | None = None
     bytes_per_dispatched: Number | None = None
     drafted: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name.startswith("bytes_per_") and value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, but it is {value!r}.")
 
     @property
     def decodes(self) -> bool:

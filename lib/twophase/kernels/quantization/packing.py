@@ -49,8 +49,9 @@ def unpack(packed: torch.Tensor, bits: int, n: int) -> torch.Tensor:
         )
     if bits == 8:
         return packed.clone()
-    if bits == 4:  # the same as below, without a number for each bit
-        return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)[..., :n]
+    if 8 % bits == 0:  # the same as below, without a number for each bit: no code has two bytes
+        parts = [packed >> first & (1 << bits) - 1 for first in range(0, 8, bits)]
+        return torch.stack(parts, -1).flatten(-2)[..., :n]
     stream = (packed[..., None] >> torch.arange(8, dtype=torch.uint8)) & 1  # [..., bytes, 8]
     stream = stream.flatten(-2)[..., : n * bits]  # [..., n·bits]
     places = stream.view(*stream.shape[:-1], n, bits)  # [..., n, bits]
