@@ -1,4 +1,5 @@
-"""Attention over a cache in bf16 by products of pairs of bf16: as exact as rounded weights allow.
+"""Attention over a cache in bf16 by products of pairs of bf16, or of tiles where the processor has
+them: as exact as rounded weights allow.
 
 A number rounded to bf16 is off by at most 2⁻⁸ of itself. Queries of these tests are bf16, so that
 scores are those of fp32, whatever the scale; what is left is the rounding of weights, at most
@@ -52,7 +53,7 @@ def assert_as_near(found, q, k, v, softcap=None):
     assert ((found.double() - exact).abs() <= allowed).all()
 
 
-@pytest.mark.parametrize("G", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("G", [1, 2, 3, 4, 5, 8, 17, 20])
 @pytest.mark.parametrize(("H", "Hv"), [(64, 32), (64, 64), (128, 128), (128, 96), (192, 256)])
 def test_each_head_is_as_near_as_rounded_weights_allow(G, H, Hv):
     """Of lengths even and odd, alone and in blocks."""
@@ -124,7 +125,7 @@ def test_pages_anywhere_are_the_same_cache(size, window):
         assert_as_near(found[b, 0], q[b, 0], k[b, seen], v[b, seen])
 
 
-@pytest.mark.parametrize("N", [1, 4, 6])
+@pytest.mark.parametrize("N", [1, 4, 6, 20, 48])
 def test_latents_are_keys_and_values(N):
     q, q_rope = draw(2, 1, N, 128, seed=0), draw(2, 1, N, 64, seed=1)
     latents, ropes = draw(2, 301, 128, seed=2), draw(2, 301, 64, seed=3)

@@ -9,7 +9,7 @@ import torch
 
 from twophase.kernels.compiled import quantized, quantized_tokens
 from twophase.kernels.compiled.codes import Packed, pack_for_loops
-from twophase.kernels.compiled.lanes import has_bytes, has_pairs
+from twophase.kernels.compiled.lanes import has_bytes, has_pairs, has_tiles
 from twophase.kernels.compiled.linear import ACTIVATIONS
 from twophase.kernels.compiled.quantized import (
     add_product,
@@ -112,6 +112,7 @@ def test_pairs_and_bytes_are_left_alone_where_numba_is_told_to_compile_without_t
     monkeypatch.setattr(numba.config, option, value)
     assert not has_pairs.__wrapped__()
     assert not has_bytes.__wrapped__()
+    assert not has_tiles.__wrapped__()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

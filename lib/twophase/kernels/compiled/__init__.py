@@ -17,7 +17,8 @@ read, and the oracle of the tests.
   they begin.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
   a task, and the merge. `block`: scores, softmax and values of one block, in registers that
-  `widened` fills; `block_pairs`: the same by pairs of bf16; `block_forms`: which of both.
+  `widened` fills; `block_pairs`: the same by pairs of bf16; `block_tiles`: by tiles of them, in
+  `tile_registers`; `block_forms`: which of these.
   `prefetch`: asking memory for what comes next.
 - `pages`: large pages for weights and caches.
 - `threads`: how many, and on what. `compiling`: keeps machine code, and says what takes so

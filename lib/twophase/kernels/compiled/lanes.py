@@ -7,6 +7,7 @@ to each lane: four of bytes (AVX512-VNNI: Ice Lake, Zen 4, and later ones) or tw
 (AVX512-BF16: Cooper Lake, Sapphire Rapids, Zen 4, and later ones).
 """
 
+import sys
 from functools import cache, reduce
 from typing import Any
 
@@ -64,6 +65,13 @@ def has_pairs() -> bool:
 
 
 @cache
+def has_tiles() -> bool:
+    """Whether matrices of bf16 are multiplied in one instruction here (`tile_registers`), and this
+    is Linux, which has to be asked for them."""
+    return sys.platform == "linux" and "+amx-bf16" in features() and has_pairs()
+
+
+@cache
 def has_wide() -> bool:
     """Whether a register holds 16 numbers here, and there are 32 of them."""
     return "+avx512f" in features()
@@ -97,14 +105,15 @@ def load(context: Any, array: Any, at: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store(context: Any, array: Any, at: Any, x: Any) -> Any:
-    """Put floats into a contiguous fp32 array, where `load` would find them."""
+    """Put floats into a contiguous fp32 array, or words into one of uint32, where `load` would find
+    them."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        where = place(context, builder, signature, arguments, floats.vector)
+        where = place(context, builder, signature, arguments, x.vector)
         builder.store(arguments[2], where, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, floats), build
+    return types.void(array, types.intp, x), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -4,11 +4,22 @@ Each task is some blocks of one sequence and has a softmax of its own; then part
 their maxima and sums, as in `kernels.online_softmax`.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 
 from twophase.kernels.compiled.block import soften
-from twophase.kernels.compiled.block_forms import add_by, as_pairs, in_pairs, round_to, score_by
+from twophase.kernels.compiled.block_forms import (
+    add_by,
+    as_pairs,
+    as_tiles,
+    done_with,
+    in_pairs,
+    in_tiles,
+    round_to,
+    score_by,
+)
 from twophase.kernels.compiled.block_pairs import PAIRED
 from twophase.kernels.compiled.lanes import LANES
 from twophase.kernels.compiled.loops import inner, loop
@@ -143,7 +154,12 @@ def _attend_task(
     p = np.empty((len(out), max(TOGETHER, _width(blocks))), _f32)
     if in_pairs(keys) and not keys.shape[2] % PAIRED and not values.shape[2] % LANES:
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
-        _attend_blocks(asked, keys, values, blocks, scale, softcap, p, weights, out, top, total)
+        if in_tiles(keys):
+            tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
+            _attend_blocks(tiles, keys, values, blocks, scale, softcap, p, weights, out, top, total)
+            done_with(tiles)
+        else:
+            _attend_blocks(asked, keys, values, blocks, scale, softcap, p, weights, out, top, total)
     else:
         asked = arranged(q[b], keys)
         _attend_blocks(asked, keys, values, blocks, scale, softcap, p, p, out, top, total)
@@ -152,7 +168,7 @@ def _attend_task(
 
 @inner
 def _attend_blocks(
-    q: Array,
+    q: Any,
     keys: Array,
     values: Array,
     table: Array,
@@ -165,7 +181,7 @@ def _attend_blocks(
     total: Array,
 ) -> None:
     """All blocks of a table. q [N, H] and the room for weights [N, width] are both fp32, weights
-    then p itself, or both bits of bf16: products are then taken by pairs."""
+    then p itself, or both bits of bf16 (`block_forms`)."""
     t = 0
     while t < len(table):
         behind = _behind_group(table, t, len(table))
@@ -179,7 +195,7 @@ def _attend_blocks(
         n = 0
         for block in range(t, behind):
             first, following = table[block, 0], table[min(block + behind - t, len(table) - 1), 0]
-            add_by(weights, n, values, first, table[block, 1], out, keys, following)
+            add_by(q, weights, n, values, first, table[block, 1], out, keys, following)
             n += table[block, 1]
         t = behind
 
@@ -208,9 +224,19 @@ def _latent_task(
     if in_pairs(latents) and not latents.shape[2] % PAIRED and not rope_keys.shape[2] % PAIRED:
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
-        _latent_blocks(
-            asked, turned, latents, rope_keys, blocks, scale, softcap, p, weights, out, top, total
-        )
+        if in_tiles(latents):
+            tiles = as_tiles(asked, latents, p.shape[1], latents.shape[2])
+            turned_tiles = as_tiles(turned, latents, p.shape[1], 0)
+            _latent_blocks(
+                tiles, turned_tiles, latents, rope_keys, blocks, scale, softcap, p, weights,
+                out, top, total,
+            )  # fmt: skip
+            done_with(tiles)
+        else:
+            _latent_blocks(
+                asked, turned, latents, rope_keys, blocks, scale, softcap, p, weights,
+                out, top, total,
+            )  # fmt: skip
     else:
         asked, turned = arranged(q[b], latents), arranged(q_rope[b], rope_keys)
         _latent_blocks(
@@ -221,8 +247,8 @@ def _latent_task(
 
 @inner
 def _latent_blocks(
-    q: Array,
-    q_rope: Array,
+    q: Any,
+    q_rope: Any,
     latents: Array,
     rope_keys: Array,
     table: Array,
@@ -243,7 +269,7 @@ def _latent_blocks(
         score_by(q_rope, rope_keys, rope_keys, first, n, p, 0)
         soften(p, n, _f32(scale), _f32(softcap), out, top, total)
         round_to(p, n, weights)
-        add_by(weights, 0, latents, first, n, out, latents, following)
+        add_by(q, weights, 0, latents, first, n, out, latents, following)
 
 
 @inner

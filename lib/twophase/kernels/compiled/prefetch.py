@@ -22,24 +22,37 @@ LINE_BYTES = 64
 SECOND_LEVEL = 2  # of llvm.prefetch's localities: 3 the first level, 2 the second
 
 
+_BYTES, _WORD = ir.IntType(8).as_pointer(), ir.IntType(32)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch_at(context: Any, address: Any) -> Any:
+    """Ask for the line that holds the byte at an address; goes on at once, changes nothing."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _ask(builder, builder.inttoptr(arguments[0], _BYTES))
+        return context.get_dummy_value()
+
+    return types.void(types.intp), build
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _prefetch(context: Any, array: Any, offset: Any) -> Any:
-    """llvm.prefetch of the line that holds the byte at an offset from an array's first."""
+    """The same for the byte at an offset from an array's first."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.gep(builder.bitcast(view.data, byte), [arguments[1]])
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte, word, word, word]),
-            "llvm.prefetch.p0",
-        )
-        read, data = word(0), word(1)
-        builder.call(function, [address, read, word(SECOND_LEVEL), data])
+        _ask(builder, builder.gep(builder.bitcast(view.data, _BYTES), [arguments[1]]))
         return context.get_dummy_value()
 
     return types.void(array, types.intp), build
+
+
+def _ask(builder: Any, address: Any) -> None:
+    """llvm.prefetch, for reading, of data."""
+    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD, _WORD, _WORD])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [address, _WORD(0), _WORD(SECOND_LEVEL), _WORD(1)])
 
 
 @compiled()
