@@ -1,9 +1,9 @@
 """Attention of one query token to one block of tokens in bf16, in tile registers.
 
 Scores and sums are those of `block_pairs`, rounded as there; an instruction multiplies 16 tokens
-with up to 16 heads that share a key, 32 numbers of each. Tokens that fill no 16 go by pairs. A block of 64 tokens in the second-level
-cache (32/8 heads of 128) takes 2.3 µs for its scores and 4.6 for its values, where pairs take 9
-and 7.
+with up to 16 heads that share a key, 32 numbers of each. Tokens that fill no 16 go by pairs. A
+block of 64 tokens in the second-level cache (32/8 heads of 128) takes 2.3 µs for its scores and 4.6
+for its values, where pairs take 9 and 7.
 
 For keys a register holds 16 tokens as they lie in memory, another one the queries, turned once
 (`queries_in_tiles`). For values it takes pairs of tokens side by side, which are laid out in a room
@@ -35,7 +35,7 @@ AHEAD_BYTES = 2**15
 SCORES, KEYS, QUERIES, LOW, HIGH, WEIGHTS, LOW_VALUES, HIGH_VALUES = range(8)
 Array = np.ndarray
 # What `queries_in_tiles` makes: queries as pairs [N, H], and turned [K, parts, H/2, heads]; room
-# for the scores of a block; room for the values of 16 tokens of a KV head, twice.
+# for the scores of a block; room for values of a KV head, `_together` tokens, twice.
 Queries = tuple[Array, Array, Array, Array]
 
 
