@@ -18,7 +18,7 @@ from twophase.checks.kv_cache import ragged
 from twophase.checks.latency_throughput import _logs, bytes_read, decode_point, step_log
 from twophase.checks.latent_attention import _form_times, latent_cache, rotated
 from twophase.checks.misconceptions import replaced
-from twophase.checks.two_phases import _slow_logs, forward_flops, sampler, slow_log
+from twophase.checks.two_phases import _slow_logs, forward_flops, generate, sampler, slow_log
 
 Answer = Callable[..., Any]
 
@@ -51,6 +51,24 @@ def few_layers(right: Answer, most: int) -> Answer:
 
 def few_kv_heads(model: dict[str, int], T: int, n_cached: int) -> Any:
     return forward_flops.reference({**model, "K": min(model["K"], 8)}, T, n_cached)
+
+
+def at_most(letter: str, most: int) -> Answer:
+    """A model's size cut off at what somebody took for the largest."""
+
+    def answer(model: dict[str, int], T: int, n_cached: int) -> Any:
+        return forward_flops.reference({**model, letter: min(model[letter], most)}, T, n_cached)
+
+    return answer
+
+
+def from_a_billion_below_zero(model: Any, *args: Any) -> Any:
+    """Looks for the largest score from −1e9 up, as if no score could be lower."""
+
+    def raised(tokens: list[int]) -> list[float]:
+        return [max(score, -1e9) for score in model(tokens)]
+
+    return generate.reference(raised, *args)
 
 
 def unless(label: str, other: str) -> Answer:
@@ -132,6 +150,26 @@ RIGHT_BY_LUCK: dict[str, tuple[str, str, Any]] = {
         "forward_flops",
         few_layers(forward_flops.reference, 32),
     ),
+    **{
+        f"{letter} is {most:,} at most": (
+            "two_phases-forward_flops",
+            "forward_flops",
+            at_most(letter, most),
+        )
+        for letter, most in (("H", 128), ("H", 256), ("D", 16_384), ("F", 65_536), ("V", 262_144))
+    },
+    "no score is below −1e9": ("two_phases-generate", "generate", from_a_billion_below_zero),
+    **{
+        f"{most:,} tokens at most, whatever top_k is": (
+            "two_phases-sampler",
+            "sample",
+            replaced(
+                sampler.reference,
+                {"keep_top_k(probs, top_k)": f"keep_top_k(probs, min(top_k or {most}, {most}))"},
+            ),
+        )
+        for most in (60, 1000, 1024, 2048)
+    },
     "8 KV heads at most": ("two_phases-forward_flops", "forward_flops", few_kv_heads),
     "top_k is 100 at most": (
         "two_phases-sampler",

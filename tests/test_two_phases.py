@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from twophase import errata
 from twophase.checks import registry
 from twophase.kernels import kv_cache
 from twophase.kernels.attention import naive_attention
@@ -12,6 +13,7 @@ from twophase.measure import Meter
 from twophase.models.generate import generate
 from twophase.models.transformer import Config, Transformer
 from twophase.theory import two_phases as theory
+from twophase.theory.catalog import model as published
 
 CONFIG = Config(L=3, D=24, F=40, N=4, K=2, H=10, V=19)  # N·H is not D
 T = 7
@@ -79,6 +81,13 @@ def test_the_two_terms_of_a_naive_generation_meet_where_the_chapter_says() -> No
     )
     pairs = theory.naive_generation_flops(1, n, 1e-9, L, N, H)
     assert pairs / weights == pytest.approx(1, rel=1e-3)
+
+
+def test_the_ledger_and_the_chapter_say_one_length_at_which_pairs_overtake_weights() -> None:
+    llama = published("llama-2-7b")
+    n = 4 * llama.n_matmul_params() / theory.attention_flops_per_pair(llama.L, llama.N, llama.H)
+    said = errata.rows_of("inference_basics")._repr_html_()
+    assert f"They overtake at about {n:,.0f} tokens" in said
 
 
 def test_requests_in_flight_are_rate_times_latency_for_a_queue_counted_moment_by_moment() -> None:

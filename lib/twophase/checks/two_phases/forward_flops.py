@@ -137,6 +137,7 @@ def cases(rng: random.Random) -> list[Case]:
             )
         )
     large = {**tiny, "V": past(2048)}
+    wide = {**tiny, "D": past(16_384), "F": past(65_536), "H": past(256), "V": past(262_144)}
     deep = {**tiny, "L": past(1024), "N": past(128), "K": past(128)}
     shapes = {
         "as many KV heads as query heads": {**tiny, "L": 2, "D": 5, "N": 3, "K": 3},
@@ -154,6 +155,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"{says}: {m}, 2 tokens, 3 cached", (m, 2, 3)) for says, m in shapes.items()),
         Case(f"{tiny}, one token, 2,053 cached", (tiny, 1, past(2048))),
         Case(f"{deep}, 2 tokens, 3 cached", (deep, 2, 3)),
+        Case(f"{wide}, 2 tokens, 3 cached", (wide, 2, 3)),
         Case(f"{large}, 2,053 tokens, nothing cached", (large, past(2048), 0)),
         Case(
             f"{EIGHT_BILLION}, 4,099 tokens, 131,101 cached",

@@ -72,8 +72,7 @@ def reference(
 
 @wrong(
     "samplers that differ in the order of their steps",
-    "You chose the tokens before applying the temperature. The order here is temperature, top-k,"
-    " top-p.",
+    "You chose the tokens before applying the temperature. Temperature comes first, then top-k.",
 )
 def filters_before_temperature(
     logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
@@ -96,10 +95,8 @@ def _possible(
     """How many tokens can come out."""
     if temperature == 0:
         return 1
-    return sum(
-        p > 0
-        for p in keep_top_p(normalized(keep_top_k(softmax(logits, temperature), top_k)), top_p)
-    )
+    left = normalized(keep_top_k(softmax(logits, temperature), top_k))
+    return sum(p > 0 for p in keep_top_p(left, top_p))
 
 
 def observe(answer: Answer, case: Case) -> Any:
@@ -130,7 +127,7 @@ def observe(answer: Answer, case: Case) -> Any:
 def _fresh(
     rng: random.Random, name: str, top_k: int | None, top_p: float | None, public: bool
 ) -> Case:
-    """Logits on which no mass is near top_p, and on which top_k before top_p shows."""
+    """No mass is near top_p, and top_k before top_p shows."""
     while True:
         logits = [round(rng.gauss(0, 1.6), 6) for _ in range(rng.randrange(5, 9))]
         temperature = rng.uniform(0.4, 2.0)
@@ -150,6 +147,9 @@ def cases(rng: random.Random) -> list[Case]:
     alike = [1e-5 * (37 * i % past(128)) for i in range(past(128))]
     assert _possible(alike, 1.0, 129, 0.0157) == 3 > _possible(alike, 1.0, 100, 0.0157)
     vocabulary = [i / 100 for i in range(past(2048))]
+    level = [1e-6 * (37 * i % past(2048)) for i in range(past(2048))]
+    assert _possible(level, 1.0, None, 9.76e-4) == 3 > _possible(level, 1.0, 2048, 9.76e-4)
+    near = [0.25, 1.25, 1.25 + 1 / 2048]
     V4, V5, signed = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6], [0.1, 1.3, -2.8]
     assert max(signed, key=abs) < 0 < max(signed)
     filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
@@ -172,10 +172,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("top_p = 0.8665, just above the largest at 0.3", (V4, 0.3, None, 0.8665)),
         Case("temperature 0 and two logits that almost tie", ([0.4, 1.3, 1.300001], 0, 2, 0.9)),
         Case("temperature 0.05: low is not zero", ([0.4, 1.3, 1.2], 0.05, None, None)),
-        Case(
-            "temperature 1/1024, two that almost tie",
-            ([0.25, 1.25, 1.25 + 1 / 2048], 1 / 1024, 3, 1.0),
-        ),
+        Case("temperature 1/1024, two that almost tie", (near, 1 / 1024, 3, 1.0)),
         Case("top_p = 0.9975 leaves three of four", ([-1.0, 4.0, 5.0, 0.0], 1.0, None, 0.9975)),
         Case("large logits", ([1999.0, 2000.0, 1997.5], 2.0, None, 0.8)),
         Case("logits far below zero", ([-209.0, -208.0, -210.5, -208.7], 1.0, 2, None)),
@@ -188,12 +185,20 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one token in all", ([0.4], 1.5, 1, 0.5)),
         Case("2,053 tokens, the last ones are the largest", (vocabulary, 1.0, 2, 0.9)),
         Case("2,053 tokens, greedy", (vocabulary, 0, None, None)),
+        Case("60 tokens, no filter", (many, 1.0, None, None)),
+        Case("2,053 tokens, top_p = 0.000976 leaves three", (level, 1.0, None, 9.76e-4)),
         *fresh,
     ]
 
 
 def exp_over_sum(logits: list[float], temperature: float) -> list[float]:
     return normalized([math.exp(x / temperature) for x in logits])  # overflows above 709
+
+
+def others_at_100(logits: list[float], temperature: float, top_k: int | None) -> list[float]:
+    kept = set(by_size(logits)[:top_k])
+    scores = [x / temperature if i in kept else -100.0 for i, x in enumerate(logits)]
+    return softmax(scores, 1.0)
 
 
 without_crossing = replaced(
@@ -218,8 +223,7 @@ wrong.add(
     "crossing_token_dropped",
     replaced(reference, {"keep_top_p(left": "without_crossing(left"}),
     "samplers that cut where the running sum exceeds top_p",
-    "Top-p keeps the smallest set whose mass reaches top_p, so the token that crosses the line"
-    " stays in.",
+    "Top-p keeps the smallest set whose mass reaches top_p: the token that crosses it stays in.",
 )
 wrong.add(
     "not_renormalized",
@@ -239,8 +243,7 @@ wrong.add(
     "vocabulary_order",
     replaced(reference, {"keep_top_p(left": "in_order(left"}),
     "plausible",
-    "You summed the probabilities in the order of the vocabulary. Top-p sums from the largest"
-    " down.",
+    "You summed the probabilities in the vocabulary's order. Top-p sums from the largest down.",
 )
 wrong.add(
     "smallest_k",
@@ -248,22 +251,19 @@ wrong.add(
     "plausible",
     "You kept the k smallest probabilities: check which way your sort goes.",
 )
-
-
-@wrong(
+wrong.add(
+    "top_k_50_by_default",
+    replaced(reference, {"top_k(probs, top_k)": "top_k(probs, 50 if top_k is None else top_k)"}),
+    "a library's default of 50, transformers #38549",
+    "You kept the 50 most probable tokens where top_k is None. None switches the filter off.",
+)
+wrong.add(
+    "dropped_score_100",
+    replaced(reference, {"keep_top_k(probs, top_k)": "others_at_100(logits, temperature, top_k)"}),
     "masks of −100 for −inf",
     "You gave the tokens that top-k drops a score of −100: where all scores are lower, these come"
     " back as the most probable. Set their probability to 0.",
 )
-def dropped_score_100(
-    logits: list[float], temperature: float, top_k: int | None, top_p: float | None, choose: Choose
-) -> int:
-    if temperature == 0:
-        return _greedy(logits)
-    scores = [x / temperature for x in logits]
-    kept = set(by_size(scores)[:top_k])
-    probs = softmax([x if i in kept else -100.0 for i, x in enumerate(scores)], 1.0)
-    return choose(normalized(keep_top_p(probs, top_p)))
 
 
 EXERCISE = Exercise(
@@ -296,5 +296,5 @@ EXERCISE = Exercise(
         "Does top-p keep the token with which the running mass crosses p?",
         "Yes: it keeps the smallest set whose mass reaches p, so at least one token is left.",
     ),
-    ranges={"top_p": (0.0157, 1.0), "temperature": (0, 3000), "top_k": (1, 129)},
+    ranges={"top_p": (9.76e-4, 1.0), "temperature": (0, 3000), "top_k": (1, 129)},
 )
