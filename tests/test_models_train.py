@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from twophase.models.evaluate import bits_per_byte
+from twophase.models.evaluate import bits, bits_per_byte, repeats, windows
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.muon import StackedMuon
 from twophase.models.optimizer import MuonAdamW
@@ -211,10 +211,10 @@ def test_an_epoch_visits_every_window_once_and_the_next_in_another_order():
         torch.cat([batch(data, e * per_epoch + i, B, T, 0) for i in range(per_epoch)])
         for e in (0, 1)
     ]
-    for windows in epochs:
-        assert (windows[:, 1:] == windows[:, :-1] + 1).all()
-        assert len(set(windows[:, 0].tolist())) == len(windows)
-        assert len({s % T for s in windows[:, 0].tolist()}) == 1
+    for epoch in epochs:
+        assert (epoch[:, 1:] == epoch[:, :-1] + 1).all()
+        assert len(set(epoch[:, 0].tolist())) == len(epoch)
+        assert len({s % T for s in epoch[:, 0].tolist()}) == 1
     assert epochs[0][:, 0].tolist() != epochs[1][:, 0].tolist()
 
 
@@ -271,6 +271,29 @@ def test_of_every_so_many_windows_the_first_is_counted():
     windows = [DATA[i * T : (i + 1) * T + 1] for i in (0, 3, 6)]
     wanted = sum(bits_per_byte(model, window) for window in windows) / 3
     assert bits_per_byte(model, DATA[: 7 * T + 1], every=3) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_bits_of_single_bytes_are_those_that_the_mean_is_of():
+    model = Transformer(TINY)
+    inputs, targets = windows(DATA, TINY.context, every=2)
+    found = bits(model, inputs, targets, B=3)
+    assert found.shape == targets.shape
+    logits = model(inputs[5:6]).detach().log_softmax(-1)[0, 7, targets[5, 7]]
+    assert found[5, 7] == pytest.approx(-float(logits) / math.log(2), rel=1e-5)
+    mean = bits_per_byte(model, DATA, every=2)
+    assert float(found.mean()) == pytest.approx(mean, rel=1e-6)
+
+
+def test_a_byte_repeats_what_followed_when_the_bytes_before_it_stood_there_last():
+    """Not what followed some other time, nor what followed fewer of these bytes."""
+    text = np.frombuffer(b"abcXabcXabcYabcXbcX", np.uint8)
+    inputs, targets = windows(text, len(text) - 1)
+    shown = "".join(
+        chr(b) if r else "."
+        for b, r in zip(targets[0], repeats(inputs, targets, 3)[0], strict=True)
+    )
+    assert shown == "......Xabc........"
+    assert not repeats(inputs, targets, 9).any()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a run at all"])

@@ -16,27 +16,52 @@ def bits_per_byte(model: Transformer, data: np.ndarray, B: int = 64, every: int 
     do not overlap.
 
     `every`: only each so-manieth window counts. For a masked-diffusion model it is an upper bound,
-    by sampling.
+    by sampling. ValueError if no window is full.
     """
-    T = model.config.context
-    n = (len(data) - 1) // T
-    if n < 1:
-        raise ValueError(f"{len(data)} bytes do not fill a window of {T} and its target.")
-    device = model.device
-    inputs = torch.from_numpy(data[: n * T].reshape(n, T).astype(np.int64))[::every]  # [windows, T]
-    targets = torch.from_numpy(data[1 : n * T + 1].reshape(n, T).astype(np.int64))[
-        ::every
-    ]  # [windows, T]
+    inputs, targets = windows(data, model.config.context, every)
     if not model.config.causal:
         return diffusion.bound_bits_per_byte(
             model, targets.flatten().numpy().astype(np.uint8)
         ).bits_per_byte
-    nats = 0.0
+    return float(bits(model, inputs, targets, B).double().mean())
+
+
+@torch.no_grad()
+def bits(
+    model: Transformer, inputs: torch.Tensor, targets: torch.Tensor, B: int = 64
+) -> torch.Tensor:
+    """−log2 of the probability of each next byte: fp32 [n, T], for inputs and targets int64 [n, T],
+    B windows at a time."""
+    found = []
     for i in range(0, len(inputs), B):
-        logits = model(inputs[i : i + B].to(device)).float().flatten(0, 1)  # [B·T, V]
-        nats += float(
-            functional.cross_entropy(
-                logits, targets[i : i + B].flatten().to(device), reduction="sum"
-            )
-        )
-    return nats / targets.numel() / math.log(2)
+        logits = model(inputs[i : i + B].to(model.device)).float().flatten(0, 1)  # [B·T, V]
+        flat = targets[i : i + B].flatten().to(model.device)  # [B·T]
+        found.append(functional.cross_entropy(logits, flat, reduction="none").cpu() / math.log(2))
+    return torch.cat(found).view_as(targets)  # [n, T]
+
+
+def windows(data: np.ndarray, T: int, every: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each so-manieth window of T bytes, and the byte behind each of its bytes: int64 [n, T] both.
+    ValueError if no window is full."""
+    n = (len(data) - 1) // T
+    if n < 1:
+        raise ValueError(f"{len(data)} bytes do not fill a window of {T} and its target.")
+    ends = (data[:-1], data[1:])
+    inputs, targets = (
+        torch.from_numpy(part[: n * T].reshape(n, T)[::every].astype(np.int64)) for part in ends
+    )
+    return inputs, targets
+
+
+def repeats(inputs: torch.Tensor, targets: torch.Tensor, n: int = 5) -> torch.Tensor:
+    """Which targets a window has shown already: bool [windows, T], True where the n bytes before
+    stand earlier in the window, too, and this byte followed when they last did. Whoever looks them
+    up and copies is right there (Olsson et al. 2022, arXiv 2209.11895: induction)."""
+    found = torch.zeros(targets.shape, dtype=torch.bool)
+    for row, (seen, wanted) in enumerate(zip(inputs.tolist(), targets.tolist(), strict=True)):
+        followed: dict[tuple[int, ...], int] = {}
+        for t in range(n - 1, len(seen)):
+            key = tuple(seen[t - n + 1 : t + 1])
+            found[row, t] = followed.get(key) == wanted[t]
+            followed[key] = wanted[t]
+    return found
