@@ -13,6 +13,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 from exercise_tools import namespace_of, right_answers
 from nbclient import NotebookClient
 from notebook_tools import small_solution
@@ -176,6 +177,28 @@ def test_a_name_that_is_not_defined_is_said_so(names: dict[str, Any]) -> None:
 def test_an_answer_that_exits_is_wrong_and_ends_nothing(names: dict[str, Any]) -> None:
     names["max_batch"] = lambda *args: sys.exit(0)
     assert "SystemExit" in str(failure())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_device("meta"),
+    ],
+)
+def test_a_kernel_in_which_the_checks_own_answer_fails_is_told_in_a_sentence(
+    names: dict[str, Any], changes: Callable[[], None]
+) -> None:
+    dtype = torch.get_default_dtype()
+    changes()
+    try:
+        with pytest.raises(LabError, match=r"was not judged: .* restart the kernel") as caught:
+            check("kv_cache-cached_attention")
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_default_device(None)
+    assert "AnswerError" not in str(caught.value)
+    assert caught.value.__suppress_context__
 
 
 def test_an_unknown_id_gets_the_nearest_known_one(names: dict[str, Any]) -> None:
