@@ -288,6 +288,16 @@ def test_callbacks_count_against_the_deadline(session: Session) -> None:
     assert caught.value.kind == "timeout"
 
 
+def test_an_answer_that_used_up_all_cases_time_is_told_so_and_not_that_a_case_took_it(
+    session: Session,
+) -> None:
+    answer = remote(session, "def f():\n    while True: pass")
+    answer.start_exercise(0.2)
+    answer.start_case(10)
+    with pytest.raises(AnswerError, match=r"f took longer than was left of 0\.2 s for all cases"):
+        answer.call("f")
+
+
 def test_after_a_time_out_nothing_more_is_asked_of_that_process(session: Session) -> None:
     answer = remote(session, "def f():\n    while True: pass\ndef g(): return 1")
     answer.start_case(0.2)

@@ -124,6 +124,9 @@ class RemoteAnswer:
     ) -> Any:
         body = w.pack_call(target, args, kwargs, self._reference)
         late = f"{name} took longer than {self._limit_s:g} s"
+        if self._deadline == self._until:
+            whole_s = self._until - self._began
+            late = f"{name} took longer than was left of {whole_s:.3g} s for all cases together"
         got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
         self._weigh(reply)
         try:
