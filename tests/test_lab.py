@@ -372,6 +372,30 @@ def test_an_answer_of_ones_own_is_not_suspected(answer: Callable[..., Any]) -> N
     assert used([answer]) == []
 
 
+ODD = {
+    "a dict with attributes": (
+        "class D(dict):\n    def __getattr__(self, name): return self[name]\nodd = D(size=2)"
+    ),
+    "a class that raises": (
+        "class M(type):\n    def __getattr__(cls, name): raise ValueError\n"
+        "class odd(metaclass=M): pass"
+    ),
+    "something that is no longer there": "import weakref\nodd = weakref.proxy({1})",
+    "an array by an odd name": (
+        "import numpy as np, types\nodd = types.SimpleNamespace(serial=np.ones(2))"
+    ),
+}
+
+
+@pytest.mark.parametrize("made", ODD.values(), ids=ODD)
+def test_a_right_answer_beside_what_raises_when_it_is_looked_at_has_its_points(
+    names: dict[str, Any], made: str
+) -> None:
+    body = "    size = lambda: odd\n    return max(0, (m - w) // (k * n))"
+    exec(f"{made}\ndef max_batch(m, w, k, n):\n{body}", names)
+    assert check(ID) == 2.0
+
+
 def test_the_notebooks_own_tools_are_no_part_of_the_library() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec("from twophase.lab import NotYet, check\ndef f(*a): check('x'); raise NotYet('x')", names)
