@@ -178,7 +178,7 @@ class RemoteAnswer:
         number, args, kwargs = w.unpack_call(body, plain=True)
         function = self._callbacks.get(number) if type(number) is int else None
         if function is None:
-            raise ProtocolError("it called a function that it was not given")
+            raise ProtocolError("it called a function that it was not given in this case")
         try:
             with self._alarm.released():
                 value = function(*args, **kwargs)
