@@ -99,7 +99,7 @@ def bench_of(exercise: Exercise) -> Bench:
         return Bench(exercise, SEED)
     except Exception as e:
         raise LabError(
-            f"{exercise.id} was not judged: in this kernel the check's own answer fails, too"
+            f"{exercise.id} was not judged: in this kernel the check's own answer fails"
             f" ({error_from(e).message[:200]}). A cell has changed what torch, numpy or Python"
             " do everywhere (as torch.set_default_dtype does): take that out, restart the kernel"
             " and run all cells."
