@@ -4,6 +4,7 @@ next, change what it is given, hand out what it goes on using."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -68,6 +69,23 @@ def test_an_answer_that_goes_on_using_what_it_returned_is_told() -> None:
     assert judged(f, ONE).right  # asked for the same twice, it cannot be told
     said = judged(f, TWO).message
     assert "f returned the same object as the time before" in said
+
+
+def test_another_function_is_not_told_of_what_this_one_goes_on_using() -> None:
+    """In the official worker all exercises' functions have one guard."""
+    shared: list[int] = []
+
+    def f(n: int) -> list[int]:
+        shared.append(n)
+        return shared
+
+    calls = ArgumentGuard()
+    calls.function("f", f, ((1,), {}))
+    calls.function("uses_f", lambda n: len(f(n)), ((2,), {}))
+    for n in (3, 4):
+        with suppress(AnswerError):
+            calls.function("f", f, ((n,), {}))
+        calls.function("g", lambda n: [n], ((n,), {}))
 
 
 def test_equal_arguments_are_the_same_objects_the_next_time() -> None:

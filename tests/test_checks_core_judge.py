@@ -86,7 +86,7 @@ def _raise(error: BaseException) -> Any:
         (lambda *a: object(), "wrong", "not plain data"),
         (lambda *a: None, "wrong", "should be a number"),
         (lambda: 1, "wrong", "TypeError"),
-        (7, "missing", "is a int, not something to call"),
+        (7, "missing", "is of type int, not something to call"),
         (None, "missing", "is not defined"),
     ],
 )

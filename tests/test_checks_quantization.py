@@ -4,6 +4,7 @@ each of them."""
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -179,3 +180,19 @@ def test_no_seed_lets_a_last_byte_of_zeros_be_left_out(seed: int) -> None:
 def test_no_seed_lets_a_column_be_moved_in_float32(seed: int) -> None:
     bench = Bench(registry.load("quantization-gptq_column"), seed)
     assert bench.judge(LocalAnswer({"gptq_column": _in_float32})).status == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("absmax", "says"),
+    [
+        (1.0, "'absmax' should be a list of 2, and is 1"),
+        ((2.5, None), r"'absmax'\[1\] should be a list of 4, and is None"),
+        ((2.5, [1.0, 0.0, 0.0, 1.0]), r"'absmax'\[1\]\[0\] .*the float 1\.0, which is no int"),
+    ],
+)
+def test_grids_of_another_shape_are_told_what_they_should_be(absmax: Any, says: str) -> None:
+    def two_grids(numbers: list[float], bits: int) -> dict[str, Any]:
+        return {**grids.reference(numbers, bits), "absmax": absmax}
+
+    verdict = Bench(grids.EXERCISE).judge(LocalAnswer({"two_grids": two_grids}))
+    assert re.search(says, verdict.message)

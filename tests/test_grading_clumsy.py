@@ -378,6 +378,18 @@ def test_what_is_handed_from_process_to_process_may_be_changed_and_all_that_is_k
     assert "handed to another one" in why
 
 
+def test_a_list_that_one_answer_fills_again_and_again_costs_no_other_answer() -> None:
+    front = "latency_throughput-front"
+    cells = cells_of("latency_throughput")
+    for cell in cells:
+        if id_of(cell) == front:
+            cell["source"] += "\n\nbest = front\nFOUND = []\n\ndef front(points):\n"
+            cell["source"] += "    FOUND[:] = best(points)\n    return FOUND\n"
+    [(missed, why)] = wrong(graded("latency_throughput", cells))
+    assert missed == front
+    assert "front returned the same object as the time before" in why
+
+
 def test_a_star_import_may_put_anything_in_the_place_of_a_name() -> None:
     assert only_defines("from numpy import sum, max")
     assert not only_defines("from numpy import *")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from exercise_tools import ALL_IDS, namespace_of, right_answers
 from hostile.worker import LIMITS, zygote
+from patience import PATIENCE_S
 
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
@@ -286,6 +287,27 @@ def test_callbacks_count_against_the_deadline(session: Session) -> None:
     with pytest.raises(AnswerError, match=r"f took longer than 0\.2 s") as caught:
         answer.call("f", lambda: None)
     assert caught.value.kind == "timeout"
+
+
+def test_an_answer_that_used_up_all_cases_time_is_told_so_and_not_that_a_case_took_it(
+    session: Session,
+) -> None:
+    answer = remote(session, "def f():\n    while True: pass")
+    answer.start_exercise(0.2)
+    answer.start_case(10)
+    with pytest.raises(AnswerError, match=r"f took longer than was left of 0\.2 s for all cases"):
+        answer.call("f")
+
+
+def test_a_function_of_an_earlier_case_that_is_kept_and_called_is_told_so(
+    session: Session,
+) -> None:
+    answer = remote(session, "KEPT = []\ndef f(g):\n    KEPT.append(g)\n    return KEPT[0]()")
+    answer.start_case(PATIENCE_S)
+    assert answer.call("f", lambda: 1) == 1
+    answer.start_case(PATIENCE_S)
+    with pytest.raises(AnswerError, match="a function that it was not given in this case"):
+        answer.call("f", lambda: 2)
 
 
 def test_after_a_time_out_nothing_more_is_asked_of_that_process(session: Session) -> None:

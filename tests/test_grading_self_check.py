@@ -197,6 +197,38 @@ def test_an_answer_far_below_a_stub_is_told_with_its_place(tmp_path: Path) -> No
     assert f"cell {len(book['cells']) + 1} defines max_batch too late" in remark
 
 
+def test_an_answer_above_a_stub_is_told_what_the_stub_does_to_it(tmp_path: Path) -> None:
+    book = json.loads(with_answers(KV, {MAX_BATCH: f"{SIGNATURE}    raise NotYet('{MAX_BATCH}')"}))
+    cell = {"cell_type": "code", "source": RIGHT, "metadata": {}}
+    path = tmp_path / "03_kv_cache.ipynb"
+    path.write_text(json.dumps(book | {"cells": [cell, *book["cells"]]}))
+    [remark] = verdict(path)["remarks"]
+    assert "cell 1 defines max_batch above it, so that the stub takes its place" in remark
+
+
+def test_a_stub_without_its_id_is_not_told_that_it_comes_too_late(tmp_path: Path) -> None:
+    book = json.loads(with_answers(KV, {MAX_BATCH: f"{SIGNATURE}    raise NotYet('{MAX_BATCH}')"}))
+    for cell in book["cells"]:
+        cell["metadata"] = {}
+    path = tmp_path / "03_kv_cache.ipynb"
+    path.write_text(json.dumps(book))
+    said = verdict(path)
+    assert (said["status"], said["remarks"]) == ("not_yet", [])
+
+
+def test_an_answer_whose_own_cell_is_empty_is_told_which_cell_below_its_check_defines_it(
+    tmp_path: Path,
+) -> None:
+    book = json.loads(with_answers(KV, {MAX_BATCH: "# at the end"}))
+    cell = {"cell_type": "code", "source": RIGHT, "metadata": {}}
+    path = tmp_path / "03_kv_cache.ipynb"
+    path.write_text(json.dumps(book | {"cells": [*book["cells"], cell]}))
+    said = verdict(path)
+    [remark] = said["remarks"]
+    assert said["status"] == "missing"
+    assert f"cell {len(book['cells']) + 1} defines it, further down" in remark
+
+
 def _has_begun(home: Path) -> bool:
     """Whether there are the folder of what all are forked from, and in its judge's that of the
     worker."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 from exercise_tools import namespace_of, right_answers
 from nbclient import NotebookClient
 from notebook_tools import small_solution
@@ -176,6 +177,28 @@ def test_a_name_that_is_not_defined_is_said_so(names: dict[str, Any]) -> None:
 def test_an_answer_that_exits_is_wrong_and_ends_nothing(names: dict[str, Any]) -> None:
     names["max_batch"] = lambda *args: sys.exit(0)
     assert "SystemExit" in str(failure())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_device("meta"),
+    ],
+)
+def test_a_kernel_in_which_the_checks_own_answer_fails_is_told_in_a_sentence(
+    names: dict[str, Any], changes: Callable[[], None]
+) -> None:
+    dtype = torch.get_default_dtype()
+    changes()
+    try:
+        with pytest.raises(LabError, match=r"was not judged: .* restart the kernel") as caught:
+            check("kv_cache-cached_attention")
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_default_device(None)
+    assert "AnswerError" not in str(caught.value)
+    assert caught.value.__suppress_context__
 
 
 def test_an_unknown_id_gets_the_nearest_known_one(names: dict[str, Any]) -> None:
@@ -347,6 +370,30 @@ def test_an_answer_of_ones_own_is_not_suspected(answer: Callable[..., Any]) -> N
     import twophase.theory.kv_cache  # noqa: F401
 
     assert used([answer]) == []
+
+
+ODD = {
+    "a dict with attributes": (
+        "class D(dict):\n    def __getattr__(self, name): return self[name]\nodd = D(size=2)"
+    ),
+    "a class that raises": (
+        "class M(type):\n    def __getattr__(cls, name): raise ValueError\n"
+        "class odd(metaclass=M): pass"
+    ),
+    "something that is no longer there": "import weakref\nodd = weakref.proxy({1})",
+    "an array by an odd name": (
+        "import numpy as np, types\nodd = types.SimpleNamespace(serial=np.ones(2))"
+    ),
+}
+
+
+@pytest.mark.parametrize("made", ODD.values(), ids=ODD)
+def test_a_right_answer_beside_what_raises_when_it_is_looked_at_has_its_points(
+    names: dict[str, Any], made: str
+) -> None:
+    body = "    size = lambda: odd\n    return max(0, (m - w) // (k * n))"
+    exec(f"{made}\ndef max_batch(m, w, k, n):\n{body}", names)
+    assert check(ID) == 2.0
 
 
 def test_the_notebooks_own_tools_are_no_part_of_the_library() -> None:

@@ -279,6 +279,16 @@ def test_what_stays_refused_is_told_what_to_return_in_its_place(value: Any, says
             encode(holds)
 
 
+def test_an_async_function_is_told_what_is_wrong_with_it() -> None:
+    async def answer() -> int:
+        return 1
+
+    made = answer()
+    with pytest.raises(ProtocolError, match=r"coroutine .* write the function without async$"):
+        encode(made)
+    made.close()
+
+
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_what_is_not_plain_data_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(ProtocolError, match=r"^\w.{15,200}$"):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from twophase.lab import record
 from twophase.lab.library import used
 from twophase.lab.shown import CheckFailed, LabError, Later, NotRight, Points
+from twophase.protocol.errors import error_from
 
 if TYPE_CHECKING:
     from twophase.checks.exercise import Exercise
-    from twophase.checks.judge import Verdict
+    from twophase.checks.judge import Bench, Verdict
     from twophase.checks.manifest import HeldBack
 
 SEED = 0  # the same cases on every run, so that a failing one stays in view until it passes
@@ -53,7 +54,6 @@ def check_answer(exercise_id: str) -> Points | Later:
     from IPython.display import display
 
     from twophase.checks.exercise import Exercise
-    from twophase.checks.judge import Bench
     from twophase.checks.limit import LimitedAnswer
     from twophase.lab.folded import help_of
 
@@ -65,7 +65,7 @@ def check_answer(exercise_id: str) -> Points | Later:
     with contextlib.redirect_stderr(
         sys.stdout
     ):  # a warning from the answer is shown, and is no error
-        verdict = Bench(exercise, SEED).judge(LimitedAnswer(names))
+        verdict = bench_of(exercise).judge(LimitedAnswer(names))
     if verdict.right:
         flags = used([names[e] for e in exercise.entries if e in names])
         for name in flags:
@@ -88,6 +88,22 @@ def check_answer(exercise_id: str) -> Points | Later:
     )
     display(card)
     raise CheckFailed(card.plain())
+
+
+def bench_of(exercise: Exercise) -> Bench:
+    """The exercise's bench. Raises LabError if the check's own answer fails, which it does where a
+    cell has changed what everybody computes with."""
+    from twophase.checks.judge import Bench
+
+    try:
+        return Bench(exercise, SEED)
+    except Exception as e:
+        raise LabError(
+            f"{exercise.id} was not judged: in this kernel the check's own answer fails"
+            f" ({error_from(e).message[:200]}). A cell has changed what torch, numpy or Python"
+            " do everywhere (as torch.set_default_dtype does): take that out, restart the kernel"
+            " and run all cells."
+        ) from None
 
 
 def later(exercise: HeldBack, names: dict[str, Any]) -> Later:

@@ -23,18 +23,27 @@ def used(answers: Iterable[Any]) -> list[str]:
 
 def _name_in_library(thing: Any) -> str:
     """The dotted name of a function, class or compiled loop of the library; else empty."""
-    thing = getattr(thing, "py_func", None) or getattr(thing, "serial", None) or thing
-    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    thing = next((t for of in ("py_func", "serial") if (t := _of(thing, of)) is not None), thing)
+    module, name = _of(thing, "__module__"), _of(thing, "__qualname__")
     if not isinstance(module, str) or not isinstance(name, str):
         return ""
     is_ours = module.startswith("twophase.") and not module.startswith(OURS)
     return f"{module}.{name}" if is_ours else ""
 
 
+def _of(thing: Any, attribute: str) -> Any:
+    """An attribute, or None: what a notebook has made may raise anything when it is asked (a dict
+    whose `__getattr__` looks up a key)."""
+    try:
+        return getattr(thing, attribute, None)
+    except Exception:
+        return None
+
+
 def _reach(todo: list[Any]) -> Iterator[Any]:
     """Every object that these functions and classes mention, through the functions defined beside
     them."""
-    home = {getattr(a, "__module__", None) for a in todo if not _name_in_library(a)}
+    home = {_of(a, "__module__") for a in todo if not _name_in_library(a)}
     seen: set[int] = set()
     while todo:
         thing = todo.pop()
@@ -42,11 +51,12 @@ def _reach(todo: list[Any]) -> Iterator[Any]:
             continue
         seen.add(id(thing))
         yield thing
-        if isinstance(thing, type) and thing.__module__ in home:
+        kind = type(thing)  # isinstance would ask for its __class__, if it is something else
+        if issubclass(kind, type) and thing.__module__ in home:
             todo += [*vars(thing).values(), *thing.__bases__]
-        elif isinstance(thing, FunctionType) and thing.__module__ in home:
+        elif kind is FunctionType and thing.__module__ in home:
             todo += _mentioned(thing)
-        elif isinstance(thing, property | staticmethod | classmethod):
+        elif issubclass(kind, property | staticmethod | classmethod):
             todo.append(thing.fget if isinstance(thing, property) else thing.__func__)
 
 
@@ -56,7 +66,7 @@ def _mentioned(function: FunctionType) -> list[Any]:
     found += [c.cell_contents for c in function.__closure__ or () if _filled(c)]
     found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     found.append(getattr(function, "__wrapped__", None))
-    modules = [m for m in found if isinstance(m, ModuleType)]
+    modules = [m for m in found if issubclass(type(m), ModuleType)]
     modules += [
         sys.modules[n] for n in names if n in sys.modules and n.startswith("twophase")
     ]  # imports in the body
@@ -70,7 +80,7 @@ def _mentioned(function: FunctionType) -> list[Any]:
         looked.add(id(module))
         members = [vars(module)[n] for n in names if n in vars(module)]
         found += members
-        modules += [m for m in members if isinstance(m, ModuleType)]
+        modules += [m for m in members if issubclass(type(m), ModuleType)]
     return found
 
 

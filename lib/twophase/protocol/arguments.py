@@ -62,24 +62,24 @@ class ArgumentGuard:
     def __init__(self) -> None:
         self._given: dict[str, dict[bytes, Args]] = {}  # by what was called
         self._kept_bytes = 0
-        self._gave: tuple[Any, bytes] | None = None
+        self._gave: dict[str, tuple[Any, bytes]] = {}  # the time before, by what was called
         self._own: deque[bytes] = deque(maxlen=4 * KEPT)  # frames of what it returned
 
     def function(self, called: str, function: Callable[..., Any], given: Args) -> bytes:
         """The frame of function(*args, **kwargs). Raises AnswerError as `method` does; also
-        (unusable) if it changes by this call what it returned the time before."""
+        (unusable) if what it returned the time before has changed since."""
         value = self.made(called, function, given)
-        if self._gave is not None and _frame(self._gave[0]) not in (None, self._gave[1]):
+        gave = self._gave.pop(called, None)  # each exercise answers for itself
+        if gave is not None and _frame(gave[0]) not in (None, gave[1]):
             raise AnswerError(
                 "unusable",
                 f"{called} returned the same object as the time before, and what that held is gone:"
                 " make a new one for every call",
                 ("SharedResult",),
             )
-        self._gave = None
         frame = self._crossed(called, value)
         if type(value) not in FIXED and len(frame) <= LARGEST_KEPT:
-            self._gave = value, frame
+            self._gave[called] = value, frame
         return frame
 
     def method(self, called: str, method: Callable[..., Any], given: Args) -> bytes:

@@ -21,7 +21,7 @@ def find(namespace: Mapping[str, Any], name: str) -> Callable[..., Any]:
         what = (
             "is not defined"
             if found is None
-            else f"is a {type(found).__name__}, not something to call"
+            else f"is of type {type(found).__name__}, not something to call"
         )
         raise AnswerError("missing", f"{name} {what}: run the cell that defines it")
     return found  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import Coroutine, ItemsView, Iterator, KeysView, ValuesView
 from enum import Enum
 from numbers import Number
 from typing import Any
@@ -20,6 +20,8 @@ def _instead(v: Any) -> str:
         return "return an int or float"
     if isinstance(v, PASSING):
         return "wrap it in list(...)"
+    if isinstance(v, Coroutine):
+        return "write the function without async"
     if isinstance(v, Enum):
         return "return its .value"
     if hasattr(type(v), "__dataclass_fields__"):

@@ -181,13 +181,13 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
         if not isinstance(found, list | tuple) or not 1 <= len(found) <= 10:
             return {"the inputs": "expose() must return a list of 1 to 10 inputs", "shown": False}
         said = next(filter(None, map(problem, found)), "")
-        return {"the inputs": said, "shown": not said and any(map(_shows_it, found))}
+        return {"the inputs": said or "valid", "shown": not said and any(map(_shows_it, found))}
     if case.args[0] == "harmless":
         given = plain(answer.call("harmless"))
         if said := problem(given):
             return {"the input": said, "a beam is dropped": False, "hidden": False}
         dropped = len(set(given["parents"])) < len(given["tables"])
-        return {"the input": "", "a beam is dropped": dropped, "hidden": not _shows_it(given)}
+        return {"the input": "valid", "a beam is dropped": dropped, "hidden": not _shows_it(given)}
     return seen_of(answer.call("reorder", *case.args))
 
 

@@ -150,12 +150,11 @@ def _whole(value: Any) -> Any:
 def observe(answer: Answer, case: Case) -> Any:
     """Both grids. A tolerance would forgive codes that are floats."""
     found = answer.call("two_grids", *case.args)
-    seen = plain(found)
-    if isinstance(seen, dict) and {"absmax", "affine"} <= set(seen):
-        (s, codes), (step, zero_point, others) = seen["absmax"], seen["affine"]
-        if any(isinstance(v, float) for v in (*codes, zero_point, *others)):
-            affine = [step, _whole(zero_point), list(map(_whole, others))]
-            return {"absmax": [s, list(map(_whole, codes))], "affine": affine}
+    match plain(found):
+        case {"absmax": [s, [*codes]], "affine": [step, zero_point, [*others]]}:
+            if any(isinstance(v, float) for v in (*codes, zero_point, *others)):
+                affine = [step, _whole(zero_point), list(map(_whole, others))]
+                return {"absmax": [s, list(map(_whole, codes))], "affine": affine}
     return found
 
 

@@ -124,6 +124,9 @@ class RemoteAnswer:
     ) -> Any:
         body = w.pack_call(target, args, kwargs, self._reference)
         late = f"{name} took longer than {self._limit_s:g} s"
+        if self._deadline == self._until:
+            whole_s = self._until - self._began
+            late = f"{name} took longer than was left of {whole_s:.3g} s for all cases together"
         got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
         self._weigh(reply)
         try:
@@ -175,7 +178,7 @@ class RemoteAnswer:
         number, args, kwargs = w.unpack_call(body, plain=True)
         function = self._callbacks.get(number) if type(number) is int else None
         if function is None:
-            raise ProtocolError("it called a function that it was not given")
+            raise ProtocolError("it called a function that it was not given in this case")
         try:
             with self._alarm.released():
                 value = function(*args, **kwargs)

@@ -26,7 +26,7 @@ from twophase.grading.run.folder import grade_alone
 from twophase.grading.sandbox.limits import Limits
 
 SEED = 0  # of the check cells: what is right there should be right here
-UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+UNKNOWN_NAME = re.compile(r"(?:NameError: name '|^ )(\w+)'? is not defined")
 WRITES = re.compile(r"\s*%%(?:write)?file\b.*?\b(\w+)\.py\s*$", re.M)  # a cell that is a module
 
 
@@ -83,17 +83,22 @@ def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
 
 
 def _elsewhere(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
-    """Answers below the check of an exercise whose own cell is a stub still."""
+    """Answers in another cell than that of their exercise, which is a stub still."""
     stubs = [q["id"] for q in record["questions"] if q["status"] == "not_yet"]
     exercises = Source().load(record["topic"]).exercises if stubs else {}
     for exercise_id in stubs:
         for name in exercises[exercise_id].entries:
-            for n, cell in enumerate(cells, 1):
-                if cell.is_code and cell.grade_id != exercise_id and name in defined(cell.source):
-                    yield (
-                        f"{exercise_id} is a stub still, and cell {n} defines {name} too late: put"
-                        " that into the exercise's own cell."
-                    )
+            found = {
+                n: c for n, c in enumerate(cells, 1) if c.is_code and name in defined(c.source)
+            }
+            own = [n for n, c in found.items() if c.grade_id == exercise_id or "NotYet" in c.source]
+            for n in sorted(found.keys() - own):
+                above = n < max(own, default=0)
+                when = "above it, so that the stub takes its place" if above else "too late"
+                yield (
+                    f"{exercise_id} is a stub still, and cell {n} defines {name} {when}: put"
+                    " that into the exercise's own cell."
+                )
 
 
 def _where(places: list[int], at: int) -> str:
@@ -101,7 +106,7 @@ def _where(places: list[int], at: int) -> str:
     above, below = [n for n in places if n <= at], [n for n in places if n > at]
     if above:
         return (
-            f"cell {above[-1]} would define it, and did not come that far here; restart the kernel"
+            f"cell {above[-1]} would define it, and does not here; restart the kernel"
             f" and run all cells to see how cell {above[-1]} ends there"
         )
     if below:
