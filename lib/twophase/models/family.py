@@ -67,6 +67,4 @@ FAMILY = {
 }
 COMPARED = ("mha", "gqa", "mqa", "mla", "sliding", "local_global")  # closely, in chapters 5 to 7
 REPEATED = ("cross_layer", "ssm")  # to know what another seed does to a member of another kind
-SEEDS = {
-    name: (1, 2, 3) if name in COMPARED else (1, 2) if name in REPEATED else (1,) for name in FAMILY
-}
+SEEDS = {name: (1, 2, 3) if name in (*COMPARED, *REPEATED) else (1,) for name in FAMILY}
