@@ -10,6 +10,8 @@ import math
 
 import torch
 
+from twophase.kernels.attention_inputs import check_tensors
+
 POOLINGS = ("mean", "first")
 
 
@@ -74,6 +76,7 @@ def pool_heads(weight: torch.Tensor, N: int, K: int, how: str = "mean") -> torch
 
 def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Raise ValueError unless q [N, H] and k, v [S, K, H] fit, and K divides N."""
+    check_tensors("a decode step", q, k, v, one_dtype=True)
     fits = q.ndim == 2 and k.ndim == 3 and k.shape == v.shape and q.shape[1] == k.shape[2]
     if not fits or 0 in (*q.shape, *k.shape):
         raise ValueError(

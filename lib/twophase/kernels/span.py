@@ -47,8 +47,10 @@ class Span:
     _masks: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.T < 1:
-            raise ValueError("a forward pass needs at least one token of each sequence; got none.")
+        if isinstance(self.T, bool) or not hasattr(self.T, "__index__") or self.T < 1:
+            raise ValueError(
+                f"a forward pass needs at least one token of each sequence; got T = {self.T}."
+            )
         if len(self.n_new) != len(self.starts) or any(not 0 <= n <= self.T for n in self.n_new):
             raise ValueError(
                 f"n_new needs {len(self.starts)} counts between 0 and T = {self.T}; got"
@@ -59,7 +61,9 @@ class Span:
 
     @classmethod
     def of(cls, B: int, T: int, start: int = 0, device: torch.device | str | None = None) -> "Span":
-        """T tokens for each of B sequences that all hold `start` tokens."""
+        """T tokens for each of B sequences that all hold `start` tokens. ValueError for no whole
+        numbers, or none of them."""
+        B, start = whole("the number of sequences", B, 1), whole("the start", start, 0)
         return cls((start,) * B, (T,) * B, T, device)
 
     @property
