@@ -33,21 +33,23 @@ def fit_seconds(terms: Mapping[str, Sequence[float]], seconds: Sequence[float]) 
 
     `terms[name]` holds the amount of that term at every point; all ones is what each point costs
     anyway. Points in which a term is small weigh as much as large ones, since misses are relative.
-    Raises ValueError if lengths differ, a time is not positive, there are fewer points than terms,
-    or the terms cannot be told apart at these points.
+    Raises ValueError if lengths differ, a time is not positive, an amount is NaN or infinite, there
+    are fewer points than terms, or the terms cannot be told apart at these points.
     """
     names = list(terms)
     times = np.asarray(seconds, dtype=float)
     if not names or any(len(terms[name]) != len(times) for name in names):
         raise ValueError(f"Every term needs {len(times)} amounts, one for each time.")
-    if not (times > 0).all() or len(times) < len(names):
+    if not ((times > 0) & np.isfinite(times)).all() or len(times) < len(names):
         raise ValueError(
-            f"A fit of {len(names)} terms needs at least as many times, all positive; got"
-            f" {len(times)}."
+            f"A fit of {len(names)} terms needs at least as many times, all positive and finite;"
+            f" got {len(times)}."
         )
     amounts = (
         np.array([terms[name] for name in names], dtype=float).T / times[:, None]
     )  # [points, terms]
+    if not np.isfinite(amounts).all():
+        raise ValueError("An amount of a term is NaN or infinite: leave that point out.")
     scale = np.abs(amounts).max(axis=0)
     if (scale == 0).any() or np.linalg.matrix_rank(amounts / scale, tol=1e-9) < len(names):
         raise ValueError("These points cannot tell the terms apart: vary each term on its own.")
@@ -58,7 +60,9 @@ def fit_seconds(terms: Mapping[str, Sequence[float]], seconds: Sequence[float]) 
 
 def non_negative(amounts: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The least squares solution of `amounts @ x = target` with x >= 0, [terms]: the best over all
-    choices of which terms are zero."""
+    choices of which terms are zero. ValueError for NaN and infinity: LAPACK may not end on them."""
+    if not (np.isfinite(amounts).all() and np.isfinite(target).all()):
+        raise ValueError("Least squares are of finite numbers; got NaN or infinity among them.")
     n = amounts.shape[1]
     free: np.ndarray = np.linalg.lstsq(amounts, target, rcond=None)[0]
     if (free >= 0).all():

@@ -23,6 +23,7 @@ from twophase.kernels.diffusion import (
     stratified_times,
     unmask,
 )
+from twophase.kernels.span import whole
 from twophase.models.transformer import Transformer
 
 
@@ -76,8 +77,9 @@ def bound_bits_per_byte(
     hides a count of tokens in every window, the counts spread evenly over 1 to T across the
     windows, and each window a set of its own; draws are independent. Nothing is given: a window's
     first byte counts like all others. Raises ValueError if the data does not fill a window, or for
-    n_draws < 1.
+    n_draws < 1 or B < 1.
     """
+    B = whole("the number of windows at a time, B,", B, 1)
     mask, T = mask_token(model), model.config.context
     n = len(data) // T
     if n < 1 or n_draws < 1:

@@ -221,6 +221,10 @@ class Transformer(nn.Module):
                 "tokens are whole numbers in a tensor [B, T]; got"
                 f" {found} {list(getattr(tokens, 'shape', []))}."
             )
+        if tokens.device != self.device:
+            raise ValueError(
+                f"tokens on {tokens.device} for a model on {self.device}: move them there first."
+            )
         B, T = tokens.shape
         if cache is not None:
             return cache.begin(B, T, n_new, tree)
