@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from twophase.kernels.attention import causal_attention, full_attention, naive_attention, visible
+from twophase.kernels.continuous_batching import padded_attention, ragged_attention
 from twophase.kernels.expert_capacity import combine, dispatch, seats
+from twophase.kernels.grouped_query_attention import pool_heads
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import attend_latents, attend_unfolded
 from twophase.kernels.linear_attention import (
@@ -15,14 +17,24 @@ from twophase.kernels.linear_attention import (
     sums_shape,
 )
 from twophase.kernels.local_attention import RingKVCache
-from twophase.kernels.mixture_of_experts import load_balance_loss, route, run_experts, visit
+from twophase.kernels.mixture_of_experts import (
+    by_expert,
+    load_balance_loss,
+    route,
+    run_experts,
+    visit,
+)
 from twophase.kernels.mlp import gated_mlp
 from twophase.kernels.norm import rms_norm
 from twophase.kernels.online_softmax import flash_attention
 from twophase.kernels.paging import FlatSpan, PagedKV, PagedLatents
+from twophase.kernels.pruning.masks import wanda
 from twophase.kernels.rope import RopeScaling, apply_rope, rope_tables, yarn_mscale
 from twophase.kernels.sharding import columns, head_parts, rows
 from twophase.kernels.span import Span
+from twophase.kernels.speculative_decoding import acceptance_probability, depths, residual
+from twophase.kernels.state import State
+from twophase.kernels.state_space import causal_conv
 
 Q, K, V = torch.randn(1, 3, 4, 8), torch.randn(1, 5, 2, 8), torch.randn(1, 5, 2, 8)
 
@@ -269,3 +281,77 @@ def test_a_stretching_of_positions_is_of_numbers(change):
 def test_attention_is_sharpened_by_numbers(arguments):
     with pytest.raises(ValueError, match="positions are stretched by a positive factor"):
         yarn_mscale(*arguments)
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.tolist, torch.Tensor.float, torch.Tensor.long])
+def test_sequences_of_several_lengths_are_tensors_of_one_dtype(change):
+    q = k = torch.randn(3, 2, 4, dtype=torch.float64)
+    for kernel in ragged_attention, padded_attention:
+        with pytest.raises(ValueError, match="attention takes"):
+            kernel(change(q), k, k, [1, 2])
+        with pytest.raises(ValueError, match="new tokens is a whole number"):
+            kernel(q, k, k, [1, 2.0])
+
+
+@pytest.mark.parametrize("change", [lambda p: p[:1], lambda p: p[None], torch.Tensor.bool])
+def test_a_draft_is_judged_by_laws_of_its_vocabulary(change):
+    law = torch.full((4,), 0.25)
+    with pytest.raises(ValueError, match=r"are laws \[V\]|the rule of acceptance takes"):
+        acceptance_probability(change(law), law, 2)
+    with pytest.raises(ValueError, match=r"are laws \[V\]|the rule of acceptance takes"):
+        residual(law, change(law))
+
+
+@pytest.mark.parametrize("token", [-1, 4, 1.5, True])
+def test_a_drafted_token_is_one_of_the_vocabulary(token):
+    law = torch.full((4,), 0.25)
+    with pytest.raises(ValueError, match=r"a token is a whole number|tokens are from 0 to 3"):
+        acceptance_probability(law, law, token)
+
+
+@pytest.mark.parametrize("parents", [[0], [-1, 5], [-2], [-1, 0.0]])
+def test_a_parent_comes_before_its_child(parents):
+    with pytest.raises(ValueError, match="`parents` names"):
+        depths(parents)
+
+
+@pytest.mark.parametrize("row", [-1, 2, 1.5, True])
+def test_a_row_that_there_is_not_is_neither_cleared_nor_copied(row):
+    store = KVCache(2, 4, 1, 2)
+    for ask in (
+        lambda: store.clear(row),
+        lambda: store.copy_row(0, row),
+        lambda: store.copy_row(row, 0),
+    ):
+        with pytest.raises(ValueError, match=r"number of a row is a whole number|there are 2 rows"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "sizes", [(True, 4, 1, 2), (2, 1.5, 1, 2), (2, 4, 0, 2), (2, 4, math.nan, 2)]
+)
+def test_a_store_has_whole_sizes(sizes):
+    with pytest.raises(ValueError, match="needs sizes of at least 1"):
+        KVCache(*sizes)
+    with pytest.raises(ValueError, match="rollback is a whole number"):
+        State(1, [(2, 2)], rollback=-1)
+
+
+def test_a_bias_of_one_channel_is_not_spread_over_all():
+    x, weight = torch.randn(1, 3, 4), torch.randn(4, 2)
+    for bias in (torch.randn(1), torch.randn(())):
+        with pytest.raises(ValueError, match="a convolution takes x"):
+            causal_conv(x, weight, bias)
+    with pytest.raises(ValueError, match="a convolution takes floating-point"):
+        causal_conv(x.long(), weight)
+
+
+def test_heads_are_pooled_in_whole_numbers_and_experts_are_numbered():
+    with pytest.raises(ValueError, match="K is a whole number"):
+        pool_heads(torch.randn(4, 2), 4, 2.0)
+    with pytest.raises(ValueError, match="pooling takes floating-point"):
+        pool_heads(torch.ones(4, 2).long(), 4, 2)
+    with pytest.raises(ValueError, match="experts are int64"):
+        by_expert(torch.zeros(2, 2), 3)
+    with pytest.raises(ValueError, match="zero or more, for each"):
+        wanda(torch.randn(2, 2), torch.tensor([1.0, math.nan]))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from twophase.kernels.attention_inputs import check_tensors
 from twophase.kernels.sampling import check_sampling, sampling_probs
 from twophase.kernels.span import whole
 
@@ -105,8 +106,14 @@ def hidden_nats(logits: torch.Tensor, tokens: torch.Tensor, masked: torch.Tensor
     least.
 
     logits: [B, T, V + 1], whose last column, the mask, is left out; tokens: the true ones, int64
-    [B, T]. Raises ValueError if shapes do not fit.
+    [B, T]. Raises ValueError if shapes do not fit, and for tokens outside the vocabulary.
     """
+    check_tensors("the loss", logits)
+    if tokens.dtype != torch.int64 or masked.dtype != torch.bool:
+        raise ValueError(
+            f"the loss needs tokens of int64 and masked of bool; got {tokens.dtype} and"
+            f" {masked.dtype}."
+        )
     if tokens.shape != masked.shape or logits.shape[:-1] != tokens.shape:
         raise ValueError(
             "the loss needs logits [B, T, V + 1] and tokens and masked of [B, T]; "

@@ -11,6 +11,7 @@ import math
 import torch
 
 from twophase.kernels.attention_inputs import check_tensors
+from twophase.kernels.span import whole
 
 POOLINGS = ("mean", "first")
 
@@ -63,7 +64,13 @@ def pool_heads(weight: torch.Tensor, N: int, K: int, how: str = "mean") -> torch
     """
     if how not in POOLINGS:
         raise ValueError(f"heads are pooled by one of {', '.join(POOLINGS)}; got {how!r}.")
-    if min(N, K) < 1 or N % K or weight.shape[0] % N:
+    check_tensors("pooling", weight)
+    if (
+        not weight.ndim
+        or min(N, K) < 1
+        or whole("N", N, 1) % whole("K", K, 1)
+        or weight.shape[0] % N
+    ):
         raise ValueError(
             f"{weight.shape[0]} rows of {N} heads cannot be pooled to {K}: K must divide N, and N"
             " the rows."

@@ -170,7 +170,10 @@ def visit(
 
 def by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
     """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and
-    how many each has."""
+    how many each has. ValueError for a number that is none of an expert."""
+    E = whole("the number of experts", E, 1)
+    if experts.dtype != torch.int64:
+        raise ValueError(f"experts are int64, as of `route`; got {experts.dtype}.")
     if experts.is_meta:
         raise ValueError(
             "which experts run depends on the numbers in x, and a meta tensor has none: use a real"
