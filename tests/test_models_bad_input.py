@@ -9,10 +9,11 @@ import torch
 
 from twophase.kernels.span import Span
 from twophase.measure.fit import fit_seconds, non_negative
+from twophase.measure.serving_runs import least_misses
 from twophase.models.config import Config
-from twophase.models.diffusion import bound_bits_per_byte
+from twophase.models.diffusion import bound_bits_per_byte, complete
 from twophase.models.generate import generate
-from twophase.models.pruning import channels_going, keep_best, silenced
+from twophase.models.pruning import channels_going, importance, keep_best, silenced
 from twophase.models.quantize.calibration import watch, windows
 from twophase.models.recipe import Recipe, batch
 from twophase.models.speculative_decoding.acceptance import acceptance_rate, sample_batch
@@ -117,3 +118,36 @@ def test_no_fit_is_of_numbers_that_are_none(bad):
         fit_seconds({"a": [1.0, 2.0, 3.0]}, [1.0, bad, 3.0])
     with pytest.raises(ValueError, match="Least squares are of finite numbers"):
         non_negative(np.array([[1.0, bad], [1.0, 2.0]]), np.ones(2))
+
+
+@pytest.mark.parametrize("tokens", [TOKENS[:0], TOKENS[0], TOKENS[:, :1], TOKENS.int()])
+def test_nothing_is_measured_on_no_tokens(tokens):
+    with pytest.raises(ValueError, match="a calibration set is of tokens"):
+        importance(SMALL, tokens, "layers", "leave_one_out")
+
+
+@pytest.mark.parametrize("size", [1.5, True, "2", 2.0])
+def test_a_model_has_whole_sizes(size):
+    sizes = {"L": 2, "D": 8, "N": 2, "K": 2, "H": 4, "F": 8, "V": 16}
+    for name in sizes:
+        with pytest.raises(ValueError, match="must be at least 1, a whole number"):
+            Config(**{**sizes, name: size})
+
+
+@pytest.mark.parametrize("count", [1.5, math.nan, True])
+def test_text_is_unmasked_in_whole_steps(count):
+    reads_both_ways = Transformer(Config(L=1, D=8, N=2, K=1, H=4, F=8, V=17, causal=False)).eval()
+    for options in {"n_new": count}, {"n_steps": count}, {"block": count}:
+        with pytest.raises(ValueError, match="n_new, n_steps and block are whole numbers"):
+            complete(reads_both_ways, [1], **{"n_new": 4, "n_steps": 4, **options})
+    with pytest.raises(ValueError, match="is no text"):
+        complete(reads_both_ways, [1.5], 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("floors", "seconds"),
+    [([1.0], [2.0, 3.0]), ([1.0, 1.0], [2.0, math.nan]), ([1.0] * 2, [2.0, 0])],
+)
+def test_costs_are_of_runs_that_took_some_time(floors, seconds):
+    with pytest.raises(ValueError, match=r"every run has terms|a positive number of seconds"):
+        least_misses([[1.0], [2.0]], floors, seconds)

@@ -193,7 +193,7 @@ def unmask(
     the most probable token everywhere.
     """
     check_sampling(temperature, None, None)
-    if n_steps < 1:
+    if whole("the number of steps", n_steps, 0) < 1:
         raise ValueError(f"unmasking needs at least 1 step; got {n_steps}.")
     if order not in ORDERS:
         raise ValueError(f'the order of unmasking is "ancestral" or "confidence"; got "{order}".')

@@ -135,6 +135,11 @@ def _missing(model: Transformer, unit: str) -> torch.Tensor:
 
 
 def _loss(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+    if tokens.ndim != 2 or tokens.dtype != torch.int64 or 0 in tokens[:, 1:].shape:
+        raise ValueError(
+            "a calibration set is of tokens, int64 [B, T + 1], at least one sequence of two; got"
+            f" {tokens.dtype} {list(tokens.shape)}."
+        )
     logits = model(tokens[:, :-1])  # [B, T, V]
     return functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 

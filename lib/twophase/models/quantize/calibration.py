@@ -89,7 +89,7 @@ def windows(data: np.ndarray | Sequence[int], n: int, T: int, seed: int = 0) -> 
     and for a text that is shorter than one."""
     tokens = torch.from_numpy(np.asarray(data).astype(np.int64))
     T = whole("the tokens of a window", T, 1)
-    if n < 1:
+    if whole("the number of windows", n, 0) < 1:
         raise ValueError(f"calibration needs at least one window of text; got {n}.")
     if len(tokens) < T:
         raise ValueError(
