@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from twophase.models.config import Config
 from twophase.models.transformer import Transformer
@@ -59,3 +60,22 @@ def test_a_pool_has_sizes_of_whole_numbers(sizes):
 def test_a_mask_is_no_prompt():
     with pytest.raises(ValueError, match="a prompt is a list of tokens"):
         check_prompt([True, False], 16)
+
+
+def test_what_another_runner_saved_is_not_put_back_in_part():
+    model = Transformer(Config(L=2, D=8, N=2, K=1, H=4, F=8, V=16))
+    runner, other = ModelRunner(model, 4, 2, 1), ModelRunner(model, 4, 4, 1)
+    for pools in (runner.pools, other.pools):
+        for pool in pools.values():
+            pool.fill_with_noise()
+    runner.seat(0)
+    other.seat(0)
+    own = runner.save(0, [0, 1])
+    before = [held.clone() for pool in runner.pools.values() for held in pool.held]
+    for saved in other.save(0, [0, 1]), own[:-1], [*own, own[0]], runner.save(0, [0, 1, 2]):
+        with pytest.raises(ValueError, match="was saved by a runner of other layers or blocks"):
+            runner.restore(0, [2, 3], saved)
+    after = [held for pool in runner.pools.values() for held in pool.held]
+    assert all(map(torch.equal, before, after))
+    runner.restore(0, [2, 3], own)
+    assert all(map(torch.equal, own, runner.save(0, [2, 3])))

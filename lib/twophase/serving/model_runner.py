@@ -145,15 +145,28 @@ class ModelRunner:
         saved: Sequence[torch.Tensor],
         window_table: Sequence[int] = (),
     ) -> None:
-        """Put back what `save` gave, into these blocks and the sequence's slot."""
-        copies = iter(saved)
-        for pool, rows in self._rows(table, window_table):
-            for held in pool.held:
-                blocks = next(copies)  # [blocks, block_size, ...]
-                held[rows[: len(blocks)]] = blocks
-        for pool in self._of_kind(SlotStates):
-            for held in pool.held:
-                held[self.slots[seq]] = next(copies)
+        """Put back what `save` gave, into these blocks and the sequence's slot. ValueError, and
+        nothing is written, for what did not come from there."""
+        places: list[tuple[torch.Tensor, list[int]]] = [
+            (held, rows) for pool, rows in self._rows(table, window_table) for held in pool.held
+        ]
+        slots = self._of_kind(SlotStates)
+        places += [(held[self.slots[seq]], []) for pool in slots for held in pool.held]
+        fits = len(places) == len(saved) and all(
+            copy.shape[1 if rows else 0 :] == held.shape[1 if rows else 0 :]
+            and (not rows or len(copy) <= len(rows))
+            for (held, rows), copy in zip(places, saved, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"what is restored was saved by a runner of other layers or blocks: {len(places)}"
+                f" tensors belong here; got {[list(copy.shape) for copy in saved]}."
+            )
+        for (held, rows), copy in zip(places, saved, strict=True):
+            if rows:
+                held[rows[: len(copy)]] = copy  # [blocks, block_size, ...]
+            else:
+                held.copy_(copy)
 
     def _rows(
         self, table: Sequence[int], window_table: Sequence[int]
