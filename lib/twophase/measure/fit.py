@@ -3,6 +3,7 @@ cannot be negative."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,10 +21,13 @@ class Fit:
 
     def seconds(self, **terms: float) -> float:
         """What the fit expects; terms left out count as 0. Raises ValueError for a term that the
-        fit does not know."""
+        fit does not know, and for an amount that is negative or infinite."""
         unknown = sorted(set(terms) - set(self.cost))
         if unknown:
             raise ValueError(f"The fit has no term {unknown[0]!r}; it has {', '.join(self.cost)}.")
+        for name, amount in terms.items():
+            if not 0 <= amount < math.inf:
+                raise ValueError(f"An amount of {name} is a number of at least 0; got {amount}.")
         return sum(self.cost[name] * amount for name, amount in terms.items())
 
 
