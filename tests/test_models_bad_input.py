@@ -151,3 +151,13 @@ def test_text_is_unmasked_in_whole_steps(count):
 def test_costs_are_of_runs_that_took_some_time(floors, seconds):
     with pytest.raises(ValueError, match=r"every run has terms|a positive number of seconds"):
         least_misses([[1.0], [2.0]], floors, seconds)
+
+
+@pytest.mark.parametrize("cache", ["x", 3, {}])
+def test_what_is_no_cache_no_tree_and_no_sequence_is_said(cache):
+    with pytest.raises(ValueError, match="a cache comes from `new_cache`"):
+        SMALL(TOKENS, cache)
+    with pytest.raises(ValueError, match=r"a tree of 6 tokens is a bool tensor \[6, 6\]; got list"):
+        SMALL(TOKENS, SMALL.new_cache(2, 8), tree=[[True]])
+    with pytest.raises(ValueError, match="at least one sequence; got none"):
+        SMALL(TOKENS[:0])

@@ -84,7 +84,7 @@ def head_parts(
     """A rank's part of attention's projections [N H, D], [K H, D], [K H, D], [D, N H]. With more
     ranks than KV heads each of these is on several. ValueError unless all divides evenly."""
     H = whole("the width of a head", H, 1)
-    fits = wq.ndim == 2 and wq.shape == wo.mT.shape and wk.shape == wv.shape
+    fits = wq.ndim == wo.ndim == 2 and wq.shape[0] == wo.shape[1] and wk.shape == wv.shape
     if not fits or wk.shape[1:] != wq.shape[1:] or wq.shape[0] % H or wk.shape[0] % H:
         raise ValueError(
             f"heads of width {H} are cut from wq [N·H, D], wk and wv [K·H, D] and wo [D, N·H]; got"

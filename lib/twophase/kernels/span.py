@@ -201,10 +201,11 @@ def check_paths(paths: Sequence[Sequence[int]], span: Span) -> Sequence[Sequence
 
 
 def _check_tree(tree: torch.Tensor, T: int) -> None:
-    if tree.shape != (T, T) or tree.dtype != torch.bool:
+    if not isinstance(tree, torch.Tensor) or tree.shape != (T, T) or tree.dtype != torch.bool:
+        found = getattr(tree, "dtype", type(tree).__name__)
         raise ValueError(
-            f"a tree of {T} tokens is a bool tensor [{T}, {T}]; got {tree.dtype}"
-            f" {list(tree.shape)}."
+            f"a tree of {T} tokens is a bool tensor [{T}, {T}]; got {found}"
+            f" {list(getattr(tree, 'shape', []))}."
         )
     if not tree.diagonal().all() or tree.triu(1).any():
         raise ValueError("in a tree every token sees itself, and none that comes after it.")

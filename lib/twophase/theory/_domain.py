@@ -72,6 +72,10 @@ class Domain:
         return _all(low) and _all(number <= self.most) and _all(whole)
 
 
+# How many there are of something: from 0 on, from 1 on.
+COUNT, SOME = Domain(zero_ok=True, whole=True), Domain(least=1.0, whole=True)
+
+
 def as_number(name: str, value: object) -> Number:
     """`value` if it is a finite real number, an array of them (as float64, so that no product of
     integers overflows) or a symbol; ValueError, naming the argument, otherwise."""

@@ -8,7 +8,7 @@ second one of width `index_dim`, by which a query chooses the `top_k` summaries 
 
 from dataclasses import dataclass, replace
 
-from twophase.theory._domain import Domain, Number
+from twophase.theory._domain import COUNT, SOME, Number
 from twophase.theory._ops import ceil_div, minimum
 from twophase.theory.arithmetic_intensity import attention_pairs, window_pairs
 
@@ -33,9 +33,9 @@ class CompressedKeys:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if name != "ratios":
-                Domain(least=1.0, whole=True).check(name, value)
+                SOME.check(name, value)
         for ratio in self.ratios:
-            Domain(zero_ok=True, whole=True).check("a ratio", ratio)
+            COUNT.check("a ratio", ratio)
 
     @property
     def bends(self) -> tuple[int, ...]:

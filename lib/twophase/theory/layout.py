@@ -9,7 +9,7 @@ chip. Where a division leaves a rest, the fullest chip is counted: the others wa
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from twophase.theory._domain import Domain, Number
+from twophase.theory._domain import SOME, Number
 from twophase.theory._ops import ceil_div, minimum
 from twophase.theory.architecture import Architecture
 from twophase.theory.grouped_query_attention import kv_heads_per_chip
@@ -19,7 +19,7 @@ from twophase.theory.sizes import LayerWidths
 def heads_per_chip(N: int, K: int, n_chips: int) -> tuple[int, int]:
     """Query and KV heads of the fullest chip. A KV head stays with its queries; with more chips
     than KV heads each is copied, and its queries are divided. ValueError for no whole numbers."""
-    Domain(least=1.0, whole=True).check("N", N)
+    SOME.check("N", N)
     held = kv_heads_per_chip(K, n_chips)
     if n_chips <= K:
         return N // K * held, held

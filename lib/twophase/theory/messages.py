@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from twophase.theory import collectives
-from twophase.theory._domain import Domain, Number
+from twophase.theory._domain import COUNT, Domain, Number
 from twophase.theory.links import Link
 
-_BYTES, _TIMES, _SIDE = Domain(zero_ok=True), Domain(zero_ok=True, whole=True), Domain(least=1.0)
+_BYTES, _SIDE = Domain(zero_ok=True), Domain(least=1.0)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Collective:
 
     def __post_init__(self) -> None:
         _BYTES.check("array_bytes", self.array_bytes)
-        _TIMES.check("times", self.times)
+        COUNT.check("times", self.times)
         if not isinstance(self.sides, tuple):
             raise ValueError(f"sides is a tuple of chips along each axis, not {self.sides!r}.")
         for side in self.sides:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from twophase.theory import messages
-from twophase.theory._domain import Domain, Number
+from twophase.theory._domain import SOME, Number
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware
 from twophase.theory.links import Link
@@ -50,7 +50,7 @@ class Pass:
             if name.startswith("bytes_per_") and value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, but it is {value!r}.")
         for name in ("B", "T"):
-            Domain(least=1.0, whole=True).check(name, getattr(self, name))
+            SOME.check(name, getattr(self, name))
         if not self.S >= self.T:
             raise ValueError(f"S must be at least T = {self.T}, but it is {self.S!r}.")
 
