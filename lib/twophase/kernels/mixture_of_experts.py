@@ -172,7 +172,7 @@ def by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
     """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and
     how many each has. ValueError for a number that is none of an expert."""
     E = whole("the number of experts", E, 1)
-    if experts.dtype != torch.int64:
+    if experts.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"experts are int64, as of `route`; got {experts.dtype}.")
     if experts.is_meta:
         raise ValueError(
@@ -198,7 +198,7 @@ def check_shapes(
 ) -> None:
     """Raise ValueError with one sentence unless the arguments of `run_experts` fit."""
     check_tensors("run_experts", x, weights, w_gate, w_up, w_down)
-    if not isinstance(experts, torch.Tensor) or experts.dtype != torch.int64:
+    if not isinstance(experts, torch.Tensor) or experts.dtype not in (torch.int64, torch.int32):
         got = getattr(experts, "dtype", type(experts).__name__)
         raise ValueError(f"experts are an int64 tensor [tokens, k], as of `route`; got {got}.")
     if x.ndim != 2 or experts.ndim != 2 or experts.shape != weights.shape or len(experts) != len(x):

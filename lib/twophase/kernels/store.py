@@ -28,9 +28,10 @@ class Store:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
+        shapes = tuple(map(tuple, shapes))
         sizes = (B, *(size for shape in shapes for size in shape))
         none = any(isinstance(n, bool) or not hasattr(n, "__index__") for n in sizes)
-        if none or not all(shapes) or min(B, *shapes[0]) < 1 or min(map(min, shapes)) < 0:
+        if none or not all(map(len, shapes)) or min(B, *shapes[0]) < 1 or min(map(min, shapes)) < 0:
             raise ValueError(
                 f"a {type(self).__name__} needs sizes of at least 1; got {B} rows of"
                 f" {[list(shape) for shape in shapes]}."
