@@ -85,8 +85,8 @@ class KVCache(SlotStore):
     ) -> torch.Tensor:
         """What the queries q [B, T, N, H] of a span that was written find.
 
-        Returns [B, T, N, H]; options as in `causal_attention`. ValueError unless each token of the
-        span has a query.
+        Returns [B, T, N, H]; options as in `causal_attention`. ValueError
+        unless each token of the span has a query.
         """
         check_queries(span, q)
         keys, values, mask = self.found(span, window)
