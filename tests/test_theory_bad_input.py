@@ -4,8 +4,10 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from twophase.theory import catalog, messages, sharded_step
+from twophase.theory.arithmetic_intensity import matmul_flops
 from twophase.theory.continuous_batching import chunk_flops
 from twophase.theory.engine_memory import chips_for_engine, usual_limits
 from twophase.theory.floors import floor_request_s
@@ -89,3 +91,8 @@ def test_words_and_counts_that_mean_nothing_are_named():
     for name, value in (("norms_per_layer", -1), ("other_params", 1.5), ("state_flops", True)):
         with pytest.raises(ValueError, match=f"{name} must be an integer of at least 0"):
             replace(LLAMA, **{name: value})
+
+
+def test_a_formula_takes_no_tensors():
+    with pytest.raises(ValueError, match="B must be a finite number, a numeric array or a symbol"):
+        matmul_flops(torch.tensor(2.0), 4, 8)
