@@ -84,7 +84,8 @@ def as_number(name: str, value: object) -> Number:
         if real and not (value.is_number and not (value.is_real and value.is_finite)):  # type: ignore[attr-defined]
             return value
     elif is_array(value):
-        if getattr(value.dtype, "kind", None) in ("i", "u", "f"):  # type: ignore[attr-defined]
+        kind = str(getattr(value.dtype, "kind", "none"))  # type: ignore[attr-defined]
+        if kind in {"i", "u", "f"}:
             number = value.astype("float64")  # type: ignore[attr-defined]
             if _all(abs(number) < math.inf):
                 return number

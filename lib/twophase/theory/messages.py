@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from twophase.theory import collectives
-from twophase.theory._domain import COUNT, Domain, Number
+from twophase.theory._domain import COUNT, Domain, Number, as_number, is_symbolic
 from twophase.theory.links import Link
 
-_BYTES, _SIDE = Domain(zero_ok=True), Domain(least=1.0)
+_SIDE = Domain(least=1.0)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class Collective:
     between: bool = False
 
     def __post_init__(self) -> None:
-        _BYTES.check("array_bytes", self.array_bytes)
+        array_bytes = as_number("array_bytes", self.array_bytes)  # a product: of any size
+        negative = False if is_symbolic(array_bytes) else array_bytes < 0
+        if negative.any() if hasattr(negative, "any") else negative:
+            raise ValueError(f"array_bytes must be zero or more, but it is {array_bytes}.")
         COUNT.check("times", self.times)
         if not isinstance(self.sides, tuple):
             raise ValueError(f"sides is a tuple of chips along each axis, not {self.sides!r}.")
