@@ -17,10 +17,12 @@ from typer.testing import CliRunner
 from twophase.cli.main import build as build_app
 from twophase.cli.prune import _tpot_s
 from twophase.models import checkpoints, corpus, hugging_face
-from twophase.models.pruning import MEASURES, Kept, cut, teaching
+from twophase.models.config import Config
+from twophase.models.pruning import MEASURES, Kept, cut, prune, teaching
 from twophase.models.pruning.directory import load
 from twophase.models.pruning.directory import save as save_pruned
 from twophase.models.quantize.texts import text_bits_per_byte
+from twophase.models.transformer import Transformer
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
 
@@ -222,6 +224,15 @@ def test_what_cannot_be_pruned_is_one_sentence(words: list[str], sentence: str, 
     assert done.exit_code == 2
     assert sentence in done.stderr.replace("\n", " ")
     assert not (tmp_path / "made" / "pruned.json").exists()
+
+
+def test_layers_are_chosen_by_leaving_each_out_unless_said_otherwise() -> None:
+    torch.manual_seed(0)
+    model = Transformer(Config(L=2, D=8, N=2, K=1, H=4, F=8, V=16)).eval()
+    tokens, keep = torch.randint(16, (2, 9)), {"layers": 1, "channels": 4, "width": 6}
+    found = [prune(model, keep, measure, tokens)[1] for measure in (None, "activation")]
+    measures = [[stage.measure for stage in stages] for stages in found]
+    assert measures == [["leave_one_out", "gradient", "gradient"], ["activation"] * 3]
 
 
 def test_the_help_names_every_measure_and_every_kind_of_part() -> None:

@@ -330,6 +330,14 @@ class TestRefusals:
         (place.course / "gradebook.db").unlink()
         self.refused(place, twophase, "there is no gradebook")
 
+    def test_feedback_is_for_a_course(self, place: Department, twophase: Said) -> None:
+        for there in (place.course / "gradebook.db", place.course / "submitted"):
+            there.rename(there.with_suffix(".elsewhere"))
+        code, said = twophase(place, "feedback")
+        assert code == 2
+        assert "is no nbgrader course: it has no gradebook and no submitted/" in said
+        assert not (place.course / "feedback").exists()
+
     @pytest.mark.parametrize("content", [b"", b"no database" * 500])
     def test_a_file_that_is_none(self, place: Department, twophase: Said, content: bytes) -> None:
         (place.course / "gradebook.db").write_bytes(content)

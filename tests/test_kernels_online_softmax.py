@@ -91,5 +91,5 @@ def test_flash_attention_reads_no_block_that_lies_in_the_future():
 
 
 def test_an_empty_block_is_refused():
-    with pytest.raises(ValueError, match="at least one score"):
+    with pytest.raises(ValueError, match="of at least 1; got 0"):
         online_softmax(torch.zeros(3), 0)

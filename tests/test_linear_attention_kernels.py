@@ -244,7 +244,9 @@ def test_what_does_not_fit_is_refused():
         parallel_linear_attention(q, k[:, :1], v)
     with pytest.raises(ValueError, match="does not fit B = 1, N = 2, f = 3 and H = 3"):
         chunked_linear_attention(q, k, v[..., :3], state)
-    with pytest.raises(ValueError, match="at least 1 token; got 0"):
+    with pytest.raises(
+        ValueError, match="tokens in a chunk is a whole number of at least 1; got 0"
+    ):
         chunked_linear_attention(q, k, v, state, 0)
     with pytest.raises(ValueError, match="takes one token; got 2"):
         recurrent_step(q, k, v, state)

@@ -180,7 +180,7 @@ def test_softmax_after_the_choice_is_softmax_before_it_with_normalized_weights()
         ([[0, 3]], 2, "there are 3"),
         ([[-1, 0]], 2, "from 0"),
         ([0, 1], 2, r"\[tokens, k\]"),
-        ([[0, 1]], -1, "room for 0"),
+        ([[0, 1]], -1, "bin is a whole number of at least 0"),
     ],
 )
 def test_seats_refuse_what_is_no_routing(experts, capacity, says):

@@ -135,11 +135,21 @@ def test_the_limit_of_the_worked_model_is_f_over_b_beta():
 def test_no_x_is_better_than_the_best(D, F, n, axes, n_in, X):
     given_to = (3, D, F)
     best_x = sharding.weight_stationary_best_x(D, F, n, axes, n_in)
-    best = sharding.weight_stationary_s(*given_to, best_x, n, 5.0, axes, n_in)
-    assert best == pytest.approx(sharding.weight_stationary_best_s(*given_to, n, 5.0, axes, n_in))
+    best = sharding.weight_stationary_best_s(*given_to, n, 5.0, axes, n_in)
+    if 1 <= best_x <= n:
+        assert best == pytest.approx(
+            sharding.weight_stationary_s(*given_to, best_x, n, 5.0, axes, n_in)
+        )
+    X = min(max(1, X), n)
     assert sharding.weight_stationary_s(*given_to, X, n, 5.0, axes, n_in) >= best * (1 - 1e-12)
     four_times = sharding.weight_stationary_best_s(*given_to, 4 * n, 5.0, axes, n_in)
     assert four_times == pytest.approx(best / 2)
+
+
+@pytest.mark.parametrize("X", [0.5, 17])
+def test_one_axis_has_no_more_chips_than_there_are(X):
+    with pytest.raises(ValueError, match="X must be"):
+        sharding.weight_stationary_s(3, 64, 256, X, 16, 5.0)
 
 
 def test_the_times_of_the_paper_and_of_its_optimum_come_out_as_printed():

@@ -96,9 +96,10 @@ def _matched(
     results: Path, course_dir: Path, assignment: str
 ) -> tuple[NbCourse, list[GradedNotebook], Notices]:
     """The course, the results that belong to it, and what a person should hear of the others.
-    Raises ValueError if none does."""
+    Raises ValueError if none does, or if there is no course."""
     path = reader.results_path(results)
     course, told = load_nbgrader_course(course_dir), Notices()
+    _require_course(course, course_dir)
     works = match_records(course, reader.latest_records(path), told, assignment)
     if not works and not told.waiting:
         raise ValueError(
@@ -106,6 +107,17 @@ def _matched(
             " folder first"
         )
     return course, works, told
+
+
+def _require_course(course: NbCourse, folder: Path) -> None:
+    """Raise ValueError for a folder in which nbgrader has neither a gradebook nor submissions."""
+    url, submitted = course.url, course.directory.submitted_directory
+    gradebook = url.get_backend_name() != "sqlite" or Path(url.database or "").is_file()
+    if not gradebook and not Path(course.directory.root, submitted).is_dir():
+        raise ValueError(
+            f"{folder} is no nbgrader course: it has no gradebook and no {submitted}/; give the"
+            " course's folder to --course-dir"
+        )
 
 
 def _tell(said: str, told: Notices) -> NoReturn:

@@ -49,8 +49,12 @@ def prune(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the pruned model goes.")],
     measure: Annotated[
-        str, typer.Option(help="activation, gradient, leave_one_out or random.")
-    ] = "gradient",
+        str | None,
+        typer.Option(
+            help="activation, gradient, leave_one_out or random. Default: layers by"
+            " leave_one_out, the rest by gradient."
+        ),
+    ] = None,
     calibrate: Annotated[
         Path | None, typer.Option(help="A text to measure on. Default: the course's corpus.")
     ] = None,
@@ -83,7 +87,7 @@ def prune(
         with loading():
             from twophase.models.pruning import MEASURES
             from twophase.models.pruning.directory import is_pruned
-        if measure not in MEASURES:
+        if measure is not None and measure not in MEASURES:
             raise ValueError(f"--measure is one of {', '.join(MEASURES)}; got {measure}.")
         asked = _asked(keep)
         check_out(out, is_pruned, force)
@@ -136,7 +140,7 @@ def _numbers(model: Transformer, asked: dict[str, tuple[float, bool]]) -> dict[s
 def _run(
     source: Source,
     asked: dict[str, tuple[float, bool]],
-    measure: str,
+    measure: str | None,
     texts: tuple[bytes, bytes],
     n_windows: int,
     seed: int,

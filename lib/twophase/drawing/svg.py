@@ -1,6 +1,7 @@
 """From a block of marks to SVG. Patterns are drawn as lines, cut at the box: without ids, any
 number of drawings live on one page."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -12,7 +13,13 @@ STEP = 6  # pixels between two lines of a pattern
 
 
 def svg(block: Block, alt: str, css_class: str) -> str:
-    """The drawing of a block, in its own size, named `alt` for those who cannot see it."""
+    """The drawing of a block, in its own size, named `alt` for those who cannot see it. ValueError
+    for a block without a size, which no browser shows."""
+    if not (0 <= block.width < math.inf and 0 <= block.height < math.inf):
+        raise ValueError(
+            f"a drawing has a width and a height; got {block.width} and {block.height}: lay it out"
+            " in a finite width."
+        )
     wide, high = f"{block.width + 2:.0f}", f"{block.height + 2:.0f}"
     order = sorted(block.marks, key=lambda mark: isinstance(mark, Text))  # nothing covers a text
     body, colors = _shortened("".join(_drawn(order)))

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from twophase.kernels.attention_inputs import check_mask, check_options, check_shapes
 from twophase.kernels.attention_training import attention_with_gradient
+from twophase.kernels.span import whole
 
 # Queries per call where a window or stored scores make blocks worthwhile. At most this many are
 # faster in one call with one mask, forward and backward, than in smaller blocks, on a CPU; more
@@ -230,7 +231,7 @@ def naive_attention(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     scores = scores.masked_fill(~mask[:, None], float("-inf"))  # [B, N, T, S]
-    weights = scores.softmax(-1).nan_to_num(0.0)  # [B, N, T, S]
+    weights = scores.softmax(-1).masked_fill(~mask[:, None], 0.0)  # [B, N, T, S]; no key: NaN is 0
     return torch.einsum("bnts,bsnh->btnh", weights, v)  # [B, T, N, Hv]
 
 
@@ -238,8 +239,10 @@ def visible(
     T: int, S: int, device: torch.device | None = None, window: int | None = None
 ) -> torch.Tensor:
     """Which key each of the last T queries of S may see: bool [1, T, S], true where `s <= S − T +
-    t`; with a window also `s > S − T + t − window`. ValueError if T > S or for a window below 1."""
+    t`; with a window also `s > S − T + t − window`. ValueError if T > S, for a window below
+    1, and for what is no whole number."""
     check_options(window, None, None)
+    T, S = whole("the number of queries", T, 0), whole("the number of keys", S, 0)
     if T > S:
         raise ValueError(f"{T} queries but {S} keys: each query needs its own key.")
     key = torch.arange(S, device=device)  # [S]

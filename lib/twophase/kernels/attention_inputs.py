@@ -1,18 +1,46 @@
 """What every kernel of attention refuses, in one sentence each: shapes that do not fit, options out
 of range."""
 
+import math
+
 import torch
 
 
 def check_options(window: int | None, softcap: float | None, scale: float | None) -> None:
-    """Raise ValueError unless all three are absent or positive, the window a whole number; NaN is
-    neither."""
-    if window is not None and (not hasattr(window, "__index__") or window < 1):
+    """Raise ValueError unless all three are absent or positive and finite, the window a whole
+    number; NaN is neither."""
+    if window is not None and (
+        isinstance(window, bool) or not hasattr(window, "__index__") or window < 1
+    ):
         raise ValueError(f"a window holds at least the query's own key; got {window!r}.")
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"a soft cap bounds the scores and must be positive; got {softcap}.")
-    if scale is not None and not scale > 0:
-        raise ValueError(f"scores are multiplied with a scale that must be positive; got {scale}.")
+    if softcap is not None and not _is_positive(softcap):
+        raise ValueError(f"a soft cap bounds the scores and must be positive; got {softcap!r}.")
+    if scale is not None and not _is_positive(scale):
+        raise ValueError(
+            f"scores are multiplied with a scale that must be positive; got {scale!r}."
+        )
+
+
+def _is_positive(number: object) -> bool:
+    return hasattr(number, "__float__") and 0 < float(number) < math.inf
+
+
+def check_tensors(what: str, *tensors: torch.Tensor, one_dtype: bool = False) -> None:
+    """Raise ValueError, about `what` takes them, unless all are tensors of floating-point numbers
+    on one device; with `one_dtype` also if no autocast makes their dtypes alike."""
+    if not all(isinstance(x, torch.Tensor) for x in tensors):
+        kinds = ", ".join(type(x).__name__ for x in tensors)
+        raise ValueError(f"{what} takes torch tensors; got {kinds}: call torch.tensor on them.")
+    device, dtype = tensors[0].device, tensors[0].dtype
+    if not all(x.device == device and x.is_floating_point() for x in tensors):
+        got = ", ".join(f"{x.dtype} on {x.device}" for x in tensors)
+        raise ValueError(
+            f"{what} takes floating-point tensors on one device; got {got}: convert them."
+        )
+    mixed = one_dtype and any(x.dtype != dtype for x in tensors)
+    if mixed and not torch.is_autocast_enabled(device.type):
+        got = ", ".join(str(x.dtype) for x in tensors)
+        raise ValueError(f"{what} takes tensors of one dtype; got {got}: convert them.")
 
 
 def check_shapes(
@@ -28,6 +56,7 @@ def check_shapes(
 
     `same_width=False`: v may be [B, S, K, Hv] with a width of its own.
     """
+    check_tensors("attention", q, k, v, one_dtype=True)
     alike = k.shape == v.shape if same_width else k.shape[:3] == v.shape[:3]
     if not q.ndim == k.ndim == v.ndim == 4 or not alike:
         raise ValueError(
@@ -52,6 +81,9 @@ def check_shapes(
 def check_mask(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor, window: int | None) -> None:
     """Raise ValueError unless the mask is bool [1 or B, T, S] and comes without a window."""
     B, T, S = q.shape[0], q.shape[1], k.shape[1]
+    if not isinstance(mask, torch.Tensor) or mask.device != q.device:
+        got = f"one on {mask.device}" if hasattr(mask, "device") else type(mask).__name__
+        raise ValueError(f"a mask is a bool tensor on the device of q, {q.device}; got {got}.")
     if mask.dtype != torch.bool or mask.shape not in ((1, T, S), (B, T, S)):
         raise ValueError(
             f"a mask is a bool tensor [1 or {B}, {T}, {S}]; got {mask.dtype} {list(mask.shape)}."

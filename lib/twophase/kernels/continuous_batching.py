@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 
 from twophase.kernels.attention import causal_attention
+from twophase.kernels.attention_inputs import check_tensors
+from twophase.kernels.span import whole
 
 
 def ragged_attention(
@@ -65,9 +67,11 @@ def _checked(
     ends: Sequence[int] | None,
 ) -> Sequence[int]:
     """The ends. ValueError unless rows are as long as the lengths say."""
+    check_tensors("attention", q, k, v, one_dtype=True)
     ends = list(n_new) if ends is None else ends
     if not n_new or len(ends) != len(n_new):
         raise ValueError("each sequence has a number of new tokens and an end; give both lists.")
+    n_new = [whole("the number of new tokens", n, 0) for n in n_new]
     if min(n_new) < 1 or any(n > end for n, end in zip(n_new, ends, strict=True)):
         raise ValueError(
             "each sequence brings at least one token, and ends behind it; got"

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from twophase.kernels.attention_inputs import check_tensors
 from twophase.kernels.sampling import check_sampling, sampling_probs
+from twophase.kernels.span import whole
 
 Network = Callable[
     [torch.Tensor], torch.Tensor
@@ -40,8 +42,12 @@ def stratified_times(
 
     One random shift moves all of them. Each alone is as good as uniform; together they cover the
     range evenly, so that the mean loss of a batch varies less than with independent times (Kingma
-    et al., 2021, arXiv 2107.00630; MDLM).
+    et al., 2021, arXiv 2107.00630; MDLM). ValueError for less than one time, or an epsilon outside
+    of [0, 1).
     """
+    B = whole("the number of times", B, 1)
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"times are between an epsilon and 1, so it is in [0, 1); got {epsilon}.")
     device = None if generator is None else generator.device
     shift = torch.rand(1, generator=generator, device=device)  # [1], in [0, 1)
     return 1 - (1 - epsilon) * (torch.arange(B, device=device) + shift) / B  # [B]
@@ -53,9 +59,10 @@ def mask_tokens(
     """Hide each of `tokens` [B, T] with the probability t [B] of its sequence.
 
     Returns what the network sees, int64 [B, T], and where tokens are hidden, bool [B, T].
-    Raises ValueError unless there is one t in [0, 1] for each sequence.
+    Raises ValueError unless there is one t in [0, 1] for each sequence, and for what are no tokens.
     """
-    if t.shape != tokens.shape[:1] or bool(((t < 0) | (t > 1)).any()):
+    _check_tokens(tokens, mask_token)
+    if t.shape != tokens.shape[:1] or not bool(((t >= 0) & (t <= 1)).all()):
         raise ValueError(
             f"each of the {len(tokens)} sequences needs a probability t in [0, 1]; got"
             f" {t.tolist()}."
@@ -74,8 +81,9 @@ def mask_exactly(
     likely as any other.
 
     Returns as `mask_tokens` does. Raises ValueError unless there is a count from 0 to T for each
-    sequence.
+    sequence, and for what are no tokens.
     """
+    _check_tokens(tokens, mask_token)
     B, T = tokens.shape
     if counts.shape != (B,) or bool(((counts < 0) | (counts > T)).any()):
         raise ValueError(
@@ -85,13 +93,27 @@ def mask_exactly(
     return torch.where(masked, mask_token, tokens), masked
 
 
+def _check_tokens(tokens: torch.Tensor, mask_token: int) -> None:
+    whole("the mask's token", mask_token, 0)
+    if tokens.ndim != 2 or tokens.dtype != torch.int64:
+        raise ValueError(
+            f"what is hidden are tokens, int64 [B, T]; got {tokens.dtype} {list(tokens.shape)}."
+        )
+
+
 def hidden_nats(logits: torch.Tensor, tokens: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
     """−log of the probability of each hidden token, 0 where nothing is hidden: [B, T], in fp32 at
     least.
 
     logits: [B, T, V + 1], whose last column, the mask, is left out; tokens: the true ones, int64
-    [B, T]. Raises ValueError if shapes do not fit.
+    [B, T]. Raises ValueError if shapes do not fit, and for tokens outside the vocabulary.
     """
+    check_tensors("the loss", logits)
+    if tokens.dtype != torch.int64 or masked.dtype != torch.bool:
+        raise ValueError(
+            f"the loss needs tokens of int64 and masked of bool; got {tokens.dtype} and"
+            f" {masked.dtype}."
+        )
     if tokens.shape != masked.shape or logits.shape[:-1] != tokens.shape:
         raise ValueError(
             "the loss needs logits [B, T, V + 1] and tokens and masked of [B, T]; "
@@ -106,7 +128,12 @@ def diffusion_loss(
     logits: torch.Tensor, tokens: torch.Tensor, masked: torch.Tensor, t: torch.Tensor
 ) -> torch.Tensor:
     """The negative ELBO, in nats per token, as one draw of t and of a mask by `mask_tokens`
-    estimates it: [B]."""
+    estimates it: [B]. ValueError unless there is one t above 0 and at most 1 for each sequence."""
+    if t.shape != tokens.shape[:1] or not bool(((t > 0) & (t <= 1)).all()):
+        raise ValueError(
+            f"each of the {len(tokens)} sequences needs a t above 0 and at most 1; got"
+            f" {t.tolist()}."
+        )
     return hidden_nats(logits, tokens, masked).mean(-1) / t.to(logits.device)  # [B]
 
 
@@ -166,7 +193,7 @@ def unmask(
     the most probable token everywhere.
     """
     check_sampling(temperature, None, None)
-    if n_steps < 1:
+    if whole("the number of steps", n_steps, 0) < 1:
         raise ValueError(f"unmasking needs at least 1 step; got {n_steps}.")
     if order not in ORDERS:
         raise ValueError(f'the order of unmasking is "ancestral" or "confidence"; got "{order}".')

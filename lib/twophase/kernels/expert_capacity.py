@@ -11,6 +11,7 @@ no room gets nothing from that expert (the residual stream carries it on).
 import torch
 
 from twophase.kernels.mixture_of_experts import check_shapes
+from twophase.kernels.span import whole
 
 DROPPED = -1
 
@@ -24,8 +25,7 @@ def seats(
     token by token, or with `first_choices_first` all tokens' best experts before any second one, as
     in GShard. ValueError for a negative capacity and for experts that there are not.
     """
-    if capacity < 0:
-        raise ValueError(f"a bin has room for 0 visits or more; got a capacity of {capacity}.")
+    capacity = whole("the capacity of a bin", capacity, 0)
     if experts.ndim != 2 or (experts.numel() and int(experts.min()) < 0):
         raise ValueError(f"seats needs experts [tokens, k], from 0; got {list(experts.shape)}.")
     if experts.numel() and int(experts.max()) >= E:
@@ -44,7 +44,9 @@ def dispatch(
     x: torch.Tensor, experts: torch.Tensor, place: torch.Tensor, E: int, capacity: int
 ) -> torch.Tensor:
     """Every token in the bins of its experts, zeros where nobody sits: x [tokens, D] → [E,
-    capacity, D]. `place` as `seats` returns it."""
+    capacity, D]. `place` as `seats` returns it. ValueError if shapes do not fit."""
+    E, capacity = whole("the number of experts", E, 1), whole("the capacity of a bin", capacity, 0)
+    _check_seats(experts, place, len(x))
     kept = place != DROPPED  # [tokens, k]
     token = torch.arange(len(x), device=x.device)[:, None].expand_as(experts)  # [tokens, k]
     bins = x.new_zeros(E, capacity, x.shape[1])
@@ -57,11 +59,25 @@ def combine(
 ) -> torch.Tensor:
     """What each token's experts said of it, times its weights, summed: answers [E, capacity, D],
     weights [tokens, k] → [tokens, D]. A dropped visit adds nothing; the weights of the others stay
-    as they are."""
+    as they are. ValueError if shapes do not fit."""
+    _check_seats(experts, place, len(weights))
+    if weights.shape != experts.shape or answers.ndim != 3:
+        raise ValueError(
+            "answers are combined from [E, capacity, D] with weights [tokens, k]; got"
+            f" {list(answers.shape)} and {list(weights.shape)} for experts {list(experts.shape)}."
+        )
     y = weights.new_zeros(*experts.shape, answers.shape[-1])  # [tokens, k, D]
     kept = place != DROPPED
     y[kept] = answers[experts[kept], place[kept]].to(y.dtype)
     return (y * weights[..., None]).sum(dim=1).to(answers.dtype)  # [tokens, D]
+
+
+def _check_seats(experts: torch.Tensor, place: torch.Tensor, n: int) -> None:
+    if experts.ndim != 2 or experts.shape != place.shape or len(experts) != n:
+        raise ValueError(
+            f"{n} tokens have experts and places [{n}, k]; got {list(experts.shape)} and"
+            f" {list(place.shape)}."
+        )
 
 
 def run_in_bins(

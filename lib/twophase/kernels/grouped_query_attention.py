@@ -10,6 +10,9 @@ import math
 
 import torch
 
+from twophase.kernels.attention_inputs import check_tensors
+from twophase.kernels.span import whole
+
 POOLINGS = ("mean", "first")
 
 
@@ -61,7 +64,13 @@ def pool_heads(weight: torch.Tensor, N: int, K: int, how: str = "mean") -> torch
     """
     if how not in POOLINGS:
         raise ValueError(f"heads are pooled by one of {', '.join(POOLINGS)}; got {how!r}.")
-    if min(N, K) < 1 or N % K or weight.shape[0] % N:
+    check_tensors("pooling", weight)
+    if (
+        not weight.ndim
+        or min(N, K) < 1
+        or whole("N", N, 1) % whole("K", K, 1)
+        or weight.shape[0] % N
+    ):
         raise ValueError(
             f"{weight.shape[0]} rows of {N} heads cannot be pooled to {K}: K must divide N, and N"
             " the rows."
@@ -74,6 +83,7 @@ def pool_heads(weight: torch.Tensor, N: int, K: int, how: str = "mean") -> torch
 
 def check_decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Raise ValueError unless q [N, H] and k, v [S, K, H] fit, and K divides N."""
+    check_tensors("a decode step", q, k, v, one_dtype=True)
     fits = q.ndim == 2 and k.ndim == 3 and k.shape == v.shape and q.shape[1] == k.shape[2]
     if not fits or 0 in (*q.shape, *k.shape):
         raise ValueError(

@@ -6,10 +6,12 @@ the left; its owner (`models.cache`) says where, with a `Span` for each pass.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from twophase.kernels.attention import causal_attention
+from twophase.kernels.attention_inputs import check_tensors
 from twophase.kernels.span import Span
 from twophase.kernels.store import Store
 
@@ -32,6 +34,7 @@ class SlotStore(Store):
     def check_block(self, first: torch.Tensor, second: torch.Tensor, span: Span) -> None:
         """ValueError unless the new tokens are as wide and as many as those held."""
         fits = [[held.shape[0], span.T, *held.shape[2:]] for held in self.held]
+        check_tensors("the cache", first, second, self.held[0])
         if [list(first.shape), list(second.shape)] != fits:
             raise ValueError(
                 f"the cache takes blocks of {fits[0]} and {fits[1]}; got {list(first.shape)} and"
@@ -82,8 +85,10 @@ class KVCache(SlotStore):
     ) -> torch.Tensor:
         """What the queries q [B, T, N, H] of a span that was written find.
 
-        Returns [B, T, N, H]; options as in `causal_attention`.
+        Returns [B, T, N, H]; options as in `causal_attention`. ValueError
+        unless each token of the span has a query.
         """
+        check_queries(span, q)
         keys, values, mask = self.found(span, window)
         keys, values = keys.to(q.dtype), values.to(q.dtype)  # [B, S, K, H]
         window = window if mask is None else None
@@ -104,6 +109,17 @@ class KVCache(SlotStore):
         """
         S = span.end
         return self.keys[:, :S], self.values[:, :S], span.mask_of_all(window)
+
+
+def check_queries(span: Any, *queries: torch.Tensor) -> None:
+    """Raise ValueError unless they are tensors [B, T, N, ...] with a place for each token of the
+    span: queries are taken for its tokens one by one."""
+    fits = (span.B, span.T)
+    if not all(isinstance(q, torch.Tensor) and q.shape[:2] == fits for q in queries):
+        got = ", ".join(str(list(getattr(q, "shape", [type(q).__name__]))) for q in queries)
+        raise ValueError(
+            f"a pass of {list(fits)} tokens has queries {list(fits)} + ...; got {got}."
+        )
 
 
 def put(held: torch.Tensor, new: torch.Tensor, span: Span) -> None:

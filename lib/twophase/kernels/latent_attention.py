@@ -26,8 +26,8 @@ import torch
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention, visible
-from twophase.kernels.attention_inputs import check_options
-from twophase.kernels.kv_cache import SlotStore
+from twophase.kernels.attention_inputs import check_mask, check_options, check_tensors
+from twophase.kernels.kv_cache import SlotStore, check_queries
 from twophase.kernels.span import Span
 from twophase.theory.latent_attention import absorbed_flops, expanded_flops
 
@@ -61,6 +61,7 @@ class LatentCache(SlotStore):
         self, q_latent: torch.Tensor, q_rope: torch.Tensor, span: Span, *, scale: float
     ) -> torch.Tensor:
         """What absorbed queries, as in `attend_latents`, find in the latents: [B, T, N, R]."""
+        check_queries(span, q_latent, q_rope)
         latent, rope_key = (held.to(q_latent.dtype) for held in self.read(span))
         return attend_latents(
             q_latent, q_rope, latent, rope_key, scale=scale, mask=span.mask_of_all()
@@ -104,8 +105,20 @@ def attend_unfolded(
     """The attention of the expanded form, once keys and values are unfolded: k_nope [B, S, N,
     nope_dim], v [B, S, N, v_dim]; the rotated key k_rope [B, S, rope_dim] is shared by all heads.
 
-    Queries, scale and result as in `expanded_attention`; `mask` as in `causal_attention`.
+    Queries, scale, result and errors as in `expanded_attention`; `mask` as in `causal_attention`.
     """
+    check_tensors("latent attention", q_nope, q_rope, k_nope, k_rope, v)
+    axes = [x.ndim for x in (q_nope, q_rope, k_nope, k_rope, v)]
+    if axes != [4, 4, 4, 3, 4] or not (
+        q_nope.shape[:3] == q_rope.shape[:3]
+        and k_nope.shape[:3] == v.shape[:3]
+        and k_rope.shape[:2] == v.shape[:2]
+    ):
+        raise ValueError(
+            "unfolded latent attention needs q_nope, q_rope [B, T, N, ...], k_nope, v [B, S, N,"
+            " ...] and k_rope [B, S, rope_dim]; got"
+            f" {', '.join(str(list(x.shape)) for x in (q_nope, q_rope, k_nope, v, k_rope))}."
+        )
     N, v_dim = v.shape[2:]
     k = torch.cat([k_nope, k_rope[:, :, None].expand(-1, -1, N, -1)], dim=-1)  # [B, S, N, H]
     q = torch.cat([q_nope, q_rope], dim=-1)  # [B, T, N, H], H = nope_dim + rope_dim
@@ -153,12 +166,26 @@ def attend_latents(
 
     q_latent: [B, T, N, R], w_uk absorbed; q_rope: [B, T, N, rope_dim]; latent: [B, S, R]; k_rope:
     [B, S, rope_dim]. `mask`: bool [1 or B, T, S], what each query sees; None: the T queries are the
-    last of the S positions. Raises ValueError if T > S without a mask, or for a scale that is not
-    positive.
+    last of the S positions. Raises ValueError if shapes do not fit, if T > S without a mask, or for
+    a scale that is not positive.
     """
+    check_tensors("latent attention", q_latent, q_rope, latent, k_rope)
+    check_options(None, None, scale)
+    axes = [x.ndim for x in (q_latent, q_rope, latent, k_rope)]
+    fits = axes == [4, 4, 3, 3] and latent.shape[:2] == k_rope.shape[:2]
+    if not fits or [*q_latent.shape[:3], latent.shape[0], q_latent.shape[3], q_rope.shape[3]] != [
+        *q_rope.shape[:3],
+        *(q_latent.shape[0], latent.shape[2], k_rope.shape[2]),
+    ]:
+        raise ValueError(
+            "latent attention needs q_latent [B, T, N, R], q_rope [B, T, N, rope_dim], latent [B,"
+            " S, R] and k_rope [B, S, rope_dim]; got"
+            f" {', '.join(str(list(x.shape)) for x in (q_latent, q_rope, latent, k_rope))}."
+        )
     B, T, N, R = q_latent.shape
     S = latent.shape[1]
-    check_options(None, None, scale)
+    if mask is not None:
+        check_mask(mask, q_latent, latent, None)
     if mask is None and T > S:
         raise ValueError(f"{T} queries but {S} positions: each query needs its own latent.")
     flat = q_rope.reshape(B, T * N, -1)  # [B, T·N, rope_dim]
@@ -199,6 +226,7 @@ def check_shapes(
     """Raise ValueError with one sentence unless the arguments of `expanded_attention` fit and T ≤
     S."""
     tensors = (q_nope, q_rope, latent, k_rope, w_uk, w_uv)
+    check_tensors("latent attention", *tensors)
     if [x.ndim for x in tensors] != [4, 4, 3, 3, 3, 3]:
         raise ValueError(
             "latent attention needs q_nope and q_rope of 4 axes, latent, k_rope, w_uk and w_uv of"

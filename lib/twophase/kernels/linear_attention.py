@@ -24,6 +24,9 @@ import math
 import torch
 from torch.nn import functional
 
+from twophase.kernels.attention_inputs import check_tensors
+from twophase.kernels.span import whole
+
 ROWS = 64  # queries that the parallel form takes at a time
 
 
@@ -48,6 +51,8 @@ def sums_shape(N: int, feature_dim: int, H: int) -> tuple[int, int, int]:
     normalizer counts tokens, and bf16 cannot count past 256 one by one (257 rounds to 256). Later
     tokens are lost, unless they come in large blocks.
     """
+    N, H = whole("the number of heads", N, 1), whole("the width of a value", H, 1)
+    feature_dim = whole("the width of queries and keys", feature_dim, 1)
     return N, 1 + feature_dim + feature_dim * feature_dim, H + 1
 
 
@@ -89,8 +94,7 @@ def chunked_linear_attention(
     """
     check_shapes(q, k, v)
     _check_sums(q, v, sums)
-    if chunk < 1:
-        raise ValueError(f"a chunk has at least 1 token; got {chunk}.")
+    chunk = whole("the number of tokens in a chunk", chunk, 1)
     dtype = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
         after = sums.to(dtype)  # [B, N, features, H + 1]
@@ -166,7 +170,9 @@ def _normalized(
 
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Raise ValueError with one sentence unless q and k are [B, T, N, f] and v is [B, T, N, H]."""
+    """Raise ValueError with one sentence unless q and k are [B, T, N, f] and v is [B, T, N, H],
+    of floating-point numbers."""
+    check_tensors("linear attention", q, k, v)
     if q.ndim != 4 or q.shape != k.shape or v.ndim != 4 or q.shape[:3] != v.shape[:3]:
         raise ValueError(
             "linear attention needs q and k of [B, T, N, f] and v of [B, T, N, H]; "
@@ -176,6 +182,7 @@ def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
 
 def _check_sums(q: torch.Tensor, v: torch.Tensor, sums: torch.Tensor) -> None:
     """Raise ValueError unless the state was made for these B, N, f and H."""
+    check_tensors("linear attention", q, sums)
     B, _, N, f = q.shape
     expected = [B, *sums_shape(N, f, v.shape[3])]
     if list(sums.shape) != expected:

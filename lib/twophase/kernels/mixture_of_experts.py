@@ -7,11 +7,14 @@ settings. Routers compute in fp32, as Switch Transformer found necessary (arXiv 
 2.4): which experts come next to last and last is decided by small differences.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 
+from twophase.kernels.attention_inputs import check_tensors
 from twophase.kernels.mlp import gated_mlp
+from twophase.kernels.span import whole
 
 SCORES = ("softmax", "sigmoid")
 
@@ -48,9 +51,20 @@ def route(
     weights: it balances the load without changing what an expert says (DeepSeek-V3). With `groups`
     > 1 the experts stand in as many groups of neighbors; only the `groups_kept` best groups take
     part, and a group is as good as the sum of its `group_top` best experts. Gradients reach the
-    logits through the weights. Raises ValueError where E, k and the groups do not fit.
+    logits through the weights. A token whose logits hold NaN gets weights that are NaN, and the
+    others of its batch lose nothing. Raises ValueError where E, k and the groups do not fit, or for
+    a scale that is not positive.
     """
-    check_routing(logits.shape[-1], k, groups, groups_kept, group_top)
+    check_tensors("a router", logits, *(() if bias is None else (bias,)))
+    E = logits.shape[-1] if logits.ndim == 2 else 0
+    if not E or (bias is not None and bias.shape != (E,)):
+        raise ValueError(
+            "a router takes logits [tokens, E] with E of at least 1, and a bias [E] or none; got"
+            f" {list(logits.shape)} and {None if bias is None else list(bias.shape)}."
+        )
+    if not 0 < scale < math.inf:
+        raise ValueError(f"weights are multiplied with a positive scale; got {scale}.")
+    check_routing(E, k, groups, groups_kept, group_top)
     scores = router_scores(logits, score)  # [tokens, E]
     choice = scores.detach() if bias is None else scores.detach() + bias.float()  # [tokens, E]
     if groups_kept < groups:
@@ -69,7 +83,9 @@ def check_routing(
 ) -> None:
     """Raise ValueError with one sentence unless k experts can be found among E, in so many
     groups."""
-    if groups < 1 or E % groups:
+    for name, n in (("groups_kept", groups_kept), ("group_top", group_top), ("k", k)):
+        whole(name, n, 0)
+    if whole("groups", groups, 0) < 1 or E % groups:
         raise ValueError(f"the {E} experts do not fall into {groups} groups of one size.")
     if not 1 <= groups_kept <= groups:
         raise ValueError(f"a router keeps between 1 and {groups} groups; got {groups_kept}.")
@@ -129,11 +145,17 @@ def visit(
     run: Callable[[int, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
     """The same for experts of any making: `run(e, rows)` is what expert e makes of its visitors,
-    [visits, D] → [visits, D].
+    [visits, D] → [visits, D]. ValueError unless x is [tokens, D] and experts and weights [tokens,
+    k].
 
     Tokens are sorted by expert, so that each expert that anyone visits meets all its visitors at
     once, and the others are not called.
     """
+    if x.ndim != 2 or experts.ndim != 2 or experts.shape != weights.shape or len(experts) != len(x):
+        raise ValueError(
+            "visits need x [tokens, D] and experts, weights [tokens, k]; got"
+            f" {list(x.shape)}, {list(experts.shape)}, {list(weights.shape)}."
+        )
     n, k = experts.shape
     order, counts = by_expert(experts, E)  # [n·k], and visits per expert
     whose = order.div(k, rounding_mode="floor")  # [n·k]: visit i is of token i // k
@@ -148,7 +170,10 @@ def visit(
 
 def by_expert(experts: torch.Tensor, E: int) -> tuple[torch.Tensor, list[int]]:
     """The visits of `experts` [tokens, k], numbered row by row, in the order of their experts; and
-    how many each has."""
+    how many each has. ValueError for a number that is none of an expert."""
+    E = whole("the number of experts", E, 1)
+    if experts.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"experts are int64, as of `route`; got {experts.dtype}.")
     if experts.is_meta:
         raise ValueError(
             "which experts run depends on the numbers in x, and a meta tensor has none: use a real"
@@ -172,6 +197,10 @@ def check_shapes(
     w_down: torch.Tensor,
 ) -> None:
     """Raise ValueError with one sentence unless the arguments of `run_experts` fit."""
+    check_tensors("run_experts", x, weights, w_gate, w_up, w_down)
+    if not isinstance(experts, torch.Tensor) or experts.dtype not in (torch.int64, torch.int32):
+        got = getattr(experts, "dtype", type(experts).__name__)
+        raise ValueError(f"experts are an int64 tensor [tokens, k], as of `route`; got {got}.")
     if x.ndim != 2 or experts.ndim != 2 or experts.shape != weights.shape or len(experts) != len(x):
         raise ValueError(
             "run_experts needs x [tokens, D] and experts, weights [tokens, k]; "
@@ -198,8 +227,14 @@ def load_balance_loss(scores: torch.Tensor, experts: torch.Tensor) -> torch.Tens
     expert i gets, P_i its mean score. 1 if either is the same for all experts; at most E/k, when
     all tokens visit the same k and one has all the score. Switch has k = 1; for k > 1 some count
     f_i per token rather than per visit, and their loss is k times this one. Gradients come through
-    P alone: counting has none.
+    P alone: counting has none. ValueError if shapes do not fit, or without a token.
     """
+    check_tensors("the loss", scores)
+    if not scores.ndim == experts.ndim == 2 or len(scores) != len(experts) or not len(scores):
+        raise ValueError(
+            "balance is of scores [tokens, E] and experts [tokens, k] of the same tokens; got"
+            f" {list(scores.shape)} and {list(experts.shape)}."
+        )
     E = scores.shape[-1]
     visits = torch.bincount(experts.flatten(), minlength=E)  # [E]
     f = visits / experts.numel()  # [E]

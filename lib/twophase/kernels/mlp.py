@@ -26,8 +26,15 @@ def gated_mlp(
 
     x: [..., D]; w_gate and w_up: [F, D]; w_down: [D, F] (rows are outputs, as torch and checkpoints
     store them). Gemma has gelu_tanh in the place of silu. Returns [..., D]. Raises ValueError for
-    an activation that is not in ACTIVATIONS.
+    an activation that is not in ACTIVATIONS, and if shapes do not fit.
     """
+    if not w_gate.ndim == w_down.ndim == 2 or not (
+        w_gate.shape == w_up.shape == w_down.mT.shape and x.shape[-1:] == w_gate.shape[1:]
+    ):
+        raise ValueError(
+            "a gated MLP needs x [..., D], w_gate and w_up [F, D] and w_down [D, F]; got"
+            f" {', '.join(str(list(t.shape)) for t in (x, w_gate, w_up, w_down))}."
+        )
     if activation not in ACTIVATIONS:
         raise ValueError(f'unknown activation "{activation}"; known: {", ".join(ACTIVATIONS)}.')
     gate = ACTIVATIONS[activation](functional.linear(x, w_gate))  # [..., F]

@@ -17,15 +17,15 @@ from typing import NamedTuple
 import torch
 
 from twophase.kernels.attention_inputs import check_shapes
+from twophase.kernels.span import whole
 
 NEG_INF = float("-inf")
 
 
 def online_softmax(scores: torch.Tensor, block_size: int = 64) -> torch.Tensor:
     """Softmax over the last axis, [..., S] → [..., S]; maximum and sum come from one pass over
-    blocks of `block_size` scores."""
-    if block_size < 1:
-        raise ValueError(f"a block holds at least one score; got block_size = {block_size}.")
+    blocks of `block_size` scores. ValueError for a block size below 1."""
+    block_size = whole("the number of scores in a block", block_size, 1)
     m = torch.full(scores.shape[:-1], NEG_INF, dtype=scores.dtype, device=scores.device)  # [...]
     l = torch.zeros_like(m)  # [...]
     for block in torch.split(scores, block_size, dim=-1):  # [..., at most block_size]
@@ -73,9 +73,12 @@ def flash_attention(
     end; returns [B, T, N, H].
 
     Holds at most block_q × block_k scores per head at a time, in fp32. Blocks of keys wholly in a
-    query block's future are skipped.
+    query block's future are skipped. Raises ValueError if shapes do not fit, or for blocks of no
+    queries or no keys.
     """
     check_shapes(q, k, v)
+    block_q = whole("the number of queries in a block", block_q, 1)
+    block_k = whole("the number of keys in a block", block_k, 1)
     B, T, N, H = q.shape
     S, K = k.shape[1], k.shape[2]
     G, dtype = N // K, q.dtype

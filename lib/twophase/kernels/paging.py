@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from twophase.kernels.attention import causal_attention
-from twophase.kernels.attention_inputs import check_options
+from twophase.kernels.attention_inputs import check_options, check_tensors
 from twophase.kernels.compiled.attention import (
     Work,
     attend_latent_blocks,
@@ -26,7 +26,7 @@ from twophase.kernels.compiled.attention import (
     rows_of,
 )
 from twophase.kernels.compiled.loops import STORED
-from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.kv_cache import KVCache, check_queries
 from twophase.kernels.latent_attention import LatentCache, attend_latents
 from twophase.kernels.span import once
 from twophase.kernels.state import Advance, State, Tensors
@@ -156,6 +156,13 @@ class PagedKV(KVCache):
 
     def write(self, first: torch.Tensor, second: torch.Tensor, span: Any) -> None:
         """Put the keys and values [1, n, K, H] of a flat span's tokens where it says."""
+        fits = [[1, span.T, *held.shape[2:]] for held in self.held]
+        check_tensors("the pool", first, second, self.held[0])
+        if [list(first.shape), list(second.shape)] != fits:
+            raise ValueError(
+                f"the pool takes rows of {fits[0]} and {fits[1]}; got {list(first.shape)} and"
+                f" {list(second.shape)}."
+            )
         places = span.slot_mapping  # [n]
         for held, new in zip(self.held, (first, second), strict=True):
             held.flatten(0, 1)[places] = new[0].to(held.dtype)  # [blocks·block_size, K, H]
@@ -175,6 +182,7 @@ class PagedKV(KVCache):
         more gather theirs first, as far as their windows reach: T queries share that copy, which is
         none where blocks lie side by side.
         """
+        check_queries(span, q)
         check_options(window, softcap, scale)
         alone = span.alone if _in_place(q, self.keys) else []
         found: torch.Tensor | None = None
@@ -242,6 +250,7 @@ class PagedLatents(LatentCache):
         """What absorbed queries [1, n, N, R] and [1, n, N, rope_dim] find, each in its own
         sequence: [1, n, N, R]. As in `PagedKV`, sequences with one new token read their blocks
         where they lie."""
+        check_queries(span, q_latent, q_rope)
         alone = span.alone if _in_place(q_latent, self.held[0]) else []
         out = torch.empty_like(q_latent)  # [1, n, N, R]
         if alone:

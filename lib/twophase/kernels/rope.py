@@ -37,6 +37,9 @@ from dataclasses import dataclass
 
 import torch
 
+from twophase.kernels.span import whole
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 KINDS = ("linear", "llama3", "yarn")
 
 
@@ -47,8 +50,14 @@ def yarn_mscale(factor: float, mscale: float = 1.0) -> float:
     DeepSeek-V2 and V3 put it elsewhere: cosines and sines get the ratio of two of these, for
     `mscale` and `mscale_all_dim`, and all scores, those of the dimensions without RoPE too, the
     square of the second. That square is no part of `rope_tables`: multiply the scale of the
-    attention by `yarn_mscale(factor, mscale_all_dim) ** 2`.
+    attention by `yarn_mscale(factor, mscale_all_dim) ** 2`. ValueError for a factor that is not
+    positive, or numbers that are not finite.
     """
+    if not 0 < factor < math.inf or not math.isfinite(mscale):
+        raise ValueError(
+            "positions are stretched by a positive factor, and sharpened by a finite mscale; got"
+            f" {factor} and {mscale}."
+        )
     return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
@@ -83,7 +92,10 @@ class RopeScaling:
             raise ValueError(
                 f"a RoPE scaling stretches positions by a positive factor; got {self.factor}."
             )
-        if self.kind != "linear" and (self.original_context is None or self.original_context < 1):
+        context = self.original_context
+        if self.kind != "linear" and (
+            context is None or not hasattr(context, "__index__") or context < 1
+        ):
             raise ValueError(
                 f'"{self.kind}" compares frequencies with the context of the training:'
                 f" original_context must be at least 1; got {self.original_context}."
@@ -97,7 +109,7 @@ class RopeScaling:
             raise ValueError(
                 f"yarn needs 0 < beta_slow <= beta_fast; got {self.beta_slow} and {self.beta_fast}."
             )
-        if self.attention_factor is not None and self.attention_factor <= 0:
+        if self.attention_factor is not None and not 0 < self.attention_factor < math.inf:
             raise ValueError(
                 "attention_factor multiplies cosines and must be positive; got"
                 f" {self.attention_factor}."
@@ -164,10 +176,16 @@ def rope_tables(
     Positions are absolute: the first new token after a cache of S keys has position S, not 0.
     Angles are taken in fp64 and then rounded, since fp32 loses a radian's third digit at positions
     beyond 100,000. `scaling`: for contexts longer than those of the training; YaRN also multiplies
-    what is returned. Raises ValueError if H is odd.
+    what is returned. Raises ValueError if H is odd or below 2, for a theta that is not positive,
+    and for positions that are no tensor of whole numbers.
     """
-    if H % 2:
+    if whole("the head width", H, 2) % 2:
         raise ValueError(f"RoPE turns pairs of numbers, so the head width must be even; it is {H}.")
+    if not 0 < theta < math.inf:
+        raise ValueError(f"frequencies are powers of theta, a positive number; got {theta}.")
+    if not isinstance(positions, torch.Tensor) or positions.dtype not in INTEGERS:
+        got = getattr(positions, "dtype", type(positions).__name__)
+        raise ValueError(f"positions are a tensor of whole numbers [..., T]; got {got}.")
     pair = torch.arange(0, H, 2, dtype=torch.float64, device=positions.device)  # [H/2]
     frequency = theta ** (-pair / H)  # [H/2], radians per position
     if scaling is not None:
@@ -185,9 +203,15 @@ def apply_rope(
     x: [B, T, N, H] (queries or keys); cos and sin: [T, H/2], or [B, T, H/2] where sequences stand
     at different positions. Turned in fp32, returned as [B, T, N, H] in the dtype of x. `pairing`:
     "half" or "interleaved". Narrower tables turn the first `2·cos.shape[-1]` numbers of each head,
-    paired among themselves; the rest is left. Raises ValueError for an unknown pairing, or if the
-    tables are wider than a head.
+    paired among themselves; the rest is left. Raises ValueError for an unknown pairing, if the
+    tables are wider than a head, or if they are for other tokens than x.
     """
+    tokens, alike = cos.shape[:-1], cos.shape == sin.shape
+    if x.ndim != 4 or not alike or tokens not in (x.shape[1:2], x.shape[:2], (1, x.shape[1])):
+        raise ValueError(
+            "RoPE takes x [B, T, N, H] and tables of [T, H/2] or [B, T, H/2], both alike; got"
+            f" {list(x.shape)}, {list(cos.shape)} and {list(sin.shape)}."
+        )
     turned, H = 2 * cos.shape[-1], x.shape[-1]
     if turned > H:
         raise ValueError(

@@ -91,7 +91,9 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
         raise ValueError(
             f"the temperature is a finite number of at least 0 (0 is greedy); got {temperature}."
         )
-    if top_k is not None and top_k < 1:
+    if top_k is not None and not (
+        hasattr(top_k, "__index__") and not isinstance(top_k, bool) and top_k >= 1
+    ):
         raise ValueError(f"top_k keeps at least one token; got {top_k}.")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p is a probability above 0 and at most 1; got {top_p}.")

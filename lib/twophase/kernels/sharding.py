@@ -15,18 +15,25 @@ from twophase.kernels.attention import causal_attention
 from twophase.kernels.collectives import Comm
 from twophase.kernels.mlp import gated_mlp
 from twophase.kernels.online_softmax import Partial, merge, partial_attention
+from twophase.kernels.span import whole
 from twophase.theory.layout import heads_of_chip
 
 
 def columns(w: torch.Tensor, rank: int, n: int) -> torch.Tensor:
     """`W[D, F_n]` of a weight stored as [F, D]: [F / n, D]. The first ranks have one more where n
-    does not divide."""
-    return w.tensor_split(n, 0)[rank]  # [F / n, D]
+    does not divide. ValueError unless the rank is one of 0 to n − 1."""
+    return _part(w, 0, rank, n)  # [F / n, D]
 
 
 def rows(w: torch.Tensor, rank: int, n: int) -> torch.Tensor:
     """`W[F_n, D]` of a weight stored as [D, F]: [D, F / n]."""
-    return w.tensor_split(n, 1)[rank]  # [D, F / n]
+    return _part(w, 1, rank, n)  # [D, F / n]
+
+
+def _part(w: torch.Tensor, dim: int, rank: int, n: int) -> torch.Tensor:
+    if whole("a rank", rank, 0) >= whole("the number of ranks", n, 1):
+        raise ValueError(f"{n} ranks are counted from 0 to {n - 1}; there is no rank {rank}.")
+    return w.tensor_split(n, dim)[rank]
 
 
 def tensor_mlp(
@@ -76,6 +83,13 @@ def head_parts(
 ) -> HeadParts:
     """A rank's part of attention's projections [N H, D], [K H, D], [K H, D], [D, N H]. With more
     ranks than KV heads each of these is on several. ValueError unless all divides evenly."""
+    H = whole("the width of a head", H, 1)
+    fits = wq.ndim == wo.ndim == 2 and wq.shape[0] == wo.shape[1] and wk.shape == wv.shape
+    if not fits or wk.shape[1:] != wq.shape[1:] or wq.shape[0] % H or wk.shape[0] % H:
+        raise ValueError(
+            f"heads of width {H} are cut from wq [N·H, D], wk and wv [K·H, D] and wo [D, N·H]; got"
+            f" {', '.join(str(list(w.shape)) for w in (wq, wk, wv, wo))}."
+        )
     queries, held = heads_of_chip(rank, n, wq.shape[0] // H, wk.shape[0] // H)
     q = slice(queries.start * H, queries.stop * H)
     kv = slice(held.start * H, held.stop * H)

@@ -47,8 +47,10 @@ class Span:
     _masks: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.T < 1:
-            raise ValueError("a forward pass needs at least one token of each sequence; got none.")
+        if isinstance(self.T, bool) or not hasattr(self.T, "__index__") or self.T < 1:
+            raise ValueError(
+                f"a forward pass needs at least one token of each sequence; got T = {self.T}."
+            )
         if len(self.n_new) != len(self.starts) or any(not 0 <= n <= self.T for n in self.n_new):
             raise ValueError(
                 f"n_new needs {len(self.starts)} counts between 0 and T = {self.T}; got"
@@ -59,7 +61,9 @@ class Span:
 
     @classmethod
     def of(cls, B: int, T: int, start: int = 0, device: torch.device | str | None = None) -> "Span":
-        """T tokens for each of B sequences that all hold `start` tokens."""
+        """T tokens for each of B sequences that all hold `start` tokens. ValueError for no whole
+        numbers, or none of them."""
+        B, start = whole("the number of sequences", B, 1), whole("the start", start, 0)
         return cls((start,) * B, (T,) * B, T, device)
 
     @property
@@ -197,10 +201,11 @@ def check_paths(paths: Sequence[Sequence[int]], span: Span) -> Sequence[Sequence
 
 
 def _check_tree(tree: torch.Tensor, T: int) -> None:
-    if tree.shape != (T, T) or tree.dtype != torch.bool:
+    if not isinstance(tree, torch.Tensor) or tree.shape != (T, T) or tree.dtype != torch.bool:
+        found = getattr(tree, "dtype", type(tree).__name__)
         raise ValueError(
-            f"a tree of {T} tokens is a bool tensor [{T}, {T}]; got {tree.dtype}"
-            f" {list(tree.shape)}."
+            f"a tree of {T} tokens is a bool tensor [{T}, {T}]; got {found}"
+            f" {list(getattr(tree, 'shape', []))}."
         )
     if not tree.diagonal().all() or tree.triu(1).any():
         raise ValueError("in a tree every token sees itself, and none that comes after it.")

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
+from twophase.kernels.attention_inputs import check_tensors
 from twophase.kernels.sampling import Choose
+from twophase.kernels.span import whole
 
 ROOT = -1  # the parent of a token that follows the text itself
 
@@ -34,8 +36,11 @@ def acceptance_probability(
 ) -> float:
     """The probability that a token drawn from draft_probs [V] is kept: min(1, target / draft).
 
-    ValueError if the draft says that it never draws this token.
+    ValueError if the draft says that it never draws this token, and for laws of other vocabularies.
     """
+    _check_laws(target_probs, draft_probs)
+    if whole("a token", token, 0) >= len(target_probs):
+        raise ValueError(f"tokens are from 0 to {len(target_probs) - 1}; got {token}.")
     drawn = float(draft_probs[token])
     if not drawn > 0:
         raise ValueError(
@@ -47,10 +52,21 @@ def acceptance_probability(
 
 def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
     """The law of the token after a refusal: max(0, target − draft) over its sum, [V]. Where nothing
-    is left nothing can be refused, but for rounding: the target's own law."""
+    is left nothing can be refused, but for rounding: the target's own law. ValueError for laws of
+    other vocabularies."""
+    _check_laws(target_probs, draft_probs)
     left = (target_probs - draft_probs).clamp(min=0)  # [V]
     total = left.sum()
     return left / total if total > 0 else target_probs
+
+
+def _check_laws(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> None:
+    check_tensors("the rule of acceptance", target_probs, draft_probs)
+    if target_probs.ndim != 1 or target_probs.shape != draft_probs.shape or not len(target_probs):
+        raise ValueError(
+            "target_probs and draft_probs are laws [V] over one vocabulary; got"
+            f" {list(target_probs.shape)} and {list(draft_probs.shape)}."
+        )
 
 
 def verify(
@@ -119,7 +135,8 @@ def verify_greedy(best: Sequence[int], drafted: Sequence[int], parents: Sequence
 
 
 def chain(n: int) -> list[int]:
-    """The parents of n tokens that follow one another."""
+    """The parents of n tokens that follow one another. ValueError for no whole number."""
+    n = whole("the number of tokens", n, 0)
     return list(range(ROOT, n - 1))
 
 
@@ -134,7 +151,9 @@ def tree_mask(parents: Sequence[int]) -> torch.Tensor:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """How many tokens behind the text each token of a tree stands: 1 for those that follow it."""
+    """How many tokens behind the text each token of a tree stands: 1 for those that follow it.
+    ValueError for a parent that comes after its child."""
+    check_parents(parents, len(parents))
     found: list[int] = []
     for parent in parents:
         found.append(1 if parent == ROOT else found[parent] + 1)
@@ -143,7 +162,10 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 def check_parents(parents: Sequence[int], n: int) -> None:
     """ValueError unless there are n, each ROOT or a token before its child."""
-    if len(parents) != n or any(not ROOT <= parent < i for i, parent in enumerate(parents)):
+    if len(parents) != n or any(
+        not hasattr(parent, "__index__") or not ROOT <= parent < i
+        for i, parent in enumerate(parents)
+    ):
         raise ValueError(
             f"`parents` names, for each of {n} drafted tokens, one before it, or {ROOT} for the"
             f" text; got {list(parents)}."
@@ -164,5 +186,5 @@ def _check(target_probs: torch.Tensor, draft_probs: torch.Tensor, drafted: Seque
             f"{n} drafted tokens need target_probs of [{n + 1}, V] and draft_probs of [{n}, V]; got"
             f" {list(target_probs.shape)} and {list(draft_probs.shape)}."
         )
-    if strange := [token for token in drafted if not 0 <= token < V]:
+    if strange := [t for t in drafted if not hasattr(t, "__index__") or not 0 <= t < V]:
         raise ValueError(f"tokens are from 0 to {V - 1}; got {strange[0]}.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from twophase.kernels.span import Span
+from twophase.kernels.span import Span, whole
 from twophase.kernels.store import Store
 
 Tensors = tuple[torch.Tensor, ...]  # each [B, ...]
@@ -32,6 +32,7 @@ class State(Store):
         *,
         rollback: int = 0,
     ) -> None:
+        rollback = whole("rollback", rollback, 0)
         past = [(rollback + 1, *shape) for shape in shapes]
         super().__init__(B, *past, dtype=dtype, device=device)
         self.rollback = rollback

@@ -16,6 +16,8 @@ back to what it was.
 
 import torch
 
+from twophase.kernels.attention_inputs import check_tensors
+
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -34,6 +36,13 @@ def causal_conv(
     of each sequence are real, and the last W are taken from these; None: all. ValueError if the
     shapes do not fit.
     """
+    check_tensors("a convolution", *(t for t in (x, weight, bias, state) if t is not None))
+    if x.ndim != 3 or weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        got = ", ".join(str(list(t.shape)) for t in (x, weight, bias) if t is not None)
+        raise ValueError(
+            "a convolution takes x [B, T, d_inner], weight [d_inner, W] and bias [d_inner] or none;"
+            f" got {got}."
+        )
     B, T, d_inner = x.shape
     W = weight.shape[1]
     if state is None:
@@ -100,6 +109,12 @@ def prepare(
 ) -> tuple[torch.Tensor, ...]:
     """The arguments of a scan in its precision, with a state. ValueError if the shapes do not
     fit."""
+    check_tensors("a scan", *(t for t in (x, dt, A, B_in, C, skip, state) if t is not None))
+    if x.ndim != 3 or A.ndim != 2:
+        raise ValueError(
+            "a scan takes x [B, T, d_inner] and A [d_inner, d_state]; got"
+            f" {list(x.shape)} and {list(A.shape)}."
+        )
     B, T, d_inner = x.shape
     d_state = A.shape[-1]
     if state is None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from twophase.kernels.span import Span
+from twophase.kernels.span import Span, whole
 
 
 class Store:
@@ -28,7 +28,10 @@ class Store:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        if min(B, *shapes[0]) < 1 or min(map(min, shapes)) < 0:
+        shapes = tuple(map(tuple, shapes))
+        sizes = (B, *(size for shape in shapes for size in shape))
+        none = any(isinstance(n, bool) or not hasattr(n, "__index__") for n in sizes)
+        if none or not all(map(len, shapes)) or min(B, *shapes[0]) < 1 or min(map(min, shapes)) < 0:
             raise ValueError(
                 f"a {type(self).__name__} needs sizes of at least 1; got {B} rows of"
                 f" {[list(shape) for shape in shapes]}."
@@ -51,14 +54,21 @@ class Store:
 
     def clear(self, row: int) -> None:
         """Forget one sequence. What is not seen is weighted with 0, and 0·NaN is NaN: one that went
-        wrong must leave nothing to the next in its row."""
+        wrong must leave nothing to the next in its row. ValueError for a row that there is not."""
+        self._check_row(row)
         for held in self.held:
             held[row] = 0
 
     def copy_row(self, source: int, target: int) -> None:
-        """Make one sequence a copy of another."""
+        """Make one sequence a copy of another. ValueError for a row that there is not."""
+        self._check_row(source)
+        self._check_row(target)
         for held in self.held:
             held[target] = held[source]
+
+    def _check_row(self, row: int) -> None:
+        if whole("the number of a row", row, 0) >= len(self.held[0]):
+            raise ValueError(f"there are {len(self.held[0])} rows, counted from 0; got {row}.")
 
     def fill_with_noise(self) -> None:
         """Normal numbers everywhere: for measuring, where the numbers do not matter."""

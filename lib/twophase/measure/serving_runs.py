@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -173,7 +174,15 @@ def least_misses(
     terms: Sequence[Sequence[float]], floors: Sequence[float], seconds: Sequence[float]
 ) -> list[float]:
     """Costs, none below zero, with floor + terms x costs = seconds as nearly as can be: least
-    squares of relative misses again and again, each run weighing less the farther it is off."""
+    squares of relative misses again and again, each run weighing less the farther it is off.
+    ValueError unless every run has its terms, a floor and a positive time."""
+    if not len(terms) == len(floors) == len(seconds) or len({len(row) for row in terms}) != 1:
+        raise ValueError(
+            f"every run has terms, a floor and seconds; got {len(terms)}, {len(floors)} and"
+            f" {len(seconds)} of them."
+        )
+    if not all(0 < s < math.inf for s in seconds):
+        raise ValueError("a run takes a positive number of seconds.")
     times = np.asarray(seconds)
     amounts = np.asarray(terms, dtype=float) / times[:, None]  # [runs, terms]
     left = 1 - np.asarray(floors) / times

@@ -122,10 +122,13 @@ def race(
     them together.
 
     At least `min_rounds` rounds, whatever they take. Results of a call live until its time is
-    taken, so that freeing them is not timed. CUDA is waited for. Raises ValueError for no functions
-    or a budget that is not positive.
+    taken, so that freeing them is not timed. CUDA is waited for. Raises ValueError for no
+    functions, a budget that is not positive, or rounds that are no whole numbers.
     """
-    if not functions or budget_s <= 0 or warmup < 0 or not 1 <= min_rounds <= max_rounds:
+    rounds = (warmup, min_rounds, max_rounds)
+    if any(isinstance(n, bool) or not hasattr(n, "__index__") for n in rounds):
+        raise ValueError(f"warmup, min_rounds and max_rounds are whole numbers; got {rounds}.")
+    if not functions or not budget_s > 0 or warmup < 0 or not 1 <= min_rounds <= max_rounds:
         raise ValueError(
             "A race needs functions, a positive budget_s, warmup >= 0 and 1 <= min_rounds <="
             " max_rounds."

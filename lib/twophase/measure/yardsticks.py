@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 
@@ -58,8 +59,10 @@ def readers(n_bytes: int, device: str) -> dict[str, Work]:
     large pages, as the weights and caches of compiled models do.
 
     Which is fastest differs from machine to machine, by a factor of up to 1.3; a ceiling is the
-    fastest of them, or some kernel comes out above it.
+    fastest of them, or some kernel comes out above it. ValueError for less than a byte.
     """
+    if not 1 <= n_bytes < math.inf:
+        raise ValueError(f"a buffer that is read has some bytes; got {n_bytes}.")
     buffer = _buffer(n_bytes, device)  # [rows, ROW]
     found: dict[str, Work] = {
         "sum": (buffer.sum, buffer.numel() * 4),

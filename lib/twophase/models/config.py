@@ -72,8 +72,11 @@ class Config:
 
     def __post_init__(self) -> None:
         self._from_plain_data()
-        if min(self.L, self.D, self.F, self.N, self.K, self.H, self.V) < 1:
-            raise ValueError(f"every size of a model must be at least 1; got {self}.")
+        sizes = (self.L, self.D, self.F, self.N, self.K, self.H, self.V)
+        if any(isinstance(n, bool) or not hasattr(n, "__index__") or n < 1 for n in sizes):
+            raise ValueError(
+                f"every size of a model must be at least 1, a whole number; got {self}."
+            )
         if self.N % self.K:
             raise ValueError(
                 f"the {self.N} query heads cannot be shared evenly among {self.K} KV heads."

@@ -23,6 +23,7 @@ from twophase.kernels.diffusion import (
     stratified_times,
     unmask,
 )
+from twophase.kernels.span import whole
 from twophase.models.transformer import Transformer
 
 
@@ -76,11 +77,12 @@ def bound_bits_per_byte(
     hides a count of tokens in every window, the counts spread evenly over 1 to T across the
     windows, and each window a set of its own; draws are independent. Nothing is given: a window's
     first byte counts like all others. Raises ValueError if the data does not fill a window, or for
-    n_draws < 1.
+    n_draws < 1 or B < 1.
     """
+    B = whole("the number of windows at a time, B,", B, 1)
     mask, T = mask_token(model), model.config.context
     n = len(data) // T
-    if n < 1 or n_draws < 1:
+    if n < 1 or whole("the number of draws", n_draws, 0) < 1:
         raise ValueError(
             f"the bound needs at least 1 draw and {T} bytes; got {n_draws} and {len(data)}."
         )
@@ -147,7 +149,8 @@ def complete(
     blocks, or options out of range.
     """
     mask = mask_token(model)
-    if bad := [token for token in (*prompt_tokens, *suffix_tokens) if not 0 <= token < mask]:
+    given = (*prompt_tokens, *suffix_tokens)
+    if bad := [t for t in given if not hasattr(t, "__index__") or not 0 <= t < mask]:
         raise ValueError(
             f"token {bad[0]} is no text: that is 0 to {mask - 1}, and {mask} is the mask."
         )
@@ -176,6 +179,9 @@ def complete(
 def _blocks(n_new: int, n_steps: int, block: int | None) -> list[tuple[int, int]]:
     """The size of each block and its share of the steps, earlier blocks first when the shares are
     not even."""
+    for n in (n_new, n_steps, block or 1):
+        if isinstance(n, bool) or not hasattr(n, "__index__"):
+            raise ValueError(f"n_new, n_steps and block are whole numbers; got {n!r} among them.")
     if n_new < 0 or (block is not None and block < 1):
         raise ValueError(
             f"n_new is at least 0 and a block at least 1 token; got {n_new} and {block}."

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from twophase.kernels.span import whole
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained."""
+    """How a model is trained. ValueError for counts that are no whole numbers."""
 
     n_tokens: int = 12_000_000
     B: int = (
@@ -25,9 +27,15 @@ class Recipe:
     seed: int = 1
     autocast: bool = True  # matrix products in bf16; weights, sums and the optimizer in fp32
 
+    def __post_init__(self) -> None:
+        whole("n_tokens", self.n_tokens, 1)
+        whole("B", self.B, 1)
+        whole("warmup_steps", self.warmup_steps, 0)
+        whole("seed", self.seed, 0)
+
     def steps(self, T: int) -> int:
-        """Optimizer steps that the budget of tokens pays for."""
-        return max(1, self.n_tokens // (self.B * T))
+        """Optimizer steps that the budget of tokens pays for. ValueError for sequences of none."""
+        return max(1, self.n_tokens // (self.B * whole("T", T, 1)))
 
     def lr_share(self, step: int, T: int) -> float:
         """The learning rate as a share of its peak: linear warm-up, then a cosine from 1 to
@@ -42,7 +50,9 @@ def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tenso
     """The sequences of one step: int64 [B, T + 1], so that token t + 1 is the target of token t.
 
     Every epoch cuts the data into windows at a fresh offset and visits each once, in a fresh order.
+    ValueError for data that fills no batch, and for counts that are no whole numbers.
     """
+    B, T, step = whole("B", B, 1), whole("T", T, 1), whole("the step", step, 0)
     windows = (len(data) - 1) // T - 1
     if windows < B:
         raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from twophase.kernels.attention import full_attention
-from twophase.kernels.kv_cache import KVCache
+from twophase.kernels.kv_cache import KVCache, check_queries
 from twophase.kernels.latent_attention import LatentCache
 from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
@@ -34,7 +34,9 @@ class PassKV(KVCache):
     def attend(
         self, q: torch.Tensor, span: Span, *, window: int | None = None, **options: Any
     ) -> torch.Tensor:
-        """What the queries q [B, T, N, H] find among them: [B, T, N, H]."""
+        """What the queries q [B, T, N, H] find among them: [B, T, N, H]. ValueError unless
+        each token of the span has a query."""
+        check_queries(span, q)
         if self.causal:
             return super().attend(q, span, window=window, **options)
         if span.tree is not None:

@@ -221,7 +221,17 @@ class Transformer(nn.Module):
                 "tokens are whole numbers in a tensor [B, T]; got"
                 f" {found} {list(getattr(tokens, 'shape', []))}."
             )
+        if tokens.device != self.device:
+            raise ValueError(
+                f"tokens on {tokens.device} for a model on {self.device}: move them there first."
+            )
+        if cache is not None and not hasattr(cache, "begin"):
+            raise ValueError(
+                f"a cache comes from `new_cache` of its own model; got {type(cache).__name__}."
+            )
         B, T = tokens.shape
+        if not B:
+            raise ValueError("a forward pass needs at least one sequence; got none.")
         if cache is not None:
             return cache.begin(B, T, n_new, tree)
         if n_new is not None:

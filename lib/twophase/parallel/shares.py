@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from twophase.kernels.span import whole
 from twophase.models.config import Config
 from twophase.models.hugging_face.names import layer_of
 from twophase.parallel.weights import Box
@@ -17,20 +18,27 @@ from twophase.theory.sizes import LayerWidths
 
 
 def share(n: int, rank: int, n_ranks: int) -> range:
-    """The numbers, of n, that belong to a rank: the first n % n_ranks ranks have one more."""
+    """The numbers, of n, that belong to a rank: the first n % n_ranks ranks have one more.
+    ValueError for no whole numbers, and for a rank that there is not."""
+    whole("what is shared", n, 0)
+    if whole("a rank", rank, 0) >= whole("the number of ranks", n_ranks, 1):
+        raise ValueError(f"{n_ranks} ranks are counted from 0; there is no rank {rank}.")
     small, more = divmod(n, n_ranks)
     first = rank * small + min(rank, more)
     return range(first, first + small + (rank < more))
 
 
 def sizes(n: int, n_ranks: int) -> list[int]:
-    """How many of n each rank has."""
+    """How many of n each rank has. ValueError for no whole numbers, or no rank."""
+    n_ranks = whole("the number of ranks", n_ranks, 1)
     return [len(share(n, rank, n_ranks)) for rank in range(n_ranks)]
 
 
 def head_shares(N: int, K: int, rank: int, n_ranks: int) -> tuple[range, range]:
     """The query heads and the KV heads of a rank: every query head beside the KV head that it
-    reads. ValueError if some rank would have none."""
+    reads. ValueError if some rank would have none, or there is no such rank."""
+    if whole("a rank", rank, 0) >= whole("the number of ranks", n_ranks, 1):
+        raise ValueError(f"{n_ranks} ranks are counted from 0; there is no rank {rank}.")
     G = N // K
     if n_ranks <= K:
         keys = share(K, rank, n_ranks)

@@ -31,8 +31,8 @@ class FirstFit:
         return [*found, (end, self.n_places - end)] if end < self.n_places else found
 
     def takes(self, n: int) -> int:
-        """Places that a piece for n tokens takes."""
-        return n
+        """Places that a piece for n tokens takes. ValueError for no token, or no whole number."""
+        return whole("the number of tokens", n, 1)
 
     def first_place(self, start: int, size: int) -> int:
         """Where a piece of this size may begin, from `start` on: anywhere."""
@@ -80,8 +80,8 @@ class Buddy(FirstFit):
             raise ValueError(f"a buddy allocator's pool is a power of two; got {n_places} places.")
 
     def takes(self, n: int) -> int:
-        """The power of two that holds n tokens."""
-        return 1 << (n - 1).bit_length()
+        """The power of two that holds n tokens. ValueError as in `FirstFit`."""
+        return 1 << (super().takes(n) - 1).bit_length()
 
     def first_place(self, start: int, size: int) -> int:
         """The next multiple of the size."""

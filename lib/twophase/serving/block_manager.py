@@ -48,6 +48,7 @@ class BlockManager:
         if prefix_index not in INDEXES:
             raise ValueError(f"an index is one of {', '.join(INDEXES)}; got {prefix_index!r}.")
         self.index = INDEXES[prefix_index](block_size)
+        self._numbers = set(range(n_blocks))
         self.ref_count = [0] * n_blocks
         self.hits = [0] * n_blocks  # how often what a block stands for was found
         self.tables: dict[int, list[int]] = {}
@@ -60,7 +61,9 @@ class BlockManager:
         return len(self._free)
 
     def blocks_for(self, n_tokens: int) -> int:
-        """Blocks that so many tokens fill, if only in part."""
+        """Blocks that so many tokens fill, if only in part. ValueError for no whole number, or one
+        below 0."""
+        n_tokens = whole("the number of tokens", n_tokens, 0)
         return -(-n_tokens // self.block_size)
 
     def can_allocate(self, n_blocks: int) -> bool:
@@ -107,11 +110,16 @@ class BlockManager:
         `partial` block that was found is to be copied to the first of these, before anything is
         written.
 
-        ValueError if the sequence has a table. NoFreeBlocks, and nothing taken, if too few are
-        free.
+        ValueError if the sequence has a table, for blocks that there are not, and for no whole
+        number of tokens. NoFreeBlocks, and nothing taken, if too few are free.
         """
         if seq in self.tables:
             raise ValueError(f"sequence {seq} has blocks: free them before it is allocated again.")
+        found = [*shared, *(() if partial is None else (partial,))]
+        if len(set(found)) != len(found) or not set(found) <= self._numbers:
+            raise ValueError(
+                f"shared blocks are different ones of 0 to {self.n_blocks - 1}; got {found}."
+            )
         n_new = max(0, self.blocks_for(n_tokens) - len(shared))
         needed = self.blocks_to_start(0, n_tokens, shared)
         if not self.can_allocate(needed):
@@ -129,9 +137,10 @@ class BlockManager:
 
     def blocks_to_append(self, seq: int, start: int, n_tokens: int) -> int:
         """Free blocks that writing tokens `start`, ..., `start + n_tokens - 1` takes: those behind
-        the end, and a copy of each shared one that is written to."""
-        table = self._table(seq)
-        last = self.blocks_for(start + n_tokens)
+        the end, and a copy of each shared one that is written to. ValueError for no whole numbers,
+        or some below 0."""
+        table, start = self._table(seq), whole("the place of the first token", start, 0)
+        last = self.blocks_for(start + whole("the number of tokens", n_tokens, 0))
         written = table[start // self.block_size : last] if n_tokens else []
         return max(0, last - len(table)) + sum(self.ref_count[block] > 1 for block in written)
 

@@ -13,7 +13,7 @@ import torch
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.latent_attention import LatentCache
 from twophase.kernels.paging import FlatSpan, PagedKV, PagedLatents, SlotStates, WindowKV
-from twophase.kernels.span import Span
+from twophase.kernels.span import Span, whole
 from twophase.kernels.state import State
 from twophase.kernels.store import Store
 from twophase.models.compiled.batch_linear import with_batch_linears
@@ -58,7 +58,7 @@ class ModelRunner:
     (0: they share those of the others). `pack_weights`: a copy of matrices in the order of products
     of several tokens, where memory has room for it and torch such an order, or loops that widen
     bf16; what is written to the model later it may not see. ValueError for a model that reads both
-    ways.
+    ways, and for sizes that are no whole numbers of at least 1.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class ModelRunner:
         if not model.config.causal:
             raise ValueError("a model that reads both ways fills in masks: it cannot be served.")
         self.model = with_batch_linears(model, pack=True) if pack_weights else model
-        self.block_size = block_size
+        n_blocks = whole("the number of blocks", n_blocks, 1)
+        self.block_size = block_size = whole("the block size", block_size, 1)
+        max_seqs = whole("max_seqs", max_seqs, 1)
         self.V, self.most_positions = model.config.V, model.config.learned_positions
         self.batch_invariant = batch_invariant
         dtype = dtype or model.embed_tokens.weight.dtype
@@ -143,15 +145,28 @@ class ModelRunner:
         saved: Sequence[torch.Tensor],
         window_table: Sequence[int] = (),
     ) -> None:
-        """Put back what `save` gave, into these blocks and the sequence's slot."""
-        copies = iter(saved)
-        for pool, rows in self._rows(table, window_table):
-            for held in pool.held:
-                blocks = next(copies)  # [blocks, block_size, ...]
-                held[rows[: len(blocks)]] = blocks
-        for pool in self._of_kind(SlotStates):
-            for held in pool.held:
-                held[self.slots[seq]] = next(copies)
+        """Put back what `save` gave, into these blocks and the sequence's slot. ValueError, and
+        nothing is written, for what did not come from there."""
+        places: list[tuple[torch.Tensor, list[int]]] = [
+            (held, rows) for pool, rows in self._rows(table, window_table) for held in pool.held
+        ]
+        slots = self._of_kind(SlotStates)
+        places += [(held[self.slots[seq]], []) for pool in slots for held in pool.held]
+        fits = len(places) == len(saved) and all(
+            copy.shape[1 if rows else 0 :] == held.shape[1 if rows else 0 :]
+            and (not rows or len(copy) <= len(rows))
+            for (held, rows), copy in zip(places, saved, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"what is restored was saved by a runner of other layers or blocks: {len(places)}"
+                f" tensors belong here; got {[list(copy.shape) for copy in saved]}."
+            )
+        for (held, rows), copy in zip(places, saved, strict=True):
+            if rows:
+                held[rows[: len(copy)]] = copy  # [blocks, block_size, ...]
+            else:
+                held.copy_(copy)
 
     def _rows(
         self, table: Sequence[int], window_table: Sequence[int]

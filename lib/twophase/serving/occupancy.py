@@ -192,7 +192,8 @@ class Occupancy:
 
 def occupy(jobs: Sequence[Job], room: Room, n_places: int) -> Occupancy:
     """Serve all jobs, first come, first served, and count. ValueError for a job that does not fit
-    into an empty pool."""
+    into an empty pool, and for a pool that has no whole number of places."""
+    n_places = whole("the number of places", n_places, 1)
     made = Occupancy(n_places)
     waiting = [(seq, job.n_prompt) for seq, job in enumerate(jobs)]  # who, with how many tokens
     length: dict[int, int] = {}  # of those that run, in the order in which they were admitted

@@ -10,6 +10,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from twophase.kernels.span import whole
+
 
 class Found(NamedTuple):
     """How far a text is known: `blocks` that hold its beginning, all full, `n_tokens` in them and
@@ -48,7 +50,7 @@ class HashIndex:
     Blocks are found or not; where two texts part within one, nothing of it is."""
 
     def __init__(self, block_size: int) -> None:
-        self.block_size = block_size
+        self.block_size = whole("the block size", block_size, 1)
         self._keys: dict[int, bytes] = {}  # full blocks, and what they stand for
         self._found: dict[bytes, int] = {}  # the same, the other way
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from operator import eq
 
+from twophase.kernels.span import whole
 from twophase.serving.prefixes import Found
 
 
@@ -33,7 +34,7 @@ class RadixTree:
     """An index (`PrefixIndex`) at the grain of tokens."""
 
     def __init__(self, block_size: int) -> None:
-        self.block_size = block_size
+        self.block_size = whole("the block size", block_size, 1)
         self.root = Node(None, (), ())
         self._node: dict[int, Node] = {}  # of each known block
 

@@ -134,7 +134,9 @@ class Request:
 
 def check_prompt(prompt: Sequence[int], vocabulary: int) -> tuple[int, ...]:
     """The prompt as ints. ValueError, in one sentence, for an empty one or what is no token."""
-    if not isinstance(prompt, Sequence) or not all(hasattr(t, "__index__") for t in prompt):
+    if not isinstance(prompt, Sequence) or not all(
+        hasattr(t, "__index__") and not isinstance(t, bool) for t in prompt
+    ):
         raise ValueError(f"a prompt is a list of tokens, whole numbers; got {prompt!r}.")
     if not prompt:
         raise ValueError("the prompt is empty: the model needs at least one token to continue.")

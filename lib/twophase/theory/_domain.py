@@ -72,6 +72,10 @@ class Domain:
         return _all(low) and _all(number <= self.most) and _all(whole)
 
 
+# How many there are of something: from 0 on, from 1 on.
+COUNT, SOME = Domain(zero_ok=True, whole=True), Domain(least=1.0, whole=True)
+
+
 def as_number(name: str, value: object) -> Number:
     """`value` if it is a finite real number, an array of them (as float64, so that no product of
     integers overflows) or a symbol; ValueError, naming the argument, otherwise."""
@@ -80,7 +84,8 @@ def as_number(name: str, value: object) -> Number:
         if real and not (value.is_number and not (value.is_real and value.is_finite)):  # type: ignore[attr-defined]
             return value
     elif is_array(value):
-        if value.dtype.kind in "iuf":  # type: ignore[attr-defined]
+        kind = str(getattr(value.dtype, "kind", "none"))  # type: ignore[attr-defined]
+        if kind in {"i", "u", "f"}:
             number = value.astype("float64")  # type: ignore[attr-defined]
             if _all(abs(number) < math.inf):
                 return number

@@ -8,7 +8,7 @@ second one of width `index_dim`, by which a query chooses the `top_k` summaries 
 
 from dataclasses import dataclass, replace
 
-from twophase.theory._domain import Number
+from twophase.theory._domain import COUNT, SOME, Number
 from twophase.theory._ops import ceil_div, minimum
 from twophase.theory.arithmetic_intensity import attention_pairs, window_pairs
 
@@ -17,7 +17,8 @@ from twophase.theory.arithmetic_intensity import attention_pairs, window_pairs
 class CompressedKeys:
     """`ratios`: for each layer, how many positions one summary stands for, 0 where there are none;
     `chosen_ratio`: that of the layers which choose. Queries come from `q_rank` numbers; the outputs
-    of `group_heads` heads are made `o_rank` numbers, and all of these the layer's output."""
+    of `group_heads` heads are made `o_rank` numbers, and all of these the layer's output.
+    ValueError for what are no whole numbers."""
 
     window: int
     ratios: tuple[int, ...]
@@ -28,6 +29,13 @@ class CompressedKeys:
     q_rank: int
     group_heads: int
     o_rank: int
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name != "ratios":
+                SOME.check(name, value)
+        for ratio in self.ratios:
+            COUNT.check("a ratio", ratio)
 
     @property
     def bends(self) -> tuple[int, ...]:

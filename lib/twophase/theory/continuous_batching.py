@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import cache, partial
 
-from twophase.theory._domain import Number, at_most, formula
+from twophase.theory._domain import COUNT, SOME, Number, at_most, formula
 from twophase.theory._ops import divide_or_infinity, log, maximum
 from twophase.theory.deployment import Deployment, largest
 from twophase.theory.latency_throughput import step_time_s
@@ -76,7 +76,9 @@ def largest_chunk(
 
 def chunk_flops(d: Deployment, start: int, n: int) -> float:
     """FLOPs of n new tokens behind `start`; the head runs at the last of a prompt, or of a chunk of
-    one token."""
+    one token. ValueError for no token, or no whole numbers."""
+    COUNT.check("start", start)
+    SOME.check("n", n)
     if start and n == 1:
         return d.step_flops(1, start + 1)
     return d.prefill_flops(start + n) - (d.prefill_flops(start) if start else 0.0)

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from twophase.theory import kv_cache, latency_throughput
-from twophase.theory._domain import Number
+from twophase.theory._domain import COUNT, SOME, Number
 from twophase.theory._ops import exact
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware, bytes_per_value
@@ -109,7 +109,8 @@ class Deployment:
         return self._total(self.weight_bytes, self.held_cache_bytes(B, S))
 
     def held_cache_bytes(self, B: int, S: int) -> Fraction:
-        """Caches of B sequences that the chip keeps."""
+        """Caches of B sequences that the chip keeps. ValueError for no whole number of them."""
+        COUNT.check("B", B)
         return B * self.cache_bytes(S)
 
     def held_by_stages(self, B: int, S: int) -> list[tuple[Fraction, Fraction]]:
@@ -140,7 +141,8 @@ class Deployment:
         )
 
     def fits(self, B: int, S: int) -> bool:
-        """Whether B sequences of S positions fit."""
+        """Whether B sequences of S positions fit. ValueError for no whole number of them."""
+        COUNT.check("B", B)
         return self.max_batch(S) >= B
 
     def max_context(self, B: int) -> int | None:
@@ -178,7 +180,8 @@ class Deployment:
         return float(latency_throughput.step_bytes(read, B, self.cache_read_bytes(S)))
 
     def step_flops(self, B: int, S: Number, T: int = 1) -> float:
-        """FLOPs of a decode step of B sequences, T tokens of each, S keys for each."""
+        """FLOPs of a decode step of B sequences, T tokens of each (1 at least), S keys for each."""
+        SOME.check("T", T)
         return T * float(self.part.decode_step_flops(B, S))
 
     def step_sent_bytes(self, B: int, S: int, T: int = 1) -> float | None:

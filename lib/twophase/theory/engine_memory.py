@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import floor
 from pathlib import Path
 
-from twophase.theory._domain import Number, formula
+from twophase.theory._domain import Domain, Number, formula
 from twophase.theory._ops import maximum
 from twophase.theory.architecture import Architecture
 from twophase.theory.deployment import Deployment
@@ -59,7 +59,8 @@ def fitted() -> SetAside:
 def usual_limits(name: str, memory_bytes: float) -> Limits:
     """What vLLM's server takes if nothing is said (get_batch_defaults in its engine/arg_utils.py,
     2025): 8,192 tokens and 1,024 sequences on a chip of 70 GiB or more that is no A100; else 2,048
-    and 256."""
+    and 256. ValueError for bytes that are not positive."""
+    Domain().check("memory_bytes", memory_bytes)
     if memory_bytes >= LARGE_BYTES and "a100" not in name.lower():
         return Limits(8192, 1024)
     return Limits(2048, 256)

@@ -2,6 +2,7 @@
 request."""
 
 from twophase.theory import latency_throughput
+from twophase.theory._domain import SOME
 from twophase.theory.arithmetic_intensity import time_overlapped_s
 from twophase.theory.deployment import Deployment
 
@@ -24,7 +25,9 @@ def floor_ttft_s(d: Deployment) -> float:
 
 def floor_request_s(d: Deployment, n_output: int) -> float:
     """Of the machine's time, the least that a request takes with `w.batch` in flight: its FLOPs at
-    the peak rate, prompt and steps; or its part of what its steps read, whichever takes longer."""
+    the peak rate, prompt and steps; or its part of what its steps read, whichever takes longer.
+    ValueError for an answer without a token."""
+    SOME.check("n_output", n_output)
     steps = n_output - 1
     flops = d.prefill_flops(d.w.prompt, d.w.found) + steps * d.mean_token_flops
     computing = latency_throughput.compute_time_s(flops, d.chip.peak_flops_per_s(d.w.compute))

@@ -9,7 +9,7 @@ chip. Where a division leaves a rest, the fullest chip is counted: the others wa
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from twophase.theory._domain import Number
+from twophase.theory._domain import SOME, Number
 from twophase.theory._ops import ceil_div, minimum
 from twophase.theory.architecture import Architecture
 from twophase.theory.grouped_query_attention import kv_heads_per_chip
@@ -18,7 +18,8 @@ from twophase.theory.sizes import LayerWidths
 
 def heads_per_chip(N: int, K: int, n_chips: int) -> tuple[int, int]:
     """Query and KV heads of the fullest chip. A KV head stays with its queries; with more chips
-    than KV heads each is copied, and its queries are divided."""
+    than KV heads each is copied, and its queries are divided. ValueError for no whole numbers."""
+    SOME.check("N", N)
     held = kv_heads_per_chip(K, n_chips)
     if n_chips <= K:
         return N // K * held, held
@@ -125,7 +126,11 @@ def stages(arch: Architecture, n_stages: int) -> tuple[Stage, ...]:
 
 def some_layers(arch: Architecture, start: int, end: int) -> Architecture:
     """The layers from number `start` to before `end` as an architecture. ValueError where one of
-    them reads the keys of an earlier layer."""
+    them reads the keys of an earlier layer, or there are none."""
+    if not (type(start) is type(end) is int and 0 <= start < end <= arch.L):
+        raise ValueError(
+            f"{arch.name} has layers 0 to {arch.L - 1}; none are from {start!r} to before {end!r}."
+        )
     sources = arch.kv_source and arch.kv_source[start:end]
     if sources and min(sources) < start:
         raise ValueError(
@@ -159,7 +164,10 @@ def some_layers(arch: Architecture, start: int, end: int) -> Architecture:
 
 
 def uneven_cuts(arch: Architecture, n_chips: int, split_cache: str) -> list[str]:
-    """What cannot be divided over so many chips, in sentences; empty if all divides evenly."""
+    """What cannot be divided over so many chips, in sentences; empty if all divides evenly.
+    ValueError for a cache that is split neither by "heads" nor "evenly"."""
+    if split_cache not in ("heads", "evenly"):
+        raise ValueError(f"a cache is split by 'heads' or 'evenly', not {split_cache!r}.")
     lines = []
     keeps_keys = {"full", "sliding", "chosen"} & set(arch.layer_kinds)
     for whole_N, whole_K in dict.fromkeys((w.N, w.K) for w in arch.layer_widths):

@@ -48,7 +48,7 @@ class Link:
     def mesh(self, n_chips: int) -> tuple[int, ...]:
         """The squarest mesh of so many chips on all axes: 4 × 4 for 16 chips on two, 2 × 4 for 8.
         Behind a switch there is one axis. ValueError for what is no whole number of chips."""
-        if n_chips < 1 or n_chips % 1:
+        if isinstance(n_chips, bool) or n_chips < 1 or n_chips % 1:
             raise ValueError(f"A mesh has a whole number of chips, 1 or more, not {n_chips}.")
         sides: list[int] = []
         for axes in range(self.n_axes, 1, -1):

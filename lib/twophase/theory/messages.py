@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from twophase.theory import collectives
-from twophase.theory._domain import Number
+from twophase.theory._domain import COUNT, Domain, Number, as_number, is_symbolic
 from twophase.theory.links import Link
+
+_SIDE = Domain(least=1.0)
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Collective:
     array_bytes: bytes of the whole array that is gathered, or of what one chip brings to a sum; in
     an "all_to_all" of what one chip holds, in a "send" of the message. sides: the chips of the
     group along each axis of the mesh that it uses. between: it goes from machine to machine.
+    ValueError for bytes or times below 0, and for sides of less than one chip.
     """
 
     kind: str
@@ -28,6 +31,17 @@ class Collective:
     what: str
     times: int = 1
     between: bool = False
+
+    def __post_init__(self) -> None:
+        array_bytes = as_number("array_bytes", self.array_bytes)  # a product: of any size
+        negative = False if is_symbolic(array_bytes) else array_bytes < 0
+        if negative.any() if hasattr(negative, "any") else negative:
+            raise ValueError(f"array_bytes must be zero or more, but it is {array_bytes}.")
+        COUNT.check("times", self.times)
+        if not isinstance(self.sides, tuple):
+            raise ValueError(f"sides is a tuple of chips along each axis, not {self.sides!r}.")
+        for side in self.sides:
+            _SIDE.check("a side of a mesh", side)
 
     @property
     def n_chips(self) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from twophase.theory import messages
-from twophase.theory._domain import Number
+from twophase.theory._domain import SOME, Number
 from twophase.theory.architecture import Architecture
 from twophase.theory.hardware import Hardware
 from twophase.theory.links import Link
@@ -30,7 +30,8 @@ class Pass:
     tokens are those of a draft, each of which is asked for logits. bytes_per_kept: of embedding,
     head, norms and router, if not bytes_per_param; bytes_per_attention likewise;
     bytes_per_dispatched: of what travels to experts, if not bytes_per_activation. ValueError for
-    bytes that are not positive."""
+    bytes that are not positive, for B and T that are no whole numbers, and for less positions than
+    new tokens."""
 
     arch: Architecture
     B: int
@@ -48,6 +49,10 @@ class Pass:
         for name, value in vars(self).items():
             if name.startswith("bytes_per_") and value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, but it is {value!r}.")
+        for name in ("B", "T"):
+            SOME.check(name, getattr(self, name))
+        if not self.S >= self.T:
+            raise ValueError(f"S must be at least T = {self.T}, but it is {self.S!r}.")
 
     @property
     def decodes(self) -> bool:

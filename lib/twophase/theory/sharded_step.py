@@ -28,9 +28,9 @@ def tensor(p: Pass, sides: tuple[int, ...], cache: str = "heads") -> Load:
     if cache not in CACHES:
         raise ValueError(f"A cache is cut by one of {', '.join(CACHES)}; got {cache!r}.")
     if cache == "heads":
-        return combined(p, Grid(tp=prod(sides)), lambda _: sides)
+        return combined(p, Grid(tp=chips(sides)), lambda _: sides)
     _check_keys(p.arch, f"a cache cut by {cache}")
-    arch, n = p.arch, prod(sides)
+    arch, n = p.arch, chips(sides)
     once = messages.tensor_part(p.n_tokens, arch.D, sides, p.bytes_per_activation)
     layer = (*once, *once)
     widths = (p.n_tokens, arch.N, arch.K, arch.H, sides, p.bytes_per_activation)
@@ -63,7 +63,7 @@ def stationary(
     _check_keys(p.arch, "stationary")
     if p.arch.moe is not None:
         raise ValueError(f"{p.arch.name} has experts, which 'stationary' does not cut both ways.")
-    arch, n = p.arch, prod(x_sides) * prod(yz_sides)
+    arch, n = p.arch, chips(x_sides) * chips(yz_sides)
     wide_in = (2 if arch.gated_mlp else 1) * arch.F
     cut = (x_sides, yz_sides, p.bytes_per_activation)
     mlp = messages.weight_stationary_part(p.n_tokens, arch.D, wide_in, arch.F, *cut)
@@ -84,7 +84,7 @@ def stationary(
 def gathered(p: Pass, sides: tuple[int, ...]) -> Load:
     """FSDP: weights in pieces, each layer's gathered before use; sequences dealt out, or, where
     there are fewer than chips, left to some of them: the others wait."""
-    arch, n = p.arch, prod(sides)
+    arch, n = p.arch, chips(sides)
     own = ceil_div(p.B, n)
     kept = p.caches(arch, own, p.S)
     read = p.weights_read(arch, own * p.T)  # of experts only those that the chip's tokens visit
@@ -106,7 +106,7 @@ def sequence(p: Pass, sides: tuple[int, ...]) -> Load:
     gathered. A decode step has one position, and every chip does all of it. ValueError for layers
     that keep something else."""
     _check_keys(p.arch, "sequence")
-    arch, n = p.arch, prod(sides) if p.T > 1 else 1
+    arch, n = p.arch, chips(sides) if p.T > 1 else 1
     kept = p.caches(arch, p.B, p.S)
     gathering = messages.sequence_attention(p.n_tokens, arch.K, arch.H, sides, p.bytes_per_kv)
     rest = messages.logits_part(p.B * p.n_logits, arch.V, sides, summed=True)
@@ -130,7 +130,7 @@ def experts(p: Pass, sides: tuple[int, ...]) -> Load:
     token travels to its experts and back. Where sequences do not divide, the chip that has the
     most of them sends and attends the most; experts work for all. ValueError for a model without
     experts, or with fewer than chips."""
-    n = prod(sides)
+    n = chips(sides)
     if p.arch.moe is None:
         raise ValueError(f"{p.arch.name} has no experts to deal out: take another layout.")
     return combined(p, Grid(dp=n, ep=n), lambda group: sides if group > 1 else (1,))
@@ -139,6 +139,13 @@ def experts(p: Pass, sides: tuple[int, ...]) -> Load:
 def replicas(p: Pass, n_replicas: int) -> Load:
     """The whole model on each chip, sequences dealt out: nothing is sent."""
     return combined(p, Grid(dp=n_replicas))
+
+
+def chips(sides: tuple[int, ...]) -> int:
+    """Chips of a mesh with these sides. ValueError unless they are whole numbers of at least 1."""
+    if not all(type(side) is int and side >= 1 for side in sides):
+        raise ValueError(f"A mesh has sides of whole numbers of at least 1; got {sides!r}.")
+    return prod(sides)
 
 
 def _vocabulary(p: Pass, sides: tuple[int, ...]) -> Messages:

@@ -122,7 +122,11 @@ def tensor_s(
     return 2 * array_bytes / (n_axes * link_bytes_per_s)
 
 
-@formula(least={"n_axes": 2}, whole=("n_axes", "n_in"))
+@formula(
+    least={"n_axes": 2, "X": 1, "n_chips": 1},
+    whole=("n_axes", "n_in"),
+    ordered=(("X", "n_chips"),),
+)
 def weight_stationary_s(
     n_tokens: Number,
     D: Number,

@@ -67,6 +67,12 @@ class LayerWidths:
     K: int
 
 
+_COUNTS = (
+    *("norms_per_layer", "other_params", "other_matmul_params", "learned_positions"),
+    *("token_rows", "token_width", "state_values", "state_params", "state_flops"),
+)
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of a decoder-only transformer. Letters as on the notation page; K may be a symbol, for
@@ -148,6 +154,12 @@ class Sizes:
             raise ValueError(
                 f"{self.name}: N must be a multiple of K, but N is {self.N} and K is {self.K}."
             )
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ValueError(
+                    f"{self.name}: {name} must be an integer of at least 0, but it is {value!r}."
+                )
         if self.norm not in ("rms", "layer"):
             raise ValueError(
                 f"{self.name}: norm must be 'rms' or 'layer', but it is {self.norm!r}."

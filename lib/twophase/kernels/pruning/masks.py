@@ -16,7 +16,7 @@ def magnitude(weight: torch.Tensor) -> torch.Tensor:
 def wanda(weight: torch.Tensor, input_norms: torch.Tensor) -> torch.Tensor:
     """|weight| times the length of its input over a calibration set, [O, I] (Sun et al. 2023, arXiv
     2306.11695, eq. 1). `input_norms` [I]: the root of the sum of each input's squares."""
-    if input_norms.shape != weight.shape[1:] or bool((input_norms < 0).any()):
+    if input_norms.shape != weight.shape[1:] or not bool((input_norms >= 0).all()):
         raise ValueError(
             f"a matrix {list(weight.shape)} needs a length, zero or more, for each of its inputs;"
             f" got {list(input_norms.shape)}."

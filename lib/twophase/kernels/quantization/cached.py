@@ -9,6 +9,8 @@ can only be rounded when it is full, so the newest tokens stay as they are.
 import torch
 
 from twophase.kernels.quantization.integers import IntegerFormat, encode
+from twophase.kernels.quantization.numbers import check_numbers
+from twophase.kernels.span import whole
 
 AXES = ("channel", "token")
 
@@ -20,11 +22,14 @@ def round_cached(
 
     axis "channel": each channel of a head has a scale for each run of `group` tokens. "token": each
     token of a head has one for each `group` of its H numbers. The `newest` tokens, and a run that
-    is not full, stay as they are. Raises ValueError for another axis.
+    is not full, stay as they are. Raises ValueError for another axis, and for sizes that are no
+    whole numbers.
     """
     if axis not in AXES:
         raise ValueError(f"scales are per {' or '.join(AXES)}; got {axis!r}.")
-    B, S, K, H = x.shape
+    group = whole("the numbers of a group", group, 1)
+    newest = whole("the number of newest tokens", newest, 0)
+    B, S, K, H = check_numbers(x, 4).shape
     old = max(0, S - newest)
     old -= old % group if axis == "channel" else 0
     if old == 0:

@@ -8,10 +8,12 @@ factor U of the whole inverse, H⁻¹ = UᵀU, holds the rows of all these inver
 all later columns at once, which changes the order of sums and nothing else.)
 """
 
+import math
+
 import torch
 
 from twophase.kernels.quantization.integers import IntegerFormat, Integers, from_codes
-from twophase.kernels.quantization.numbers import check_numbers
+from twophase.kernels.quantization.numbers import check_hessian, check_numbers
 
 
 def gptq(
@@ -31,6 +33,7 @@ def gptq(
             f"GPTQ of [{O}, {I}] takes a hessian [{I}, {I}], groups or channels, and damping above"
             f" 0 and at most 1; got {list(hessian.shape)}, {how.group!r}, {damping}."
         )
+    check_hessian(hessian, I)
     factor = inverse_factor(hessian, damping)
     size = how.group_of(I)
     alone = IntegerFormat(how.bits, "channel", how.affine, how.scale_dtype)
@@ -51,18 +54,32 @@ def gptq(
 
 
 def inverse_factor(hessian: torch.Tensor, damping: float) -> torch.Tensor:
-    """The upper triangular U with UᵀU = (H + damping·mean(diag H)·1)⁻¹, fp64 [I, I]."""
+    """The upper triangular U with UᵀU = (H + damping·mean(diag H)·1)⁻¹, fp64 [I, I]. ValueError if
+    there is none."""
+    if not 0 <= damping < math.inf:
+        raise ValueError(f"damping is a share of the mean diagonal, 0 or more; got {damping}.")
     h = hessian.double().clone()
     diagonal = h.diagonal()
     diagonal[diagonal == 0] = 1.0  # an input that was always 0: nothing to make up for
     diagonal += damping * diagonal.mean()
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(h))
+    lower, failed = torch.linalg.cholesky_ex(h)
+    if failed:
+        raise ValueError(
+            f"H of {len(h)} inputs has no inverse with damping {damping}: take more, or more"
+            " tokens to calibrate on."
+        )
+    inverse = torch.cholesky_inverse(lower)
     factor: torch.Tensor = torch.linalg.cholesky(inverse, upper=True)
     return factor
 
 
 def output_error(difference: torch.Tensor, hessian: torch.Tensor) -> float:
     """Σ of squares of X ΔWᵀ, the output error of a layer on its calibration inputs, from ΔW [O, I]
-    and XᵀX [I, I]: tr(ΔW H ΔWᵀ)."""
+    and XᵀX [I, I]: tr(ΔW H ΔWᵀ). ValueError if shapes do not fit."""
+    if difference.ndim != 2 or hessian.shape != (difference.shape[1],) * 2:
+        raise ValueError(
+            "an output error is of a difference [O, I] and a hessian [I, I]; got"
+            f" {list(difference.shape)} and {list(hessian.shape)}."
+        )
     d = difference.double()
     return float(((d @ hessian.double()) * d).sum())

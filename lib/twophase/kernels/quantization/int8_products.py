@@ -21,7 +21,15 @@ def quantize_tokens(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def int8_product(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """x Wᵀ, fp32 [..., O], with x [..., I] rounded to int8 token by token and W = codes int8 [O, I]
-    times scales fp32 [O]: sums of whole numbers, exact, and one product of scales at the end."""
+    times scales fp32 [O]: sums of whole numbers, exact, and one product of scales at the end.
+    ValueError if shapes do not fit, or for codes that are not int8."""
+    fits = x.ndim and codes.shape == (*scales.shape, x.shape[-1]) and scales.ndim == 1
+    if not fits or codes.dtype != torch.int8 or not scales.is_floating_point():
+        raise ValueError(
+            "a product in int8 takes x [..., I], codes int8 [O, I] and scales [O]; got"
+            f" {list(x.shape)}, {codes.dtype} {list(codes.shape)} and {scales.dtype}"
+            f" {list(scales.shape)}."
+        )
     tokens, each = quantize_tokens(x)
     # float64 holds such sums exactly, and multiplies faster than torch's integers on a CPU
     sums = tokens.double() @ codes.double().T
@@ -29,7 +37,10 @@ def int8_product(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> 
 
 
 def outlier_inputs(x: torch.Tensor, threshold: float = 6.0) -> torch.Tensor:
-    """Which inputs hold an outlier in any token: bool [I]."""
+    """Which inputs hold an outlier in any token: bool [I]. ValueError for a threshold that is not
+    positive, which nothing would be below."""
+    if not threshold > 0:
+        raise ValueError(f"an outlier is at least as large as a positive size; got {threshold}.")
     return x.abs().flatten(0, -2).amax(0) >= threshold
 
 

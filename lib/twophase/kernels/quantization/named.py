@@ -16,6 +16,7 @@ from twophase.kernels.quantization.normal_float import OUTER_BLOCK, NormalFloat,
 from twophase.kernels.quantization.numbers import check_numbers
 from twophase.kernels.quantization.nvfp4 import BLOCK as NVFP4_BLOCK
 from twophase.kernels.quantization.nvfp4 import NVFP4, encode_nvfp4
+from twophase.kernels.span import whole
 from twophase.theory.quantization import BLOCK_FORMATS, format_of_rows, packed_bytes
 
 Tensors = dict[str, torch.Tensor]
@@ -181,10 +182,10 @@ def integers_of(stored: Named) -> Integers:
 
 def layout_of(name: str, outputs: int, inputs: int) -> Layout:
     """The tensors of a matrix [outputs, inputs] in a format: shapes and dtypes. ValueError for an
-    unknown name."""
+    unknown name, or sizes that are no whole numbers."""
     if name not in NAMED:
         raise ValueError(f"a named format is one of {', '.join(NAMED)}; got {name!r}.")
-    return NAMED[name].layout(outputs, inputs)
+    return NAMED[name].layout(whole("outputs", outputs, 1), whole("inputs", inputs, 1))
 
 
 def named_format_of(name: str, inputs: int) -> str | None:

@@ -24,6 +24,14 @@ def check_numbers(x: torch.Tensor, least_dims: int = 1) -> torch.Tensor:
     return wide
 
 
+def check_hessian(hessian: torch.Tensor, inputs: int) -> None:
+    """ValueError unless this may be XᵀX of so many inputs: floats [I, I], all of them finite."""
+    if not isinstance(hessian, torch.Tensor) or hessian.shape != (inputs, inputs):
+        got = list(getattr(hessian, "shape", [type(hessian).__name__]))
+        raise ValueError(f"{inputs} inputs have a hessian [{inputs}, {inputs}]; got {got}.")
+    check_numbers(hessian)
+
+
 def check_bytes(packed: torch.Tensor, row_bytes: int, what: str) -> None:
     """ValueError unless these are uint8 whose rows are whole numbers of blocks of `row_bytes`."""
     if packed.dtype != torch.uint8 or packed.ndim < 1 or packed.shape[-1] % row_bytes:

@@ -16,7 +16,7 @@ import torch
 
 from twophase.kernels.quantization.gptq import output_error
 from twophase.kernels.quantization.integers import IntegerFormat, encode
-from twophase.kernels.quantization.numbers import check_numbers
+from twophase.kernels.quantization.numbers import check_hessian, check_numbers
 
 STEPS = 20  # tries of α in AWQ's search: 0, 1/20, ... 19/20
 SHARES = tuple(
@@ -30,8 +30,12 @@ def awq_scales(
     """The scales [I] for matrices [O, I] that read the same inputs, and the α they came from.
 
     `mean_size` [I] is mean |x| of each input, `hessian` XᵀX. The error is that of these matrices'
-    outputs together. α = 0 is rounding to nearest: the result is never worse.
+    outputs together. α = 0 is rounding to nearest: the result is never worse. ValueError for shapes
+    that do not fit, and for inputs that are no finite numbers.
     """
+    check_numbers(mean_size)
+    _check_matrices(matrices, mean_size)
+    check_hessian(hessian, len(mean_size))
     best = torch.ones_like(mean_size), 0.0
     least = sum(scaled_error(w, best[0], hessian, how) for w in matrices)
     for step in range(1, STEPS):
@@ -62,6 +66,7 @@ def clip_groups(w: torch.Tensor, hessian: torch.Tensor, how: IntegerFormat) -> t
     if how.group == "tensor":
         raise ValueError("clipping is searched group by group, or row by row; not for a tensor.")
     wide = check_numbers(w, 2)
+    check_hessian(hessian, wide.shape[1])
     size = how.group_of(wide.shape[1])
     alone = IntegerFormat(how.bits, "channel", how.affine, how.scale_dtype)
     parts = []
@@ -80,15 +85,28 @@ def clip_groups(w: torch.Tensor, hessian: torch.Tensor, how: IntegerFormat) -> t
     return torch.cat(parts, 1)  # [O, I]
 
 
+def _check_matrices(matrices: list[torch.Tensor], of_inputs: torch.Tensor) -> None:
+    """ValueError unless there is a matrix [O, I], and all read the inputs of `of_inputs` [I]."""
+    shapes = [list(w.shape) for w in matrices]
+    if of_inputs.ndim != 1 or not shapes or any(s[1:] != list(of_inputs.shape) for s in shapes):
+        raise ValueError(
+            "scales [I] are of one number for each input and of matrices [O, I], at least one; got"
+            f" {list(of_inputs.shape)} and {shapes}."
+        )
+
+
 def smooth_scales(
     matrices: list[torch.Tensor], largest: torch.Tensor, alpha: float = 0.5
 ) -> torch.Tensor:
     """SmoothQuant's scales [I] for matrices [O, I] that read inputs of at most `largest` [I].
 
-    An input that was always 0, or has no weight, keeps scale 1. ValueError for α outside of [0, 1].
+    An input that was always 0, or has no weight, keeps scale 1. ValueError for α outside of [0, 1],
+    shapes that do not fit, and inputs that are no finite numbers.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha lies between 0 and 1; got {alpha}.")
+    check_numbers(largest)
+    _check_matrices(matrices, largest)
     weights = torch.stack([w.abs().amax(0) for w in matrices]).amax(0)  # [I]
     scales = largest.pow(alpha) / weights.pow(1 - alpha)
     return torch.where((largest > 0) & (weights > 0), scales, 1.0)

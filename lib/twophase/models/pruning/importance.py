@@ -70,7 +70,7 @@ def leave_one_out(
             " gradient."
         )
     whole = loss_without(model, tokens)
-    found = torch.full(_shape(model, unit), torch.nan, dtype=torch.float64)
+    found = torch.full(shape_of_scores(model, unit), torch.nan, dtype=torch.float64)
     places = (~_missing(model, unit)).nonzero().tolist()
     for done, place in enumerate(places, 1):
         layer = place[0]
@@ -87,7 +87,7 @@ def leave_one_out(
 def _by_chance(model: Transformer, unit: str, seed: int) -> torch.Tensor:
     """Numbers from 0 to 1."""
     generator = torch.Generator().manual_seed(seed)
-    found = torch.rand(_shape(model, unit), generator=generator, dtype=torch.float64)
+    found = torch.rand(shape_of_scores(model, unit), generator=generator, dtype=torch.float64)
     return found.masked_fill(_missing(model, unit), torch.nan)
 
 
@@ -109,7 +109,11 @@ def check_seams(model: Transformer, unit: str) -> None:
             )
 
 
-def _shape(model: Transformer, unit: str) -> tuple[int, ...]:
+def shape_of_scores(model: Transformer, unit: str) -> tuple[int, ...]:
+    """The shape of the importance of every unit, as `importance` says. ValueError for another
+    unit."""
+    if unit not in UNITS:
+        raise ValueError(f"a unit is one of {', '.join(UNITS)}; got {unit!r}.")
     c = model.config
     widest = [c.at(layer) for layer in range(c.L)]
     return {
@@ -122,7 +126,7 @@ def _shape(model: Transformer, unit: str) -> tuple[int, ...]:
 
 def _missing(model: Transformer, unit: str) -> torch.Tensor:
     """Where a layer has fewer units than the widest."""
-    found = torch.zeros(_shape(model, unit), dtype=torch.bool)
+    found = torch.zeros(shape_of_scores(model, unit), dtype=torch.bool)
     if unit in SEAMS:
         for layer in range(model.config.L):
             own = model.config.at(layer)
@@ -131,6 +135,11 @@ def _missing(model: Transformer, unit: str) -> torch.Tensor:
 
 
 def _loss(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+    if tokens.ndim != 2 or tokens.dtype != torch.int64 or 0 in tokens[:, 1:].shape:
+        raise ValueError(
+            "a calibration set is of tokens, int64 [B, T + 1], at least one sequence of two; got"
+            f" {tokens.dtype} {list(tokens.shape)}."
+        )
     logits = model(tokens[:, :-1])  # [B, T, V]
     return functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 
@@ -156,7 +165,7 @@ def _by_activation(
         finally:
             embedding.requires_grad = was
     size = per_unit(model, unit) if unit in SEAMS else 1
-    found = torch.zeros(_shape(model, unit), dtype=torch.float64)
+    found = torch.zeros(shape_of_scores(model, unit), dtype=torch.float64)
     for (layer, value), slope in zip(caught, slopes, strict=True):
         one = score[unit](value.detach(), slope, size)
         if unit == "width":

@@ -4,6 +4,7 @@ import torch
 
 from twophase.kernels.span import whole
 from twophase.models.pruning.cut import Kept
+from twophase.models.pruning.importance import shape_of_scores
 from twophase.models.transformer import Transformer
 
 
@@ -12,9 +13,14 @@ def keep_best(model: Transformer, scores: torch.Tensor, unit: str, n: int) -> Ke
     query heads; of equals the first.
 
     Heads go by groups, so that each KV head that stays keeps all that read it: n counts KV heads,
-    and a group weighs what its query heads weigh together. Raises ValueError if there are not n.
+    and a group weighs what its query heads weigh together. Raises ValueError if there are not n,
+    for another unit, and for scores of another model's.
     """
     c = model.config
+    shape = shape_of_scores(model, unit)
+    if not isinstance(scores, torch.Tensor) or tuple(scores.shape) != shape:
+        got = list(getattr(scores, "shape", [type(scores).__name__]))
+        raise ValueError(f"the {unit} of this model have scores {list(shape)}; got {got}.")
     if unit in ("layers", "width"):
         numbers = _best(scores, n, unit)
         return Kept(layers=numbers) if unit == "layers" else Kept(width=numbers)

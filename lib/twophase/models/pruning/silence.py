@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from twophase.kernels.span import whole
 from twophase.models.transformer import Transformer
 
 # the linear layer whose inputs a unit's numbers are, and how many of them belong to one unit
@@ -30,8 +31,17 @@ def silenced(
     """The model without what these layers, heads and channels add, until the block ends.
 
     Heads and channels have zeros where they meet their output matrix; a layer hands on what it was
-    given. Exactly what `cut` leaves, at the old price.
+    given. Exactly what `cut` leaves, at the old price. ValueError for parts that there are not.
     """
+    for layer in {*layers, *(heads or {}), *(channels or {})}:
+        _check_number("layers", layer, model.config.L)
+    for unit, own in (("heads", heads or {}), ("channels", channels or {})):
+        for layer, numbers in own.items():
+            widths = model.config.at(layer)
+            for n in numbers:
+                _check_number(
+                    f"{unit} in layer {layer}", n, widths.N if unit == "heads" else widths.F
+                )
     hooks = [
         model.layers[layer].register_forward_hook(lambda module, args, out: args[0])
         for layer in layers
@@ -47,6 +57,11 @@ def silenced(
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _check_number(what: str, number: object, n: int) -> None:
+    if whole(f"a number of one of the {what}", number, 0) >= n:
+        raise ValueError(f"there are {n} {what}, counted from 0, and none with number {number}.")
 
 
 def _zero(rows: Sequence[int], module: Any, args: tuple[torch.Tensor]) -> tuple[torch.Tensor]:

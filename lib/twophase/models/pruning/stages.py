@@ -36,7 +36,7 @@ class Stage:
 def prune(
     model: Transformer,
     keep: Mapping[str, int],
-    measure: str,
+    measure: str | None,
     tokens: torch.Tensor,
     seed: int = 1,
     progress: Progress | None = None,
@@ -44,8 +44,10 @@ def prune(
     """A smaller model: layers first, then KV heads with all that read them, channels, and the
     width, as many of each (of every layer) as `keep` says by its name in UNITS.
 
-    `leave_one_out`, which the width has no seam for, means the gradient there. ValueError for
-    another unit or measure, more than there are, and parts that are not cut here.
+    No measure: layers, of which there are few, by `leave_one_out`, and the others by the gradient,
+    which has a poor opinion of layers. `leave_one_out`, which the width has no seam for, means the
+    gradient there. ValueError for another unit or measure, more than there are, and parts that are
+    not cut here.
     """
     if unknown := [unit for unit in keep if unit not in UNITS]:
         raise ValueError(f"a unit is one of {', '.join(UNITS)}; got {unknown[0]!r}.")
@@ -53,7 +55,8 @@ def prune(
     for unit in UNITS:
         if unit not in keep:
             continue
-        how = "gradient" if (unit, measure) == ("width", "leave_one_out") else measure
+        how = measure or ("leave_one_out" if unit == "layers" else "gradient")
+        how = "gradient" if (unit, how) == ("width", "leave_one_out") else how
 
         def tell(done: int, total: int, unit: str = unit) -> None:
             if progress:

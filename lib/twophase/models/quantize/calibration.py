@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from twophase.kernels.span import whole
 from twophase.models import corpus
 from twophase.models.linear import linears
 from twophase.models.transformer import Transformer
@@ -41,8 +42,12 @@ def watch(
 ) -> dict[str, Inputs]:
     """The inputs of the named layers while the model reads `tokens`, int64 [windows, T].
 
-    ValueError where a layer meets NaN or infinity: nothing can be calibrated on them.
+    ValueError where a layer meets NaN or infinity, or no token at all: nothing can be calibrated on
+    them.
     """
+    B = whole("the number of windows at a time, B,", B, 1)
+    if not tokens.numel():
+        raise ValueError(f"calibration needs some tokens; got {list(tokens.shape)}.")
     layers = dict(model.named_modules())
     found: dict[str, Inputs] = {}
     hooks = []
@@ -83,7 +88,8 @@ def windows(data: np.ndarray | Sequence[int], n: int, T: int, seed: int = 0) -> 
     """n windows of T tokens from random places of a text, int64 [n, T]. ValueError for no window,
     and for a text that is shorter than one."""
     tokens = torch.from_numpy(np.asarray(data).astype(np.int64))
-    if n < 1:
+    T = whole("the tokens of a window", T, 1)
+    if whole("the number of windows", n, 0) < 1:
         raise ValueError(f"calibration needs at least one window of text; got {n}.")
     if len(tokens) < T:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 import torch
 
+from twophase.kernels.span import whole
 from twophase.models.speculative_decoding.drafts import check_vocabulary
 from twophase.models.transformer import Transformer
 
@@ -11,7 +12,8 @@ def sample_batch(
     model: Transformer, prompts: torch.Tensor, n_new: int, generator: torch.Generator
 ) -> torch.Tensor:
     """Continue each of B prompts, int64 [B, T], by n_new tokens drawn at temperature 1: int64 [B, T
-    + n_new]."""
+    + n_new]. ValueError for a count that is no whole number of at least 0."""
+    n_new = whole("the number of new tokens", n_new, 0)
     B, T = prompts.shape
     cache = model.new_cache(B, T + n_new)
     tokens, fed = prompts, prompts
@@ -34,7 +36,13 @@ def acceptance_rate(
     After one prefix it is the sum over the vocabulary of min(target_probs, draft_probs), at
     temperature 1 (Leviathan et al. 2023, arXiv 2211.17192, corollary 3.6). The prefixes should come
     from the target, as they do in use; those of fewer than `skip` + 1 tokens are left out.
+    ValueError if that leaves none.
     """
+    skip = whole("the number of tokens to skip", skip, 0)
+    if getattr(tokens, "ndim", 0) == 2 and skip >= tokens.shape[1]:
+        raise ValueError(
+            f"of {tokens.shape[1]} tokens the first {skip} are skipped, and no prefix is left."
+        )
     check_vocabulary(target.config.V, draft.config.V)
     target_probs, draft_probs = (
         model(tokens)[:, skip:].float().softmax(-1) for model in (target, draft)
