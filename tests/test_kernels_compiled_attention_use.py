@@ -100,6 +100,8 @@ def refused(says, **changed):
         refused("at least one number of each kind", q=draw(2, 1, 0, 4)),
         refused("at least one number of each kind", keys=draw(2, 0, 2, 4), values=draw(2, 0, 2, 4)),
         refused("on the CPU", keys=torch.empty(2, 8, 2, 4, device="meta")),
+        refused("takes torch tensors; got Tensor, Tensor, Tensor, list", lengths=[8, 8]),
+        refused("takes torch tensors; got list", q=[[1.0]]),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(given, says):
@@ -153,3 +155,9 @@ def test_no_index_is_out_of_bounds(tmp_path):
         timeout=PATIENCE_S,
     )
     assert run.returncode == 0, (run.stdout + run.stderr)[-2000:]
+
+
+def test_latents_have_no_default_scale():
+    given = draw(1, 1, 2, 6), draw(1, 1, 2, 4), draw(1, 8, 6), draw(1, 8, 4), torch.tensor([8])
+    with pytest.raises(ValueError, match="no default scale"):
+        compiled_latent_attention(*given, scale=None)

@@ -138,11 +138,13 @@ def compiled_latent_attention(
 
     q_latent: [B, 1, N, R], w_uk absorbed; q_rope: [B, 1, N, rope_dim]; latents [B, slots, R] and
     rope_keys [B, slots, rope_dim], fp32 or bf16, contiguous; lengths: int [B]; returns [B, 1, N,
-    R]. Raises ValueError as `compiled_attention`.
+    R]. Raises ValueError as `compiled_attention`, and without a scale.
     """
     stores = latents[:, :, None], rope_keys[:, :, None]  # [B, slots, 1, R], [B, slots, 1, rope_dim]
     _check(q_latent, stores[0], stores[0], lengths)
     _check(q_rope, stores[1], stores[0], lengths)
+    if scale is None:
+        raise ValueError("scores of latents have no default scale: give (nope + rope_dim) ** -0.5.")
     check_options(None, None, scale)
     if q_latent.shape[:3] != q_rope.shape[:3]:
         raise ValueError(
@@ -230,7 +232,13 @@ def _check(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, lengths: torch.Tensor
 ) -> None:
     """ValueError unless one query token for each sequence and the stores fit."""
-    if any(x.device.type != "cpu" for x in (q, keys, values, lengths)):
+    given = q, keys, values, lengths
+    if not all(isinstance(x, torch.Tensor) for x in given):
+        kinds = ", ".join(type(x).__name__ for x in given)
+        raise ValueError(
+            f"compiled attention takes torch tensors; got {kinds}: call torch.tensor on them."
+        )
+    if any(x.device.type != "cpu" for x in given):
         raise ValueError("compiled attention runs on the CPU; take causal_attention elsewhere.")
     alike = keys.shape[:3] == values.shape[:3] and keys.dtype == values.dtype
     if not q.ndim == keys.ndim == values.ndim == 4 or q.shape[1] != 1 or not alike:
