@@ -87,7 +87,7 @@ class ForkServer:
                 return
             except OSError:  # it has gone
                 said = self.said()
-                self.close()
+                self._drop()
         raise GraderFault(f"the fork server does not start: {said or 'it said nothing'}")
 
     def _start(self) -> None:
@@ -122,6 +122,10 @@ class ForkServer:
                 self._connection.send(json.dumps({"do": "kill", "child": name}).encode())
 
     def close(self) -> None:
+        """Hang up, and end the process if it is ours."""
+        self._drop()
+
+    def _drop(self) -> None:
         """Hang up. The process ends when nobody is connected to it any more, and at once if it is
         ours: its children end when those hang up who asked for them."""
         if self._connection is not None:
