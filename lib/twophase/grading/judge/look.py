@@ -82,25 +82,22 @@ class Look:
         allowance: Allowance,
     ) -> Graded:
         """`first`; if that is right and the exercise wants it, what a `pair` of other processes
-        gives."""
+        gives, asked in turn."""
         if not (first.verdict.right and exercise.relayed):
             return first
-        verdict = self._relay(exercise, pair(), allowance)
+        verdict = verdict_of(exercise, "failed", TIME_IS_UP, "timeout")
+        if sessions := pair():
+            bench = self._benches.of(exercise, self._seed)
+            until = time.monotonic() + allowance.left_s
+            answers = [RemoteAnswer(session, until, handed=True) for session in sessions]
+            verdict = bench.judge(Relay(*answers), whole=False)
+            self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
+            if any(a.interrupted for a in answers):
+                self._benches.forget(exercise, self._seed)
+            if not verdict.right:
+                verdict = replace(verdict, message=APART)
         self.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
         return replace(first, verdict=verdict)
-
-    def _relay(self, exercise: Exercise, pair: Sequence[Session], allowance: Allowance) -> Verdict:
-        """The verdict on an answer that was right, asked in two processes in turn."""
-        if not pair:
-            return verdict_of(exercise, "failed", TIME_IS_UP, "timeout")
-        bench = self._benches.of(exercise, self._seed)
-        until = time.monotonic() + allowance.left_s
-        answers = [RemoteAnswer(session, until, handed=True) for session in pair]
-        verdict = bench.judge(Relay(*answers), whole=False)
-        self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
-        if any(a.interrupted for a in answers):
-            self._benches.forget(exercise, self._seed)
-        return verdict if verdict.right else replace(verdict, message=APART)
 
 
 def _joined(runs: Sequence[CellRun]) -> CellRun:
