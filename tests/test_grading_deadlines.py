@@ -539,6 +539,46 @@ def test_a_wrong_answer_costs_processes_only_beside_a_cell_that_may_have_harmed_
     assert graded(3, wrong, ["ones = [1]\nones.append(1)"]).forks == 3
 
 
+ELSEWHERE = """total = 0
+def f1(before, x):
+    global total
+    total = x if x == 0 else total + x
+    return total"""
+DIES = """import os
+made = {0}
+def f1(before, x):
+    if before not in made: os._exit(1)
+    made.add(before + x)
+    return before + x"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "loses", "forks"), [({}, set(), 3), ({1: ELSEWHERE}, {1}, 3), ({1: DIES}, {1}, 8)]
+)
+def test_answers_asked_in_two_processes_have_one_pair_until_it_breaks(
+    answers: dict[int, str], loses: set[int], forks: int
+) -> None:
+    """The last one meets a new pair, and the one that died a second look."""
+
+    def walk(answer: Answer, case: Case) -> Any:
+        total, slug = 0, case.name
+        for x in range(8):
+            total = answer.call(slug, total, x)
+        return total
+
+    def one(i: int) -> Exercise:
+        made = exercise(
+            f"q{i}", f"f{i}", lambda a, x: a + x, lambda a, x: x, lambda rng: [Case(f"f{i}")]
+        )
+        return replace(made, observe=walk, relayed=True)
+
+    asked = replace(assigned(3, 1.0), exercises={e.id: e for e in map(one, range(3))})
+    right = {i: f"def f{i}(before, x): return before + x" for i in range(3)}
+    made = cells({})[:1] + [answer_cell(f"q{i}", s) for i, s in (right | answers).items()]
+    grade = SubmissionJudge(zygote(), asked, Benches(), LIMITS, 1).grade(parse(dump(made)))
+    assert (lost(grade), grade.forks) == (loses, forks)
+
+
 def test_an_answer_that_needs_a_helper_cell_is_judged_with_it_though_the_time_of_all_is_over() -> (
     None
 ):

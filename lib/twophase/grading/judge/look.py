@@ -3,9 +3,8 @@ run. What is not right may deserve another one: see second_look."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from twophase.checks.answer import Relay
@@ -16,7 +15,7 @@ from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
 from twophase.grading.judge.what_is_not_there import explained
-from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
+from twophase.grading.judge.which_cells_run import ExecutionPlan
 from twophase.grading.results.grade import Graded
 from twophase.grading.sandbox.session import CellRun, Session
 
@@ -76,24 +75,18 @@ class Look:
         return verdict
 
     def relayed(
-        self, exercise: Exercise, first: Graded, steps: Sequence[Step], allowance: Allowance
+        self,
+        exercise: Exercise,
+        first: Graded,
+        pair: Callable[[], Sequence[Session]],
+        allowance: Allowance,
     ) -> Graded:
-        """`first`; if that is right, what two fresh processes give where the exercise wants it."""
+        """`first`; if that is right and the exercise wants it, what a `pair` of other processes
+        gives, asked in turn."""
         if not (first.verdict.right and exercise.relayed):
             return first
-        verdict = self._relay(exercise, steps, allowance)
-        self.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
-        return replace(first, verdict=verdict)
-
-    def _relay(self, exercise: Exercise, steps: Sequence[Step], allowance: Allowance) -> Verdict:
-        """The verdict on an answer that was right, asked in two processes in turn."""
-        with contextlib.ExitStack() as processes:
-            sessions = []
-            for beside in (False, True):
-                session = self._replay.process(steps, allowance, beside)
-                if session is None:
-                    return verdict_of(exercise, "failed", TIME_IS_UP, "timeout")
-                sessions.append(processes.enter_context(session))
+        verdict = verdict_of(exercise, "failed", TIME_IS_UP, "timeout")
+        if sessions := pair():
             bench = self._benches.of(exercise, self._seed)
             until = time.monotonic() + allowance.left_s
             answers = [RemoteAnswer(session, until, handed=True) for session in sessions]
@@ -101,7 +94,10 @@ class Look:
             self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
             if any(a.interrupted for a in answers):
                 self._benches.forget(exercise, self._seed)
-            return verdict if verdict.right else replace(verdict, message=APART)
+            if not verdict.right:
+                verdict = replace(verdict, message=APART)
+        self.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
+        return replace(first, verdict=verdict)
 
 
 def _joined(runs: Sequence[CellRun]) -> CellRun:

@@ -10,8 +10,9 @@ tried again, so that none can take away another one's time either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from twophase.grading.files.notebook import Notebook
 from twophase.grading.judge.benches import Benches
@@ -66,10 +67,13 @@ class _Run:
     def grade(self) -> Grade:
         with self._replay.kept(self._plan.steps, self._together) as live:
             seen = {i: self._first(i, live) for i in self._plan.order()}
-        for i, first in seen.items():  # once the process of all together has ended
-            exercise, above = self._release.exercises[i], self._plan.above(i)
-            relayed = self._look.relayed(exercise, first, above, self._together)
-            seen[i] = first if relayed is first else self._noted(relayed)
+        with self._replay.kept(self._plan.steps, self._together, 2) as pair:
+            for i, first in seen.items():  # once the process of all together has ended
+                above = partial(pair, self._plan.asked[i])
+                relayed = self._look.relayed(
+                    self._release.exercises[i], first, above, self._together
+                )
+                seen[i] = first if relayed is first else self._noted(relayed)
         found = {i: seen[i] for i in self._release.exercises}
         again = [i for i, first in found.items() if self._second.is_deserved_by(first)]
         for n, exercise_id in enumerate(again):
@@ -86,11 +90,11 @@ class _Run:
         self._grade.forks = self._replay.forks
         return self._grade
 
-    def _first(self, exercise_id: str, live: Callable[[int], Session | None]) -> Graded:
+    def _first(self, exercise_id: str, live: Callable[[int], Sequence[Session]]) -> Graded:
         exercise = self._release.exercises[exercise_id]
         if exercise_id in self._plan.missing:
             return Graded(verdict_of(exercise, "missing", NOWHERE))
-        session = live(self._plan.asked[exercise_id])
+        session = next(iter(live(self._plan.asked[exercise_id])), None)
         return self._noted(self._look.judge(exercise, session, self._together))
 
     def _noted(self, graded: Graded) -> Graded:

@@ -30,27 +30,35 @@ class Replay:
 
     @contextmanager
     def kept(
-        self, steps: Sequence[Step], allowance: Allowance
-    ) -> Iterator[Callable[[int], Session | None]]:
-        """A way to a live process in which the innocent ones of the first so many steps have run,
-        never fewer than the time before: the same process, until it breaks."""
-        current: Session | None = None
+        self, steps: Sequence[Step], allowance: Allowance, many: int = 1
+    ) -> Iterator[Callable[[int], Sequence[Session]]]:
+        """A way to `many` live processes side by side in which the innocent ones of the first so
+        many steps have run, never fewer than the time before: the same ones, until one breaks. None
+        at all if time is up."""
+        current: list[Session] = []
         done = 0
 
-        def live(n: int) -> Session | None:
-            nonlocal current, done
-            if current is None or not self._go_on(current, steps[done:n], allowance):
-                if current is not None:
-                    current.close()
-                current = self.process(steps[:n], allowance)
+        def live(n: int) -> Sequence[Session]:
+            nonlocal done
+            if not current or not all(self._go_on(s, steps[done:n], allowance) for s in current):
+                end()
+                while len(current) < many:
+                    session = self.process(steps[:n], allowance, beside=bool(current))
+                    if session is None:
+                        end()
+                        break
+                    current.append(session)
             done = n
             return current
+
+        def end() -> None:
+            while current:
+                current.pop().close()
 
         try:
             yield live
         finally:
-            if current is not None:
-                current.close()
+            end()
 
     def _go_on(self, session: Session, steps: Sequence[Step], allowance: Allowance) -> bool:
         """Run these steps, too, in a process in which others have run. False if it is, or gets,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from twophase.checks.exercise import Exercise
 from twophase.grading.judge.look import Look
@@ -100,7 +101,9 @@ class SecondLook:
         with session:
             exercise = self._exercises[exercise_id]
             second = self._look.judge(exercise, session, allowance, whole)
-        second = self._look.relayed(exercise, second, steps, allowance)
+        with self._replay.kept(steps, allowance, 2) as pair:
+            two = partial(pair, len(steps))
+            second = self._look.relayed(exercise, second, two, allowance)
         for step, why in blamed.items():
             guilty.setdefault(step, why)
         return second

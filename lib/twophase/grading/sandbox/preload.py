@@ -3,7 +3,6 @@ to run cells in."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import os
@@ -101,7 +100,7 @@ def _start_no_program(shell: Any) -> None:
 
 def _leave_plain_python(shell: Any) -> None:
     """Let the shell look for magics only in what is no Python: its search is slower than most cells
-    that students write."""
+    that students write. Python is parsed once."""
     transform = shell.transform_cell
     manager = shell.input_transformer_manager
     lists = (
@@ -115,9 +114,16 @@ def _leave_plain_python(shell: Any) -> None:
     def transform_cell(raw: str) -> str:
         # one line alone may be `exit` or `ls`, which are Python and more
         several_lines = "\n" in raw.strip()
-        if several_lines and [len(found) for found in lists] == ours and _is_python(raw):
-            return raw
+        if several_lines and [len(found) for found in lists] == ours:
+            with contextlib.suppress(
+                SyntaxError, ValueError, OverflowError, RecursionError, MemoryError
+            ):
+                parsed[raw] = parse(raw, "<cell>")
+                return raw
         return str(transform(raw))
+
+    def ast_parse(source: str, *args: Any, **kwargs: Any) -> Any:
+        return parsed.pop(source, None) or parse(source, *args, **kwargs)
 
     def should_run_async(raw: str, *, transformed_cell: str | None = None, **more: Any) -> bool:
         """The shell compiles a cell to see whether it waits for something; these words tell most
@@ -131,22 +137,10 @@ def _leave_plain_python(shell: Any) -> None:
         return bool(asks_async(raw, transformed_cell=transformed_cell, **more))
 
     asks_async = shell.should_run_async
+    parse, shell.compile.ast_parse = shell.compile.ast_parse, ast_parse
+    parsed: dict[str, Any] = {}  # what the shell asks for next
     shell.transform_cell = transform_cell
     shell.should_run_async = should_run_async
-
-
-def _is_python(source: str) -> bool:
-    try:
-        compile(
-            source,
-            "<cell>",
-            "exec",
-            ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
-            dont_inherit=True,
-        )
-    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def seed() -> None:
