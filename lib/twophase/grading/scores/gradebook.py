@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from twophase.grading.course import misconception_names, reading
+from twophase.grading.course import misspelt_misconceptions, reading
 from twophase.grading.course.by_hand import read_manual, read_overrides
 from twophase.grading.course.fields import absent
 from twophase.grading.course.hand_in_times import read_times
@@ -182,7 +182,7 @@ def _useless_excusals(scheme: Scheme, rubrics: Mapping[str, Rubric]) -> Iterator
 
 def _notes(scheme: Scheme, beside: CourseFiles, by_topic: Mapping[str, list[Record]]) -> list[str]:
     """What had no effect, or more than meant: other topics' results, overrides of none or many."""
-    found = misconception_names.unknown_names(scheme)
+    found = misspelt_misconceptions.unknown_names(scheme)
     found += [
         f"{t}: {len(records)} results of it are stored, and it is not in course.yml: not counted."
         for t, records in by_topic.items()
